@@ -8,7 +8,7 @@ use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
 use crate::backend::cluster::environment::OWN_VARIABLES;
 use crate::backend::cluster::hosting::{
-    Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task,
+    Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task, Timeout,
 };
 use crate::backend::process::codec::Format;
 use crate::backend::process::message::{CallFailure, Terms};
@@ -223,7 +223,7 @@ fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Answer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::TimedOut { hook, limit, .. } => {
-            Answer::TimedOut { hook: *hook, limit: *limit, device }
+            Answer::TimedOut(Timeout { hook: *hook, limit: *limit, device })
         }
         Error::HookCrashed { source, .. } => Answer::Crashed { crash: source.clone(), device },
         error => Answer::Failed { failure: remote::shared_failure(recipe, error), device },
@@ -233,11 +233,26 @@ fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Answer {
 fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> Answer {
     let device = error.device().map(ToString::to_string);
     match error {
-        Error::ServiceEnded { .. } | Error::Closed { .. } => Answer::Ended(format!("{error:#}")),
+        Error::ServiceEnded { .. } | Error::Closed { .. } => {
+            Answer::Ended { reason: format!("{error:#}"), timeout: timeout_in(&error) }
+        }
         Error::HookCrashed { source, .. } => Answer::Crashed { crash: source, device },
         // The error of the batch: each of its items has failed by itself.
         Error::BatchFailed { source: Some(source), .. } => of_batch(recipe, &source),
-        Error::TimedOut { hook, limit, .. } => Answer::TimedOut { hook, limit, device },
+        Error::TimedOut { hook, limit, .. } => Answer::TimedOut(Timeout { hook, limit, device }),
         error => Answer::Failed { failure: remote::failure(recipe, error), device },
+    }
+}
+
+/// What took too long, if that has ended a service.
+fn timeout_in(error: &Error) -> Option<Timeout> {
+    match error {
+        Error::ServiceEnded { source } => timeout_in(source),
+        Error::TooFewProducers { source: Some(source), .. } => timeout_in(source),
+        Error::TimedOut { hook, limit, .. } => {
+            let device = error.device().map(ToString::to_string);
+            Some(Timeout { hook: *hook, limit: *limit, device })
+        }
+        _ => None,
     }
 }

@@ -19,6 +19,7 @@ tests![
     a_hook_that_takes_too_long_fails_its_item,
     a_hook_that_hangs_for_ever_fails_its_item_in_time,
     a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run,
+    a_hook_that_takes_too_long_in_the_last_producer_of_a_worker_is_no_lost_worker,
     a_cancelled_run_has_no_hook_left,
 ];
 
@@ -180,6 +181,25 @@ fn a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run() {
         assert!(error.is_cancelled(), "{error:#}");
     });
     pool.close().unwrap();
+}
+
+fn a_hook_that_takes_too_long_in_the_last_producer_of_a_worker_is_no_lost_worker() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut workers: Vec<_> = (0..4).map(|_| broker.worker(1)).collect();
+    let builder = broker.builder().on_error(OnError::Skip).item_timeout(Duration::from_millis(200));
+    let builder = builder.retries(10).backoff(Duration::ZERO, Duration::ZERO);
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(4)).build().unwrap();
+    let mut items = vec![Chore::Await(path("begun"), path("never"))];
+    items.extend(squares(0..50));
+    assert_eq!(pool.run(items).unwrap(), squared(0..50));
+    let error = &pool.failures()[0];
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:#}");
+    assert_eq!(error.attempt(), Some(3), "an item ends three workers at most");
+    let survivor: u32 = pool.run([Chore::Pid]).unwrap()[0].parse().unwrap();
+    let ended = workers.iter_mut().filter(|worker| worker.pid() != survivor);
+    assert_eq!(ended.map(|worker| worker.wait().code()).collect::<Vec<_>>(), [Some(1); 3]);
 }
 
 fn a_cancelled_run_has_no_hook_left() {

@@ -92,15 +92,23 @@ pub enum Answer {
         /// The device of the hook.
         device: Option<String>,
     },
-    TimedOut {
-        hook: Hook,
-        limit: Duration,
-        device: Option<String>,
-    },
+    TimedOut(Timeout),
     Crashed {
         crash: Crash,
         device: Option<String>,
     },
     /// The service has ended: no hook has answered for the item.
-    Ended(String),
+    Ended {
+        reason: String,
+        /// The end of its last producer, if the hook of that took too long.
+        timeout: Option<Timeout>,
+    },
+}
+
+/// A hook that took too long.
+#[derive(Debug)]
+pub struct Timeout {
+    pub(crate) hook: Hook,
+    pub(crate) limit: Duration,
+    pub(crate) device: Option<String>,
 }

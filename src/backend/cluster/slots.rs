@@ -217,8 +217,7 @@ impl Slots {
         let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
         match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => {
-                let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);
-                (Verdict::of(answer, busy), Some(hook_over))
+                (Verdict::of(answer, begun.get().copied()), Some(hook_over))
             }
             Either::Right((_, call)) => {
                 drop(call);

@@ -110,6 +110,8 @@ pub(super) enum Outcome {
         is_init: bool,
         nanos: u64,
         device: Option<String>,
+        /// Its worker has no producer any more, and ends.
+        ends_worker: bool,
     },
     /// The child process with the hook has ended.
     Crashed {

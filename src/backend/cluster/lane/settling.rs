@@ -36,7 +36,10 @@ impl<R: Runner> LaneRun<'_, R> {
                 let site = on(device, self.site(&lease, host));
                 Err(remote::error_of(self.recipe, (hook, site), failure))
             }
-            Outcome::TimedOut { is_init, nanos, device } => {
+            Outcome::TimedOut { is_init, nanos, device, ends_worker } => {
+                if ends_worker {
+                    self.note_crash(lease.items[0]);
+                }
                 let hook = if is_init { Hook::ProducerInit } else { hook };
                 let site = Box::new(on(device, self.site(&lease, host)));
                 Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })

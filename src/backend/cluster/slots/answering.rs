@@ -15,24 +15,43 @@ use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHea
 use crate::concurrency::lock;
 
 impl Slots {
-    /// Publishes the result of an item, then acknowledges the item. Ends this process if it has no producers any more.
+    /// Says what became of an item. Ends this process if it has no producers any more.
     pub(super) async fn answer(
         self: Arc<Self>,
         header: ItemHeader,
         message: jetstream::Message,
         verdict: Verdict,
     ) {
-        let ItemHeader { epoch, publication, item, attempt, .. } = header;
-        let (mut outcome, output, busy) = match verdict {
-            Verdict::Outcome { outcome, output, busy } => (outcome, output, busy),
-            // The item goes to another worker. If this one is started again, it has producers again.
-            Verdict::NoProducers(reason) => {
+        let publication = header.publication;
+        let ends = match verdict {
+            Verdict::Outcome { outcome, output, busy } => {
+                self.send(header, &message, (outcome, output, busy)).await;
+                None
+            }
+            Verdict::LastTimeout { outcome, reason } => {
+                self.send(header, &message, (outcome, vec![], Duration::ZERO)).await;
+                Some(reason)
+            }
+            // The item goes to another worker.
+            Verdict::NoProducers { reason } => {
                 self.acknowledge(&message, AckKind::Nak(None)).await;
-                self.notify(WorkerNews::Leaving).await;
-                _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
-                give_up(&format!("its producers are gone: {reason}"))
+                Some(reason)
             }
         };
+        self.forget(publication);
+        if let Some(reason) = ends {
+            self.leave(&reason).await;
+        }
+    }
+
+    /// Publishes the result of an item, then acknowledges the item.
+    async fn send(
+        &self,
+        header: ItemHeader,
+        message: &jetstream::Message,
+        (mut outcome, output, busy): (Outcome, Vec<u8>, Duration),
+    ) {
+        let ItemHeader { epoch, publication, item, attempt, .. } = header;
         let worker = self.worker.clone();
         let delivered = message.info().map_or(0, |info| info.delivered);
         let is_wanted = || publication > lock(&self.state).floor;
@@ -71,7 +90,15 @@ impl Slots {
             true => message.ack_with(AckKind::Nak(None)).await,
             false => message.double_ack().await,
         };
-        self.forget(publication);
+    }
+
+    /// Ends this process, which has no producers any more, once its items are answered for. If it is started again, it has
+    /// producers again.
+    async fn leave(&self, reason: &str) {
+        self.finish().await;
+        self.notify(WorkerNews::Leaving).await;
+        _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
+        give_up(&format!("its producers are gone: {reason}"))
     }
 
     /// Puts a large output into the object store. Fails with the text for the item if the store refuses the output.

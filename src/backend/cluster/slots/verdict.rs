@@ -1,8 +1,8 @@
 //! The end of an item that a worker has taken: the answer of its service, as it goes to the coordinator.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::backend::cluster::hosting::Answer;
+use crate::backend::cluster::hosting::{Answer, Timeout};
 use crate::backend::cluster::wire::Outcome;
 use crate::base::Hook;
 use crate::error::Crash;
@@ -16,8 +16,10 @@ pub(super) enum Verdict {
         /// The time from the beginning of its hook.
         busy: Duration,
     },
-    /// This worker has no producers any more, for this reason.
-    NoProducers(String),
+    /// The hook has taken too long, and now this worker has no producers any more.
+    LastTimeout { outcome: Outcome, reason: String },
+    /// This worker has no producers any more, and no hook has answered for the item.
+    NoProducers { reason: String },
 }
 
 impl Verdict {
@@ -26,21 +28,30 @@ impl Verdict {
         Verdict::Outcome { outcome, output: vec![], busy: Duration::ZERO }
     }
 
-    pub(super) fn of(answer: Answer, busy: Duration) -> Self {
-        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    /// That of an item by its answer. `begun` says since when a hook had it.
+    pub(super) fn of(answer: Answer, begun: Option<Instant>) -> Self {
         let (outcome, output) = match answer {
             Answer::Output(bytes) => (Outcome::Output, bytes),
             Answer::Failed { failure, device } => (Outcome::Failed { failure, device }, vec![]),
-            Answer::TimedOut { hook, limit, device } => {
-                let (is_init, nanos) = (hook == Hook::ProducerInit, nanos(limit));
-                (Outcome::TimedOut { is_init, nanos, device }, vec![])
-            }
+            Answer::TimedOut(timeout) => (timed_out(timeout, false), vec![]),
             Answer::Crashed { crash, device } => {
                 let Crash { signal, status, stderr } = crash;
                 (Outcome::Crashed { signal, status, stderr, device }, vec![])
             }
-            Answer::Ended(reason) => return Verdict::NoProducers(reason),
+            Answer::Ended { reason, timeout } => {
+                // If a hook had the item, it was the last one, or in its batch.
+                return match timeout.filter(|_| begun.is_some()) {
+                    Some(it) => Verdict::LastTimeout { outcome: timed_out(it, true), reason },
+                    None => Verdict::NoProducers { reason },
+                };
+            }
         };
+        let busy = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         Verdict::Outcome { outcome, output, busy }
     }
+}
+
+fn timed_out(Timeout { hook, limit, device }: Timeout, ends_worker: bool) -> Outcome {
+    let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device, ends_worker }
 }
