@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gangline::{CancelToken, Error, OnError};
+use rustix::process::Signal;
 
 use crate::broker::Broker;
 use crate::chores::{CHORES, Chore, RareError, given_up, squared, squares, tests, text_in};
@@ -155,13 +156,15 @@ fn a_hook_that_hangs_for_ever_fails_its_item_in_time() {
     let broker = Broker::start();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let _worker = broker.worker(2);
+    let mut worker = broker.worker(2);
     let builder = broker.builder().on_error(OnError::Skip).item_timeout(Duration::from_millis(200));
     let mut pool = builder.build().unwrap();
     let items = [Chore::Await(path("begun"), path("never")), Chore::Square(3)];
     assert_eq!(pool.run(items).unwrap(), ["9"]);
     assert!(pool.failures()[0].is_timeout(), "{:?}", pool.failures());
     assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));
+    worker.signal(Signal::TERM);
+    assert!(worker.wait().success());
     pool.close().unwrap();
 }
 
