@@ -1,16 +1,11 @@
 //! Coordinators that die, and two of one run.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, Once};
-use std::time::Duration;
 
 use gangline::cluster::Nats;
 use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::broker::{Broker, LEASE};
 use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, tests, text_in};
@@ -21,9 +16,6 @@ tests![
     a_later_coordinator_keeps_what_an_earlier_one_did_not_know_of,
     a_later_coordinator_gets_all_results_and_retries,
     a_coordinator_finds_nothing_of_the_one_before,
-    a_coordinator_that_dies_of_a_bug_ends_its_run,
-    a_coordinator_that_dies_of_a_bug_ends_the_build,
-    a_client_that_dies_of_a_bug_ends_the_run,
 ];
 
 const URL: &str = "TEST_COORDINATOR";
@@ -130,64 +122,4 @@ fn a_coordinator_finds_nothing_of_the_one_before() {
     let mut pool = builder.build().unwrap();
     assert_eq!(pool.run(squares(0..10)).unwrap(), squared(0..10));
     assert_eq!(broker.messages("gangline-items"), 0);
-}
-
-/// Panics at the next event of the target for which it is armed.
-struct Faulty;
-
-static TARGET: Mutex<Option<&str>> = Mutex::new(None);
-
-impl<S: tracing::Subscriber> Layer<S> for Faulty {
-    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let has_target = |it: &mut &str| event.metadata().target().starts_with(*it);
-        let fault = TARGET.lock().unwrap().take_if(has_target);
-        assert!(fault.is_none(), "a fault on purpose");
-    }
-}
-
-fn arm(target: &'static str) {
-    static SUBSCRIBED: Once = Once::new();
-    SUBSCRIBED.call_once(|| {
-        let subscriber = tracing_subscriber::registry().with(Faulty);
-        tracing::subscriber::set_global_default(subscriber).unwrap();
-    });
-    *TARGET.lock().unwrap() = Some(target);
-}
-
-/// Returns what the panic of a pool says that is closed after a task with this target has died.
-fn run_with_a_fault_in(target: &'static str) -> String {
-    let broker = Broker::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("hangs");
-    let _worker = broker.worker(1);
-    let mut pool = broker.builder().build().unwrap();
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| pool.run([Chore::Hang(path.clone())]));
-        text_in(&path);
-        arm(target);
-        // The coordinator says that it takes part.
-        let _second = broker.worker(1);
-        run.join().unwrap_err();
-    });
-    let closed = catch_unwind(AssertUnwindSafe(|| pool.close())).unwrap_err();
-    closed.downcast_ref::<&str>().unwrap().to_string()
-}
-
-fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
-    assert_eq!(run_with_a_fault_in("gangline::backend::cluster"), "a fault on purpose");
-}
-
-fn a_coordinator_that_dies_of_a_bug_ends_the_build() {
-    let broker = Broker::start();
-    let _worker = broker.worker(1);
-    let nats = broker.nats().min_workers(2).wait_for(Duration::from_secs(3600));
-    arm("gangline::backend::cluster");
-    let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
-    let built = catch_unwind(AssertUnwindSafe(|| builder.build().map(|_| ())));
-    assert_eq!(built.unwrap_err().downcast_ref(), Some(&"a fault on purpose"));
-}
-
-fn a_client_that_dies_of_a_bug_ends_the_run() {
-    let said = run_with_a_fault_in("async_nats::connection");
-    assert!(said.starts_with("the client of the broker died of a bug"), "{said}");
 }

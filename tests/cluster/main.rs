@@ -13,6 +13,8 @@ mod broker;
 #[cfg(target_os = "linux")]
 mod broker_faults;
 #[cfg(target_os = "linux")]
+mod bugs;
+#[cfg(target_os = "linux")]
 mod chores;
 #[cfg(target_os = "linux")]
 mod confirmations;
@@ -50,6 +52,7 @@ fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
+    bugs::subscribe_if_asked();
     gangline::worker_main(&[chores::recipe(), &laws::PROBE]);
     coordinators::coordinate_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
@@ -70,6 +73,7 @@ fn main() {
         reports::TESTS,
         broker_faults::TESTS,
         coordinators::TESTS,
+        bugs::TESTS,
         security::TESTS,
         deployment::TESTS,
     ];

@@ -20,7 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::ending::Ending;
-use super::environment::{self, end_because_of, execute_again};
+use super::environment::{self, end_because_of, execute_again, give_up};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
 use super::services::Services;
@@ -253,7 +253,10 @@ impl Worker {
         let now = Instant::now();
         let is_connected = self.connection.is_connected();
         let pause = now.duration_since(std::mem::replace(&mut self.beaten, now));
-        let has_restored = self.connection.restored.has_changed().unwrap_or(false);
+        // While this worker has the client, only a panic ends it.
+        let has_restored = self.connection.restored.has_changed().unwrap_or_else(|_| {
+            give_up("the client of the broker died of a bug; its panic tells more")
+        });
         self.connection.restored.mark_unchanged();
         for part in self.runs.values_mut() {
             // A process that was stopped has heard nothing, and its coordinators may be well.
