@@ -15,6 +15,7 @@ tests![
     a_worker_joins_in_the_middle_of_a_run,
     a_worker_that_is_terminated_finishes_what_it_has,
     a_worker_that_is_terminated_without_a_broker_ends,
+    a_worker_that_is_terminated_without_a_broker_waits_for_no_hook,
     a_worker_that_is_terminated_before_it_has_connected_ends,
     a_run_without_workers_fails_in_time,
     a_worker_that_waits_for_a_seat_gets_one,
@@ -80,6 +81,24 @@ fn a_worker_that_is_terminated_without_a_broker_ends() {
         });
         pool.run([Chore::Await(path("begun"), path("go"))]).unwrap_err();
     });
+}
+
+fn a_worker_that_is_terminated_without_a_broker_waits_for_no_hook() {
+    let mut broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let mut worker = broker.worker(1);
+    let nats = broker.nats().wait_for(Duration::from_secs(2));
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            broker.kill();
+            worker.signal(Signal::TERM);
+        });
+        pool.run([Chore::Await(path("begun"), path("never"))]).unwrap_err();
+    });
+    assert!(worker.wait().success());
 }
 
 fn a_worker_that_is_terminated_before_it_has_connected_ends() {

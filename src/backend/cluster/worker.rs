@@ -177,7 +177,9 @@ impl Worker {
             _ = self.cards.delete(&self.card.worker).await;
             _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
         }
-        self.services.close().await;
+        // Nothing waits for a hook in a part that was given up.
+        let patience = self.runs.values().map(Part::lease).max().unwrap_or(Duration::MAX);
+        _ = tokio::time::timeout(patience, self.services.close()).await;
         Ok(())
     }
 
