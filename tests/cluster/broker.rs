@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -106,6 +107,22 @@ impl Broker {
         std::fs::remove_dir_all(self.folder.path().join("jetstream")).unwrap();
     }
 
+    /// Makes it forget the end of a stream, as when it is killed: the messages are those that `store` once had.
+    pub fn set_messages(&self, stream: &str, store: &Path) {
+        let folder = self.messages_folder(stream);
+        std::fs::remove_dir_all(&folder).unwrap();
+        copy_files(store, &folder);
+    }
+
+    /// Copies the messages of a stream, while it does not run.
+    pub fn copy_messages(&self, stream: &str, store: &Path) {
+        copy_files(&self.messages_folder(stream), store);
+    }
+
+    fn messages_folder(&self, stream: &str) -> PathBuf {
+        self.folder.path().join("jetstream/$G/streams").join(stream).join("msgs")
+    }
+
     /// The number of messages and of consumers of each stream, by its name.
     pub fn streams(&self) -> Vec<(String, u64, u64)> {
         let status = self.status("/jsz?streams=true");
@@ -201,6 +218,14 @@ impl Drop for Worker {
     }
 }
 
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
 /// Below those that the system gives to clients: one of them could take that of a broker that is restarted.
 pub fn free_port() -> u16 {
     for n in 0..1000 {
@@ -220,7 +245,7 @@ fn serve(
     options: &[String],
     variables: &[(String, String)],
 ) -> Child {
-    let program = if cfg!(unix) && std::path::Path::new("/usr/sbin/nats-server").exists() {
+    let program = if cfg!(unix) && Path::new("/usr/sbin/nats-server").exists() {
         "/usr/sbin/nats-server"
     } else {
         "nats-server"

@@ -12,6 +12,7 @@ use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 tests![
     a_broker_that_is_killed_and_restarted_loses_nothing,
     a_broker_that_has_lost_what_it_stored_loses_nothing,
+    a_broker_that_has_forgotten_where_its_streams_end_loses_nothing,
     a_broker_that_is_gone_for_good_ends_the_run,
     a_run_is_cancelled_while_the_broker_is_gone,
     a_mute_broker_is_asked_once_to_remove_the_items_of_a_cancelled_run,
@@ -57,6 +58,26 @@ fn a_broker_that_has_lost_what_it_stored_loses_nothing() {
         assert_eq!(pool.run(items).unwrap().len(), 200);
     });
     assert_eq!((pool.account().ok, pool.account().failed), (200, 0));
+}
+
+/// Its consumers are ahead of the streams then. A version before 2.10 may do so when it is killed.
+fn a_broker_that_has_forgotten_where_its_streams_end_loses_nothing() {
+    for stream in ["gangline-items", "gangline-results"] {
+        let mut broker = Broker::start();
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("messages");
+        let _worker = broker.worker(2);
+        let mut pool = broker.builder().build().unwrap();
+        assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+        broker.kill();
+        broker.copy_messages(stream, &store);
+        broker.restart();
+        assert_eq!(pool.run(squares(0..2000)).unwrap(), squared(0..2000));
+        broker.kill();
+        broker.set_messages(stream, &store);
+        broker.restart();
+        assert_eq!(pool.run(squares(0..50)).unwrap(), squared(0..50));
+    }
 }
 
 fn a_run_is_cancelled_while_the_broker_is_gone() {

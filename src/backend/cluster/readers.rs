@@ -56,7 +56,14 @@ pub(super) async fn read_results(
     events: UnboundedSender<CoordinatorEvent>,
 ) {
     let mut restored = connection.restored.clone();
+    let mut is_new = true;
     while !events.is_closed() {
+        // A broker that was killed may have forgotten where its stream ends. Then the consumer is ahead of the stream, and would
+        // deliver no result until the stream has caught up. What was delivered and is not acknowledged comes again.
+        if std::mem::take(&mut is_new) {
+            let (results, consumer) = (connection.names.results(), consumer_of_results(&run));
+            _ = connection.context.delete_consumer_from_stream(consumer, results).await;
+        }
         restored.mark_unchanged();
         if let Ok(mut results) = open_results(&connection, &run).await {
             loop {
@@ -69,7 +76,11 @@ pub(super) async fn read_results(
                         tracing::debug!("results: {error}");
                         break;
                     }
-                    Either::Left((None, _)) | Either::Right(_) => break,
+                    Either::Left((None, _)) => break,
+                    Either::Right(_) => {
+                        is_new = true;
+                        break;
+                    }
                 }
             }
         }

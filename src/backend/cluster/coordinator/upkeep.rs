@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::kv;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
@@ -236,9 +236,19 @@ async fn furnished(
 ) -> Result<(), ClusterError> {
     connection.furnish().await?;
     objects::furnish(connection).await;
+    let context = &connection.context;
+    let items = context.get_stream(connection.names.items()).await;
+    let items = items.map_err(|source| refused("the stream of items", source))?;
+    let last = items.cached_info().state.last_sequence;
     for config in consumers {
-        let items = connection.names.items();
-        let made = connection.context.create_consumer_on_stream(config.clone(), items).await;
+        let make = || context.create_consumer_on_stream(config.clone(), connection.names.items());
+        let mut made = make().await;
+        // A broker that was killed may have forgotten where its stream ends.
+        let is_ahead = |it: &Consumer<_>| it.cached_info().delivered.stream_sequence > last;
+        if made.as_ref().is_ok_and(is_ahead) {
+            _ = items.delete_consumer(config.durable_name.as_deref().unwrap_or_default()).await;
+            made = make().await;
+        }
         made.map_err(|source| refused("a consumer of items", source))?;
     }
     Ok(())
