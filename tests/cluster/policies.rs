@@ -19,6 +19,7 @@ tests![
     the_next_run_does_not_wait_for_the_loser_of_a_race,
     a_hook_that_takes_too_long_fails_its_item,
     a_hook_that_hangs_for_ever_fails_its_item_in_time,
+    a_hook_that_hangs_for_ever_in_a_second_attempt_holds_up_no_other_retry,
     a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run,
     a_hook_that_takes_too_long_in_the_last_producer_of_a_worker_is_no_lost_worker,
     a_cancelled_run_has_no_hook_left,
@@ -166,6 +167,22 @@ fn a_hook_that_hangs_for_ever_fails_its_item_in_time() {
     worker.signal(Signal::TERM);
     assert!(worker.wait().success());
     pool.close().unwrap();
+}
+
+/// The second attempt is for one worker alone, as are those of other items.
+fn a_hook_that_hangs_for_ever_in_a_second_attempt_holds_up_no_other_retry() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let _workers = [broker.worker(2), broker.worker(2)];
+    let builder = broker.builder().on_error(OnError::Skip).item_timeout(Duration::from_millis(200));
+    let builder = builder.retries(1).backoff(Duration::ZERO, Duration::ZERO);
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    pool.run([Chore::Await(path("begun"), path("never"))]).unwrap();
+    assert!(pool.failures()[0].is_timeout(), "{:?}", pool.failures());
+    // Each worker fails some of them.
+    let items = (0..40).map(|n| Chore::FailOnce(path(&n.to_string())));
+    assert_eq!(pool.run(items).unwrap().len(), 40, "{:?}", pool.failures());
 }
 
 fn a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run() {

@@ -16,7 +16,7 @@ use super::ending::{Ending, unless_over};
 use super::hosting::{Host, Loaded};
 use super::names::{consumer_of, consumer_of_any};
 use super::services::Services;
-use super::slots::{PULL, Slots};
+use super::slots::{PULL, Slots, Whose};
 use super::wire::{self, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
 
 /// One part in a run.
@@ -74,8 +74,8 @@ impl Serving {
         let own = consumer_of(run, epoch, &self.worker);
         let any = consumer_of_any(run, epoch);
         let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
-        tasks.push(tokio::spawn(slots.clone().pull(own)));
-        let pull = |_| tokio::spawn(slots.clone().pull(any.clone()));
+        tasks.push(tokio::spawn(slots.clone().pull(own, Whose::Own)));
+        let pull = |_| tokio::spawn(slots.clone().pull(any.clone(), Whose::Any));
         let mut pulls: Vec<_> = (0..service.capacity()).map(pull).collect();
         let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
         if is_ended && *self.ends.borrow() == Ending::Drain {

@@ -69,6 +69,24 @@ struct Held {
     cancel: Option<oneshot::Sender<()>>,
 }
 
+/// Whose items a task takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Those for any worker. One of several tasks asks for the next once no hook has the last.
+    Any,
+    /// Those for this worker alone. One task asks for the next once the last has begun, since the hook of the last may never
+    /// return.
+    Own,
+}
+
+/// An item that is begun.
+struct Accepted {
+    header: ItemHeader,
+    message: jetstream::Message,
+    /// The item is given up.
+    cancelled: oneshot::Receiver<()>,
+}
+
 /// The next step with an item that was taken.
 enum Admission {
     Begin,
@@ -93,11 +111,11 @@ impl Slots {
         Slots { connection, key, worker, service, state, changed }
     }
 
-    /// Takes items from a consumer, one after the other, until no more are begun. No request is given up: its answer may be
-    /// on its way, and the item in it would stay away from other workers for a lease.
-    pub(super) async fn pull(self: Arc<Self>, consumer: String) {
+    /// Takes items from a consumer until no more are begun. No request is given up: its answer may be on its way, and the
+    /// item in it would stay away from other workers for a lease.
+    pub(super) async fn pull(self: Arc<Self>, consumer: String, whose: Whose) {
         loop {
-            self.pull_while_connected(&consumer).await;
+            self.pull_while_connected(&consumer, whose).await;
             if lock(&self.state).is_closed {
                 return;
             }
@@ -105,8 +123,8 @@ impl Slots {
         }
     }
 
-    /// Asks for items, each once the last was worked on, until an answer is missing.
-    async fn pull_while_connected(self: &Arc<Self>, consumer: &str) {
+    /// Asks for items, until an answer is missing.
+    async fn pull_while_connected(self: &Arc<Self>, consumer: &str, whose: Whose) {
         let client = &self.connection.client;
         let items = self.connection.names.items();
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
@@ -128,7 +146,13 @@ impl Slots {
             match message.status {
                 None => {
                     let context = self.connection.context.clone();
-                    self.take(jetstream::Message { message, context }).await;
+                    let accepted = self.accept(jetstream::Message { message, context }).await;
+                    let Some(accepted) = accepted else { continue };
+                    let working = self.clone().work_on(accepted);
+                    match whose {
+                        Whose::Any => working.await,
+                        Whose::Own => _ = tokio::spawn(working),
+                    }
                 }
                 // There was none.
                 Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED) => {}
@@ -137,27 +161,34 @@ impl Slots {
         }
     }
 
-    /// Admits an item, has the service work on it, and returns once no hook has it. A task of its own sends the result,
-    /// before that if a hook was abandoned.
-    async fn take(self: &Arc<Self>, message: jetstream::Message) {
+    /// Admits an item, or tells the broker what becomes of it.
+    async fn accept(&self, message: jetstream::Message) -> Option<Accepted> {
         let header = match wire::split::<ItemHeader>(&message.payload) {
             Ok((header, _)) if header.epoch == self.key.epoch => header,
             // The item is of a coordinator that is gone, or damaged. No other worker can do more with it.
-            _ => return self.acknowledge(&message, AckKind::Ack).await,
+            _ => {
+                self.acknowledge(&message, AckKind::Ack).await;
+                return None;
+            }
         };
-        let (cancel, mut cancelled) = oneshot::channel();
+        let (cancel, cancelled) = oneshot::channel();
         let refusal = match self.admit(header.publication, &message, cancel).await {
-            Admission::Begin => None,
-            Admission::Unwanted => Some(AckKind::Ack),
-            Admission::Closed => Some(AckKind::Nak(None)),
+            Admission::Begin => return Some(Accepted { header, message, cancelled }),
+            Admission::Unwanted => AckKind::Ack,
+            Admission::Closed => AckKind::Nak(None),
             // Without the delay, this worker would get it again at once.
-            Admission::NotYet => Some(AckKind::Nak(Some(self.lease() / 4))),
-            Admission::NotHere => Some(AckKind::Nak(Some(self.lease()))),
+            Admission::NotYet => AckKind::Nak(Some(self.lease() / 4)),
+            Admission::NotHere => AckKind::Nak(Some(self.lease())),
         };
-        if let Some(refusal) = refusal {
-            self.acknowledge(&message, refusal).await;
-            return self.forget(header.publication);
-        }
+        self.acknowledge(&message, refusal).await;
+        self.forget(header.publication);
+        None
+    }
+
+    /// Has the service work on an item, and returns once no hook has it. A task of its own sends the result, before that if a
+    /// hook was abandoned.
+    async fn work_on(self: Arc<Self>, accepted: Accepted) {
+        let Accepted { header, message, mut cancelled } = accepted;
         let read = {
             let reading = std::pin::pin!(self.input_of(&header, &message));
             match select(reading, &mut cancelled).await {
