@@ -86,3 +86,22 @@ pub(crate) fn stages() -> String {
     let lines = tasks.map(|task| format!("{} ({})", read(&task, "comm"), read(&task, "wchan")));
     lines.collect::<Vec<_>>().join(", ")
 }
+
+/// The processes that this one has started.
+#[cfg(target_os = "linux")]
+pub(crate) fn children() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let numbers =
+        lists.map(|list| list.split_whitespace().filter_map(|it| it.parse().ok()).collect());
+    numbers.collect::<Vec<Vec<i32>>>().concat()
+}
+
+/// Kills the processes that this one has started.
+#[cfg(target_os = "linux")]
+pub(crate) fn kill_children() {
+    for child in children().into_iter().filter_map(rustix::process::Pid::from_raw) {
+        // It may have ended.
+        _ = rustix::process::kill_process(child, rustix::process::Signal::KILL);
+    }
+}

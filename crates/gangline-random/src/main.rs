@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "what it prints is its purpose")]
 
+#[cfg(target_os = "linux")]
+mod cluster;
 mod inputs;
 mod item;
 mod laws;
@@ -32,6 +34,7 @@ enum Kind {
     Service,
     Pipeline,
     Processes,
+    Cluster,
 }
 
 /// What the arguments ask for.
@@ -44,11 +47,11 @@ struct Arguments {
 }
 
 const USAGE: &str = "gangline-random [--seed N [--times T]] [--seconds S [--base N]] [--only KIND]\n\
-    KIND: single, service, pipeline or processes";
+    KIND: single, service, pipeline, processes or cluster. A cluster needs nats-server, in the PATH or in /usr/sbin";
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    gangline::worker_main(&[&processes::CHORES]);
+    gangline::worker_main(&[&processes::CHORES, &cluster::CLUSTER_CHORES]);
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(problem) => {
@@ -58,10 +61,17 @@ fn main() -> ExitCode {
     };
     watchdog::watch_panics();
     let watchdog = Watchdog::start();
+    if !has_broker() {
+        println!("nats-server is not installed: there are no clusters");
+    }
     let found = match arguments.seed {
         Some(seed) => repeat(&arguments, seed, &watchdog),
         None => run_many(&arguments, &watchdog),
     };
+    #[cfg(target_os = "linux")]
+    if let Some(faults) = cluster::end() {
+        println!("{faults} faults of workers and brokers");
+    }
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -109,19 +119,23 @@ fn run_many(arguments: &Arguments, watchdog: &Watchdog) -> bool {
 
 fn run_case(seed: u64, only: Option<Kind>, watchdog: &Watchdog) -> (Kind, String, Vec<Broken>) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let kind = match random.u32(0..100) {
+    let kind = match random.u32(0..1000) {
         _ if only.is_some() => only.unwrap_or(Kind::Single),
-        0..45 => Kind::Single,
-        45..65 => Kind::Service,
-        65..97 => Kind::Pipeline,
+        // A case of a cluster takes seconds, any other one milliseconds.
+        0..3 if has_broker() => Kind::Cluster,
+        0..450 => Kind::Single,
+        450..650 => Kind::Service,
+        650..970 => Kind::Pipeline,
         _ => Kind::Processes,
     };
-    watchdog.begin(seed);
+    watchdog.begin(seed, kind == Kind::Cluster);
     let run = match kind {
         Kind::Service => service::run,
         Kind::Pipeline => pipeline::run,
         #[cfg(target_os = "linux")]
         Kind::Processes => processes::run,
+        #[cfg(target_os = "linux")]
+        Kind::Cluster => cluster::run,
         _ => single::run,
     };
     let came = catch_unwind(AssertUnwindSafe(|| run(&mut random)));
@@ -161,6 +175,15 @@ fn kind(name: &str) -> Result<Kind, String> {
         "service" => Ok(Kind::Service),
         "pipeline" => Ok(Kind::Pipeline),
         "processes" => Ok(Kind::Processes),
+        "cluster" if has_broker() => Ok(Kind::Cluster),
         _ => Err(format!("unknown kind {name}")),
     }
+}
+
+/// Whether cases of clusters can run here.
+fn has_broker() -> bool {
+    #[cfg(target_os = "linux")]
+    return cluster::stage::nats_server().is_some();
+    #[cfg(not(target_os = "linux"))]
+    return false;
 }

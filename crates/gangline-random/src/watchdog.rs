@@ -1,5 +1,6 @@
 //! Ends the program if a case does not end, and records panics that no fault asked for.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,27 +12,29 @@ use crate::live;
 /// A case that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// That of a cluster, whose items may wait for several leases.
+const LONG_LIMIT: Duration = Duration::from_secs(90);
+
 pub(crate) struct Watchdog {
     begin: Instant,
-    /// When the case began, in milliseconds from `begin`, plus one; 0 between cases.
-    since: Arc<AtomicU64>,
+    /// When the case has to have ended, in milliseconds from `begin`; 0 between cases.
+    end: Arc<AtomicU64>,
 }
 
 impl Watchdog {
     pub(crate) fn start() -> Self {
-        let watchdog = Watchdog { begin: Instant::now(), since: Arc::default() };
-        let (begin, since) = (watchdog.begin, watchdog.since.clone());
+        let watchdog = Watchdog { begin: Instant::now(), end: Arc::default() };
+        let (begin, end) = (watchdog.begin, watchdog.end.clone());
         thread::spawn(move || {
             loop {
                 thread::sleep(Duration::from_millis(500));
-                let began = since.load(Ordering::Acquire);
-                let limit = began.saturating_add(LIMIT.as_millis() as u64);
-                if began > 0 && begin.elapsed().as_millis() as u64 > limit {
+                let end = end.load(Ordering::Acquire);
+                if end > 0 && begin.elapsed().as_millis() as u64 > end {
                     let seed = SEED.load(Ordering::Acquire);
-                    println!(
-                        "no hang: --seed {seed} has not ended in {LIMIT:?}: {}",
-                        live::stages()
-                    );
+                    println!("no hang: --seed {seed} has not ended in time: {}", live::stages());
+                    println!("  {}", PLAN.lock().unwrap_or_else(PoisonError::into_inner));
+                    #[cfg(target_os = "linux")]
+                    live::kill_children();
                     std::process::exit(1);
                 }
             }
@@ -39,20 +42,30 @@ impl Watchdog {
         watchdog
     }
 
-    pub(crate) fn begin(&self, seed: u64) {
+    pub(crate) fn begin(&self, seed: u64, is_long: bool) {
         SEED.store(seed, Ordering::Release);
-        self.since.store(self.begin.elapsed().as_millis() as u64 + 1, Ordering::Release);
+        note_plan(&"");
+        let end = self.begin.elapsed() + if is_long { LONG_LIMIT } else { LIMIT };
+        self.end.store(end.as_millis() as u64, Ordering::Release);
     }
 
     pub(crate) fn end(&self) {
-        self.since.store(0, Ordering::Release);
+        self.end.store(0, Ordering::Release);
     }
 }
 
 /// The seed of the case in progress.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
+/// What the case in progress composes, if it has said so.
+static PLAN: Mutex<String> = Mutex::new(String::new());
+
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes what the case composes, to be told if it hangs.
+pub(crate) fn note_plan(plan: &impl Debug) {
+    *PLAN.lock().unwrap_or_else(PoisonError::into_inner) = format!("{plan:?}");
+}
 
 /// Keeps silent about panics that are faults of items, and records others.
 pub(crate) fn watch_panics() {
