@@ -173,6 +173,14 @@ impl Broker {
         ["PUB", "HPUB"].map(|verb| log.matches(&format!("[{verb} {subject}")).count()).iter().sum()
     }
 
+    /// How often clients have asked to remove all items of a run, and not only those of a lost worker. It has to trace.
+    pub fn purges_of_runs(&self) -> usize {
+        let of_run = |line: &&str| {
+            line.contains(r#"\"filter\":\"gangline.items."#) && line.contains(r#".>\""#)
+        };
+        self.log().lines().filter(of_run).count()
+    }
+
     pub fn await_publications(&self, subject: &str, count: usize) {
         while self.publications(subject) < count {
             std::thread::sleep(Duration::from_millis(1));
