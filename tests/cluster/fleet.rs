@@ -65,6 +65,15 @@ fn a_worker_that_is_terminated_finishes_what_it_has() {
 }
 
 fn a_worker_that_is_terminated_without_a_broker_ends() {
+    terminate_without_a_broker("go");
+}
+
+fn a_worker_that_is_terminated_without_a_broker_waits_for_no_hook() {
+    terminate_without_a_broker("never");
+}
+
+/// With an item whose hook waits for the file `awaited`. The file `go` is written.
+fn terminate_without_a_broker(awaited: &str) {
     let mut broker = Broker::start();
     let folder = tempfile::tempdir().unwrap();
     let path = |name| folder.path().join(name);
@@ -77,26 +86,8 @@ fn a_worker_that_is_terminated_without_a_broker_ends() {
             broker.kill();
             worker.signal(Signal::TERM);
             std::fs::write(path("go"), "").unwrap();
-            assert!(worker.wait().success());
         });
-        pool.run([Chore::Await(path("begun"), path("go"))]).unwrap_err();
-    });
-}
-
-fn a_worker_that_is_terminated_without_a_broker_waits_for_no_hook() {
-    let mut broker = Broker::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name| folder.path().join(name);
-    let mut worker = broker.worker(1);
-    let nats = broker.nats().wait_for(Duration::from_secs(2));
-    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            text_in(&path("begun"));
-            broker.kill();
-            worker.signal(Signal::TERM);
-        });
-        pool.run([Chore::Await(path("begun"), path("never"))]).unwrap_err();
+        pool.run([Chore::Await(path("begun"), path(awaited))]).unwrap_err();
     });
     assert!(worker.wait().success());
 }
