@@ -15,8 +15,9 @@ use super::connection::{Connection, REQUEST_TIMEOUT};
 use super::ending::{Ending, unless_over};
 use super::hosting::{Host, Loaded};
 use super::names::{consumer_of, consumer_of_any};
+use super::publication::Address;
 use super::services::Services;
-use super::slots::{PULL, Slots, Whose};
+use super::slots::{PULL, Slots};
 use super::wire::{self, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
 
 /// One part in a run.
@@ -74,8 +75,8 @@ impl Serving {
         let own = consumer_of(run, epoch, &self.worker);
         let any = consumer_of_any(run, epoch);
         let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
-        tasks.push(tokio::spawn(slots.clone().pull(own, Whose::Own)));
-        let pull = |_| tokio::spawn(slots.clone().pull(any.clone(), Whose::Any));
+        tasks.push(tokio::spawn(slots.clone().pull(own, Address::Own)));
+        let pull = |_| tokio::spawn(slots.clone().pull(any.clone(), Address::Any));
         let mut pulls: Vec<_> = (0..service.capacity()).map(pull).collect();
         let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
         if is_ended && *self.ends.borrow() == Ending::Drain {

@@ -18,6 +18,7 @@ use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::hosting::{Loaded, Task};
 use super::objects;
+use super::publication::Address;
 use super::wire::{
     self, ClaimReply, ItemHeader, JoinReply, Load, Notice, Outcome, RunKey, WorkerNews,
 };
@@ -69,16 +70,6 @@ struct Held {
     cancel: Option<oneshot::Sender<()>>,
 }
 
-/// Whose items a task takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
-    /// Those for any worker. One of several tasks asks for the next once no hook has the last.
-    Any,
-    /// Those for this worker alone. One task asks for the next once the last has begun, since the hook of the last may never
-    /// return.
-    Own,
-}
-
 /// An item that is begun.
 struct Accepted {
     header: ItemHeader,
@@ -111,11 +102,11 @@ impl Slots {
         Slots { connection, key, worker, service, state, changed }
     }
 
-    /// Takes items from a consumer until no more are begun. No request is given up: its answer may be on its way, and the
+    /// Takes items from the consumer of those with an address, until no more are begun. No request is given up: its answer may be on its way, and the
     /// item in it would stay away from other workers for a lease.
-    pub(super) async fn pull(self: Arc<Self>, consumer: String, whose: Whose) {
+    pub(super) async fn pull(self: Arc<Self>, consumer: String, from: Address) {
         loop {
-            self.pull_while_connected(&consumer, whose).await;
+            self.pull_while_connected(&consumer, from).await;
             if lock(&self.state).is_closed {
                 return;
             }
@@ -124,7 +115,7 @@ impl Slots {
     }
 
     /// Asks for items, until an answer is missing.
-    async fn pull_while_connected(self: &Arc<Self>, consumer: &str, whose: Whose) {
+    async fn pull_while_connected(self: &Arc<Self>, consumer: &str, from: Address) {
         let client = &self.connection.client;
         let items = self.connection.names.items();
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
@@ -149,9 +140,11 @@ impl Slots {
                     let accepted = self.accept(jetstream::Message { message, context }).await;
                     let Some(accepted) = accepted else { continue };
                     let working = self.clone().work_on(accepted);
-                    match whose {
-                        Whose::Any => working.await,
-                        Whose::Own => _ = tokio::spawn(working),
+                    match from {
+                        // One of several tasks.
+                        Address::Any => working.await,
+                        // The hook of an item may never return, and no other task takes the next one for this worker.
+                        Address::Own => _ = tokio::spawn(working),
                     }
                 }
                 // There was none.
@@ -161,7 +154,7 @@ impl Slots {
         }
     }
 
-    /// Admits an item, or tells the broker what becomes of it.
+    /// Admits an item, or has the broker drop it or keep it for later.
     async fn accept(&self, message: jetstream::Message) -> Option<Accepted> {
         let header = match wire::split::<ItemHeader>(&message.payload) {
             Ok((header, _)) if header.epoch == self.key.epoch => header,
