@@ -1,6 +1,6 @@
 //! Producers in workers on a broker, which are killed, stopped and terminated, as is the broker.
 
-pub(crate) mod stage;
+pub(crate) mod live_cluster;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use gangline::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::stage::{Blow, DEALT, Stage, WORKERS};
+use self::live_cluster::{Fault, INJECTED, LiveCluster, WORKERS};
 use crate::item::answer;
 use crate::laws::{Broken, Laws};
 use crate::live::{check_nothing_left, threads};
@@ -139,7 +139,7 @@ struct Plan {
     load: u8,
     closes: bool,
     service: bool,
-    blows: Vec<(u64, Blow)>,
+    faults: Vec<(u64, Fault)>,
     runs: Vec<Run>,
 }
 
@@ -198,23 +198,23 @@ impl Plan {
             _ => None,
         };
         let timeout = random.u8(0..3) == 0;
-        let blow = |random: &mut fastrand::Rng| match random.u8(0..16) {
-            0..5 => Blow::Kill,
-            5..11 => Blow::Terminate,
-            11..15 => Blow::Stop(random.u64(0..lease * 2)),
-            _ => Blow::Broker(random.u64(0..lease * 3 / 2)),
+        let fault = |random: &mut fastrand::Rng| match random.u8(0..16) {
+            0..5 => Fault::Kill,
+            5..11 => Fault::Terminate,
+            11..15 => Fault::Stop(random.u64(0..lease * 2)),
+            _ => Fault::Broker(random.u64(0..lease * 3 / 2)),
         };
-        let blows = if random.bool() { random.usize(1..4) } else { 0 };
+        let faults = if random.bool() { random.usize(1..4) } else { 0 };
         let (min_workers, spare) = (random.usize(1..=WORKERS), random.usize(0..3));
         let room = batch.map_or(1, |_| most);
         let ordered = random.bool();
         // Else a slow hook could hold up an item before it.
-        let may_end_early = ordered && batch.is_none() && blows == 0;
+        let may_end_early = ordered && batch.is_none() && faults == 0;
         let run = |random: &mut fastrand::Rng| match may_end_early && random.u8(0..4) == 0 {
             true => Run::ended_early(random),
-            // Blows need time to fall.
+            // Faults need time to fall.
             false => {
-                let is_long = random.u8(0..8) == 0 || blows > 0 && random.bool();
+                let is_long = random.u8(0..8) == 0 || faults > 0 && random.bool();
                 Run::random(random, timeout, is_long)
             }
         };
@@ -232,19 +232,19 @@ impl Plan {
             load: random.u8(0..8) / 7,
             closes: random.bool(),
             service: !may_end_early && random.u8(0..6) == 0,
-            blows: (0..blows).map(|_| (random.u64(0..200), blow(random))).collect(),
+            faults: (0..faults).map(|_| (random.u64(0..200), fault(random))).collect(),
             runs: (0..random.usize(1..4)).map(|_| run(random)).collect(),
         }
     }
 
     /// Whether workers are lost.
     fn is_disturbed(&self) -> bool {
-        !self.blows.is_empty() || self.has(Chore::AbortOnce)
+        !self.faults.is_empty() || self.has(Chore::AbortOnce)
     }
 
     /// Whether a worker may end by itself: its last producer does, a hook ends it, or it finds no broker at its start.
     fn workers_may_end(&self) -> bool {
-        let has_broker = !self.blows.iter().any(|(_, blow)| matches!(blow, Blow::Broker(_)));
+        let has_broker = !self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Broker(_)));
         self.timeout || self.has(Chore::AbortOnce) || !has_broker
     }
 
@@ -278,9 +278,9 @@ impl Plan {
         }
     }
 
-    fn build(&self, stage: &Stage) -> Result<ChorePool> {
+    fn build(&self, live_cluster: &LiveCluster) -> Result<ChorePool> {
         let cfg = CfgNode::new().with("load", self.load)?;
-        let nats = stage.nats().min_workers(self.min_workers).max_workers(self.max_workers);
+        let nats = live_cluster.nats().min_workers(self.min_workers).max_workers(self.max_workers);
         let nats = nats.lease_time(Duration::from_millis(self.lease));
         let mut builder = AnyOrderRunner::builder(make(&cfg)?)
             .order(if self.ordered { Order::Input } else { Order::Completion })
@@ -305,23 +305,23 @@ impl Plan {
     }
 }
 
-/// The stage of all cases, once there is one. A new one is made after a case that broke a law.
-static STAGE: Mutex<Option<Stage>> = Mutex::new(None);
+/// The cluster of all cases, once there is one. A new one is made after a case that broke a law.
+static LIVE: Mutex<Option<LiveCluster>> = Mutex::new(None);
 
 pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
     let plan = Plan::random(random);
     watchdog::note_plan(&plan);
     let (laws, before) = (Laws::default(), threads());
-    let mut place = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut stage = place.take().unwrap_or_else(Stage::start);
+    let mut place = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut live_cluster = place.take().unwrap_or_else(LiveCluster::start);
     // A hook that exceeds its timeout in the last producer of a worker ends it, in a later case too.
-    stage.care(&laws, true);
-    let pool = plan.build(&stage);
+    live_cluster.care(&laws, true);
+    let pool = plan.build(&live_cluster);
     let may_end = plan.workers_may_end();
     let (end, ended) = mpsc::channel();
     std::thread::scope(|scope| {
-        let (laws, plan, stage) = (&laws, &plan, &mut stage);
-        scope.spawn(move || stage.disturb(laws, &plan.blows, may_end, &ended));
+        let (laws, plan, live_cluster) = (&laws, &plan, &mut live_cluster);
+        scope.spawn(move || live_cluster.disturb(laws, &plan.faults, may_end, &ended));
         match pool {
             Ok(pool) if plan.service => serve(plan, laws, pool),
             Ok(pool) => run_all(plan, laws, pool),
@@ -330,18 +330,18 @@ pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
         drop(end);
     });
     check_nothing_left(&laws, &[], before);
-    stage.check_log(&laws);
+    live_cluster.check_log(&laws);
     let broken = laws.into_broken();
     if broken.is_empty() {
-        *place = Some(stage);
+        *place = Some(live_cluster);
     }
     (format!("{plan:?}"), broken)
 }
 
 /// Ends the broker and the workers of all cases. Returns how often one of them was hit, if there were any.
 pub(crate) fn end() -> Option<u64> {
-    drop(STAGE.lock().unwrap_or_else(PoisonError::into_inner).take());
-    Some(DEALT.load(Ordering::Acquire)).filter(|faults| *faults > 0)
+    drop(LIVE.lock().unwrap_or_else(PoisonError::into_inner).take());
+    Some(INJECTED.load(Ordering::Acquire)).filter(|faults| *faults > 0)
 }
 
 fn run_all(plan: &Plan, laws: &Laws, mut pool: ChorePool) {

@@ -183,7 +183,7 @@ fn kind(name: &str) -> Result<Kind, String> {
 /// Whether cases of clusters can run here.
 fn has_broker() -> bool {
     #[cfg(target_os = "linux")]
-    return cluster::stage::nats_server().is_some();
+    return cluster::live_cluster::nats_server().is_some();
     #[cfg(not(target_os = "linux"))]
     return false;
 }

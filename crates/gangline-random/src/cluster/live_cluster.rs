@@ -17,7 +17,7 @@ use crate::laws::Laws;
 
 /// What happens in the middle of a case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Blow {
+pub(crate) enum Fault {
     Kill,
     Terminate,
     /// Stops a worker for this number of milliseconds.
@@ -29,13 +29,13 @@ pub(crate) enum Blow {
 /// The workers that are there whenever a case begins. If one ends, another is started in its place.
 pub(crate) const WORKERS: usize = 3;
 
-/// The number of blows that were dealt, in all cases.
-pub(crate) static DEALT: AtomicU64 = AtomicU64::new(0);
+/// The number of faults that were injected, in all cases.
+pub(crate) static INJECTED: AtomicU64 = AtomicU64::new(0);
 
 /// A worker that has got SIGTERM ends in this time: those of hooks and leases, and some for a busy machine.
 const LEAVES: Duration = Duration::from_secs(30);
 
-pub(crate) struct Stage {
+pub(crate) struct LiveCluster {
     server: Child,
     port: u16,
     folder: tempfile::TempDir,
@@ -54,7 +54,7 @@ pub(crate) fn nats_server() -> Option<PathBuf> {
     folders.map(|folder| folder.join("nats-server")).find(|program| program.is_file())
 }
 
-impl Stage {
+impl LiveCluster {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("there is room for files");
         // Below those that the system gives to clients: one of them could take that of a broker that is restarted.
@@ -63,7 +63,7 @@ impl Stage {
         let port = port.expect("a port is free");
         let server = serve(port, folder.path());
         let (workers, leaving) = (vec![], vec![]);
-        Stage { server, port, folder, workers, leaving, started: 0, read: 0 }
+        LiveCluster { server, port, folder, workers, leaving, started: 0, read: 0 }
     }
 
     pub(crate) fn nats(&self) -> Nats {
@@ -98,30 +98,30 @@ impl Stage {
         }
     }
 
-    /// Deals the blows, each after its number of milliseconds, until the case has ended.
+    /// Injects the faults, each after its number of milliseconds, until the case has ended.
     pub(crate) fn disturb(
         &mut self,
         laws: &Laws,
-        blows: &[(u64, Blow)],
+        faults: &[(u64, Fault)],
         may_end: bool,
         ended: &Receiver<()>,
     ) {
-        let mut blows = blows.iter();
-        let mut next = blows.next();
+        let mut faults = faults.iter();
+        let mut next = faults.next();
         let mut since = Instant::now();
         let goes_on = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
         while goes_on(Duration::from_millis(10)) {
             self.care(laws, may_end);
-            if let Some(&(pause, blow)) = next
+            if let Some(&(pause, fault)) = next
                 && since.elapsed() >= Duration::from_millis(pause)
             {
-                self.deal(blow, &|millis| _ = goes_on(Duration::from_millis(millis)));
-                (next, since) = (blows.next(), Instant::now());
+                self.inject(fault, &|millis| _ = goes_on(Duration::from_millis(millis)));
+                (next, since) = (faults.next(), Instant::now());
             }
         }
     }
 
-    /// Checks that no worker has told of a panic: those of faults are not told of.
+    /// Checks that no worker has printed a panic: those of faults print nothing.
     pub(crate) fn check_log(&mut self, laws: &Laws) {
         let log = std::fs::read_to_string(self.log()).unwrap_or_default();
         let new = &log[self.read..];
@@ -129,16 +129,16 @@ impl Stage {
         self.read = log.len();
     }
 
-    fn deal(&mut self, blow: Blow, pause: &dyn Fn(u64)) {
-        DEALT.fetch_add(1, Ordering::AcqRel);
-        match blow {
-            Blow::Kill => end(&mut self.workers.remove(0)),
-            Blow::Terminate => {
+    fn inject(&mut self, fault: Fault, pause: &dyn Fn(u64)) {
+        INJECTED.fetch_add(1, Ordering::AcqRel);
+        match fault {
+            Fault::Kill => end(&mut self.workers.remove(0)),
+            Fault::Terminate => {
                 let worker = self.workers.remove(0);
                 signal(&worker, Signal::TERM);
                 self.leaving.push((worker, Instant::now()));
             }
-            Blow::Stop(millis) => {
+            Fault::Stop(millis) => {
                 // It moves to the end of those that are hit next.
                 self.workers.rotate_left(1);
                 let worker = self.workers.last().expect("there are always workers");
@@ -146,7 +146,7 @@ impl Stage {
                 pause(millis);
                 signal(worker, Signal::CONT);
             }
-            Blow::Broker(millis) => {
+            Fault::Broker(millis) => {
                 end(&mut self.server);
                 pause(millis);
                 self.server = serve(self.port, self.folder.path());
@@ -179,7 +179,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for LiveCluster {
     fn drop(&mut self) {
         let leaving = self.leaving.iter_mut().map(|(worker, _)| worker);
         self.workers.iter_mut().chain(leaving).for_each(end);
