@@ -20,6 +20,7 @@ pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;
 pub use self::site::Site;
+pub(crate) use self::text::text_of;
 pub use self::worker::{Crash, FrameError, RemoteError, WorkerError};
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 pub use crate::cfg::{CfgError, PathProblem};

@@ -6,6 +6,7 @@ pub(crate) mod event_log;
 pub(crate) mod failure;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
+pub(crate) mod observing;
 #[cfg(feature = "progress")]
 pub(crate) mod progress;
 pub(crate) mod provenance;

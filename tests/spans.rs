@@ -18,7 +18,19 @@ type Record = (Vec<String>, Option<String>);
 
 static RECORDS: Mutex<Vec<Record>> = Mutex::new(vec![]);
 
+/// What was written into spans once they had begun, behind the text of the span.
+static OUTCOMES: Mutex<Vec<String>> = Mutex::new(vec![]);
+
 struct Recording;
+
+/// A span, and the fields of its outcome.
+struct Outcome(String);
+
+impl Visit for Outcome {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
 
 /// A name or message, with the fields that do not differ from run to run.
 #[derive(Default)]
@@ -45,6 +57,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recording {
         let path = cx.span_scope(id).unwrap().from_root();
         let path = path.map(|span| span.extensions().get::<Text>().unwrap().0.clone()).collect();
         RECORDS.lock().unwrap().push((path, None));
+    }
+
+    fn on_record(&self, id: &Id, values: &tracing::span::Record<'_>, cx: Context<'_, S>) {
+        let mut outcome =
+            Outcome(cx.span(id).unwrap().extensions().get::<Text>().unwrap().0.clone());
+        values.record(&mut outcome);
+        OUTCOMES.lock().unwrap().push(outcome.0);
     }
 
     fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
@@ -142,4 +161,52 @@ fn a_batch_has_one_span() {
     );
     let batch = "batch items=[0, 1] device=\"cpu\" attempt=1";
     assert_has(&records, &["a batch's caller", "run", batch], Some("in the hook"));
+}
+
+/// Exporters to OpenTelemetry know these names.
+#[test]
+fn an_attempt_has_its_outcome() {
+    recorded(
+        || info_span!("an outcome's caller"),
+        || {
+            let work = map(
+                |_| Ok(()),
+                |_, (), x: u64| match x {
+                    2_000 => Ok(x),
+                    2_001 => Err("bad".into()),
+                    _ => panic!("worse"),
+                },
+            );
+            let builder = OrderedRunner::builder(work).devices(1).key(|x| x.to_string());
+            let mut pool = builder.on_error(OnError::Skip).build().unwrap();
+            assert_eq!(pool.run(2_000..2_003).unwrap(), [2_000]);
+            let batches = gangline::map_batches(
+                |_| Ok(()),
+                |_, (), xs: &mut Vec<u64>| {
+                    xs.clear();
+                    gangline::Result::<Vec<gangline::Result<u64>>>::Err("all of it".into())
+                },
+            );
+            let builder = OrderedRunner::builder(batches);
+            let mut pool = builder.devices(1).batch(Batch::of(3)).build().unwrap();
+            pool.run(0..3).unwrap_err();
+        },
+    );
+    let outcomes = OUTCOMES.lock().unwrap();
+    let has = |span: &str, fields: &[&str]| {
+        let of_span = outcomes.iter().filter(|it| it.starts_with(span));
+        let of_span: Vec<_> = of_span.map(|it| &it[span.len()..]).collect();
+        let text = of_span.concat();
+        assert!(!of_span.is_empty() && fields.iter().all(|it| text.contains(it)), "{outcomes:#?}");
+        text
+    };
+    let attempt = |item: u64, key: &str| {
+        format!("attempt item={item} key=\"{key}\" device=\"cpu\" attempt=1")
+    };
+    let text = has(&attempt(0, "2000"), &["otel.status_code=\"OK\""]);
+    assert!(!text.contains("error"), "{text}");
+    has(&attempt(1, "2001"), &["otel.status_code=\"ERROR\"", "error=", ": bad"]);
+    has(&attempt(2, "2002"), &["otel.status_code=\"ERROR\"", "panicked", "worse"]);
+    let batch = "batch items=[0, 1, 2] device=\"cpu\" attempt=1";
+    has(batch, &["otel.status_code=\"ERROR\"", "all of it"]);
 }

@@ -7,7 +7,7 @@ use crossbeam_channel::{Sender, bounded};
 
 use crate::backend::threads::call::call;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
-use crate::backend::threads::run::{Run, RunOutcome, text_of};
+use crate::backend::threads::run::{Run, RunOutcome};
 use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -15,7 +15,7 @@ use crate::cfg::CfgNode;
 use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
 use crate::engine::consuming::{Consumed, Consuming, MOST_FAILURES, SkippedItem};
-use crate::error::{Error, Hook, Site};
+use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::Outcome;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
@@ -254,7 +254,7 @@ impl<R: Runner> Consumer<R> {
             self.run.is_cancelled() || self.run.is_stopped() || self.run.has_fatal_error();
         let goes_on =
             !error.is_panic() && !is_over && self.run.verdict(&mut error) == Verdict::Skip;
-        let fault = if goes_on { FailedItem::skipped(error) } else { FailedItem::ending(error) };
+        let fault = if goes_on { self.run.skipping(error) } else { self.run.ending(error) };
         self.meet(state, seq, *fault)
     }
 
@@ -295,7 +295,7 @@ impl<R: Runner> Consumer<R> {
     /// of this one, which see the whole pipeline, get them again.
     fn report(&self, fault: &FailedItem) {
         let failure = match fault.disposition {
-            Disposition::End | Disposition::Skip => return self.run.report_failure(&fault.error),
+            Disposition::End | Disposition::Skip => return self.run.meet_failure(fault),
             Disposition::AlreadyDone
             | Disposition::Withdrawn
             | Disposition::PartsEnd
@@ -385,7 +385,8 @@ impl<R: Runner> Consumer<R> {
     /// Publishes the counts, which are read if this consumer is abandoned or a task gives the run up.
     #[inline]
     fn tell(&self) {
-        self.run.event_log.consumed(self.taken.ok);
+        // The present item is not yet counted by the collector.
+        self.run.event_log.delivered(self.taken.ok, self.collector.consumed() + 1);
         if self.is_published {
             self.run.tally.set(self.taken);
         }
@@ -421,11 +422,7 @@ impl<R: Runner> Consumer<R> {
 
     /// Ends the run with an error that was not met in its turn.
     fn abort_with(&mut self, error: Error) -> Error {
-        let failure = Failure::ending(&self.taken, &error);
-        if failure.items > 0 {
-            self.run.report_failure(&error);
-        }
-        self.taken.failure = Some(failure);
+        self.taken.failure = Some(Failure::ending(&self.taken, &error));
         error
     }
 

@@ -287,7 +287,7 @@ where
             }
             if let Some(parent) = value {
                 progress.handed += 1;
-                from.event_log.consumed(progress.handed);
+                progress.tell(from);
                 // The parts may take any time.
                 collector.repay(&from.handover);
                 let expanded = self.expand(&parent, feeder, progress);

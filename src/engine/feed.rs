@@ -249,7 +249,7 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
         error: Error,
     ) {
-        feeder.leave_gap(&run.handover, self.pulled, Err(FailedItem::skipped(error)));
+        feeder.leave_gap(&run.handover, self.pulled, Err(run.skipping(error)));
         self.pulled += 1;
     }
 
@@ -262,8 +262,9 @@ impl<I, T> Source<I, T> {
     ) {
         let seq = self.pulled;
         self.pulled += 1;
+        let fault = run.ending(error);
         run.fail(seq);
-        feeder.deliver(&run.handover, seq, Err(FailedItem::ending(error)));
+        feeder.deliver(&run.handover, seq, Err(fault));
         self.end(run, feeder);
     }
 

@@ -232,7 +232,7 @@ where
         parent.settled += 1;
         if self.fold_into(parent, index, Ok(output)) {
             progress.handed += 1;
-            self.from.run.event_log.consumed(progress.handed);
+            progress.tell(&*self.from.run);
         }
         Ok(Arrived::Part)
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::collector::Collector;
 use super::streaming::{Look, Yield};
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
+use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
@@ -56,11 +56,12 @@ impl<S: Runner> LastStage<S> {
                 outcome if is_pointless => drop_quietly(outcome),
                 Ok(output) => {
                     self.taken.ok += 1;
-                    self.run.event_log.consumed(self.taken.ok);
+                    self.tell();
                     return Look::Ready(Yield::Output(output));
                 }
                 Err(fault) => {
                     self.errors += 1;
+                    self.tell();
                     return Look::Ready(self.meet(seq, *fault));
                 }
             }
@@ -83,11 +84,14 @@ impl<S: Runner> LastStage<S> {
         Taken { skipped: self.errors, failure: None, ..self.taken }
     }
 
+    /// Publishes the counts.
+    fn tell(&self) {
+        self.run.event_log.delivered(self.taken.ok, self.taken.ok + self.errors);
+    }
+
     /// Handles a failed item in its turn.
     fn meet(&mut self, seq: u64, fault: FailedItem) -> Yield<S::Output> {
-        if matches!(fault.disposition, Disposition::End | Disposition::Skip) {
-            self.run.report_failure(&fault.error);
-        }
+        self.run.meet_failure(&fault);
         if fault.disposition.ends_run() {
             self.taken.failure = Some(Failure { seq, items: fault.items() });
             return Yield::Last(fault.error);
@@ -103,11 +107,7 @@ impl<S: Runner> LastStage<S> {
 
     /// Ends with an error that was not met in its turn.
     fn fail_with(&mut self, error: Error) -> Error {
-        let failure = Failure::ending(&self.taken, &error);
-        if failure.items > 0 {
-            self.run.report_failure(&error);
-        }
-        self.taken.failure = Some(failure);
+        self.taken.failure = Some(Failure::ending(&self.taken, &error));
         error
     }
 

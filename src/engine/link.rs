@@ -91,6 +91,8 @@ pub(super) struct Progress {
     pub(super) skipped: u64,
     /// The number of items that an earlier run has done.
     pub(super) already_done: u64,
+    /// The number of items that an earlier stage has skipped, or an earlier run has done.
+    pub(super) ended_earlier: u64,
     /// The number of parents that failed with a part.
     pub(super) parents_failed: u64,
     /// The number of items given to the second run.
@@ -100,6 +102,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Publishes the counts.
+    pub(super) fn tell<A: Runner>(&self, from: &Run<A>) {
+        from.event_log
+            .delivered(self.handed, self.items() + self.already_done + self.ended_earlier);
+    }
+
     /// The number of items that the first run has finished.
     fn items(&self) -> u64 {
         self.handed + self.skipped
@@ -115,8 +123,10 @@ impl Progress {
         self.skipped += fault.items();
         if fault.disposition == Disposition::Skip {
             fault.error = from.named_part(seq, fault.error);
-            from.report_failure(&fault.error);
         }
+        self.ended_earlier += u64::from(fault.disposition == Disposition::SkipEarlier);
+        from.meet_failure(&fault);
+        self.tell(from);
         if from.policy().gives_up_at(self.skipped, self.items()) {
             return Err(self.too_many_failures(from.policy(), seq, Some(fault.error)));
         }
@@ -127,9 +137,9 @@ impl Progress {
     pub(super) fn fail<A: Runner>(from: &Run<A>, seq: u64, mut fault: Box<FailedItem>) -> Ended {
         let failure = Failure { seq, items: fault.items() };
         if fault.disposition == Disposition::End {
-            from.report_failure(&fault.error);
             fault.error = from.named_part(seq, fault.error);
         }
+        from.meet_failure(&fault);
         Ended::Failed(failure, fault)
     }
 
@@ -142,9 +152,6 @@ impl Progress {
     ) -> Ended {
         if let Some(error) = from.take_fatal_error() {
             let items = error.items().len() as u64;
-            if items > 0 {
-                from.report_failure(&error);
-            }
             return Ended::Failed(Failure { seq: consumed, items }, FailedItem::ending(error));
         }
         let gives_up = from.policy().gives_up_at_end(self.skipped, self.items());
@@ -269,8 +276,7 @@ pub(super) fn reject<B: Runner>(
             if let Some(parts) = to.parts.get() {
                 parts.fail(progress.places);
             }
-            let fault = Err(FailedItem::skipped(error));
-            feeder.leave_gap(&to.handover, progress.places, fault);
+            feeder.leave_gap(&to.handover, progress.places, Err(to.skipping(error)));
             Ok(())
         }
         Verdict::Retry | Verdict::Stop => Err(Ended::Rejected(error)),
@@ -291,7 +297,7 @@ fn end_input<B: Runner>(
     progress: Progress,
     ended: Ended,
 ) -> Relayed {
-    let Progress { handed, skipped, already_done, parents_failed, given, places } = progress;
+    let Progress { handed, skipped, already_done, parents_failed, given, places, .. } = progress;
     let mut taken = Taken { ok: handed, skipped, already_done, failure: None };
     let mut given = NextItem { items: given, unread: None, passed_on: None };
     let fault = match ended {
@@ -307,7 +313,7 @@ fn end_input<B: Runner>(
         }
         Ended::Rejected(error) => {
             given.items += 1;
-            Some(FailedItem::ending(error))
+            Some(to.ending(error))
         }
     };
     let all = places + u64::from(fault.is_some());
@@ -387,7 +393,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
         // Even if it is rejected: it is no failure of the first run.
         progress.handed += 1;
         give(self.to, feeder, output, progress)?;
-        self.from.event_log.consumed(progress.handed);
+        progress.tell(self.from);
         Ok(())
     }
 
@@ -399,6 +405,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
         progress: &mut Progress,
     ) {
         progress.already_done += fault.done_items();
+        progress.ended_earlier += 1 - fault.done_items();
+        progress.tell(self.from);
         feeder.leave_gap(&self.to.handover, progress.places, Err(fault.in_next_stage()));
         progress.places += 1;
     }

@@ -11,7 +11,7 @@ use crate::backend::threads::run::Run;
 use crate::concurrency::cancel::{Interrupt, Seen, Watch};
 use crate::engine::consuming::SkippedItem;
 use crate::observe::account::Account;
-use crate::observe::event_log::Observing;
+use crate::observe::observing::Observing;
 use crate::runner::Runner;
 
 /// A run in which producers take part.

@@ -29,7 +29,8 @@ use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
-use crate::observe::event_log::{Detail, EventLog, ObserveOptions, Observers, Observing};
+use crate::observe::event_log::{Detail, EventLog, ObserveOptions};
+use crate::observe::observing::{Observers, Observing};
 use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
 

@@ -309,11 +309,7 @@ impl<R: Runner> Streaming<R> {
             return Look::Ready(Yield::Last(Error::Cancelled {}));
         }
         if let Some(error) = run.has_fatal_error().then(|| run.take_fatal_error()).flatten() {
-            let items = error.items().len() as u64;
-            if items > 0 {
-                run.report_failure(&error);
-            }
-            self.account.failed += items;
+            self.account.failed += error.items().len() as u64;
             return Look::Ready(Yield::Last(error));
         }
         while let Some((seq, outcome)) = collector.pop() {
@@ -343,16 +339,22 @@ impl<R: Runner> Streaming<R> {
         match outcome {
             Ok(output) => {
                 self.account.ok += 1;
-                run.event_log.consumed(self.account.ok);
+                self.tell(run);
                 Yield::Output(output)
             }
             Err(fault) => {
-                if fault.disposition != Disposition::SkipEarlier {
-                    run.report_failure(&fault.error);
-                }
-                self.meet(run.policy(), *fault)
+                run.meet_failure(&fault);
+                let next = self.meet(run.policy(), *fault);
+                self.tell(run);
+                next
             }
         }
+    }
+
+    /// Publishes the counts.
+    fn tell(&self, run: &Run<R>) {
+        let Account { ok, failed, .. } = self.account;
+        run.event_log.delivered(ok, ok + failed);
     }
 
     /// Handles a failed item in its turn.

@@ -1,14 +1,23 @@
 //! What errors say, and their causes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::Error;
 use super::site::Key;
 use crate::base::HumanDuration;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
+use crate::base::panic::catch;
 
 const NOT_A_REPORT: &str = "not a run report; give the JSON that `RunReport::to_json` writes";
+
+/// Formats an error and its causes. That runs user code, which may panic.
+pub(crate) fn text_of(error: &Error) -> Arc<str> {
+    catch(|| format!("{error:#}"))
+        .unwrap_or_else(|_| "an error whose text panics".to_owned())
+        .into()
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -61,6 +61,20 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
+    /// More items are done: a producer succeeded at them. Their results may wait for the result of an earlier
+    /// item before they are consumed.
+    #[non_exhaustive]
+    ItemsDone {
+        /// Their number.
+        items: u64,
+    },
+    /// More items were delivered: the consumer took their result or met their failure, or an earlier run had
+    /// done them.
+    #[non_exhaustive]
+    ItemsDelivered {
+        /// Their number.
+        items: u64,
+    },
     /// More items were consumed: `consumer_work` returned `Ok` for them, or [`Outputs`](crate::Outputs)
     /// yielded them.
     #[non_exhaustive]
@@ -74,7 +88,8 @@ pub enum Event {
         /// The failure.
         failure: Arc<Failure>,
     },
-    /// An item failed for good.
+    /// An item failed for good: its last attempt has ended. In a run that ends early, the consumer may never
+    /// come to it; then the account counts the item as cancelled.
     #[non_exhaustive]
     ItemFailed {
         /// The failure.

@@ -1,11 +1,11 @@
 //! The events of one run, for its report and for observers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver as Woken, RecvTimeoutError, Sender as Waker, bounded};
+use crossbeam_channel::{Receiver as Woken, Sender as Waker, bounded};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Event, Observer};
@@ -13,10 +13,9 @@ use super::failure::Failure;
 use super::provenance::Provenance;
 use super::report::Recorder;
 use super::trace_log;
-use crate::base::panic::{catch, drop_quietly};
+use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
-use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 
@@ -29,41 +28,52 @@ pub(crate) struct EventLog {
     begun: Instant,
     recorder: Mutex<Recorder>,
     /// `None` if there are no observers.
-    feed: Option<Feed>,
+    pub(super) feed: Option<Feed>,
 }
 
 /// The way of the events to the observing thread.
-struct Feed {
-    rare: Mutex<RareEvents>,
+pub(super) struct Feed {
+    pub(super) rare: Mutex<RareEvents>,
     /// One for each producer, until the producer takes it.
-    writers: Box<[Mutex<Option<EventWriter>>]>,
-    backlogs: Box<[Arc<CachePadded<Backlog>>]>,
+    pub(super) writers: Box<[Mutex<Option<EventWriter>>]>,
+    pub(super) backlogs: Box<[Arc<CachePadded<Backlog>>]>,
     /// The readers' ends of the rings, until the observing thread takes them.
-    rings: Mutex<Vec<Receiver<Entry>>>,
-    consumed: CachePadded<AtomicU64>,
-    wake: Waker<()>,
-    woken: Woken<()>,
+    pub(super) rings: Mutex<Vec<Receiver<Entry>>>,
+    pub(super) deliveries: CachePadded<Deliveries>,
+    pub(super) wake: Waker<()>,
+    pub(super) woken: Woken<()>,
+}
+
+/// The counts of the consumer, which writes them.
+#[derive(Debug, Default)]
+pub(super) struct Deliveries {
+    /// The number of items whose results were consumed.
+    pub(super) consumed: AtomicU64,
+    /// Of all items that it has come to.
+    pub(super) all: AtomicU64,
 }
 
 /// Events that are not of every item.
 #[derive(Debug, Default)]
-struct RareEvents {
-    events: Vec<(Duration, Event)>,
+pub(super) struct RareEvents {
+    pub(super) events: Vec<(Duration, Event)>,
     /// The number of further events, for which there was no room.
-    lost: u64,
+    pub(super) lost: u64,
 }
 
-/// The counts of a producer's ring.
+/// The counts of a producer and its ring.
 #[derive(Debug)]
-struct Backlog {
+pub(super) struct Backlog {
     /// The producer's number.
-    producer: AtomicUsize,
+    pub(super) producer: AtomicUsize,
+    /// The number of items that it has done. Exact, also if entries of the ring are lost.
+    pub(super) done: AtomicU64,
     /// When another took its place, in nanoseconds: what it writes from then on is not read.
-    replaced_at: AtomicU64,
+    pub(super) replaced_at: AtomicU64,
     /// The number of entries that the observing thread has read.
-    read: AtomicU64,
+    pub(super) read: AtomicU64,
     /// The number of entries that were not written, since too many were unread.
-    lost: AtomicU64,
+    pub(super) lost: AtomicU64,
 }
 
 /// Writes the events of one producer's items into its ring.
@@ -81,13 +91,13 @@ pub(crate) struct EventWriter {
 
 /// An item was started or finished.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// Nanoseconds since the run began.
-    nanos: u64,
-    item: u64,
-    key: Option<Arc<str>>,
+    pub(super) nanos: u64,
+    pub(super) item: u64,
+    pub(super) key: Option<Arc<str>>,
     /// 0: the item was finished.
-    attempt: u32,
+    pub(super) attempt: u32,
 }
 
 /// The largest number of unread entries of one producer: 1.3 MB.
@@ -95,11 +105,7 @@ const MOST_UNREAD: u64 = 32_768;
 /// A producer wakes the observing thread each time that it has written this number of entries.
 const MANY: u64 = 4_096;
 /// The largest number of unread rare events.
-const MOST_RARE: usize = 65_536;
-/// The interval at which the observing thread reads the rings; short enough for a display.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long the end of a run waits for observers that do not return.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const MOST_RARE: usize = 65_536;
 
 /// Which events are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -122,6 +128,7 @@ impl Backlog {
     fn of(producer: usize) -> Self {
         Backlog {
             producer: AtomicUsize::new(producer),
+            done: AtomicU64::new(0),
             replaced_at: AtomicU64::new(u64::MAX),
             read: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -156,6 +163,31 @@ impl EventLog {
         }
     }
 
+    /// Records the failures of items whose last attempts end now. The consumer has yet to
+    /// [meet](EventLog::failures_delivered) them. Returns their numbers among the failures of the run.
+    pub(crate) fn tell_failures(&self, failures: Vec<Failure>) -> Range<u64> {
+        let at = self.elapsed();
+        let failures: Vec<_> = failures.into_iter().map(Arc::new).collect();
+        let event = |failure: &Arc<Failure>| Event::ItemFailed { failure: failure.clone() };
+        failures.iter().for_each(|failure| trace_log::write(&event(failure)));
+        let mut recorder = lock(&self.recorder);
+        let first = recorder.failures_so_far();
+        failures.iter().for_each(|failure| recorder.failed(at, failure));
+        let told = first..recorder.failures_so_far();
+        drop(recorder);
+        if let Some(feed) = &self.feed {
+            failures.iter().for_each(|failure| feed.add(at, event(failure)));
+        }
+        told
+    }
+
+    /// Notes that the consumer has come to failures.
+    pub(crate) fn failures_delivered(&self, told: &Range<u64>) {
+        if !told.is_empty() {
+            lock(&self.recorder).failures_delivered(told.clone());
+        }
+    }
+
     /// Describes an error for an event. Its text is user code, which may panic.
     pub(crate) fn failure(error: &Error) -> Arc<Failure> {
         Arc::new(catch(|| Failure::of(error)).unwrap_or_default())
@@ -186,11 +218,19 @@ impl EventLog {
         self.feed.is_some()
     }
 
-    /// Sets the number of consumed items.
-    #[inline]
-    pub(crate) fn consumed(&self, items: u64) {
+    /// Counts an item that a producer has done, before the consumer can see its result.
+    pub(crate) fn done(&self, producer: usize) {
         if let Some(feed) = &self.feed {
-            feed.consumed.store(items, Ordering::Relaxed);
+            feed.backlogs[producer].done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the number of items whose results were consumed, and that of all items that the consumer has come to.
+    #[inline]
+    pub(crate) fn delivered(&self, consumed: u64, all: u64) {
+        if let Some(feed) = &self.feed {
+            feed.deliveries.consumed.store(consumed, Ordering::Relaxed);
+            feed.deliveries.all.store(all, Ordering::Relaxed);
         }
     }
 
@@ -217,7 +257,7 @@ impl Feed {
             writers: writers.into(),
             backlogs,
             rings: Mutex::new(rings),
-            consumed: CachePadded::default(),
+            deliveries: CachePadded::default(),
             wake,
             woken,
         }
@@ -249,6 +289,12 @@ impl EventWriter {
         let nanos = self.now();
         self.done_at = Some(nanos);
         self.write(Entry { nanos, item, key: None, attempt: 0 });
+    }
+
+    /// Counts an item that the producer has done, before the consumer can see its result.
+    #[inline]
+    pub(crate) fn done(&self) {
+        self.backlog.done.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that the producer has waited or done other work since its last item.
@@ -292,186 +338,5 @@ impl EventWriter {
         }
         self.written += 1;
         self.ring.push(entry);
-    }
-}
-
-/// The thread that passes events on to observers.
-pub(crate) struct Observing {
-    done: Woken<Observers>,
-    thread: JoinHandle<()>,
-}
-
-/// The observers of a pool: the user's, and those of features.
-pub(crate) type Observers = Vec<Box<dyn Observer>>;
-
-/// The name of the thread.
-pub(crate) const NAME: &str = "gangline-o";
-
-impl Observing {
-    /// Starts the thread, if there are observers.
-    pub(crate) fn start(
-        event_log: &Arc<EventLog>,
-        observers: Observers,
-    ) -> Result<Option<Self>, Error> {
-        if event_log.feed.is_none() {
-            return Ok(None);
-        }
-        // Without room: abandoned observers in the channel would be dropped with it.
-        let (sender, done) = bounded(0);
-        let event_log = event_log.clone();
-        let thread = spawn(NAME.to_owned(), None, move || {
-            let feed = event_log.feed.as_ref().expect("it was checked above");
-            let mut dispatcher = Dispatcher::new(&event_log, feed, observers);
-            dispatcher.run();
-            // If the observers took too long, the run no longer waits for them.
-            sender
-                .send(dispatcher.observers)
-                .unwrap_or_else(|unsent| unsent.into_inner().into_iter().for_each(drop_quietly));
-        })?;
-        Ok(Some(Observing { done, thread }))
-    }
-
-    /// Waits until the observers have seen the end of the run, and returns them. After [`PATIENCE`] they and the thread
-    /// are abandoned.
-    pub(crate) fn join(self) -> Observers {
-        match self.done.recv_timeout(PATIENCE) {
-            Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("an observer did not return; it and its thread are abandoned");
-                vec![]
-            }
-            observers => {
-                self.thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
-                observers.unwrap_or_default()
-            }
-        }
-    }
-}
-
-/// Reads events and calls the observers, on the observing thread.
-struct Dispatcher<'a> {
-    event_log: &'a EventLog,
-    feed: &'a Feed,
-    rings: Vec<Receiver<Entry>>,
-    observers: Observers,
-    consumed: u64,
-    batch: Vec<(Duration, Event)>,
-}
-
-impl<'a> Dispatcher<'a> {
-    fn new(event_log: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
-        let rings = std::mem::take(&mut *lock(&feed.rings));
-        Dispatcher { event_log, feed, rings, observers, consumed: 0, batch: vec![] }
-    }
-
-    fn run(&mut self) {
-        loop {
-            let is_over = self.collect();
-            self.observe();
-            if is_over {
-                return;
-            }
-            let at = self.event_log.elapsed();
-            self.each(|observer| observer.tick(at));
-            let _ = self.feed.woken.recv_timeout(LOOK_EVERY);
-        }
-    }
-
-    /// Reads the events that have arrived. Returns whether the run has ended.
-    fn collect(&mut self) -> bool {
-        // Before the rings, which then hold everything that was written before the end of the run.
-        let RareEvents { events: mut rare, lost } = std::mem::take(&mut *lock(&self.feed.rare));
-        if lost > 0 {
-            rare.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
-        }
-        let is_over = rare.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
-        let mut recorder = lock(&self.event_log.recorder);
-        for (ring, backlog) in self.rings.iter_mut().zip(&self.feed.backlogs) {
-            let mut read = 0;
-            while let Some(Entry { nanos, item, key, attempt }) = ring.pop() {
-                read += 1;
-                // The entry was written after these were set.
-                if nanos > backlog.replaced_at.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let producer = backlog.producer.load(Ordering::Relaxed);
-                let event = match attempt {
-                    0 => Event::ItemFinished { item, producer },
-                    attempt => Event::ItemStarted { item, key, producer, attempt },
-                };
-                self.batch.push((Duration::from_nanos(nanos), event));
-            }
-            backlog.read.fetch_add(read, Ordering::Relaxed);
-            let lost = backlog.lost.swap(0, Ordering::Relaxed);
-            if lost > 0 {
-                self.batch.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
-            }
-        }
-        let consumed = self.feed.consumed.load(Ordering::Relaxed);
-        let items = consumed - std::mem::replace(&mut self.consumed, consumed);
-        let counted = self.event_log.elapsed();
-        if items > 0 {
-            self.batch.push((counted, Event::ItemsConsumed { items }));
-        }
-        // A stable sort keeps the order of each producer's events.
-        self.batch.sort_by_key(|(at, _)| *at);
-        // The recorder has the rare events already.
-        self.batch.iter().for_each(|(at, event)| recorder.observe(*at, event));
-        recorder.is_counted(counted);
-        drop(recorder);
-        if !rare.is_empty() {
-            self.batch.extend(rare);
-            self.batch.sort_by_key(|(at, event)| (matches!(event, Event::RunEnded { .. }), *at));
-        }
-        is_over
-    }
-
-    fn observe(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        self.each(|observer| batch.iter().for_each(|(at, event)| observer.observe(*at, event)));
-        self.batch = batch;
-        self.batch.clear();
-    }
-
-    /// Calls each observer. One that panics is dropped.
-    fn each(&mut self, mut call: impl FnMut(&mut dyn Observer)) {
-        for mut observer in std::mem::take(&mut self.observers) {
-            match catch(|| call(&mut *observer)) {
-                Ok(()) => self.observers.push(observer),
-                Err(message) => {
-                    tracing::warn!(%message, "an observer panicked; it gets no more events");
-                    drop_quietly(observer);
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lost_events_are_counted() {
-        let event_log = Arc::new(EventLog::new(1, None, Detail::Items));
-        for item in 0..MOST_RARE as u64 + 10 {
-            event_log.tell(Event::ItemAlreadyDone { item });
-        }
-        let seen = Arc::new(std::sync::Mutex::new((0, 0)));
-        let sink = seen.clone();
-        let observer = move |_: Duration, event: &Event| {
-            let mut seen = sink.lock().unwrap();
-            match event {
-                Event::ItemAlreadyDone { .. } => seen.0 += 1,
-                Event::EventsLost { events } => seen.1 += events,
-                _ => {}
-            }
-        };
-        let observing = Observing::start(&event_log, vec![Box::new(observer)]).unwrap().unwrap();
-        event_log.tell(Event::RunEnded { totals: Arc::default() });
-        observing.join();
-        assert_eq!(*seen.lock().unwrap(), (MOST_RARE, 10));
-        let report = lock(event_log.recorder()).report();
-        assert_eq!(report.events_lost, 0, "the report has all events");
     }
 }

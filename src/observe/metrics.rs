@@ -11,21 +11,26 @@ use ::metrics::{
 
 use super::account::Account;
 use super::event::{Event, Observer, Totals};
+use super::failure::Failure;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).
 ///
 /// | metric | kind | counts |
 /// |---|---|---|
-/// | `gangline_items_total{outcome}` | counter | items by outcome: `ok`, `failed`, `already_done`, `cancelled` |
-/// | `gangline_items_in_flight` | gauge | items that were read and not consumed, up to the last one that a producer has begun |
+/// | `gangline_items_total{outcome}` | counter | items by how their last attempt ended: `ok`, `failed`; and items that were `already_done` or `cancelled` |
+/// | `gangline_items_delivered_total` | counter | items that the consumer has come to, with any outcome. In input order they wait for those before them |
+/// | `gangline_items_in_flight` | gauge | items that were read and not delivered, up to the last one that a producer has begun |
 /// | `gangline_items_working` | gauge | of those, the items in a hook of a producer |
 /// | `gangline_items_queued` | gauge | of those, the items that wait: for a producer, another attempt or the consumer |
 /// | `gangline_batch_items` | histogram | the number of items in a call of a producer's hook |
-/// | `gangline_hook_seconds{hook}` | histogram | the time of each `producer_init` and of each call of `producer_work` or `producer_work_batch` (`hook="producer_work"` for both); for `hook="consumer"`, the time that the consumer was busy in a run |
+/// | `gangline_hook_seconds{hook}` | histogram | the time of each `producer_init` and of each call of `producer_work` or `producer_work_batch` (`hook="producer_work"` for both). The rate of the latter's sum is the number of busy producers |
+/// | `gangline_device_busy_seconds{device}` | histogram | the time of each call of `producer_work` or `producer_work_batch`, by the place of its producer, such as `cuda:0` |
+/// | `gangline_consumer_busy_seconds` | histogram | the time that the consumer was busy in a run |
 /// | `gangline_retries_total` | counter | failed attempts that were followed by another |
 /// | `gangline_reinits_total` | counter | states rebuilt during a run, after a panic |
 /// | `gangline_producers` | gauge | producers that take items |
+/// | `gangline_workers` | gauge | workers that take part, in a cluster |
 /// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned` |
 /// | `gangline_producers_replaced_total` | counter | producers started in the place of lost ones |
 /// | `gangline_runs_total{outcome}` | counter | runs that were `ok`, `failed` or `cancelled` |
@@ -33,6 +38,12 @@ use super::event::{Event, Observer, Totals};
 ///
 /// The gauges are 0 between runs, and the counters of items are exact when a run has ended. While it lasts they
 /// lag by about 50 ms, and gauges and histograms miss events that were [lost](Event::EventsLost).
+///
+/// An item counts as `ok` or `failed` when its last attempt ends, also if the consumer then fails at it. If the run ends
+/// early and never delivers it, it counts as `cancelled` too, as in the [account](crate::Pool::account).
+///
+/// Metrics with the label `device` are registered when the first run starts, with the global recorder: the devices are
+/// not known before. All others are registered by [`new`](Metrics::new).
 ///
 /// ```
 /// use gangline::metrics::Metrics;
@@ -53,6 +64,7 @@ use super::event::{Event, Observer, Totals};
 /// ```
 pub struct Metrics {
     outcomes: Outcomes,
+    delivered: Counter,
     flow: Flow,
     hooks: Hooks,
     retries: Counter,
@@ -61,6 +73,8 @@ pub struct Metrics {
     run: RunSoFar,
     /// The times of `producer_init` that were recorded: each run tells them again.
     inits: BTreeMap<usize, Duration>,
+    /// The label of the runner.
+    runner: Label,
 }
 
 /// Counters of items by outcome.
@@ -81,12 +95,15 @@ struct Flow {
 struct Hooks {
     init: Histogram,
     work: Histogram,
+    /// The times of work, by place.
+    of_devices: BTreeMap<String, Histogram>,
     consumer: Histogram,
     batch_items: Histogram,
 }
 
 struct Producers {
     live: Gauge,
+    workers: Gauge,
     reinits: Counter,
     quarantined: Counter,
     abandoned: Counter,
@@ -106,12 +123,16 @@ struct RunSoFar {
     ok: u64,
     failed: u64,
     already_done: u64,
+    delivered: u64,
     /// The number of items up to the last one that was begun: they have all been read.
     read: u64,
     calls: BTreeMap<usize, Call>,
     ready: BTreeSet<usize>,
     lost: BTreeSet<usize>,
     live: usize,
+    workers: usize,
+    /// The time of work on the device of each producer.
+    busy: Vec<Histogram>,
 }
 
 /// What a producer works on.
@@ -128,7 +149,8 @@ impl Metrics {
     /// They go to the recorder that is installed now. Without one they go nowhere.
     pub fn new(runner: impl Into<String>) -> Self {
         describe();
-        let runner = [Label::new("runner", runner.into())];
+        let label = Label::new("runner", runner.into());
+        let runner = [label.clone()];
         let with = |name, value| {
             let mut labels = runner.to_vec();
             labels.push(Label::new(name, value));
@@ -146,6 +168,7 @@ impl Metrics {
                 already_done: items("already_done"),
                 cancelled: items("cancelled"),
             },
+            delivered: counter!("gangline_items_delivered_total", runner.clone()),
             flow: Flow {
                 in_flight: gauge!("gangline_items_in_flight", runner.clone()),
                 working: gauge!("gangline_items_working", runner.clone()),
@@ -154,12 +177,14 @@ impl Metrics {
             hooks: Hooks {
                 init: hook("producer_init"),
                 work: hook("producer_work"),
-                consumer: hook("consumer"),
+                of_devices: BTreeMap::new(),
+                consumer: histogram!("gangline_consumer_busy_seconds", runner.clone()),
                 batch_items: histogram!("gangline_batch_items", runner.clone()),
             },
             retries: counter!("gangline_retries_total", runner.clone()),
             producers: Producers {
                 live: gauge!("gangline_producers", runner.clone()),
+                workers: gauge!("gangline_workers", runner.clone()),
                 reinits: counter!("gangline_reinits_total", runner.clone()),
                 quarantined: lost("quarantined"),
                 abandoned: lost("abandoned"),
@@ -173,7 +198,21 @@ impl Metrics {
             },
             run: RunSoFar::default(),
             inits: BTreeMap::new(),
+            runner: label,
         }
+    }
+
+    fn run_started(&mut self, producers: &[String]) {
+        let busy = producers.iter().map(|place| self.busy_on(place)).collect();
+        self.run = RunSoFar { live: producers.len(), busy, ..RunSoFar::default() };
+        self.producers.live.set(producers.len() as f64);
+    }
+
+    /// The time of work on a device.
+    fn busy_on(&mut self, place: &str) -> Histogram {
+        let labels = || vec![self.runner.clone(), Label::new("device", place.to_owned())];
+        let of_device = self.hooks.of_devices.entry(place.to_owned());
+        of_device.or_insert_with(|| histogram!("gangline_device_busy_seconds", labels())).clone()
     }
 
     fn producer_ready(&mut self, producer: usize, took: Duration, is_rebuilt: bool) {
@@ -201,7 +240,9 @@ impl Metrics {
     fn item_finished(&mut self, at: Duration, producer: usize) {
         let Some(call) = self.run.calls.get_mut(&producer) else { return };
         if call.left == call.items {
-            self.hooks.work.record(at.saturating_sub(call.since));
+            let took = at.saturating_sub(call.since);
+            self.hooks.work.record(took);
+            self.run.busy.get(producer).into_iter().for_each(|busy| busy.record(took));
             self.hooks.batch_items.record(call.items as f64);
         }
         call.left -= 1;
@@ -227,9 +268,14 @@ impl Metrics {
         }
     }
 
+    fn set_workers(&mut self, workers: usize) {
+        self.run.workers = workers;
+        self.producers.workers.set(workers as f64);
+    }
+
     fn show_flow(&self) {
-        let RunSoFar { ok, failed, already_done, read, calls, .. } = &self.run;
-        let in_flight = read.saturating_sub(ok + failed + already_done);
+        let RunSoFar { delivered, read, calls, .. } = &self.run;
+        let in_flight = read.saturating_sub(*delivered);
         let working: u64 = calls.values().map(|call| call.left).sum();
         let in_flight = in_flight.max(working);
         self.flow.in_flight.set(in_flight as f64);
@@ -241,9 +287,14 @@ impl Metrics {
     fn run_ended(&mut self, totals: &Totals) {
         let told = std::mem::take(&mut self.run);
         let Account { ok, failed, already_done, cancelled, .. } = totals.account;
-        self.outcomes.ok.increment(ok.saturating_sub(told.ok));
-        self.outcomes.failed.increment(failed.saturating_sub(told.failed));
+        let delivered = ok + failed + already_done;
+        self.delivered.increment(delivered.saturating_sub(told.delivered));
         self.outcomes.already_done.increment(already_done.saturating_sub(told.already_done));
+        // Failures of the consumer are told as `ok`.
+        let untold = (ok + failed).saturating_sub(told.ok + told.failed);
+        let untold_failed = failed.saturating_sub(told.failed).min(untold);
+        self.outcomes.failed.increment(untold_failed);
+        self.outcomes.ok.increment(untold - untold_failed);
         self.outcomes.cancelled.increment(cancelled);
         match (&totals.error, totals.cancelled) {
             (None, _) => self.runs.ok.increment(1),
@@ -253,6 +304,7 @@ impl Metrics {
         self.hooks.consumer.record(totals.consumer_working);
         self.runs.seconds.record(totals.lasted);
         self.producers.live.set(0.0);
+        self.set_workers(0);
         self.show_flow();
     }
 }
@@ -260,21 +312,22 @@ impl Metrics {
 impl Observer for Metrics {
     fn observe(&mut self, at: Duration, event: &Event) {
         match event {
-            Event::RunStarted { producers, .. } => {
-                self.run = RunSoFar { live: producers.len(), ..RunSoFar::default() };
-                self.producers.live.set(producers.len() as f64);
-            }
+            Event::RunStarted { producers, .. } => self.run_started(producers),
             Event::ProducerReady { producer, took, is_rebuilt } => {
                 self.producer_ready(*producer, *took, *is_rebuilt);
             }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
             Event::ItemFinished { producer, .. } => self.item_finished(at, *producer),
-            Event::ItemsConsumed { items } => {
+            Event::ItemsDone { items } => {
                 self.run.ok += items;
                 self.outcomes.ok.increment(*items);
             }
+            Event::ItemsDelivered { items } => {
+                self.run.delivered += items;
+                self.delivered.increment(*items);
+            }
             Event::ItemRetried { .. } => self.retries.increment(1),
-            Event::ItemFailed { failure } if failure.item.is_some() => {
+            Event::ItemFailed { failure } if is_attempt(failure) => {
                 self.run.failed += 1;
                 self.outcomes.failed.increment(1);
             }
@@ -290,7 +343,9 @@ impl Observer for Metrics {
                 self.producers.abandoned.increment(1);
                 self.producer_lost(*producer);
             }
-            Event::ProducerReplaced { producer, .. } => self.producer_replaced(*producer),
+            Event::WorkerJoined { .. } => self.set_workers(self.run.workers + 1),
+            Event::WorkerLeft { .. } => self.set_workers(self.run.workers.saturating_sub(1)),
+            Event::ProducerReplaced { producer } => self.producer_replaced(*producer),
             Event::RunEnded { totals } => self.run_ended(totals),
             _ => {}
         }
@@ -308,16 +363,26 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// Whether an attempt at an item failed, not the consumer at its result.
+fn is_attempt(failure: &Failure) -> bool {
+    let is_of_consumer = |hook: &String| hook.starts_with("consumer");
+    failure.item.is_some() && !failure.hook.as_ref().is_some_and(is_of_consumer)
+}
+
 fn describe() {
     describe_counter!("gangline_items_total", Unit::Count, "Items by outcome");
-    describe_gauge!("gangline_items_in_flight", Unit::Count, "Items read and not consumed");
+    describe_counter!("gangline_items_delivered_total", Unit::Count, "Items met by the consumer");
+    describe_gauge!("gangline_items_in_flight", Unit::Count, "Items read and not delivered");
     describe_gauge!("gangline_items_working", Unit::Count, "Items in a hook of a producer");
     describe_gauge!("gangline_items_queued", Unit::Count, "Items in flight that wait");
     describe_histogram!("gangline_batch_items", Unit::Count, "Items in a call of a hook");
     describe_histogram!("gangline_hook_seconds", Unit::Seconds, "Time of calls of hooks");
+    describe_histogram!("gangline_device_busy_seconds", Unit::Seconds, "Time of work on a device");
+    describe_histogram!("gangline_consumer_busy_seconds", Unit::Seconds, "Busy time of consumers");
     describe_counter!("gangline_retries_total", Unit::Count, "Attempts followed by another");
     describe_counter!("gangline_reinits_total", Unit::Count, "States rebuilt after a panic");
     describe_gauge!("gangline_producers", Unit::Count, "Producers that take items");
+    describe_gauge!("gangline_workers", Unit::Count, "Workers of a cluster that take part");
     describe_counter!("gangline_producers_lost_total", Unit::Count, "Producers lost in runs");
     describe_counter!("gangline_producers_replaced_total", Unit::Count, "Producers replaced");
     describe_counter!("gangline_runs_total", Unit::Count, "Runs by outcome");

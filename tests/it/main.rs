@@ -53,6 +53,7 @@ mod law_window;
 mod manual;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod outcomes;
 mod pages;
 mod pipelines;
 mod pipelines_cancel;

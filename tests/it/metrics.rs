@@ -59,7 +59,8 @@ fn items_count_by_outcome_over_all_runs() {
                 r#"gangline_producers{runner="r"} 0"#,
                 r#"gangline_hook_seconds_count{runner="r",hook="producer_init"} 2"#,
                 r#"gangline_hook_seconds_count{runner="r",hook="producer_work"} 24"#,
-                r#"gangline_hook_seconds_count{runner="r",hook="consumer"} 2"#,
+                r#"gangline_consumer_busy_seconds_count{runner="r"} 2"#,
+                r#"gangline_items_delivered_total{runner="r"} 30"#,
             ],
         );
     });

@@ -66,6 +66,48 @@ fn each_item_that_fails_with_its_batch_has_an_event() {
     });
 }
 
+/// Items of a batch that fails as a whole, after the hook has taken its inputs, are told of once each.
+#[test]
+fn each_item_of_a_batch_that_fails_without_its_inputs_is_told_of_once() {
+    no_hang(|| {
+        type Fails = fn() -> gangline::Result<Vec<gangline::Result<u64>>>;
+        let ways: [Fails; 3] = [
+            || Err("all of it".into()),
+            || panic!("all of it"),
+            || Err(std::io::Error::other("the disk").into()),
+        ];
+        for (fails, on_error) in
+            ways.into_iter().flat_map(|way| [(way, OnError::Skip), (way, OnError::Stop)])
+        {
+            let told = Arc::new(std::sync::atomic::AtomicU64::new(0));
+            let count = told.clone();
+            let takes_all = gangline::map_batches(
+                |_| Ok(()),
+                move |_, (), xs: &mut Vec<u64>| {
+                    xs.clear();
+                    fails()
+                },
+            );
+            let mut runner = OrderedRunner::builder(takes_all)
+                .devices(1)
+                .batch(Batch::of(8))
+                .on_error(on_error)
+                .observer(move |_: Duration, event: &Event| {
+                    if let Event::ItemFailed { .. } = event {
+                        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    }
+                })
+                .build()
+                .unwrap();
+            let (_, report) = runner.run_with_report(0..8);
+            let told = told.load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!((report.account.failed, told), (8, 8), "{report}");
+            let items: Vec<_> = report.failures.iter().filter_map(|it| it.item).collect();
+            assert_eq!(items, (0..8).collect::<Vec<_>>(), "{report}");
+        }
+    });
+}
+
 /// The consumer is stuck at one result until the gate opens.
 pub(crate) fn consumer_stuck_at(item: u64, gate: &Arc<Gate>) -> Hooks {
     let gate = gate.clone();

@@ -95,6 +95,27 @@ fn a_retried_part_is_named_by_its_item_and_ends_as_it_did() {
 }
 
 #[test]
+fn a_part_that_ends_the_run_is_named_by_its_item() {
+    no_hang(|| {
+        for order in ORDERS {
+            let builder = builder(pass::<u64>(), order, 2);
+            let mut first = builder.key(|x| format!("image {x}")).build().unwrap();
+            let mut parts = pool(working(|_, x| without_21(x)), order, 2);
+            let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
+            let mut line = first.expand(tens).then(&mut parts).gather(|_| 0, sum).then(&mut last);
+            line.run(0..5).unwrap_err();
+            let report = line.report();
+            for failures in [&report.failures, &report.stages[1].report.failures] {
+                let [failure] = &failures[..] else { panic!("{report}") };
+                assert_eq!((failure.item, &failure.parts[..]), (Some(2), &[1][..]), "{order:?}");
+                assert_eq!(failure.key.as_deref(), Some("image 2"), "{order:?}");
+                assert_eq!(failure.error, "item 2 (\"image 2\"), part 1 failed");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_part_that_ends_the_run_is_one_failed_item() {
     no_hang(|| {
         let mut first = pool(pass::<u64>(), Order::Input, 2);

@@ -11,11 +11,11 @@ use crate::backend::threads::limits::grace_of;
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::replacement::{Replace, Replacement};
-use crate::backend::threads::run::{Run, text_of};
+use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
 use crate::device::Devices;
-use crate::error::{Error, Hook, Site};
+use crate::error::{Error, Hook, Site, text_of};
 use crate::runner::Runner;
 use crate::scheduler::{Event, Expired, Phase, RunTime};
 

@@ -1,5 +1,7 @@
 //! The failure of one item, on its way to the collector.
 
+use std::ops::Range;
+
 use crate::error::Error;
 
 /// Why an item has no output.
@@ -9,6 +11,8 @@ pub(crate) struct FailedItem {
     pub(crate) disposition: Disposition,
     /// The number of stages of a pipeline that passed it on: 0 in the stage where it failed.
     pub(crate) passed_on: usize,
+    /// The numbers of its failures in the report of the stage where it failed. Empty if it has none there yet.
+    pub(crate) told: Range<u64>,
 }
 
 /// How the run goes on after a failure.
@@ -64,11 +68,11 @@ impl Disposition {
 
 impl FailedItem {
     pub(crate) fn ending(error: Error) -> Box<Self> {
-        Box::new(FailedItem { error, disposition: Disposition::End, passed_on: 0 })
+        FailedItem::new(error, Disposition::End)
     }
 
     pub(crate) fn skipped(error: Error) -> Box<Self> {
-        Box::new(FailedItem { error, disposition: Disposition::Skip, passed_on: 0 })
+        FailedItem::new(error, Disposition::Skip)
     }
 
     pub(crate) fn already_done() -> Box<Self> {
@@ -77,7 +81,17 @@ impl FailedItem {
 
     /// For an index without a failure.
     pub(crate) fn without_error(disposition: Disposition) -> Box<Self> {
-        Box::new(FailedItem { error: Error::Cancelled {}, disposition, passed_on: 0 })
+        FailedItem::new(Error::Cancelled {}, disposition)
+    }
+
+    fn new(error: Error, disposition: Disposition) -> Box<Self> {
+        Box::new(FailedItem { error, disposition, passed_on: 0, told: 0..0 })
+    }
+
+    /// The same, with its numbers in the report.
+    pub(crate) fn as_told(mut self: Box<Self>, told: Range<u64>) -> Box<Self> {
+        self.told = told;
+        self
     }
 
     /// The failure as the next stage of a pipeline sees it.

@@ -1,15 +1,17 @@
 //! How a run handles items that fail and producers that are lost.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::failed_item::{Disposition, FailedItem};
 use super::lost_producer::{Abandoned, LostProducer};
 use super::parts::ItemPath;
-use super::run::{Run, text_of};
+use super::run::Run;
 use super::timeouts::Timeouts;
 use crate::base::panic::{catch, drop_quietly};
+use crate::concurrency::atomic::Ordering;
 use crate::concurrency::lock;
-use crate::error::Error;
+use crate::error::{Error, text_of};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
@@ -64,8 +66,9 @@ impl<R: Runner> Run<R> {
                 vec![]
             }
             Decision::Fail => {
+                let (error, told) = self.tell_failed(items, error);
                 self.fail(first);
-                vec![(first, FailedItem::ending(error))]
+                vec![(first, FailedItem::ending(error).as_told(told))]
             }
             Decision::Skip => self.skip_all(items, error),
         }
@@ -96,14 +99,20 @@ impl<R: Runner> Run<R> {
         if let Some(parts) = self.parts.get() {
             items.iter().for_each(|&item| parts.fail(item));
         }
-        let mut faults = vec![(first, FailedItem::skipped(error))];
-        let others = items[1..].iter().filter(|&&item| !self.wanted.gave_up_on(Some(item)));
-        faults.extend(others.map(|&item| {
-            let (key, source) = (self.name_of(item), None);
-            let error = Error::BatchFailed { item, first, key, source };
-            (item, FailedItem::skipped(error))
-        }));
-        faults
+        let is_wanted = |item: &u64| *item == first || !self.wanted.gave_up_on(Some(*item));
+        let items: Vec<u64> = items.iter().copied().filter(is_wanted).collect();
+        let (error, told) = self.tell_failed(&items, error);
+        let others = items[1..].iter().map(|&item| self.failed_with(item, first));
+        let errors = std::iter::once(error).chain(others);
+        // None are told in a service.
+        let told = told.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
+        let fault = |((item, error), told)| (item, FailedItem::skipped(error).as_told(told));
+        items.iter().copied().zip(errors).zip(told).map(fault).collect()
+    }
+
+    /// The error of an item that failed in a batch with the item `first`, which has the cause.
+    fn failed_with(&self, item: u64, first: u64) -> Error {
+        Error::BatchFailed { item, first, key: self.name_of(item), source: None }
     }
 
     /// Asks the scheduler what to do with failed items. Drops the copies of items that are not tried again.
@@ -138,8 +147,23 @@ impl<R: Runner> Run<R> {
             drop_quietly(error);
             return None;
         }
+        let fault = self.ending(self.named(error));
         self.fail(seq);
-        Some(FailedItem::ending(self.named(error)))
+        Some(fault)
+    }
+
+    /// A failure outside of the producers' hooks, which ends the run.
+    pub(crate) fn ending(&self, error: Error) -> Box<FailedItem> {
+        let items = error.items().to_vec();
+        let (error, told) = self.tell_failed(&items, error);
+        FailedItem::ending(error).as_told(told)
+    }
+
+    /// A failure of an item outside of the producers' hooks, which the run skips.
+    pub(crate) fn skipping(&self, error: Error) -> Box<FailedItem> {
+        let items = error.items().to_vec();
+        let (error, told) = self.tell_failed(&items, error);
+        FailedItem::skipped(error).as_told(told)
     }
 
     /// Fails items of an abandoned producer.
@@ -171,7 +195,7 @@ impl<R: Runner> Run<R> {
 
     /// Reports that an item, alone or of a failed batch, will be tried again.
     fn report_retry(&self, item: u64, error: &Error) {
-        let mut failure = Failure::clone(&EventLog::failure(error));
+        let mut failure = Arc::unwrap_or_clone(EventLog::failure(error));
         let alone = || ItemPath { item, key: self.name_of(item), parts: vec![] };
         let ItemPath { item, key, parts } = self.part_of(item).unwrap_or_else(alone);
         failure.item = Some(item);
@@ -180,21 +204,87 @@ impl<R: Runner> Run<R> {
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
-    /// Reports that an item has failed for good. Of items that failed together, the first has the error, and
-    /// the others refer to it.
-    pub(crate) fn report_failure(&self, error: &Error) {
-        let items = error.items();
-        let mut failure = Failure::clone(&EventLog::failure(error));
-        if let [item, _, ..] = *items {
-            failure.item = Some(item);
-            failure.key = self.name_of(item).map(|name| name.to_string());
+    /// Reports that items have failed for good with one error, at the end of their last attempt. Of items that
+    /// failed together, the first has the error, and the others refer to it. Returns the error, and the numbers
+    /// of the failures in the report.
+    ///
+    /// In a service the callers' answers report them.
+    pub(crate) fn tell_failed(&self, items: &[u64], error: Error) -> (Error, Range<u64>) {
+        if self.is_service() {
+            return (error, 0..0);
         }
-        self.event_log.tell(Event::ItemFailed { failure: Arc::new(failure) });
-        for &item in items.iter().skip(1) {
-            let key = self.name_of(item);
-            let error = Error::BatchFailed { item, first: items[0], key, source: None };
-            self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
+        let Some((&first, others)) = items.split_first() else {
+            let failure = Arc::unwrap_or_clone(EventLog::failure(&error));
+            return (error, self.event_log.tell_failures(vec![failure]));
+        };
+        let (mut failure, error) = self.describe(first, error);
+        if failure.item.is_none() {
+            failure.item = Some(first);
+            failure.key = self.name_of(first).map(|name| name.to_string());
         }
+        let others =
+            others.iter().map(|&item| self.describe(item, self.failed_with(item, first)).0);
+        let failures = std::iter::once(failure).chain(others).collect();
+        (error, self.event_log.tell_failures(failures))
+    }
+
+    /// Notes that the consumer has come to a failed item. One of an earlier stage is in the report of that stage.
+    pub(crate) fn meet_failure(&self, fault: &FailedItem) {
+        if matches!(fault.disposition, Disposition::End | Disposition::Skip) {
+            self.event_log.failures_delivered(&fault.told);
+        }
+    }
+
+    /// Describes the failure of an item for the report, a part by its parent. Returns the error too.
+    fn describe(&self, item: u64, error: Error) -> (Failure, Error) {
+        let Some(path) = self.part_of(item) else {
+            return (Arc::unwrap_or_clone(EventLog::failure(&error)), error);
+        };
+        let of_part = path.failed(error);
+        let failure = Arc::unwrap_or_clone(EventLog::failure(&of_part));
+        let Error::PartFailed { source, .. } = of_part else { unreachable!("it was just made") };
+        (failure, *source)
+    }
+}
+
+impl<R: Runner> Run<R> {
+    /// Aborts the run with an error that no item's result carries. The first such error is kept.
+    pub(crate) fn abort_with(&self, error: Error) {
+        let items = error.items().to_vec();
+        // Before the lock: the text of an error is user code.
+        let (error, told) = match items.is_empty() {
+            true => (error, 0..0),
+            false => self.tell_failed(&items, error),
+        };
+        let mut fatal_error = lock(&self.fatal_error);
+        let spare = match *fatal_error {
+            None => {
+                *fatal_error = Some((error, told));
+                None
+            }
+            Some(_) => Some(error),
+        };
+        drop(fatal_error);
+        self.has_fatal_error.store(true, Ordering::Relaxed);
+        self.abort();
+        drop_quietly(spare);
+    }
+
+    /// Takes the error that ended the run, if it was not the failure of an item.
+    pub(crate) fn take_fatal_error(&self) -> Option<Error> {
+        let (error, told) = lock(&self.fatal_error).take()?;
+        self.event_log.failures_delivered(&told);
+        Some(error)
+    }
+
+    pub(crate) fn has_fatal_error(&self) -> bool {
+        self.has_fatal_error.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run has exceeded its timeout.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        matches!(*lock(&self.fatal_error), Some((Error::RunTimedOut { .. }, _)))
     }
 }
 

@@ -8,6 +8,8 @@ use crate::runner::Runner;
 pub(super) trait ItemObserver {
     fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
     fn finished(&mut self, item: u64);
+    /// Counts an item that the producer succeeded at, before its result is delivered.
+    fn done(&self);
     /// Notes that the producer has waited or done other work since its last item.
     fn pause(&mut self);
 }
@@ -23,6 +25,9 @@ impl ItemObserver for NoObserver {
     fn finished(&mut self, _: u64) {}
 
     #[inline]
+    fn done(&self) {}
+
+    #[inline]
     fn pause(&mut self) {}
 }
 
@@ -35,6 +40,11 @@ impl ItemObserver for EventWriter {
     #[inline]
     fn finished(&mut self, item: u64) {
         EventWriter::finished(self, item);
+    }
+
+    #[inline]
+    fn done(&self) {
+        EventWriter::done(self);
     }
 
     #[inline]

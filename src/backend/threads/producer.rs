@@ -11,6 +11,7 @@ use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
+use crate::backend::threads::spans::Spans;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -64,9 +65,8 @@ impl<R: Runner> Producer<R> {
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.lane, self.lifetime.span(run, &self.setup));
-        let dispatch = &run.handover.dispatch;
-        let claim = dispatch.claim(producer);
-        let flag = claim.map(|_| dispatch.signals.flag(producer, None));
+        let claim = run.handover.dispatch.claim(producer);
+        let flag = claim.map(|_| run.handover.dispatch.signals.flag(producer, None));
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
@@ -82,22 +82,23 @@ impl<R: Runner> Producer<R> {
             let worked = self.work(run, seq, input, 1, flag);
             observer.finished(seq);
             if claim.is_some_and(|claim| claim.end(seq) == Standing::Stale) {
-                dispatch.pass_lock();
+                run.handover.dispatch.pass_lock();
                 drop_quietly((worked, copy));
                 return None;
             }
             let outcome = match worked {
                 Ok(output) => {
+                    observer.done();
                     copy.into_iter().for_each(drop_quietly);
                     Ok(output)
                 }
                 Err(error) => {
                     item_queue.be_careful();
                     item_queue.set_readiness(self.readiness());
-                    let Some(fault) = run.fail_untracked(seq, *error, producer, copy) else {
-                        return item_queue.next();
-                    };
-                    Err(fault)
+                    match run.fail_untracked(seq, *error, producer, copy) {
+                        Some(fault) => Err(fault),
+                        None => return item_queue.next(),
+                    }
                 }
             };
             if item_queue.must_ask() {
@@ -155,12 +156,14 @@ impl<R: Runner> Producer<R> {
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = {
             // Ends with the block: `drop` would move it, and the move of a value just written stalls.
-            let _span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
-            call(
+            let span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
+            let outcome = call(
                 Hook::ProducerWork,
                 || site(&self.setup, &items, Some(attempt)),
                 || self.runner.producer_work(&cx, state, input),
-            )
+            );
+            Spans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
+            outcome
         };
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
             run.handover.stats.state_lost(self.lane);

@@ -16,7 +16,7 @@ use crate::backend::threads::producer_threads::{
 };
 use crate::backend::threads::ready::{NoReport, ReadyReceiver, ready_channel};
 use crate::backend::threads::replacement::Replace;
-use crate::backend::threads::run::{Run, text_of};
+use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::Rebuilt;
 use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
@@ -24,7 +24,7 @@ use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
-use crate::error::{Error, Hook, Site};
+use crate::error::{Error, Hook, Site, text_of};
 use crate::runner::{Runner, Wanted};
 use crate::scheduler::Absence;
 use crate::scheduler::batch::Ceiling;

@@ -1,5 +1,6 @@
 //! The state that the threads of one run share.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -67,8 +68,9 @@ pub(crate) struct Run<R: Runner> {
     pub(super) losses: Mutex<Vec<LostProducer>>,
     pub(super) timeouts: Mutex<Timeouts>,
     /// The error that ends the run, if it is not the failure of an item.
-    fatal_error: Mutex<Option<Error>>,
-    has_fatal_error: AtomicBool,
+    /// With the numbers of its failures in the report, if it is of items.
+    pub(super) fatal_error: Mutex<Option<(Error, Range<u64>)>>,
+    pub(super) has_fatal_error: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) event_log: Arc<EventLog>,
     pub(crate) spans: Spans,
@@ -289,34 +291,6 @@ impl<R: Runner> Run<R> {
         self.recording.records.as_ref()
     }
 
-    /// Aborts the run with an error that is not the failure of an item. The first such error is kept.
-    pub(crate) fn abort_with(&self, error: Error) {
-        let mut fatal_error = lock(&self.fatal_error);
-        let spare = match *fatal_error {
-            None => fatal_error.replace(error),
-            Some(_) => Some(error),
-        };
-        drop(fatal_error);
-        self.has_fatal_error.store(true, Ordering::Relaxed);
-        self.abort();
-        drop_quietly(spare);
-    }
-
-    /// Takes the error that ended the run, if it was not the failure of an item.
-    pub(crate) fn take_fatal_error(&self) -> Option<Error> {
-        lock(&self.fatal_error).take()
-    }
-
-    pub(crate) fn has_fatal_error(&self) -> bool {
-        self.has_fatal_error.load(Ordering::Relaxed)
-    }
-
-    /// Whether the run has exceeded its timeout.
-    #[cfg(all(feature = "processes", target_os = "linux"))]
-    pub(crate) fn is_out_of_time(&self) -> bool {
-        matches!(*lock(&self.fatal_error), Some(Error::RunTimedOut { .. }))
-    }
-
     /// Stops waiting for the consumer.
     pub(crate) fn leave_consumer(&self) {
         drop(lock(&self.awaiting).take());
@@ -409,7 +383,8 @@ impl<R: Runner> Run<R> {
         let Undelivered { items, results } = Undelivered::drain(&self.handover);
         items.into_iter().for_each(drop_quietly);
         results.into_iter().for_each(drop_quietly);
-        drop_quietly(self.take_fatal_error());
+        let fatal_error = lock(&self.fatal_error).take();
+        drop_quietly(fatal_error);
     }
 
     /// Checks that an abort had a reason.
@@ -490,11 +465,4 @@ impl<R: Runner> RunControl for Run<R> {
     fn last_note(&self) -> Option<&[u8]> {
         self.journal_writer()?.last_note()
     }
-}
-
-/// Formats an error and its causes. That runs user code, which may panic.
-pub(crate) fn text_of(error: &Error) -> Arc<str> {
-    catch(|| format!("{error:#}"))
-        .unwrap_or_else(|_| "an error whose text panics".to_owned())
-        .into()
 }

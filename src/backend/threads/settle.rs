@@ -129,7 +129,10 @@ fn settle<R: Runner>(
     desk: &mut Desk<'_, R>,
 ) {
     match (worked, standing) {
-        (Ok(output), Standing::Counts) => deliver(run, (item, Ok(output)), desk),
+        (Ok(output), Standing::Counts) => {
+            run.event_log.done(producer);
+            deliver(run, (item, Ok(output)), desk);
+        }
         (Err(error), Standing::Counts) => {
             for (seq, fault) in run.fail_items(&[item], error, producer) {
                 deliver(run, (seq, Err(fault)), desk);

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use tracing::field::Empty;
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span};
 
 use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
+use crate::error::{Error, text_of};
 
 /// The target of all spans, by which subscribers select them.
 const TARGET: &str = "gangline";
@@ -101,19 +103,43 @@ impl Spans {
         let callers = self.callers_of(items);
         if let &[item] = items {
             let parent = callers.first().map_or(&self.run, |caller| &**caller);
-            return tracing::debug_span!(target: TARGET, parent: parent, "attempt", item, key, device, attempt)
-                .entered();
+            return tracing::debug_span!(
+                target: TARGET, parent: parent, "attempt", item, key, device, attempt,
+                error = Empty, otel.status_code = Empty,
+            )
+            .entered();
         }
         let span = tracing::debug_span!(
-            target: TARGET, parent: &self.run, "batch", ?items, device, attempt
+            target: TARGET, parent: &self.run, "batch", ?items, device, attempt,
+            error = Empty, otel.status_code = Empty,
         );
         callers.iter().for_each(|caller| _ = span.follows_from(&**caller));
         span.entered()
+    }
+
+    /// Writes the outcome of an attempt into its span, if it has one: `OK`, or `ERROR` with the text of the error.
+    #[inline]
+    pub(crate) fn end_attempt<T>(span: Option<&EnteredSpan>, outcome: Result<&T, &Error>) {
+        if let Some(span) = span {
+            note_outcome(span, outcome.err());
+        }
     }
 
     fn callers_of(&self, items: &[u64]) -> Vec<Arc<Span>> {
         let Attempts::OfCalls(callers) = &self.attempts else { return vec![] };
         let callers = lock(callers);
         items.iter().filter_map(|item| callers.get(item).cloned()).collect()
+    }
+}
+
+/// The names of the fields are those that exporters to OpenTelemetry know.
+#[cold]
+fn note_outcome(span: &Span, error: Option<&Error>) {
+    match error {
+        None => _ = span.record("otel.status_code", "OK"),
+        Some(error) => {
+            span.record("otel.status_code", "ERROR");
+            span.record("error", &*text_of(error));
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::backend::threads::leasing;
 use crate::backend::threads::producer::{Producer, site};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle;
+use crate::backend::threads::spans::Spans;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::error::{Error, Hook, OutputCount, Result};
@@ -154,6 +155,7 @@ impl<R: Runner> Producer<R> {
         let span = run.spans.attempt(items, *attempt, device, name);
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
         let outcome = call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs));
+        Spans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
         drop(span);
         match outcome {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),

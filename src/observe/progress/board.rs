@@ -22,10 +22,15 @@ pub(super) struct Board {
     now: Duration,
     /// The number of items.
     items: Option<u64>,
-    consumed: u64,
+    /// The number of items that producers succeeded at.
+    succeeded: u64,
     failed: u64,
     already_done: u64,
     retried: u64,
+    /// The number of items that the consumer has come to.
+    delivered: u64,
+    /// The item that the consumer waits for while the results of later ones are ready.
+    awaited: Option<u64>,
     rate: Rate,
     producers: Vec<Watch>,
     /// The number of workers, in a cluster.
@@ -60,7 +65,15 @@ impl Board {
         }
         self.pass(at);
         match event {
-            Event::ItemsConsumed { items } => self.consume(at, *items),
+            Event::ItemsDone { items } => {
+                self.succeeded = self.succeeded.saturating_add(*items);
+                self.rate.add(at, *items);
+            }
+            Event::ItemsDelivered { items } => {
+                self.delivered = self.delivered.saturating_add(*items);
+                self.awaited = None;
+            }
+            Event::HeadOfLineBlocked { item, .. } => self.awaited = Some(*item),
             Event::ItemAlreadyDone { .. } | Event::ItemEndedEarlier { failure: None } => {
                 self.already_done += 1;
             }
@@ -83,7 +96,7 @@ impl Board {
             }
             Event::RunEnded { .. }
             | Event::WindowFull { .. }
-            | Event::HeadOfLineBlocked { .. }
+            | Event::ItemsConsumed { .. }
             | Event::ProducerRecycled { .. } => {}
             Event::ProducerReady { .. }
             | Event::ItemStarted { .. }
@@ -110,6 +123,7 @@ impl Board {
     /// wide as `columns`.
     pub(super) fn lines(&self, most: usize, columns: usize) -> Vec<String> {
         let mut lines = self.head(columns, most);
+        lines.extend(self.held_up().map(|text| format!("  {text}")).filter(|_| lines.len() < most));
         let room = most.saturating_sub(lines.len());
         let one_by_one = match self.producers.len() {
             all if all <= room => all,
@@ -125,7 +139,9 @@ impl Board {
 
     /// Returns the run as one line of a log.
     pub(super) fn line(&self) -> String {
-        self.named(self.figures().join(", "))
+        let mut parts = self.figures();
+        parts.extend(self.held_up());
+        self.named(parts.join(", "))
     }
 
     /// Returns the result of the run as one line.
@@ -152,11 +168,6 @@ impl Board {
             Some(error) => format!("{text}: {error}"),
             None => text,
         }
-    }
-
-    fn consume(&mut self, at: Duration, items: u64) {
-        self.consumed = self.consumed.saturating_add(items);
-        self.rate.add(at, items);
     }
 
     fn fail(&mut self, at: Duration, failure: &Failure) -> Option<String> {
@@ -293,9 +304,20 @@ impl Board {
         format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
     }
 
-    /// Finished items, succeeded or failed.
+    /// What was done and not delivered, and the item that it waits for.
+    fn held_up(&self) -> Option<String> {
+        let item = self.awaited?;
+        let mut watches = self.producers.iter();
+        let reason = match watches.find_map(|watch| watch.works_on(item, self.now)) {
+            Some((name, time)) => format!("{name} has run for {}", duration(time)),
+            None => format!("waiting for item {item}"),
+        };
+        Some(format!("{} done, {} delivered ({reason})", self.done(), self.delivered))
+    }
+
+    /// The items with an outcome, succeeded or failed, delivered or not.
     fn done(&self) -> u64 {
-        self.consumed.saturating_add(self.failed).saturating_add(self.already_done)
+        self.succeeded.saturating_add(self.failed).saturating_add(self.already_done)
     }
 
     /// The total, unless the input announced too few items.
@@ -357,7 +379,7 @@ mod tests {
 
     use super::*;
     use crate::observe::progress::tests::{
-        consumed, ended, failed, finished, ms, started, starts, totals,
+        done, ended, failed, finished, ms, started, starts, totals,
     };
 
     fn board(events: &[(u64, Event)]) -> Board {
@@ -376,7 +398,7 @@ mod tests {
             (0, starts(0, 0, Some("a.tif"))),
             (0, starts(1, 1, None)),
             (2_000, finished(0, 0)),
-            (2_000, consumed(1)),
+            (2_000, done(1)),
             (2_000, starts(2, 0, Some("b.tif"))),
             (4_000, finished(2, 0)),
         ]);
@@ -402,8 +424,36 @@ mod tests {
     }
 
     #[test]
+    fn one_slow_item_does_not_hide_those_behind_it() {
+        let blocked = |item| Event::HeadOfLineBlocked { item, lasted: ms(100) };
+        let mut events = vec![
+            (0, started(Some(150), &["cpu", "cpu"])),
+            (0, starts(0, 0, None)),
+            (0, starts(1, 1, Some("b.tif"))),
+            (400, blocked(0)),
+            (5_600, done(148)),
+            (5_600, failed(7, "bad")),
+        ];
+        let line = "Segmenting: 149/150 in 5.6 s, 26.6/s, 0.0 s left, 1 failed, \
+                    149 done, 0 delivered (item 0 has run for 5.6 s)";
+        assert_eq!(board(&events).line(), line);
+        let lines = board(&events).lines(9, 90);
+        assert_eq!(lines[1], "  149 done, 0 delivered (item 0 has run for 5.6 s)");
+        assert_eq!(lines.len(), 4);
+        assert_eq!(board(&events).lines(1, 90).len(), 1);
+        events.push((5_600, Event::ItemsDelivered { items: 1 }));
+        assert!(!board(&events).line().contains("delivered"), "the next one is not slow");
+        events.push((5_700, blocked(1)));
+        let line = board(&events).line();
+        assert!(line.ends_with("149 done, 1 delivered (b.tif has run for 5.7 s)"), "{line}");
+        events.push((5_700, finished(1, 1)));
+        let line = board(&events).line();
+        assert!(line.ends_with("149 done, 1 delivered (waiting for item 1)"), "{line}");
+    }
+
+    #[test]
     fn the_bar_takes_the_room_that_the_figures_leave() {
-        let board = board(&[(0, started(Some(4), &["cpu"])), (1_000, consumed(2))]);
+        let board = board(&[(0, started(Some(4), &["cpu"])), (1_000, done(2))]);
         let head = |columns| board.lines(1, columns).remove(0);
         for columns in [50, 80, 81, 200] {
             let width = head(columns).chars().count();
@@ -433,7 +483,7 @@ mod tests {
 
     #[test]
     fn a_total_that_is_known_late_is_shown_from_then_on() {
-        let events = [(0, started(None, &["cpu"])), (0, consumed(5))];
+        let events = [(0, started(None, &["cpu"])), (0, done(5))];
         let mut board = board(&events);
         board.expect(|| None);
         assert!(board.line().starts_with("Segmenting: 5 items in"), "{}", board.line());
@@ -452,7 +502,7 @@ mod tests {
     fn without_a_total_or_a_name_there_is_a_count() {
         let mut board = Board::new("", 1);
         board.observe(ms(0), &started(None, &["cpu"]));
-        board.observe(ms(10_000), &consumed(20));
+        board.observe(ms(10_000), &done(20));
         assert_eq!(board.lines(1, 80), ["20 items in 10 s  2.0/s"]);
         assert_eq!(board.line(), "20 items in 10 s, 2.0/s");
     }
@@ -460,7 +510,7 @@ mod tests {
     #[test]
     fn an_input_that_said_too_few_or_none_is_counted() {
         let line = |events: &[(u64, Event)]| board(events).lines(1, 50).remove(0);
-        let few = line(&[(0, started(Some(1), &["cpu"])), (1_000, consumed(2))]);
+        let few = line(&[(0, started(Some(1), &["cpu"])), (1_000, done(2))]);
         assert_eq!(few, "Segmenting  2 items in 1.0 s  2.0/s");
         let none = line(&[(0, started(Some(0), &["cpu"]))]);
         assert_eq!(none, "Segmenting  [##################]  0/0 in 0.0 s");
@@ -475,7 +525,7 @@ mod tests {
             (0, Event::ItemAlreadyDone { item: 1 }),
             (500, retry),
             (1_000, failed(2, "bad")),
-            (1_000, consumed(1)),
+            (1_000, done(1)),
         ]);
         // Items that are already done take no time, so they do not count for the rate.
         let line =
@@ -582,7 +632,9 @@ mod tests {
                 took: Duration::ZERO,
                 is_rebuilt: true
             }),
-            any::<u64>().prop_map(|items| Event::ItemsConsumed { items }),
+            any::<u64>().prop_map(|items| Event::ItemsDone { items }),
+            any::<u64>().prop_map(|items| Event::ItemsDelivered { items }),
+            (0_u64..9).prop_map(|item| Event::HeadOfLineBlocked { item, lasted: Duration::ZERO }),
             any::<u64>().prop_map(|events| Event::EventsLost { events }),
             (0_u64..9, any::<String>()).prop_map(|(item, error)| failed(item, &error)),
             (producer, any::<String>()).prop_map(|(producer, reason)| {

@@ -29,8 +29,8 @@ pub(super) fn finished(item: u64, producer: usize) -> Event {
     Event::ItemFinished { item, producer }
 }
 
-pub(super) fn consumed(items: u64) -> Event {
-    Event::ItemsConsumed { items }
+pub(super) fn done(items: u64) -> Event {
+    Event::ItemsDone { items }
 }
 
 pub(super) fn failed(item: u64, cause: &str) -> Event {
@@ -66,7 +66,7 @@ fn the_lines_move_along_and_one_is_left() {
         (0, started(Some(4), &["cuda:0", "cpu"])),
         (10, starts(0, 0, Some("a.tif"))),
         (2_000, starts(1, 1, Some("b.tif"))),
-        (2_000, consumed(0)),
+        (2_000, done(0)),
     ];
     tell(&mut progress, &events);
     progress.tick(ms(3_000));
@@ -87,7 +87,7 @@ Segmenting  [--------------------------------------]  0/4 in 3.0 s
     let result = "Segmenting: 4/4 in 9.0 s, 0.4/s, 1 failed";
     assert_eq!(terminal.contents(), [&lines[0], result].join("\n"));
 
-    tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (200, consumed(1))]);
+    tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (200, done(1))]);
     assert_eq!(terminal.contents().lines().count(), 4, "below what the first run left");
     tell(&mut progress, &[(300, ended(totals(1, 0, 300)))]);
     let second = "Segmenting: 1/1 in 0.3 s, 3.3/s";
@@ -98,7 +98,7 @@ Segmenting  [--------------------------------------]  0/4 in 3.0 s
 fn a_short_run_leaves_only_its_result_line() {
     let terminal = InMemoryTerm::new(10, 70);
     let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone())));
-    tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (1, consumed(1))]);
+    tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (1, done(1))]);
     assert_eq!(terminal.contents(), "");
     tell(&mut progress, &[(2, ended(totals(1, 0, 2)))]);
     assert_eq!(terminal.contents(), "1/1 in 0.0 s, 500/s");
@@ -130,8 +130,8 @@ fn two_runs_share_the_terminal() {
     let screen = Screen::new(Arc::new(terminal.clone()));
     let (mut decode, mut infer) =
         (on_screen(&screen).desc("Decode"), on_screen(&screen).desc("Infer"));
-    tell(&mut decode, &[(0, started(None, &["cpu"])), (100, consumed(1))]);
-    tell(&mut infer, &[(0, started(None, &["cuda:0"])), (100, consumed(1))]);
+    tell(&mut decode, &[(0, started(None, &["cpu"])), (100, done(1))]);
+    tell(&mut infer, &[(0, started(None, &["cuda:0"])), (100, done(1))]);
     decode.tick(ms(500));
     let screen = "\
 Decode  1 item in 0.5 s  2.0/s
@@ -193,7 +193,7 @@ fn whole_run() -> Vec<(u64, Event)> {
         let (producer, at) = (item as usize % 2, 1_000 * item);
         events.push((at, starts(item, producer, None)));
         events.push((at + 900, finished(item, producer)));
-        events.push((at + 900, consumed(1)));
+        events.push((at + 900, done(1)));
     }
     events.push((60_000, ended(totals(60, 0, 60_000))));
     events
@@ -284,7 +284,7 @@ fn off_a_terminal_there_is_a_line_now_and_then() {
     let mut progress = Progress::lines_to(lines.clone()).desc("Segmenting").failures(1);
     tell(&mut progress, &[(0, started(Some(20), &["cpu"]))]);
     for second in 1..=18 {
-        tell(&mut progress, &[(1_000 * second, consumed(1))]);
+        tell(&mut progress, &[(1_000 * second, done(1))]);
     }
     tell(&mut progress, &[(18_500, failed(18, "bad")), (18_600, failed(19, "bad"))]);
     tell(&mut progress, &[(20_000, ended(totals(18, 2, 20_000)))]);
@@ -297,10 +297,7 @@ Segmenting: further failures are counted, not shown
 Segmenting: 20/20 in 20 s, 1.0/s, 2 failed
 ";
     assert_eq!(lines.text(), expected);
-    tell(
-        &mut progress,
-        &[(0, started(None, &["cpu"])), (4_000, consumed(1)), (5_000, consumed(1))],
-    );
+    tell(&mut progress, &[(0, started(None, &["cpu"])), (4_000, done(1)), (5_000, done(1))]);
     let text = lines.text();
     assert!(text.ends_with("Segmenting: 2 items in 5.0 s, 0.4/s\n"), "{text}");
 }

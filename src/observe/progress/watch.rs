@@ -37,11 +37,10 @@ enum Doing {
 /// A call of a hook of the producer, with one item or a batch.
 #[derive(Debug, Clone)]
 struct Call {
-    first: u64,
-    key: Option<Arc<str>>,
+    /// The first is the one that is shown.
+    items: Vec<(u64, Option<Arc<str>>)>,
     attempt: u32,
-    items: u64,
-    done: u64,
+    done: usize,
     since: Duration,
 }
 
@@ -81,10 +80,12 @@ impl Watch {
         match &mut self.doing {
             // A batch: its items begin and end together. An item begun before events were lost has very
             // likely ended, and must not be shown with an ever longer time.
-            Doing::Working(call) if call.done == 0 && !lacks => call.items += 1,
+            Doing::Working(call) if call.done == 0 && !lacks => {
+                call.items.push((item, key.cloned()))
+            }
             _ => {
-                let key = key.cloned();
-                let call = Call { first: item, key, attempt, items: 1, done: 0, since: at };
+                let items = vec![(item, key.cloned())];
+                let call = Call { items, attempt, done: 0, since: at };
                 self.doing = Doing::Working(call);
             }
         }
@@ -94,9 +95,16 @@ impl Watch {
         self.count_up_to(at);
         self.items += 1;
         match &mut self.doing {
-            Doing::Working(call) if call.done + 1 < call.items => call.done += 1,
+            Doing::Working(call) if call.done + 1 < call.items.len() => call.done += 1,
             _ => self.doing = Doing::Waiting,
         }
+    }
+
+    /// Returns the name of an item that it works on, and for how long it has.
+    pub(super) fn works_on(&self, item: u64, at: Duration) -> Option<(String, Duration)> {
+        let Doing::Working(call) = &self.doing else { return None };
+        let (item, key) = call.items.iter().find(|(index, _)| *index == item)?;
+        Some((name(*item, key.as_deref()), at.saturating_sub(call.since)))
     }
 
     /// Events were lost, possibly of this producer: its work is unknown until its next event.
@@ -142,16 +150,21 @@ impl Watch {
 
 impl Call {
     fn text(&self, at: Duration) -> String {
-        let mut text = match &self.key {
-            Some(key) => clipped(&printable(key), LONGEST_NAME).into_owned(),
-            None => format!("item {}", self.first),
-        };
-        if self.items > 1 {
-            text += &format!(" and {} more", self.items - 1);
+        let [(item, key), others @ ..] = &*self.items else { unreachable!("a call has an item") };
+        let mut text = name(*item, key.as_deref());
+        if !others.is_empty() {
+            text += &format!(" and {} more", others.len());
         }
         if self.attempt > 1 {
             text += &format!(", attempt {}", self.attempt);
         }
         text + ", " + &duration(at.saturating_sub(self.since))
+    }
+}
+
+fn name(item: u64, key: Option<&str>) -> String {
+    match key {
+        Some(key) => clipped(&printable(key), LONGEST_NAME).into_owned(),
+        None => format!("item {item}"),
     }
 }

@@ -288,7 +288,7 @@ mod tests {
             "<title>gangline: Denoising &lt;micrographs&gt;: finished in 12.0 s",
             "<code>window(n)</code>",
             "<h2>Timeline</h2>",
-            "<h2>Items consumed over time</h2>",
+            "<h2>Items done over time</h2>",
             "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17 (key 17)",
             "threads abandoned",
@@ -320,7 +320,7 @@ mod tests {
         played.consume(500_000, 10);
         let page = played.end(1_000_000).to_html();
         assert!(page.contains("No item events: call <code>.timeline()</code>"));
-        assert!(!page.contains("<h2>Timeline</h2>") && page.contains("consumed over time"));
+        assert!(!page.contains("<h2>Timeline</h2>") && page.contains("done over time"));
     }
 
     #[test]

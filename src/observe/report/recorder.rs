@@ -1,5 +1,6 @@
 //! Builds a report from the events of a run.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +38,9 @@ pub(crate) struct Recorder {
     has_item_events: bool,
     events_lost: u64,
     busy: Bins,
-    consumed: Bins,
-    /// The time up to which consumed items are counted.
+    /// The items that were done over time.
+    done: Bins,
+    /// The time up to which done items are counted.
     counted: u64,
     /// Latencies of producers that have no histogram of their own.
     other_latencies: Distribution,
@@ -76,7 +78,7 @@ impl Recorder {
             has_item_events: false,
             events_lost: 0,
             busy: Bins::new(0, MOST_BINS),
-            consumed: Bins::of_counts(1, MOST_BINS),
+            done: Bins::of_counts(1, MOST_BINS),
             counted: 0,
             other_latencies: Distribution::default(),
             slowest: Slowest::default(),
@@ -111,7 +113,7 @@ impl Recorder {
         report.items = self.items;
         report.fallbacks = self.fallbacks.clone();
         self.add_failures(&mut report);
-        let (bin, mut rows) = self.consumed.clone().until(nanos(report.lasted.max(self.now)));
+        let (bin, mut rows) = self.done.clone().until(nanos(report.lasted.max(self.now)));
         report.throughput = Throughput { bin, items: rows.remove(0) };
         if self.has_item_events {
             self.add_item_events(&mut report);
@@ -119,7 +121,7 @@ impl Recorder {
         report
     }
 
-    /// States that later events report items consumed after `at`.
+    /// States that later events report items done after `at`.
     pub(crate) fn is_counted(&mut self, at: Duration) {
         self.counted = nanos(at);
         (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, self.counted));
@@ -195,8 +197,13 @@ impl Recorder {
     }
 
     fn add_failures(&self, report: &mut RunReport) {
-        report.failures = self.failures.in_order();
-        report.failures_left_out = self.failures.left_out;
+        (report.failures, report.failures_left_out) = match self.totals {
+            None => self.failures.all(),
+            Some(_) => self.failures.delivered(),
+        };
+        if self.totals.is_some() {
+            report.failures_undelivered = self.failures.undelivered();
+        }
         report.retries = self.retries.report(self.consumed(report));
         report.incidents = self.incidents.kept.clone();
         report.incidents_left_out = self.incidents.left_out;
@@ -340,7 +347,31 @@ impl Recorder {
         }
     }
 
-    fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
+    fn done(&mut self, at: u64, items: u64) {
+        self.done.spread(0, self.counted.min(at), at, items);
+        self.counted = at;
+    }
+
+    /// Adds a failure that the consumer comes to at once.
+    fn failed_at_consumer(&mut self, at: Duration, failure: &Arc<Failure>) {
+        let number = self.failures_so_far();
+        self.failed(at, failure);
+        self.failures_delivered(number..number + 1);
+    }
+
+    /// The number of failures so far.
+    pub(crate) fn failures_so_far(&self) -> u64 {
+        self.failures.count()
+    }
+
+    /// Notes that the consumer has come to the failures of these numbers, counted from 0.
+    pub(crate) fn failures_delivered(&mut self, numbers: Range<u64>) {
+        self.failures.deliver(numbers);
+    }
+
+    /// Adds a failure that the consumer has yet to come to.
+    pub(crate) fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
+        self.now = self.now.max(at);
         self.so_far.failed += 1;
         self.failures.keep(failure);
         self.retries.failed(failure);
@@ -414,12 +445,8 @@ impl Observer for Recorder {
             Event::ItemFinished { item, producer } => {
                 self.item_finished(nanos(at), *producer, *item);
             }
-            Event::ItemsConsumed { items } => {
-                self.so_far.ok += items;
-                let at = nanos(at);
-                self.consumed.spread(0, self.counted.min(at), at, *items);
-                self.counted = at;
-            }
+            Event::ItemsDone { items } => self.done(nanos(at), *items),
+            Event::ItemsConsumed { items } => self.so_far.ok += items,
             Event::RunStarted { items, order, producers, fallbacks } => {
                 self.started(*items, *order, producers);
                 self.fallbacks = fallbacks.clone();
@@ -431,10 +458,10 @@ impl Observer for Recorder {
                 self.retries.retried(failure);
                 self.attempt_failed(at, IncidentKind::Retried, failure);
             }
-            Event::ItemFailed { failure } => self.failed(at, failure),
+            Event::ItemFailed { failure } => self.failed_at_consumer(at, failure),
             Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
             // The report of a stage is about its own items.
-            Event::ItemEndedEarlier { .. } => {}
+            Event::ItemEndedEarlier { .. } | Event::ItemsDelivered { .. } => {}
             // The total is known at the end of the run.
             Event::WindowFull { .. } | Event::WorkerJoined { .. } | Event::WorkerLeft { .. } => {}
             Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
@@ -554,7 +581,7 @@ mod tests {
         assert_eq!(report.throughput.items.iter().sum::<u64>(), 10);
     }
 
-    /// Items counted every 50 ms were consumed at any time in between.
+    /// Items counted every 50 ms were done at any time in between.
     #[test]
     fn a_steady_pace_is_a_flat_line() {
         let mut played = Told::new(1);
@@ -566,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn items_after_a_pause_were_not_consumed_in_it() {
+    fn items_after_a_pause_were_not_done_in_it() {
         let mut played = Told::new(1);
         (1..=40).for_each(|look| played.recorder.is_counted(ms(50 * look)));
         played.consume(2_050_000, 100);
@@ -621,6 +648,7 @@ mod tests {
             fallbacks: vec![],
         };
         recorder.observe(Duration::ZERO, &started);
+        recorder.observe(ms(1), &Event::ItemsDone { items: 3 });
         recorder.observe(ms(1), &Event::ItemsConsumed { items: 3 });
         recorder.observe(ms(1), &Event::EventsLost { events: 3 });
         recorder.observe(Duration::ZERO, &started);

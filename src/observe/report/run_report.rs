@@ -94,9 +94,13 @@ pub struct RunReport {
     pub failures: Vec<Failure>,
     /// How many final failures are not in `failures`.
     pub failures_left_out: u64,
+    /// Failures of items that the consumer did not come to, since the run ended early. The account counts these
+    /// items as cancelled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures_undelivered: Vec<Failure>,
     /// Which items were retried, and how they ended.
     pub retries: RetryReport,
-    /// How many items were consumed in each bin of time. Empty unless [`timeline`](crate::Builder::timeline)
+    /// How many items were done in each bin of time. Empty unless [`timeline`](crate::Builder::timeline)
     /// or an [`observer`](crate::Builder::observer) is set.
     pub throughput: Throughput,
     /// When each producer worked. `None` without item events.

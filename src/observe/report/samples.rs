@@ -59,7 +59,9 @@ impl Told {
 
     pub(super) fn consume(&mut self, at: u64, items: u64) {
         self.totals.account.ok += items;
+        self.tell(at, &Event::ItemsDone { items });
         self.tell(at, &Event::ItemsConsumed { items });
+        self.tell(at, &Event::ItemsDelivered { items });
     }
 
     pub(super) fn retry(&mut self, at: u64, failure: Failure) {

@@ -14,6 +14,7 @@ use super::timeline::Timeline;
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
+use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 
 /// What the report of a pipeline is made of, for each stage.
@@ -118,12 +119,13 @@ fn add_lists(whole: &mut RunReport, stages: &[StageReport]) {
             incident.producer = incident.producer.map(|producer| producer + before);
             whole.incidents.push(incident);
         }
-        for failure in &report.failures {
-            let mut failure = failure.clone();
-            failure.stage = Some(name.clone());
-            failure.producer = failure.producer.map(|producer| producer + before);
-            whole.failures.push(failure);
-        }
+        let of_stage = |failure: &Failure| Failure {
+            stage: Some(name.clone()),
+            producer: failure.producer.map(|producer| producer + before),
+            ..failure.clone()
+        };
+        whole.failures.extend(report.failures.iter().map(of_stage));
+        whole.failures_undelivered.extend(report.failures_undelivered.iter().map(of_stage));
         whole.failures_left_out = whole.failures_left_out.saturating_add(report.failures_left_out);
         whole.incidents_left_out =
             whole.incidents_left_out.saturating_add(report.incidents_left_out);
@@ -132,6 +134,8 @@ fn add_lists(whole: &mut RunReport, stages: &[StageReport]) {
     whole.slowest.truncate(slowest::MOST);
     whole.failures.sort_by_key(|failure| failure.item);
     whole.failures_left_out += cut(&mut whole.failures, MOST_FAILURES);
+    whole.failures_undelivered.sort_by_key(|failure| failure.item);
+    whole.failures_undelivered.truncate(MOST_FAILURES);
     whole.incidents.sort_by_key(|incident| incident.at);
     whole.incidents_left_out += cut(&mut whole.incidents, MOST_INCIDENTS);
 }

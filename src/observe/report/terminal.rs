@@ -16,6 +16,9 @@ use super::worker_rows::{self, workers};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
 
+/// The heading of failures of items that the consumer did not come to.
+const UNDELIVERED: &str = "failed before the run ended early, counted as cancelled:";
+
 /// Entries beyond these are only counted.
 const MOST_PRODUCERS: usize = 32;
 const MOST_WORKERS: usize = 16;
@@ -446,16 +449,25 @@ fn write_retries(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
 }
 
 fn write_failures(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
-    if report.failures.is_empty() && report.failures_left_out == 0 {
+    write_list(out, "failures:", &report.failures, report.failures_left_out)?;
+    write_list(out, UNDELIVERED, &report.failures_undelivered, 0)
+}
+
+fn write_list(
+    out: &mut Lines<'_, '_>,
+    heading: &str,
+    failures: &[Failure],
+    others: u64,
+) -> fmt::Result {
+    if failures.is_empty() && others == 0 {
         return Ok(());
     }
     out.line("", None)?;
-    out.line("failures:", Some(Ink::Bad))?;
-    for failure in report.failures.iter().take(MOST_FAILURES) {
+    out.line(heading, Some(Ink::Bad))?;
+    for failure in failures.iter().take(MOST_FAILURES) {
         out.entry("  ", &clipped(&line(failure), LONGEST_FAILURE), Some(Ink::Bad))?;
     }
-    let more = left_out(MOST_FAILURES, report.failures.len(), report.failures_left_out);
-    out.more(more, "failure")
+    out.more(left_out(MOST_FAILURES, failures.len(), others), "failure")
 }
 
 /// The failure, and its causes unless an earlier text contains them.

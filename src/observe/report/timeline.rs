@@ -20,7 +20,7 @@ pub struct Timeline {
     pub busy_ns: Vec<Vec<u64>>,
 }
 
-/// Items consumed over time.
+/// Items done over time: the items that a producer succeeded at.
 ///
 /// Items are counted every 50 ms and spread evenly over that time; a bin is at least 67 ms wide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct Throughput {
     /// The width of a bin. The first begins with the run.
     #[serde(with = "seconds")]
     pub bin: Duration,
-    /// Items consumed in each bin. At most 512 bins.
+    /// Items done in each bin. At most 512 bins.
     pub items: Vec<u64>,
 }
 

@@ -12,19 +12,26 @@ const MOST: usize = 1_000;
 /// Further failures are collapsed, so that the rest of the page is not far.
 const SHOWN: usize = 10;
 
+const UNDELIVERED: &str = "Failed, counted as cancelled";
+
 /// Longer texts are collapsed.
 const LONGEST: usize = 200;
 
 pub(super) fn section(report: &RunReport) -> String {
-    if report.failures.is_empty() && report.failures_left_out == 0 {
+    list("Failures", &report.failures, report.failures_left_out)
+        + &list(UNDELIVERED, &report.failures_undelivered, 0)
+}
+
+fn list(heading: &str, failures: &[Failure], others: u64) -> String {
+    if failures.is_empty() && others == 0 {
         return String::new();
     }
     let mut table = Table::new("Final failures", &["<item", "<where", "<<error"]);
-    for failure in report.failures.iter().take(MOST) {
+    for failure in failures.iter().take(MOST) {
         table.row(row(failure));
     }
-    let mut section = begin("Failures", &table.end_after(SHOWN));
-    more(&mut section, left_out(MOST, report.failures.len(), report.failures_left_out), "failures");
+    let mut section = begin(heading, &table.end_after(SHOWN));
+    more(&mut section, left_out(MOST, failures.len(), others), "failures");
     section + "</section>\n"
 }
 

@@ -1,4 +1,4 @@
-//! A chart of items consumed per second over time.
+//! A chart of items done per second over time.
 
 use std::fmt::Write as _;
 
@@ -25,13 +25,13 @@ pub(super) fn section(report: &RunReport) -> String {
         Time(report.lasted),
         rate(most)
     );
-    let mut svg = plot::begin("throughput", BOTTOM + BELOW, "Items consumed over time", &text);
+    let mut svg = plot::begin("throughput", BOTTOM + BELOW, "Items done over time", &text);
     let line = line(&rates, most, report.lasted.as_secs_f64());
     push(&mut svg, format_args!("<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n"));
     push(&mut svg, format_args!("<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n"));
     push_rates(&mut svg, most);
     plot::push_time_axis(&mut svg, BOTTOM, report.lasted);
-    begin("Items consumed over time", &format!("{svg}</svg>\n")) + "</section>\n"
+    begin("Items done over time", &format!("{svg}</svg>\n")) + "</section>\n"
 }
 
 /// One step per rate.
