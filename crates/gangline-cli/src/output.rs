@@ -3,10 +3,14 @@
 pub(crate) mod capture;
 pub(crate) mod joblog;
 pub(crate) mod lines;
+pub(crate) mod misplaced;
+pub(crate) mod names;
 pub(crate) mod outcome;
+pub(crate) mod place;
 pub(crate) mod report;
 pub(crate) mod results;
 pub(crate) mod stdio;
+pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod tagged;
 pub(crate) mod terminal;

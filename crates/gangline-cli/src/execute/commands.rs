@@ -69,8 +69,7 @@ impl Commands {
                 }
             }
             let is_last = attempt > rules.retries
-                || outcome.result.is_ok()
-                || matches!(outcome.result, JobResult::Ended(End::Halted))
+                || outcome.result.is_final()
                 || !self.lane.gate.pause(delay);
             if is_last {
                 return outcome;
@@ -87,20 +86,26 @@ impl Commands {
         let number = self.lane.first_worker + slot;
         let words = job.words(&place.ids, number, attempt);
         let command = words.quoted();
-        if shared.rules.commands == Announced::Yes {
-            announce(shared, &command);
-        }
         let on_slot = OnSlot { gpus: &place.ids, worker: number, attempt };
         let texts = &self.lane.texts;
         let tag = texts.tag(job, on_slot);
-        let results = texts.results.as_ref().map(|text| texts::fill(text, job, on_slot));
+        let results = self.lanes.place_results(&self.lane, job, on_slot);
+        if results.is_ok() && shared.rules.commands == Announced::Yes {
+            announce(shared, &command);
+        }
         let workdir = texts.workdir.as_ref().map(|text| texts::fill(text, job, on_slot));
         let (started, clock) = (SystemTime::now(), Instant::now());
-        let prepared = prepared(self::command(words, place), workdir);
+        let prepared = results.and_then(|results| {
+            let command = prepared(self::command(words, place), workdir);
+            Ok((command.map_err(JobResult::NotStarted)?, results))
+        });
         let sink = Sink::new(self, &worker.spills, job.number, tag.as_deref());
-        let (result, printed) = match prepared {
-            Ok(command) => self.start(number, &mut worker.buffer, command, sink),
-            Err(error) => (JobResult::NotStarted(error), Printed::default()),
+        let (result, printed, results) = match prepared {
+            Ok((command, results)) => {
+                let (result, printed) = self.start(number, &mut worker.buffer, command, sink);
+                (result, printed, results)
+            }
+            Err(result) => (result, Printed::default(), None),
         };
         Outcome {
             number: job.number,

@@ -1,7 +1,6 @@
 //! Jobs that have succeeded and are not in the journal yet.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -66,7 +65,7 @@ impl Held {
         let directory = PathBuf::from(directory);
         let has_journal = fs::metadata(journal).is_ok_and(|file| file.len() > 0);
         if directory.exists() && (existing == Existing::Replace || !has_journal) {
-            fs::remove_dir_all(&directory)?;
+            remove_jobs(&directory)?;
         }
         let mut earlier = HashMap::new();
         for entry in fs::read_dir(&directory).into_iter().flatten() {
@@ -145,7 +144,7 @@ impl Held {
             slot: header.slot,
             gpus: header.gpus.into(),
             tag: None,
-            results: None::<OsString>,
+            results: None,
             result: JobResult::Ended(End::Exited(0)),
             started: SystemTime::UNIX_EPOCH + header.started,
             took: header.took,
@@ -215,6 +214,21 @@ fn captured(file: &mut impl Read, length: u64, spill: &Arc<Spill>) -> io::Result
         left -= most as u64;
     }
     Ok(captured)
+}
+
+/// Removes the jobs in a directory, and it, unless it has something else.
+fn remove_jobs(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.ends_with(b".job") || name.starts_with(b".tmp") {
+            fs::remove_file(path)?;
+        }
+    }
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn remove(paths: Vec<PathBuf>) {

@@ -1,5 +1,6 @@
 //! A lane: one run of the library, with its own slots.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,13 +8,17 @@ use crate::args::halt;
 use crate::error::CliError;
 use crate::execute::groups::Groups;
 use crate::execute::held::Held;
+use crate::execute::process::End;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
 use crate::exit;
+use crate::output::misplaced::Misplaced;
+use crate::output::outcome::JobResult;
+use crate::output::place::Place;
 use crate::plain::Plain;
 use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
-use crate::plan::texts::Texts;
+use crate::plan::texts::{self, OnSlot, Texts};
 use gangline::CancelToken;
 
 /// State that the hooks and the signal thread of one lane share.
@@ -149,6 +154,27 @@ impl Lanes {
         }
     }
 
+    /// The place of the results of an attempt at a job. The error is the result of the attempt, which does not
+    /// start.
+    pub(crate) fn place_results(
+        &self,
+        lane: &Lane,
+        job: &Job,
+        slot: OnSlot<'_>,
+    ) -> Result<Option<Place>, JobResult> {
+        let Some(results) = &self.shared.results else { return Ok(None) };
+        let name = lane.texts.results.as_ref().map(|text| texts::fill(text, job, slot));
+        match results.place(job.number, &name.unwrap_or_default()) {
+            // The text lacks a mark, which later jobs lack too.
+            Err(taken @ Misplaced::Taken { .. }) => {
+                self.shared.fail_output(RESULTS, io::Error::other(taken));
+                self.close();
+                Err(JobResult::Ended(End::Halted))
+            }
+            place => place.map_err(JobResult::Misplaced),
+        }
+    }
+
     /// Applies the action that a failed job asks for.
     pub(crate) fn obey(&self, order: halt::Order) {
         match order {
@@ -172,3 +198,5 @@ impl Lanes {
         self.groups().end_all();
     }
 }
+
+const RESULTS: &str = "the results of jobs cannot be written";

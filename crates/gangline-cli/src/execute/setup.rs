@@ -46,8 +46,7 @@ pub(super) fn hidden(plans: &[Plan]) -> Hidden {
 pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
-    let has_named_results = plans.iter().any(|plan| plan.texts.results.is_some());
-    let results = results(args, has_named_results)?;
+    let results = results(args, plans)?;
     let shared = shared(args, workers, results)?;
     let mut first_worker = 0;
     let mut lanes = Vec::with_capacity(plans.len());
@@ -92,12 +91,13 @@ fn existing(args: &Run) -> Existing {
     }
 }
 
-fn results(args: &Run, are_named: bool) -> Result<Option<Results>, CliError> {
+fn results(args: &Run, plans: &[Plan]) -> Result<Option<Results>, CliError> {
     let Some(path) = args.output.results.as_deref() else { return Ok(None) };
-    if are_named {
-        return Ok(Some(Results::named()));
-    }
-    let results = Results::new(path, existing(args));
+    // The same text in all lanes.
+    let results = match plans.iter().find_map(|plan| plan.texts.results.as_ref()) {
+        Some(text) => Results::named(&text.beginning()),
+        None => Results::new(path, existing(args)),
+    };
     results.map(Some).map_err(|error| unwritable(&path.display(), error))
 }
 

@@ -140,7 +140,7 @@ impl Shared {
     fn keep(&self, outcome: &Outcome) {
         let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
-        let kept = self.results.as_ref().map(|results| results.write(outcome, &printed));
+        let kept = outcome.results.as_ref().map(|place| place.write(outcome, &printed));
         if self.rules.files == Files::Named {
             printed.file = self.file_of(outcome, &printed);
         }
@@ -149,14 +149,15 @@ impl Shared {
             self.fail_output("the log of jobs cannot be written", error);
         }
         if let Some(Err(error)) = kept {
-            self.fail_output("the results of a job cannot be written", error);
+            let what = format!("the results of job {} cannot be written", outcome.number);
+            self.fail_output(&what, error);
         }
     }
 
     /// The file that has the standard output of a job: one of its results, or one of its own.
     fn file_of(&self, outcome: &Outcome, printed: &Printed) -> Option<PathBuf> {
-        if let Some(path) = self.results.as_ref().and_then(|results| results.stdout_of(outcome)) {
-            return Some(path);
+        if let Some(place) = &outcome.results {
+            return Some(place.stdout());
         }
         let written = tempfile::Builder::new()
             .prefix("gangline-")

@@ -23,7 +23,7 @@ use crate::plan::WarmInputs;
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, Slot};
 use crate::plan::template::{Template, Values};
-use crate::plan::texts::{self, OnSlot};
+use crate::plan::texts::OnSlot;
 use gangline::report::HumanDuration;
 
 /// The warm workers on the slots of one lane.
@@ -127,7 +127,11 @@ impl Warm {
         let mut ended_at = None;
         loop {
             let Some((index, mut worker)) = self.workers.take(slot, ended_at) else {
-                return self.outcome(slot, job, attempt, JobResult::WorkerFailed(GIVEN_UP.into()));
+                let results =
+                    self.lanes.place_results(&self.lane, job, self.on_slot(slot, job, attempt));
+                let result = JobResult::WorkerFailed(GIVEN_UP.into());
+                let outcome = self.outcome(slot, job, attempt, result);
+                return Outcome { results: results.ok().flatten(), ..outcome };
             };
             let outcome = self.attempt(index, &mut worker, job, attempt);
             let was_ready = worker.unready == 0;
@@ -156,10 +160,7 @@ impl Warm {
                 true => deaths < DEATHS_OF_ITEM || attempt <= rules.retries,
                 false => attempt <= rules.retries,
             };
-            let is_last = !most
-                || outcome.result.is_ok()
-                || matches!(outcome.result, JobResult::Ended(End::Halted))
-                || !self.lane.gate.pause(delay);
+            let is_last = !most || outcome.result.is_final() || !self.lane.gate.pause(delay);
             if is_last {
                 return outcome;
             }
@@ -177,8 +178,14 @@ impl Warm {
         }
         let (started, clock) = (SystemTime::now(), Instant::now());
         let mut printed = Printed::default();
-        let result =
-            self.answer(slot, worker, job, attempt, &mut printed).unwrap_or_else(|end| end);
+        let results = self.lanes.place_results(&self.lane, job, self.on_slot(slot, job, attempt));
+        let (result, results) = match results {
+            Ok(results) => {
+                let answer = self.answer(slot, worker, job, attempt, &mut printed);
+                (answer.unwrap_or_else(|end| end), results)
+            }
+            Err(result) => (result, None),
+        };
         if matches!(result, JobResult::Ended(End::Exited(_)) | JobResult::Refused(_)) {
             worker.deaths = 0;
         }
@@ -187,16 +194,13 @@ impl Warm {
             started,
             took,
             printed: Mutex::new(printed),
+            results,
             ..self.outcome(slot, job, attempt, result)
         }
     }
 
     fn outcome(&self, slot: usize, job: &Job, attempts: u32, result: JobResult) -> Outcome {
-        let on_slot = OnSlot {
-            gpus: &self.given(&job.command, slot).ids,
-            worker: self.number(slot),
-            attempt: attempts,
-        };
+        let on_slot = self.on_slot(slot, job, attempts);
         let words = job.words(on_slot.gpus, on_slot.worker, 1);
         Outcome {
             number: job.number,
@@ -207,7 +211,7 @@ impl Warm {
             slot: on_slot.worker,
             gpus: Arc::clone(&self.slots[slot].gpus),
             tag: self.lane.texts.tag(job, on_slot),
-            results: self.lane.texts.results.as_ref().map(|text| texts::fill(text, job, on_slot)),
+            results: None,
             result,
             started: SystemTime::now(),
             took: Duration::ZERO,
@@ -405,6 +409,11 @@ impl Warm {
 
     fn given(&self, command: &Template, slot: usize) -> &Given {
         self.slots[slot].given(command)
+    }
+
+    fn on_slot<'a>(&'a self, slot: usize, job: &Job, attempt: u32) -> OnSlot<'a> {
+        let gpus = &self.given(&job.command, slot).ids;
+        OnSlot { gpus, worker: self.number(slot), attempt }
     }
 
     /// The number of a slot among those of all lanes.

@@ -10,6 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::execute::process::End;
 use crate::output::capture::Captured;
+use crate::output::misplaced::Misplaced;
+use crate::output::place::Place;
 use crate::plain::{Plain, beginning};
 use gangline::report::HumanDuration;
 
@@ -29,8 +31,8 @@ pub(crate) struct Outcome {
     pub(crate) gpus: Arc<[usize]>,
     /// What precedes each line of the output.
     pub(crate) tag: Option<Vec<u8>>,
-    /// The file or directory of its results, if that differs by job otherwise than by number.
-    pub(crate) results: Option<OsString>,
+    /// Where its results are written.
+    pub(crate) results: Option<Place>,
     pub(crate) result: JobResult,
     pub(crate) started: SystemTime,
     pub(crate) took: Duration,
@@ -55,6 +57,8 @@ pub(crate) struct Printed {
 pub(crate) enum JobResult {
     Ended(End),
     NotStarted(io::Error),
+    /// Its results have no place, so it was not started.
+    Misplaced(Misplaced),
     /// Its output could not be kept.
     NotKept(io::Error),
     /// A warm worker's answer that rejects its input.
@@ -94,6 +98,11 @@ impl JobResult {
         matches!(self, JobResult::Ended(End::Exited(0)))
     }
 
+    /// Whether another attempt would end as this one.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_ok() || matches!(self, JobResult::Ended(End::Halted) | JobResult::Misplaced(_))
+    }
+
     /// Whether the worker may be broken, and not the job.
     pub(crate) fn blames_worker(&self) -> bool {
         matches!(self, JobResult::WorkerFailed(_))
@@ -108,7 +117,7 @@ impl JobResult {
                 End::TimedOut(_) | End::Halted | End::Recalled | End::PrintedTooMuch(_),
             ) => (-1, 15),
             JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
-            JobResult::NotStarted(_) => (126, 0),
+            JobResult::NotStarted(_) | JobResult::Misplaced(_) => (126, 0),
             JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
         }
     }
@@ -119,6 +128,7 @@ impl fmt::Display for JobResult {
         match self {
             JobResult::Ended(end) => end.fmt(f),
             JobResult::NotStarted(error) => write!(f, "could not be started: {error}"),
+            JobResult::Misplaced(error) => write!(f, "could not be started: {error}"),
             JobResult::NotKept(error) => {
                 write!(f, "was ended: its output could not be kept: {error}")
             }

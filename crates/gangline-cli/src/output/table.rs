@@ -58,11 +58,32 @@ impl Form {
             _ => None,
         }
     }
+
+    /// Whether a file begins as a table of results does, as far as it goes.
+    fn begins(self, file: &mut File) -> io::Result<bool> {
+        let beginnings = match self {
+            // The order of the keys depends on how serde_json was built.
+            Form::Json => vec!["{\"Command\":".to_owned(), "{\"Seq\":".to_owned()],
+            Form::Separated(separator) => vec![COLUMNS.join(&*char::from(separator).to_string())],
+        };
+        let mut read = Vec::new();
+        file.rewind()?;
+        file.take(256).read_to_end(&mut read)?;
+        Ok(beginnings.iter().any(|beginning| {
+            let beginning = beginning.as_bytes();
+            read.starts_with(beginning) || beginning.starts_with(&read)
+        }))
+    }
 }
+
+const NO_TABLE: &str = "it exists and is no table of results: choose another name, or remove it";
 
 impl Table {
     pub(crate) fn open(path: &Path, form: Form, existing: Existing) -> io::Result<Table> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        if file.metadata()?.is_file() && !form.begins(&mut file)? {
+            return Err(io::Error::other(NO_TABLE));
+        }
         let state = State { file, beginning: Some(existing), columns: None };
         Ok(Table { form, state: Mutex::new(state) })
     }

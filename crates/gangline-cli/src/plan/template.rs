@@ -173,6 +173,14 @@ impl Template {
         OsString::from_vec(texts.collect::<Vec<_>>().concat())
     }
 
+    /// The text of the first argument before its first mark.
+    pub(crate) fn beginning(&self) -> OsString {
+        match self.words.get(1).and_then(|word| word.parts.first()) {
+            Some(Part::Text(text)) => OsString::from_vec(text.clone()),
+            _ => OsString::new(),
+        }
+    }
+
     /// Whether the number of jobs has to be known.
     pub(crate) fn has_total(&self) -> bool {
         self.marks().any(|mark| *mark == Mark::Total)

@@ -290,3 +290,16 @@ fn jobs_held_for_another_journal_are_forgotten() {
     place.run_typed("--journal j -- echo ::: a").check(0, "a\n");
     assert!(!place.path("j.held").exists());
 }
+
+#[test]
+fn a_folder_of_the_user_beside_the_journal_stays() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("j.held/more")).unwrap();
+    for file in ["j.held/notes", "j.held/more/x.job", "j.held/job"] {
+        place.write(file, "mine");
+    }
+    place.write("j.held/x.job", "{}");
+    place.run_typed("--journal j -- echo ::: a").check(0, "a\n");
+    assert_eq!(place.names("j.held"), ["job", "more", "notes"]);
+    assert_eq!(place.read("j.held/more/x.job"), "mine");
+}

@@ -19,6 +19,7 @@ mod pages;
 mod printing;
 mod records;
 mod reports;
+mod results;
 mod retried;
 mod run;
 mod running;

@@ -1,0 +1,195 @@
+//! The place of the results of one job.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::output::misplaced::Misplaced;
+use crate::output::outcome::{Outcome, Printed};
+use crate::output::summary::{Summary, is_summary};
+
+/// Files for the results of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A directory with the files `stdout`, `stderr` and `job.json`.
+    Directory(PathBuf),
+    /// A file for standard output, and others with `.err` and `.json` after its name.
+    Files(PathBuf),
+}
+
+/// What a directory of results holds.
+const NAMES: [&str; 3] = ["stdout", "stderr", SUMMARY];
+const SUMMARY: &str = "job.json";
+/// What the names of the files beside that of standard output end with.
+pub(super) const ENDS: [&str; 2] = [".err", ".json"];
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Place::Directory(path) | Place::Files(path) => path,
+        }
+    }
+
+    /// The file that has the standard output.
+    pub(crate) fn stdout(&self) -> PathBuf {
+        match self {
+            Place::Directory(path) => path.join(NAMES[0]),
+            Place::Files(path) => path.clone(),
+        }
+    }
+
+    /// Checks that nothing but results of an earlier run is in this place, and that its names can be used.
+    pub(crate) fn check(&self) -> Result<(), Misplaced> {
+        let path = self.path();
+        let unfinished = parent(path).join(UNFINISHED_EXAMPLE).join(SUMMARY);
+        self.files().iter().chain([&unfinished]).try_for_each(
+            |file| match fs::symlink_metadata(file) {
+                Err(error) if !is_missing(&error) => Err(Misplaced::unusable(path)(error)),
+                _ => Ok(()),
+            },
+        )?;
+        match self {
+            Place::Directory(path) => check_directory(path),
+            Place::Files(_) => self.check_files(),
+        }
+    }
+
+    /// Writes all results, which replace those of an earlier run.
+    pub(crate) fn write(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+        // The job may have written there since the first check.
+        self.check().map_err(io::Error::other)?;
+        match self {
+            Place::Directory(path) => write_directory(path, outcome, printed),
+            Place::Files(_) => {
+                let [stdout, stderr, summary] = self.files();
+                // First, since the others are recognised by it.
+                write_file(&summary, &|file| file.write_all(&Summary::of(outcome).text()?))?;
+                write_file(&stderr, &|file| printed.stderr.write_to(file))?;
+                write_file(&stdout, &|file| printed.stdout.write_to(file))
+            }
+        }
+    }
+
+    fn files(&self) -> [PathBuf; 3] {
+        match self {
+            Place::Directory(path) => NAMES.map(|name| path.join(name)),
+            Place::Files(path) => {
+                let [err, json] = ENDS.map(|end| with_end(path, end));
+                [path.clone(), err, json]
+            }
+        }
+    }
+
+    fn check_files(&self) -> Result<(), Misplaced> {
+        let files = self.files();
+        for path in &files {
+            match fs::symlink_metadata(path) {
+                Ok(found) if !(found.is_file() && is_summary(&files[2])) => {
+                    return Err(Misplaced::Occupied { path: path.clone(), holds: None });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path with more text in its last name.
+pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut path = OsString::from(path);
+    path.push(end);
+    path.into()
+}
+
+/// The folder of a path, which is the current one for a mere name.
+pub(super) fn parent(path: &Path) -> &Path {
+    let parent = path.parent();
+    parent.filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn check_directory(path: &Path) -> Result<(), Misplaced> {
+    let unusable = |error| Misplaced::unusable(path)(error);
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        found => found.map_err(unusable)?,
+    };
+    if !found.is_dir() {
+        return Err(Misplaced::Occupied { path: path.to_owned(), holds: None });
+    }
+    for entry in fs::read_dir(path).map_err(unusable)? {
+        let entry = entry.map_err(unusable)?;
+        let is_result = NAMES.iter().any(|name| entry.file_name() == *name)
+            && entry.file_type().map_err(unusable)?.is_file();
+        if !is_result {
+            let holds = Some(entry.file_name());
+            return Err(Misplaced::Occupied { path: path.to_owned(), holds });
+        }
+    }
+    Ok(())
+}
+
+/// Writes the directory of a job, which appears complete or not at all.
+fn write_directory(place: &Path, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+    let folder = parent(place);
+    fs::create_dir_all(folder)?;
+    let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
+    let path = unfinished.path();
+    write(&path.join(NAMES[0]), |file| printed.stdout.write_to(file))?;
+    write(&path.join(NAMES[1]), |file| printed.stderr.write_to(file))?;
+    let summary = Summary::of(outcome).text()?;
+    write(&path.join(SUMMARY), |file| file.write_all(&summary))?;
+    match fs::rename(path, place) {
+        // It was renamed, so nothing is left to remove.
+        Ok(()) => drop(unfinished.keep()),
+        Err(error) if place.is_dir() => {
+            renameat_with(CWD, path, CWD, place, RenameFlags::EXCHANGE).map_err(|_| error)?;
+            remove_results(&unfinished.keep())?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Removes the results of an earlier run, and nothing that appeared beside them.
+fn remove_results(directory: &Path) -> io::Result<()> {
+    for name in NAMES {
+        match fs::remove_file(directory.join(name)) {
+            Err(error) if is_missing(&error) => {}
+            removed => removed?,
+        }
+    }
+    fs::remove_dir(directory)
+}
+
+/// How the name of a directory begins that is not complete.
+const UNFINISHED: &str = ".job-";
+/// As long as such a name.
+const UNFINISHED_EXAMPLE: &str = ".job-000000";
+
+fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create_new(path)?);
+    write(&mut file)?;
+    file.flush()
+}
+
+/// Writes a file, which appears complete or not at all.
+fn write_file(path: &Path, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let folder = parent(path);
+    fs::create_dir_all(folder)?;
+    // The user's umask decides the permissions, as for other files.
+    let mode = Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new();
+    let file = file.prefix(UNFINISHED).permissions(mode).tempfile_in(folder)?;
+    let mut buffered = BufWriter::new(file);
+    write(&mut buffered)?;
+    let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}

@@ -1,0 +1,77 @@
+//! The summary of a job among its results, as JSON.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::output::outcome::Outcome;
+
+/// How a job ended, for `job.json`.
+#[derive(Serialize)]
+pub(crate) struct Summary<'a> {
+    number: u64,
+    input: &'a str,
+    command: &'a str,
+    attempts: u32,
+    slot: usize,
+    gpus: &'a [usize],
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    result: String,
+    /// Seconds since 1970.
+    started: f64,
+    ended: f64,
+    seconds: f64,
+}
+
+/// The keys by which a summary is recognised. Earlier versions wrote them too.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only their presence and types count")]
+struct Known {
+    number: u64,
+    input: IgnoredAny,
+    command: IgnoredAny,
+    attempts: u32,
+    result: IgnoredAny,
+}
+
+impl<'a> Summary<'a> {
+    pub(crate) fn of(outcome: &'a Outcome) -> Summary<'a> {
+        let (code, signal) = outcome.result.codes();
+        let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Summary {
+            number: outcome.number,
+            input: &outcome.key,
+            command: &outcome.command,
+            attempts: outcome.attempts,
+            slot: outcome.slot,
+            gpus: &outcome.gpus,
+            exit_code: (signal == 0 && code >= 0).then_some(code),
+            signal: (signal != 0).then_some(signal),
+            result: outcome.result.to_string(),
+            started: started.as_secs_f64(),
+            ended: (started + outcome.took).as_secs_f64(),
+            seconds: outcome.took.as_secs_f64(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+}
+
+/// Whether a file is a summary that this program wrote.
+pub(crate) fn is_summary(path: &Path) -> bool {
+    let known = File::open(path)
+        .map(|file| serde_json::from_reader::<_, Known>(BufReader::new(file.take(LARGEST))));
+    matches!(known, Ok(Ok(_)))
+}
+
+/// Input and command have a mebibyte each at most, and up to six bytes for a character.
+const LARGEST: u64 = 16 << 20;
