@@ -1,6 +1,7 @@
 //! `gangline report`.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use gangline::RunReport;
@@ -37,13 +38,23 @@ pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
 
 fn read(path: &Path) -> Result<RunReport, CliError> {
     let path_text = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
+    let unread = |error| {
         let what = format!("the report {path_text} cannot be read");
         CliError::new(exit::INPUT, Context::new(what, error))
-    })?;
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unread)?;
+    file.take(LARGEST + 1).read_to_string(&mut text).map_err(unread)?;
+    if text.len() as u64 > LARGEST {
+        let text = format!("{path_text} is no report: it has more than {} MiB", LARGEST >> 20);
+        return Err(CliError::new(exit::INPUT, text));
+    }
     // The library's text names its methods.
     RunReport::from_json(&text).map_err(|_| {
         let text = format!("{path_text} is no report that `gangline run --report FILE.json` wrote");
         CliError::new(exit::INPUT, text)
     })
 }
+
+/// The largest report that is read, in bytes. One of a run with a million jobs is far smaller.
+const LARGEST: u64 = 256 << 20;

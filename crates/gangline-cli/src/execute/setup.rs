@@ -18,6 +18,7 @@ use crate::execute::sequence::Turns;
 use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
 use crate::exit;
 use crate::output::joblog::{Existing, JobLog, Start};
+use crate::output::report;
 use crate::output::results::Results;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
 use crate::plan::job::Needs;
@@ -46,6 +47,7 @@ pub(super) fn hidden(plans: &[Plan]) -> Hidden {
 pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
+    args.record.report.iter().try_for_each(|path| report::check_place(path))?;
     let results = results(args, plans)?;
     let shared = shared(args, workers, results)?;
     let mut first_worker = 0;

@@ -106,7 +106,7 @@ pub(super) fn with_end(path: &Path, end: &str) -> PathBuf {
 }
 
 /// The folder of a path, which is the current one for a mere name.
-pub(super) fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     let parent = path.parent();
     parent.filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

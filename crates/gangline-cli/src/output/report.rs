@@ -1,13 +1,15 @@
 //! `--report`: files by their extensions.
 
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::error::{CliError, Context};
 use crate::exit;
+use crate::output::place::parent;
 use gangline::RunReport;
+use tempfile::NamedTempFile;
 
 /// The numbers of a lane's jobs, in the order in which the library counts them.
 #[derive(Debug, Clone)]
@@ -67,7 +69,15 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Whether a report can be written to a file with that name.
+/// Checks that a report can be written: after the run it would be lost.
+pub(crate) fn check_place(path: &Path) -> Result<(), CliError> {
+    match path.is_dir() {
+        true => Err(unwritten(path, io::ErrorKind::IsADirectory.into())),
+        false => unfinished(path).map(drop).map_err(|error| unwritten(path, error)),
+    }
+}
+
+/// Whether a report can have that name.
 pub(crate) fn check(path: &Path) -> Result<(), CliError> {
     match ending(path) {
         "html" | "json" | "trace" | "txt" => Ok(()),
@@ -101,18 +111,22 @@ fn as_typed(report: &mut RunReport) {
 
 /// Writes a file, which appears whole or not at all.
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), CliError> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // The user's umask decides the permissions, as for other files.
-    let mode = Permissions::from_mode(0o666);
-    let written = tempfile::Builder::new()
-        .permissions(mode)
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
+    let written = unfinished(path)
         .and_then(|mut file| file.write_all(text.as_bytes()).map(|()| file))
         .and_then(|file| file.persist(path).map_err(|error| error.error));
-    written.map(drop).map_err(|error| {
-        let what = format!("the report {} cannot be written", path.display());
-        CliError::new(exit::OUTPUT, Context::new(what, error))
-    })
+    written.map(drop).map_err(|error| unwritten(path, error))
+}
+
+/// A file in the folder of another, which it is to replace.
+fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
+    // The user's umask decides the permissions, as for other files.
+    let mode = Permissions::from_mode(0o666);
+    tempfile::Builder::new().permissions(mode).tempfile_in(parent(path))
+}
+
+fn unwritten(path: &Path, error: io::Error) -> CliError {
+    let what = format!("the report {} cannot be written", path.display());
+    CliError::new(exit::OUTPUT, Context::new(what, error))
 }
 
 fn ending(path: &Path) -> &str {

@@ -39,6 +39,8 @@ impl Results {
             Some(form) => Ok(Results::Table(Table::open(path, form, existing)?)),
             None => {
                 fs::create_dir_all(path)?;
+                // A read-only folder is noticed before the first job.
+                tempfile::tempfile_in(path)?;
                 Ok(Results::Folder(Folder { directory: path.to_owned(), existing }))
             }
         }

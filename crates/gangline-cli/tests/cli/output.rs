@@ -308,6 +308,23 @@ fn a_full_disk_is_reported() {
 }
 
 #[test]
+fn a_report_that_cannot_be_written_is_noticed_before_the_first_job() {
+    let place = Place::new();
+    place.write("file", "");
+    std::fs::create_dir(place.path("folder.html")).unwrap();
+    for (path, said) in [
+        ("missing/r.html", "No such file"),
+        ("file/r.json", "Not a directory"),
+        ("/proc/r.trace", "No such file"),
+        ("folder.html", "is a directory"),
+    ] {
+        let ran = place.run_typed(&format!("--report r.txt --report {path} -- touch ::: started"));
+        ran.check_said(106, &["the report ", path, "cannot be written", said]);
+    }
+    assert!(!place.path("started").exists() && !place.path("r.txt").exists());
+}
+
+#[test]
 fn a_log_that_cannot_be_written_is_reported() {
     let place = Place::new();
     let ran = place.run_typed("--joblog /dev/full -- true ::: x");
@@ -338,4 +355,13 @@ fn nothing_is_left_behind() {
 fn a_report_needs_a_known_ending() {
     let ran = Place::new().run_typed("--report r.pdf -- touch ::: started");
     ran.check_said(102, &["r.pdf", ".html, .json, .trace or .txt"]);
+}
+
+#[test]
+fn a_folder_that_takes_no_results_is_noticed_before_the_first_job() {
+    let place = Place::new();
+    place
+        .run_typed("--results /proc/sys -- touch ::: started")
+        .check_said(106, &["/proc/sys cannot be written"]);
+    assert!(!place.path("started").exists());
 }

@@ -50,3 +50,12 @@ fn a_file_that_is_no_report_is_named() {
     }
     place.ran(&mut place.typed("report --compare a.json")).check_said(102, &["2 values required"]);
 }
+
+#[test]
+fn a_report_without_an_end_is_refused() {
+    let place = Place::new();
+    for line in ["/dev/zero", "--compare /dev/zero /dev/zero", "--html r.html /dev/zero"] {
+        let ran = place.ran(&mut place.typed(&format!("report {line}")));
+        ran.check_said(104, &["/dev/zero is no report: it has more than 256 MiB"]);
+    }
+}
