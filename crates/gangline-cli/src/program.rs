@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::catch_unwind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::options;
@@ -14,7 +15,7 @@ use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
-use crate::output::stdio::check_stdout;
+use crate::output::stdio::{check_stdin, check_stdout};
 use crate::{config, devices, exit, fleet, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
@@ -61,6 +62,9 @@ fn start_run(
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
     check_stdout()?;
+    if args.source_files().any(|path| path == Path::new("-")) {
+        check_stdin()?;
+    }
     args.record.report.iter().try_for_each(|path| report::check(path))?;
     survive_full_files()?;
     // Before anything opens a file.

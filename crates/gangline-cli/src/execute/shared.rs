@@ -1,5 +1,6 @@
 //! State that all slots of a run share.
 
+use std::env;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -145,6 +146,12 @@ impl Shared {
             printed.file = self.file_of(outcome, &printed);
         }
         drop(printed);
+        if let JobResult::NotKept(error) = &outcome.result {
+            let (number, directory) = (outcome.number, env::temp_dir());
+            let what =
+                format!("the output of job {number} cannot be kept in {}", directory.display());
+            self.fail_output(&what, io::Error::new(error.kind(), error.to_string()));
+        }
         if let Some(Err(error)) = logged {
             self.fail_output("the log of jobs cannot be written", error);
         }

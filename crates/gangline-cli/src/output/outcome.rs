@@ -100,7 +100,13 @@ impl JobResult {
 
     /// Whether another attempt would end as this one.
     pub(crate) fn is_final(&self) -> bool {
-        self.is_ok() || matches!(self, JobResult::Ended(End::Halted) | JobResult::Misplaced(_))
+        let ends_it = |result: &JobResult| {
+            matches!(
+                result,
+                JobResult::Ended(End::Halted) | JobResult::Misplaced(_) | JobResult::NotKept(_)
+            )
+        };
+        self.is_ok() || ends_it(self)
     }
 
     /// Whether the worker may be broken, and not the job.

@@ -36,6 +36,41 @@ fn outputs_to_a_closed_standard_output_are_not_lost_in_silence() {
 }
 
 #[test]
+fn inputs_from_a_closed_standard_input_are_an_error() {
+    let place = Place::new();
+    for line in [
+        "gangline run -- touch started",
+        "gangline run --dry-run -- touch started",
+        "gangline run -- touch started :::: -",
+        "gangline run -a - -- touch started ::: a",
+        "gangline run --csv - -- touch started",
+    ] {
+        shell(&place, &format!("{line} <&-")).check_said(104, &["standard input is closed"]);
+    }
+    assert!(!place.path("started").exists());
+    shell(&place, "gangline run -- touch started").check(0, "");
+}
+
+#[test]
+fn outputs_that_cannot_be_kept_end_the_run() {
+    let place = Place::new();
+    let job = "sh -c 'yes $1 | head -c 100000; touch ended$1' sh";
+    for (before, said) in [
+        ("ulimit -f 8", "File too large"),
+        ("export TMPDIR=/missing", "kept in /missing: No such file"),
+        ("export TMPDIR=/proc/self/status", "kept in /proc/self/status: Not a directory"),
+    ] {
+        for options in ["", "--no-keep-order", "--line-buffer --results out"] {
+            let line = format!("{before}; gangline run -j1 --retries 3 {options} -- {job} ::: a b");
+            let ran = shell(&place, &line);
+            ran.check_said(106, &["the output of job 1 cannot be kept in", said]);
+            assert!(!ran.stderr.contains("is retried"), "{ran:?}");
+            assert!(!place.path("endedb").exists(), "no further job was started");
+        }
+    }
+}
+
+#[test]
 fn a_low_limit_on_open_files_is_no_defect() {
     let place = Place::new();
     for limit in [8, 16, 24, 40, 63] {
