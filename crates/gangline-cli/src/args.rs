@@ -33,9 +33,9 @@ use crate::args::printing::Printing;
 use crate::args::running::Running;
 use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::workers::Workers;
-use gangline::Devices;
 use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
+use gangline::{Device, Devices};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -440,7 +440,15 @@ fn devices(text: &str) -> Result<Devices, String> {
              `gangline devices` lists them"
         ));
     }
-    text.parse().map_err(|error: DeviceError| error.to_string())
+    let devices: Devices = text.parse().map_err(|error: DeviceError| error.to_string())?;
+    let metal = devices.places().flatten().find(|device| matches!(device, Device::Metal(_)));
+    match metal.copied() {
+        Some(metal) => Err(format!(
+            "{metal} cannot be given to a command, which learns its GPUs by CUDA_VISIBLE_DEVICES: name devices as \
+             in cuda:0-3 or cpu*4"
+        )),
+        None => Ok(devices),
+    }
 }
 
 fn all_of_a_kind(text: &str) -> Option<&'static str> {

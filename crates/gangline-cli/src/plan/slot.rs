@@ -206,7 +206,7 @@ fn has_gpu(place: &[Device]) -> bool {
 
 fn index(device: &Device) -> Option<usize> {
     match device {
-        Device::Cuda(index) | Device::Metal(index) => Some(*index),
+        Device::Cuda(index) => Some(*index),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! `gangline devices`, on machines with NVIDIA GPUs.
 
+use crate::support::Place;
 use serde_json::{Value, json};
 
 use crate::nvml::{
@@ -149,4 +150,22 @@ fn an_empty_file_is_not_taken_for_no_driver() {
     let text = machine.prints("devices");
     let reason = "no NVIDIA GPU is visible: the driver does not load: ";
     assert!(text.lines().any(|line| line.starts_with(reason) && line.contains("short")), "{text}");
+}
+
+#[test]
+fn metal_cannot_be_given_to_a_command() {
+    let place = Place::new();
+    place.write("c.yaml", "devices: metal:0\n");
+    for options in [
+        "--devices metal:0",
+        "--devices metal",
+        "--devices cuda:0,metal:1",
+        "--devices cuda:0+metal:0",
+        "--devices 'cpu, metal:0*2'",
+        "--config c.yaml",
+    ] {
+        let ran = place.run_typed(&format!("{options} -- touch ::: started"));
+        ran.check_said(102, &["metal:", "cannot be given to a command"]);
+    }
+    assert!(!place.path("started").exists());
 }
