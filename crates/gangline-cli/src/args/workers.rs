@@ -61,7 +61,8 @@ impl Workers {
 
 /// The number that the file has now, if it has one. A file that is being written is empty for a moment.
 pub(crate) fn in_file(path: &Path) -> Option<Amount> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    let text = fs::read_to_string(path).ok()?;
+    text.trim_start_matches('\u{feff}').trim().parse().ok()
 }
 
 impl Amount {

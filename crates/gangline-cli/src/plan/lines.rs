@@ -11,10 +11,11 @@ use crate::plan::gate::Gate;
 use crate::plan::input_error::{InputError, LONGEST, Problem, name_of};
 use crate::plan::until_closed::UntilClosed;
 
-/// The pieces of a file between separators. The last needs no separator after it.
+/// The pieces of a file between separators. The last needs no separator after it. A byte order mark at the
+/// beginning belongs to none.
 pub(crate) struct Lines {
     reader: BufReader<UntilClosed>,
-    separator: u8,
+    separator: Separator,
     name: String,
     number: u64,
     has_ended: bool,
@@ -22,9 +23,30 @@ pub(crate) struct Lines {
     left: Option<usize>,
 }
 
+/// What ends a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Separator {
+    /// A line feed, and a carriage return before it.
+    LineEnd,
+    Byte(u8),
+}
+
+impl Separator {
+    fn byte(self) -> u8 {
+        match self {
+            Separator::LineEnd => b'\n',
+            Separator::Byte(byte) => byte,
+        }
+    }
+}
+
 impl Lines {
     /// `-` is standard input.
-    pub(crate) fn open(path: &Path, separator: u8, gate: &Arc<Gate>) -> Result<Lines, InputError> {
+    pub(crate) fn open(
+        path: &Path,
+        separator: Separator,
+        gate: &Arc<Gate>,
+    ) -> Result<Lines, InputError> {
         let name = name_of(path);
         match UntilClosed::open(path, gate) {
             Ok(file) => {
@@ -38,20 +60,30 @@ impl Lines {
     /// Counts the pieces, if the file can be read twice.
     pub(crate) fn counted(self, path: &Path) -> Lines {
         let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
-        let left = is_regular.then(|| count(path, self.separator).ok()).flatten();
+        let left = is_regular.then(|| count(path, self.separator.byte()).ok()).flatten();
         Lines { left, ..self }
     }
 
     fn read(&mut self) -> Result<Option<OsString>, Problem> {
         let mut line = Vec::new();
-        // One byte more than allowed, and the separator.
-        let mut reader = (&mut self.reader).take(LONGEST as u64 + 2);
-        if reader.read_until(self.separator, &mut line).map_err(Problem::Io)? == 0 {
+        // One byte more than allowed, a mark and a line end.
+        let most = (LONGEST + 1 + BYTE_ORDER_MARK.len() + 2) as u64;
+        let mut reader = (&mut self.reader).take(most);
+        if reader.read_until(self.separator.byte(), &mut line).map_err(Problem::Io)? == 0 {
             return Ok(None);
         }
+        if self.number == 0 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+            // Nothing else is in the file.
+            if line.is_empty() {
+                return Ok(None);
+            }
+        }
         self.number += 1;
-        if line.last() == Some(&self.separator) {
-            line.pop();
+        if line.pop_if(|last| *last == self.separator.byte()).is_some()
+            && self.separator == Separator::LineEnd
+        {
+            line.pop_if(|last| *last == b'\r');
         }
         match line {
             line if line.len() > LONGEST => Err(Problem::TooLong(self.number)),
@@ -79,6 +111,9 @@ impl Iterator for Lines {
         (self.left.unwrap_or(0), self.left)
     }
 }
+
+/// Begins a text of UTF-8 that some editors and spreadsheets write.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn count(path: &Path, separator: u8) -> io::Result<usize> {
     let mut reader = BufReader::new(File::open(path)?);

@@ -12,7 +12,7 @@ use crate::args::inputs::{Inputs, Trim};
 use crate::args::typed::{Kind, Pairing, Typed};
 use crate::plan::gate::Gate;
 use crate::plan::input_error::{InputError, Problem, name_of};
-use crate::plan::lines::Lines;
+use crate::plan::lines::{BYTE_ORDER_MARK, Lines, Separator};
 use crate::plan::rows::{self, Row, Rows};
 use crate::plan::table::Table;
 
@@ -158,8 +158,8 @@ impl Opening<'_> {
 
     fn lines(&self, path: &Path) -> Result<Lines, InputError> {
         let separator = match self.inputs.null {
-            true => 0,
-            false => self.inputs.delimiter.unwrap_or(b'\n'),
+            true => Separator::Byte(0),
+            false => self.inputs.delimiter.map_or(Separator::LineEnd, Separator::Byte),
         };
         let lines = Lines::open(path, separator, self.gate)?;
         Ok(match self.count {
@@ -214,8 +214,6 @@ fn trimmed(value: &[u8], trim: Trim) -> OsString {
     };
     OsString::from_vec(value.to_vec())
 }
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The names in a first line.
 fn checked(names: Row, source: &str) -> Result<Vec<OsString>, InputError> {

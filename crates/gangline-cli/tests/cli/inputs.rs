@@ -36,7 +36,7 @@ fn lines_are_inputs() {
     check("", b"a\nno end", &[b"a", b"no end"]);
     check("", b"", &[]);
     check("", b"\n\n a \n", &[b"", b"", b" a "]);
-    check("", b"a\r\n", &[b"a\r"]);
+    check("", b"a\r\nb\r", &[b"a", b"b\r"]);
     check("", b"\"q\\\t'$x\n", &[b"\"q\\\t'$x"]);
 }
 

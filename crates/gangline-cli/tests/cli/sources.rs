@@ -235,3 +235,46 @@ fn a_warm_worker_gets_several_inputs() {
         .collect();
     assert_eq!(inputs, [r#"["a","1"]}"#, r#"["a","2"]}"#, r#"{"x":"a","y":"1"}}"#]);
 }
+
+#[test]
+fn a_mark_of_the_byte_order_is_no_part_of_an_input() {
+    let place = Place::new();
+    place.write("list", "\u{feff}a\nb\n");
+    place.write("names", "\u{feff}x\n1\n");
+    place.write("jobs", "\u{feff}echo [a]\n");
+    place.write("nul", "\u{feff}a\0b\0");
+    place.write("only", "\u{feff}");
+    place.write("number", "\u{feff}2\n");
+    for (line, expected) in [
+        ("-a list -- echo [{}]", "[a]\n[b]\n"),
+        ("-- echo [{}] :::: list", "[a]\n[b]\n"),
+        ("--header : -a names -- echo {x}", "1\n"),
+        ("--job-file jobs", "[a]\n"),
+        ("-0 -a nul -- echo [{}]", "[a]\n[b]\n"),
+        ("-d '\\n' -a list -- echo [{}]", "[a]\n[b]\n"),
+        ("-a only -- echo [{}]", ""),
+        ("-j number -- echo ::: a", "a\n"),
+    ] {
+        place.run_typed(line).check(0, expected);
+    }
+    place.run_typed_on("-- echo [{}]", "\u{feff}a\nb\u{feff}\n").check(0, "[a]\n[b\u{feff}]\n");
+}
+
+#[test]
+fn a_line_ends_before_its_carriage_return() {
+    let place = Place::new();
+    place.write("list", "a\r\nb c\r\n\r\nd");
+    place.write("names", "x\r\n1\r\n");
+    place.write("jobs", "echo [a]\r\n\r\necho '[b]'\r\n");
+    for (line, expected) in [
+        ("-a list -- echo [{}]", "[a]\n[b c]\n[]\n[d]\n"),
+        ("-r -- echo [{}] :::: list", "[a]\n[b c]\n[d]\n"),
+        ("-E d -a list -- echo [{}]", "[a]\n[b c]\n[]\n"),
+        ("--header : -a names -- echo [{x}]", "[1]\n"),
+        ("--job-file jobs", "[a]\n[b]\n"),
+        ("-d '\\n' -a names -- echo [{}]", "[x\r]\n[1\r]\n"),
+    ] {
+        place.run_typed(line).check(0, expected);
+    }
+    place.run_typed_on("-- echo [{}]", "a\r\nb\rc\r").check(0, "[a]\n[b\rc\r]\n");
+}
