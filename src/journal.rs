@@ -14,10 +14,12 @@ mod fingerprint;
 mod group;
 mod key;
 mod line;
+mod locked_file;
 mod names;
 mod past;
 mod scan;
 mod spans;
+mod storage;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
@@ -66,6 +68,14 @@ pub struct Journal {
     every: Duration,
     items: usize,
     ignored: Vec<String>,
+    unlockable: Unlockable,
+}
+
+/// What happens if the file system has no locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unlockable {
+    Refused,
+    Used,
 }
 
 /// The items to work on.
@@ -89,6 +99,7 @@ impl Journal {
             every: Duration::from_millis(50),
             items: 1_000,
             ignored: Vec::new(),
+            unlockable: Unlockable::Refused,
         }
     }
 
@@ -124,6 +135,16 @@ impl Journal {
     pub fn ignore_cfg(mut self, path: impl Into<String>) -> Self {
         self.ignored.push(path.into());
         self
+    }
+
+    /// Goes on without a lock if the file cannot be locked, as on some network and user-space file systems.
+    ///
+    /// By default such a file is [refused](JournalError::NoLock). Without a lock two runs may write the
+    /// journal at the same time. That damages it, and both work on the same items. Where locks work, one is
+    /// still taken.
+    #[must_use]
+    pub fn unlockable(self) -> Self {
+        Journal { unlockable: Unlockable::Used, ..self }
     }
 
     /// Commits when the oldest record is this old. The default is 50 ms.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::file::Storage;
+use super::storage::Storage;
 use super::{Fingerprint, Journal, JournalError, JournalFile, Key, KeyKind, Outcome, Past, Record};
 
 /// Shared with the journal that has it as its storage.
@@ -123,6 +123,10 @@ impl Storage for FakeDisk {
         contents.bytes.truncate(length as usize);
         contents.synced = contents.synced.min(length as usize);
         Ok(())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
     }
 }
 

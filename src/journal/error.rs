@@ -11,7 +11,7 @@ use crate::base::plain::Plain;
 /// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
 ///
 /// Most are found before a run pulls its first item. The exceptions are [`Io`](JournalError::Io),
-/// [`Broken`](JournalError::Broken), and errors about items, or about notes and records that are too large.
+/// [`Broken`](JournalError::Broken), [`Gone`](JournalError::Gone), and errors about items, or about notes and records that are too large.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -38,6 +38,31 @@ pub enum JournalError {
     #[error("the journal {} is in use by another run: wait for that one, or end it", Named(.path))]
     Locked {
         /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be locked, as on some network and user-space file systems.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} cannot be locked: {source}; use a file system with locks, or go on with `unlockable`, \
+         where a second run at the same time damages the journal",
+        Named(.path)
+    )]
+    NoLock {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file was deleted, moved or replaced during the run. What was consumed since the last commit is not
+    /// recorded.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} was deleted, moved or replaced during the run: put it back and resume, or its items \
+         are done again",
+        Named(.path)
+    )]
+    Gone {
+        /// The path that it had.
         path: PathBuf,
     },
     /// The path is that of a directory, a device or a pipe.
@@ -171,7 +196,7 @@ pub enum JournalError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The operation that failed: `opened`, `locked`, `read`, `written`, `synced` or `cut`.
+        /// The operation that failed: `opened`, `read`, `found`, `written`, `synced` or `cut`.
         operation: &'static str,
         /// What the operating system said.
         source: io::Error,
@@ -179,6 +204,10 @@ pub enum JournalError {
 }
 
 debug_with_causes!(JournalError);
+
+pub(super) fn io_error(path: &Path, operation: &'static str, source: io::Error) -> JournalError {
+    JournalError::Io { path: path.to_owned(), operation, source }
+}
 
 /// The path of a file; an empty one is not shown.
 struct Named<'a>(&'a Path);

@@ -1,18 +1,19 @@
-//! The file of a journal: opening, locking, appending, repairing.
+//! The file of a journal: reading, appending, repairing.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::error::JournalError;
+use super::error::{JournalError, io_error};
 use super::fingerprint::Fingerprint;
 use super::group::Group;
 use super::key::{Key, Record};
 use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, Pending, Seal};
+use super::locked_file::LockedFile;
 use super::past::Past;
 use super::scan::{Ending, Lost, Scan, scan};
+use super::storage::Storage;
 use super::{Journal, Mode};
 
 /// The largest note: it is written again with every commit that changes it.
@@ -20,16 +21,6 @@ const LONGEST_NOTE: usize = 64 << 10;
 
 /// A group is due when its keys have this many bytes, so that no line comes near the longest.
 const MANY_BYTES: usize = 1 << 20;
-
-/// The medium that a journal is written to.
-pub(super) trait Storage: Read + Write + Send {
-    /// Waits until what was written is on the disk.
-    fn sync(&mut self) -> io::Result<()>;
-    /// Waits until the file's name is on the disk.
-    fn sync_name(&mut self) -> io::Result<()>;
-    /// Drops all bytes after the first `length`; later writes go there.
-    fn cut(&mut self, length: u64) -> io::Result<()>;
-}
 
 /// A journal that is open for one run, and locked until it is dropped.
 ///
@@ -83,8 +74,8 @@ impl JournalFile {
     ///
     /// Every [`JournalError`] that is not about a single item, note or commit.
     pub(crate) fn open(journal: &Journal, run: Fingerprint) -> Result<(Self, Past), JournalError> {
-        let disk = Disk::open(journal)?;
-        JournalFile::open_on(Box::new(disk), journal, run)
+        let file = LockedFile::open(journal)?;
+        JournalFile::open_on(Box::new(file), journal, run)
     }
 
     pub(super) fn open_on(
@@ -153,6 +144,7 @@ impl JournalFile {
     ///
     /// - [`NoteTooLarge`](JournalError::NoteTooLarge) and [`TooLong`](JournalError::TooLong): nothing was
     ///   written, and the records stay pending.
+    /// - [`Gone`](JournalError::Gone): the file was deleted or moved, so nothing was written.
     /// - [`Io`](JournalError::Io), and [`Broken`](JournalError::Broken) from then on: the records may or
     ///   may not be there when the journal is opened again.
     pub(crate) fn commit(&mut self, note: Option<&[u8]>) -> Result<(), JournalError> {
@@ -165,6 +157,9 @@ impl JournalFile {
         note.map_or(Ok(()), check_note)?;
         let line = self.seal.close(self.length, &self.pending.encode(note));
         check_length(&self.path, &line)?;
+        if !self.storage.has_name().map_err(|source| io_error(&self.path, "found", source))? {
+            return Err(JournalError::Gone { path: self.path.clone() });
+        }
         // Broken until the write is known to have succeeded.
         self.health = Health::Broken;
         write(&mut *self.storage, &self.path, &line)?;
@@ -270,10 +265,6 @@ fn write(storage: &mut dyn Storage, path: &Path, line: &[u8]) -> Result<(), Jour
     storage.sync().map_err(|source| io_error(path, "synced", source))
 }
 
-fn io_error(path: &Path, operation: &'static str, source: io::Error) -> JournalError {
-    JournalError::Io { path: path.to_owned(), operation, source }
-}
-
 impl Journal {
     /// Cuts off the first damage and everything behind it, and reports what was cut off.
     ///
@@ -288,7 +279,7 @@ impl Journal {
     /// [`Io`](JournalError::Io).
     pub fn repair(&self) -> Result<Repair, JournalError> {
         let path = self.path.as_path();
-        let mut disk = open_existing(path)?;
+        let mut disk = LockedFile::existing(self)?;
         let read = |source| io_error(path, "read", source);
         let found = scan(BufReader::new(&mut disk)).map_err(read)?;
         let lost = match found.ending {
@@ -302,7 +293,7 @@ impl Journal {
         if lost.bytes > 0 {
             cut(&mut disk, path, found.whole)?;
         }
-        disk.file.rewind().map_err(read)?;
+        disk.rewind().map_err(read)?;
         let kept = scan(BufReader::new(&mut disk)).map_err(read)?;
         Ok(Repair {
             kept_bytes: kept.whole,
@@ -331,133 +322,5 @@ impl fmt::Display for Repair {
                 self.lost_commits, self.lost_items
             ),
         }
-    }
-}
-
-/// A file that is locked.
-struct Disk {
-    file: File,
-    path: PathBuf,
-}
-
-impl Disk {
-    fn open(journal: &Journal) -> Result<Disk, JournalError> {
-        let path = journal.path.as_path();
-        match journal.mode {
-            Mode::RerunFailed => open_existing(path),
-            Mode::New | Mode::Resume => locked(path, options().create(true)),
-        }
-    }
-}
-
-/// Unlocks explicitly. Closing the file is not enough: a child process that another thread is just starting
-/// shares it until it executes its own program.
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // If that fails, the end of this process releases it.
-        let _ = self.file.unlock();
-    }
-}
-
-impl Read for Disk {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
-    }
-}
-
-impl Write for Disk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Storage for Disk {
-    fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
-    fn sync_name(&mut self) -> io::Result<()> {
-        sync_directory_of(&self.path)
-    }
-
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.file.set_len(length)?;
-        self.file.seek(SeekFrom::Start(length)).map(drop)
-    }
-}
-
-fn open_existing(path: &Path) -> Result<Disk, JournalError> {
-    match locked(path, &options()) {
-        Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Err(JournalError::Missing { path: path.to_owned() })
-        }
-        opened => opened,
-    }
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    // Readable for the owner only: the file contains the configuration, which may have secrets.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
-/// Opens and locks the file before anything is read: a line that another run is just writing would look
-/// torn.
-fn locked(path: &Path, options: &OpenOptions) -> Result<Disk, JournalError> {
-    let opened = |source: io::Error| match source.kind() {
-        ErrorKind::IsADirectory => JournalError::NotAFile { path: path.to_owned() },
-        _ => io_error(path, "opened", source),
-    };
-    let file = options.open(path).map_err(opened)?;
-    if !file.metadata().map_err(opened)?.is_file() {
-        return Err(JournalError::NotAFile { path: path.to_owned() });
-    }
-    match file.try_lock() {
-        Ok(()) => Ok(Disk { file, path: path.to_owned() }),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(io_error(path, "locked", source)),
-    }
-}
-
-#[cfg(unix)]
-fn sync_directory_of(path: &Path) -> io::Result<()> {
-    // The file's own directory, also if the path is a link.
-    let path = path.canonicalize()?;
-    let directory = path.parent().expect("a file is in a directory");
-    match File::open(directory)?.sync_all() {
-        // Some file systems do not support syncing a directory.
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
-            Ok(())
-        }
-        synced => synced,
-    }
-}
-
-/// Elsewhere directories cannot be opened, and a name is on the disk with its file.
-#[cfg(not(unix))]
-fn sync_directory_of(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lock_ends_with_its_owner_whoever_else_has_the_file_open() {
-        let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::at(dir.path().join("j"));
-        let disk = Disk::open(&journal).unwrap();
-        let as_in_a_child = disk.file.try_clone().unwrap();
-        drop(disk);
-        Disk::open(&journal).unwrap();
-        drop(as_in_a_child);
     }
 }

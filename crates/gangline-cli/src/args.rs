@@ -280,6 +280,9 @@ pub(crate) struct Record {
     /// Record in FILE which jobs are done
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
+    /// Go on if the journal's file system has no locks; a second run at the same time then damages it
+    #[arg(long, action = ArgAction::SetTrue, requires = "journal")]
+    pub(crate) no_journal_lock: bool,
     /// Skip the jobs that the journal records as done
     #[arg(long, action = ArgAction::SetTrue, requires = "journal")]
     pub(crate) resume: bool,

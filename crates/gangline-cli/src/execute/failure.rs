@@ -37,6 +37,14 @@ pub(crate) fn of_run(error: Error) -> CliError {
                 path.display()
             ),
         ),
+        Error::Journal { source: JournalError::NoLock { path, source, .. }, .. } => {
+            let text = format!(
+                "the journal {} cannot be locked: {source}; use a file system with locks, or go on with \
+                 --no-journal-lock, where a second run at the same time damages the journal",
+                path.display()
+            );
+            CliError::new(exit, text)
+        }
         error if exit == exit::USAGE => CliError::new(exit, Context::new(BEYOND_LIMIT, error)),
         // The library counts from 0, and the cause already names the input.
         Error::InputFailed { source, .. } => CliError::new(exit, source),

@@ -308,6 +308,10 @@ fn verdict(error: &Error) -> Verdict {
 fn journal(args: &Run, needs: Needs) -> Option<Journal> {
     let path = journal_path(args.record.journal.as_deref()?, needs);
     let journal = Journal::at(path).runner("gangline run", "1");
+    let journal = match args.record.no_journal_lock {
+        true => journal.unlockable(),
+        false => journal,
+    };
     Some(match (args.record.resume, args.record.resume_failed) {
         (true, _) => journal.resume(),
         (_, true) => journal.rerun_failed(),

@@ -303,3 +303,41 @@ fn a_folder_of_the_user_beside_the_journal_stays() {
     assert_eq!(place.names("j.held"), ["job", "more", "notes"]);
     assert_eq!(place.read("j.held/more/x.job"), "mine");
 }
+
+#[test]
+fn a_journal_that_is_gone_ends_the_run() {
+    for (script, place_again) in
+        [("rm j", false), ("mv j k", false), ("cp j k; mv k j", true), ("mkdir d; mv j d", false)]
+    {
+        let place = Place::new();
+        let line = format!("-j1 --journal j --shell -- '{script}; touch ran$1' ::: 1 2 3");
+        let ran = place.run_typed(&line);
+        ran.check_said(105, &["the journal j was deleted, moved or replaced during the run"]);
+        assert_eq!(place.path("j").exists(), place_again);
+    }
+}
+
+/// `flock` on a file system without locks, for a process that loads this before the standard library.
+const NO_LOCKS: &str =
+    "#include <errno.h>\nint flock(int f, int o) { errno = ERROR; return -1; }\n";
+
+#[test]
+fn a_journal_on_a_file_system_without_locks_needs_a_switch() {
+    for error in ["ENOSYS", "EOPNOTSUPP", "ENOLCK"] {
+        let place = Place::new();
+        let source = place.write("flock.c", NO_LOCKS);
+        let library = place.path("flock.so");
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-fPIC", &format!("-DERROR={error}"), "-o"]).args([&library, &source]);
+        assert!(cc.status().expect("cc compiles C").success());
+        let ran = |line: &str| place.ran(place.typed(line).env("LD_PRELOAD", &library));
+        let refused = ran("run --journal j -- touch ::: started");
+        refused.check_said(105, &["the journal j cannot be locked", "--no-journal-lock"]);
+        assert!(!place.path("started").exists());
+        ran("run --journal j --no-journal-lock -- echo ::: a").check(0, "a\n");
+        ran("run --journal j --no-journal-lock --resume -- echo ::: a b").check(0, "b\n");
+    }
+    let place = Place::new();
+    let ran = place.run_typed("--no-journal-lock -- touch ::: started");
+    ran.check_said(102, &["--journal <FILE>"]);
+}
