@@ -20,6 +20,7 @@ use crate::exit;
 use crate::output::joblog::{Existing, JobLog, Start};
 use crate::output::report;
 use crate::output::results::Results;
+use crate::output::table::Errors;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
 use crate::plan::job::Needs;
 use crate::plan::slot::Hidden;
@@ -95,10 +96,11 @@ fn existing(args: &Run) -> Existing {
 
 fn results(args: &Run, plans: &[Plan]) -> Result<Option<Results>, CliError> {
     let Some(path) = args.output.results.as_deref() else { return Ok(None) };
+    let errors = if args.warm.warm { Errors::Column } else { Errors::None };
     // The same text in all lanes.
     let results = match plans.iter().find_map(|plan| plan.texts.results.as_ref()) {
         Some(text) => Results::named(&text.beginning()),
-        None => Results::new(path, existing(args)),
+        None => Results::new(path, existing(args), errors),
     };
     results.map(Some).map_err(|error| unwritable(&path.display(), error))
 }

@@ -114,6 +114,15 @@ impl JobResult {
         matches!(self, JobResult::WorkerFailed(_))
     }
 
+    /// Why the job failed, if it did.
+    pub(crate) fn error(&self) -> Option<String> {
+        match self {
+            result if result.is_ok() => None,
+            JobResult::Refused(why) => Some(why.clone()),
+            result => Some(result.to_string()),
+        }
+    }
+
     /// The exit status and the signal, as a shell and the log of `parallel` record them.
     pub(crate) fn codes(&self) -> (i32, i32) {
         match self {

@@ -12,7 +12,7 @@ use crate::output::misplaced::Misplaced;
 use crate::output::names::Names;
 use crate::output::outcome::{Outcome, Printed};
 use crate::output::place::Place;
-use crate::output::table::{Form, Table};
+use crate::output::table::{Errors, Form, Table};
 use crate::plan::job::Job;
 
 /// Where the results of jobs go.
@@ -34,9 +34,9 @@ pub(crate) struct Folder {
 
 impl Results {
     /// Results in a folder, or in a table if the path has the extension of one.
-    pub(crate) fn new(path: &Path, existing: Existing) -> io::Result<Results> {
+    pub(crate) fn new(path: &Path, existing: Existing, errors: Errors) -> io::Result<Results> {
         match Form::of(path) {
-            Some(form) => Ok(Results::Table(Table::open(path, form, existing)?)),
+            Some(form) => Ok(Results::Table(Table::open(path, form, existing, errors)?)),
             None => {
                 fs::create_dir_all(path)?;
                 // A read-only folder is noticed before the first job.

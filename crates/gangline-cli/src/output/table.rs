@@ -26,6 +26,7 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct Table {
     form: Form,
+    errors: Errors,
     state: Mutex<State>,
 }
 
@@ -38,12 +39,26 @@ struct State {
     columns: Option<usize>,
 }
 
+/// Whether a table has a column that says why a job failed. A warm worker says it; other jobs have a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    Column,
+    None,
+}
+
 /// The columns before the inputs; those of the outputs follow after them.
 const COLUMNS: [&str; 9] =
     ["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
 
-/// The number of columns that are not for inputs.
-const OTHERS: usize = COLUMNS.len() + 2;
+impl Errors {
+    /// The columns after the inputs.
+    fn last_columns(self) -> &'static [&'static str] {
+        match self {
+            Errors::Column => &["Stdout", "Stderr", "Error"],
+            Errors::None => &["Stdout", "Stderr"],
+        }
+    }
+}
 
 impl Form {
     /// The form that the extension of a path stands for. A directory ends with a slash.
@@ -79,13 +94,18 @@ impl Form {
 const NO_TABLE: &str = "it exists and is no table of results: choose another name, or remove it";
 
 impl Table {
-    pub(crate) fn open(path: &Path, form: Form, existing: Existing) -> io::Result<Table> {
+    pub(crate) fn open(
+        path: &Path,
+        form: Form,
+        existing: Existing,
+        errors: Errors,
+    ) -> io::Result<Table> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         if file.metadata()?.is_file() && !form.begins(&mut file)? {
             return Err(io::Error::other(NO_TABLE));
         }
         let state = State { file, beginning: Some(existing), columns: None };
-        Ok(Table { form, state: Mutex::new(state) })
+        Ok(Table { form, errors, state: Mutex::new(state) })
     }
 
     pub(crate) fn append(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
@@ -102,18 +122,21 @@ impl Table {
                     .flexible(true)
                     .from_writer(vec![]);
                 let count = outcome.fields.len();
+                let last = self.errors.last_columns();
+                let others = COLUMNS.len() + last.len();
                 if state.columns.is_none() {
                     let inputs = (1..=count).map(|number| format!("V{number}"));
                     let columns = COLUMNS.map(str::to_owned).into_iter().chain(inputs);
-                    let columns = columns.chain(["Stdout".to_owned(), "Stderr".to_owned()]);
+                    let columns = columns.chain(last.iter().map(|&name| name.to_owned()));
                     writer.write_record(columns)?;
                 }
-                let columns = *state.columns.get_or_insert(OTHERS + count);
+                let columns = *state.columns.get_or_insert(others + count);
                 let figures = figures(outcome, printed);
                 let inputs = outcome.fields.iter().map(|field| field.as_bytes().to_vec());
                 // Of a job with fewer inputs, the outputs have their columns too.
-                let missing = vec![vec![]; columns.saturating_sub(OTHERS + count)];
-                let outputs = [stdout, stderr];
+                let missing = vec![vec![]; columns.saturating_sub(others + count)];
+                let error = outcome.result.error().unwrap_or_default();
+                let outputs = [stdout, stderr, error.into_bytes()].into_iter().take(last.len());
                 let values = figures.into_iter().map(String::into_bytes);
                 writer.write_record(values.chain(inputs).chain(missing).chain(outputs))?;
                 writer.into_inner().map_err(|error| error.into_error())?
@@ -194,6 +217,7 @@ fn json_row(
         "V": inputs,
         "Stdout": String::from_utf8_lossy(stdout),
         "Stderr": String::from_utf8_lossy(stderr),
+        "Error": outcome.result.error(),
     });
     let mut text = serde_json::to_vec(&row)?;
     text.push(b'\n');

@@ -432,3 +432,31 @@ fn workers_that_no_input_needs_are_not_loaded() {
     let is_started = |slot: &usize| place.path(&format!("starts.{slot}")).exists();
     assert!((1..=2).contains(&(0..4).filter(is_started).count()));
 }
+
+#[test]
+fn a_table_says_why_a_job_failed() {
+    for name in ["t.csv", "t.tsv", "t.jsonl"] {
+        let place = place();
+        let line = format!("-j1 --warm --results {name} -- sh worker 0 ::: a error exit");
+        assert_eq!(place.run_typed(&line).code, Some(2));
+        let text = place.read(name);
+        let errors: Vec<String> = match name {
+            "t.jsonl" => text
+                .lines()
+                .map(|line| {
+                    serde_json::from_str::<serde_json::Value>(line).unwrap()["Error"].clone()
+                })
+                .map(|error| error.as_str().unwrap_or_default().to_owned())
+                .collect(),
+            _ => {
+                let separator = if name == "t.csv" { b',' } else { b'\t' };
+                let mut reader = csv::ReaderBuilder::new();
+                let mut reader = reader.delimiter(separator).from_reader(text.as_bytes());
+                assert_eq!(&reader.headers().unwrap()[12], "Error");
+                reader.records().map(|row| row.unwrap()[12].to_owned()).collect()
+            }
+        };
+        assert_eq!((errors[0].as_str(), errors[1].as_str()), ("", "out of focus"));
+        assert!(errors[2].contains("exited with 3 before it answered"), "{errors:?}");
+    }
+}
