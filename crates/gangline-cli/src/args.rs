@@ -404,6 +404,7 @@ const COMMON: &[&str] = &[
     "journal",
     "resume",
     "bar",
+    "report",
     "tag",
     "warm",
 ];
@@ -427,7 +428,8 @@ pub(crate) fn command() -> Command {
 /// Reads the arguments. An error says what to do instead, if it is known.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches_from(arguments);
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(foreign::advised)
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    cli.map_err(|error| foreign::advised(error, arguments))
 }
 
 fn devices(text: &str) -> Result<Devices, String> {

@@ -1,16 +1,29 @@
 //! Options of GNU parallel and xargs that are not there, and the way to get the same.
 
+use std::ffi::OsString;
+
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, Error};
+use clap::{Arg, Error};
 
 use crate::args;
 
 /// Replaces what clap suggests for an unknown option: the way to get the same, if another program has the
-/// option, or nothing, if the suggested option is not alike.
-pub(crate) fn advised(mut error: Error) -> Error {
-    if error.kind() == ErrorKind::MissingRequiredArgument && lacks_journal(&error) {
-        return with_advice(error, RESUMED_BY_JOURNAL.to_owned());
+/// option, or the nearest option.
+pub(crate) fn advised(mut error: Error, arguments: &[OsString]) -> Error {
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return match (lacks(&error, "--journal"), switch_with_number(arguments)) {
+            (true, _) if !arguments.iter().any(|word| word == "--no-journal-lock") => {
+                with_advice(error, RESUMED_BY_JOURNAL.to_owned())
+            }
+            (_, Some((switch, number))) if lacks(&error, "--gpu-list") => {
+                let advice = format!(
+                    "{switch} takes no number, and divides the GPUs of a list: -j {number} runs {number} jobs at once"
+                );
+                with_advice(error, advice)
+            }
+            _ => error,
+        };
     }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -24,27 +37,49 @@ pub(crate) fn advised(mut error: Error) -> Error {
         let advice = format!("GNU parallel or xargs has {option}: {way}");
         return with_advice(error, advice);
     }
-    let suggested = text(&error, ContextKind::SuggestedArg);
-    let suggested = suggested.split([' ', '=']).next().unwrap_or_default();
-    let is_alike = strsim::damerau_levenshtein(option, suggested) <= LARGEST_DISTANCE;
-    if !is_alike || is_hidden(suggested) {
-        error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::SuggestedArg);
+    let command = args::command();
+    let command =
+        arguments.iter().find_map(|word| command.find_subcommand(word)).unwrap_or(&command);
+    let longs = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+    if let Some(alike) = option.strip_prefix("--").and_then(|option| nearest(option, longs)) {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{alike}")));
     }
     error
 }
 
-/// The largest number of slips of the finger between an option and the suggested one.
-const LARGEST_DISTANCE: usize = 2;
+/// The name that differs from another by the fewest slips of the finger, if these are few.
+pub(super) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let common = |other: &str| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let most = |other: &str| match name.len() {
+        0..=4 => 1,
+        // The beginning is right, as in `retry` for `retries`.
+        _ if common(other) >= 4 => 3,
+        _ => 2,
+    };
+    let measured = all.map(|other| (strsim::damerau_levenshtein(name, other), other));
+    let alike = measured.filter(|(slips, other)| *slips <= most(other));
+    alike.min_by_key(|(slips, _)| *slips).map(|(_, other)| other)
+}
+
+/// A switch with a number behind it, which would be the command.
+fn switch_with_number(arguments: &[OsString]) -> Option<(&str, &str)> {
+    arguments.windows(2).find_map(|words| {
+        let (switch, number) = (words[0].to_str()?, words[1].to_str()?);
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        (matches!(switch, "--slots" | "--share") && is_number).then_some((switch, number))
+    })
+}
 
 /// The way to resume a run, for users of GNU parallel: they do it by the log.
 const RESUMED_BY_JOURNAL: &str = "a run is resumed by its journal, not by its log: give --journal FILE to the first run too; \
      --joblog FILE --retry-failed runs the failed jobs of a log again";
 
-fn lacks_journal(error: &Error) -> bool {
+fn lacks(error: &Error, option: &str) -> bool {
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
         return false;
     };
-    missing.iter().any(|argument| argument.starts_with("--journal"))
+    missing.iter().any(|argument| argument.starts_with(option))
 }
 
 /// Replaces what clap suggests.
@@ -53,15 +88,6 @@ fn with_advice(mut error: Error, advice: String) -> Error {
     let advice = vec![StyledStr::from(advice)];
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
     error
-}
-
-fn is_hidden(option: &str) -> bool {
-    let command = args::all();
-    let all =
-        command.get_subcommands().flat_map(Command::get_arguments).chain(command.get_arguments());
-    let named =
-        |arg: &&Arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long));
-    all.filter(named).any(Arg::is_hide_set)
 }
 
 fn text(error: &Error, kind: ContextKind) -> String {

@@ -9,6 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::Value;
 
 use crate::args;
+use crate::args::foreign;
 use crate::args::typed::Separators;
 use crate::error::{CliError, Context};
 use crate::exit;
@@ -93,9 +94,10 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
         let mut known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
         known.push("command".into());
         known.sort_unstable();
-        return Err(
-            format!("there is no option {key:?}; the options are {}", known.join(", ")).into()
-        );
+        let meant = foreign::nearest(&key.replace('-', "_"), known.iter().map(String::as_str));
+        let meant = meant.map(|meant| format!("; {meant} is similar")).unwrap_or_default();
+        let known = known.join(", ");
+        return Err(format!("there is no option {key:?}; the options are {known}{meant}").into());
     };
     // An option on the command line replaces that of the file, and removes options that conflict with it.
     let is_typed = |arg: &Arg| {

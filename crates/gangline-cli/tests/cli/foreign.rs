@@ -93,12 +93,46 @@ fn a_suggestion_is_alike() {
         let stderr = refused(&format!("{option} -- touch started ::: x"), &["unexpected argument"]);
         assert!(!stderr.contains("similar"), "{option}: {stderr}");
     }
-    for (option, meant) in
-        [("--retrys", "--retries"), ("--termesq", "--termseq"), ("--lod", "--load")]
-    {
+    for (option, meant) in [
+        ("--retrys", "--retries"),
+        ("--termesq", "--termseq"),
+        ("--lod", "--load"),
+        ("--cvs", "--csv"),
+        ("--retry", "--retries"),
+        ("--gpulist", "--gpu-list"),
+        ("--jornal", "--journal"),
+    ] {
         let alike = format!("a similar argument exists: '{meant}'");
         refused(&format!("{option} 2 -- touch started ::: x"), &[&alike]);
     }
+}
+
+#[test]
+fn a_key_of_a_file_has_a_suggestion_too() {
+    let place = Place::new();
+    for (key, meant) in [("retry", "retries"), ("gpu-lst", "gpu_list"), ("cvs", "csv")] {
+        place.write("c.yaml", format!("{key}: 2\n"));
+        let ran = place.run_typed("--config c.yaml -- touch ::: started");
+        let said = [format!("there is no option {key:?}"), format!("; {meant} is similar")];
+        ran.check_said(102, &[&said[0], &said[1]]);
+    }
+    place.write("c.yaml", "colour: 2\n");
+    let ran = place.run_typed("--config c.yaml -- touch ::: started");
+    ran.check_said(102, &["there is no option \"colour\""]);
+    assert!(!ran.stderr.contains("similar"), "{ran:?}");
+}
+
+#[test]
+fn a_switch_with_a_number_is_explained() {
+    for (switch, said) in [
+        ("--slots 2", "--slots takes no number, and divides the GPUs of a list: -j 2 runs 2 jobs"),
+        ("--share 3", "--share takes no number, and divides the GPUs of a list: -j 3 runs 3 jobs"),
+        ("-k --slots 16", "-j 16 runs 16 jobs"),
+    ] {
+        refused(&format!("{switch} -- touch started ::: x"), &[said, "--gpu-list"]);
+    }
+    let stderr = refused("--slots -- touch started ::: x", &["--gpu-list"]);
+    assert!(!stderr.contains("takes no number"), "{stderr}");
 }
 
 #[test]
