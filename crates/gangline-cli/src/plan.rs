@@ -182,6 +182,14 @@ impl Plan {
         WarmInputs { command: Arc::clone(command), names, most }
     }
 
+    /// The program of all jobs, if they have one in common.
+    pub(crate) fn program(&self) -> Option<OsString> {
+        match &self.source {
+            Source::Inputs { command, .. } => Some(command.program()),
+            Source::JobFile(_) | Source::Failed(_) => None,
+        }
+    }
+
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
     pub(crate) fn differs_by_job(&self) -> bool {
         match &self.source {

@@ -1,8 +1,9 @@
 //! Jobs that are commands: a process for each attempt.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -26,6 +27,8 @@ pub(crate) struct Commands {
     pub(crate) lanes: Lanes,
     pub(crate) lane: Lane,
     pub(crate) slots: Vec<Slot>,
+    /// The program of all jobs. Each line of a job file has its own.
+    pub(crate) program: Option<OsString>,
 }
 
 /// The state that one slot keeps between jobs.
@@ -103,6 +106,10 @@ impl Commands {
         let (result, printed, results) = match prepared {
             Ok((command, results)) => {
                 let (result, printed) = self.start(number, &mut worker.buffer, command, sink);
+                let result = match result {
+                    JobResult::NotStarted(error) => self.not_started(job, error),
+                    result => result,
+                };
                 (result, printed, results)
             }
             Err(result) => (result, Printed::default(), None),
@@ -122,6 +129,30 @@ impl Commands {
             took: clock.elapsed(),
             printed: Mutex::new(printed),
         }
+    }
+
+    /// The result of a job that could not be started. If the program of all jobs is not there, the first ends
+    /// the run, and others that were starting say nothing.
+    fn not_started(&self, job: &Job, error: io::Error) -> JobResult {
+        let is_missing = error.kind() == io::ErrorKind::NotFound && !self.finds_by_job(job);
+        let program = self.program.as_ref().filter(|_| is_missing);
+        let Some(program) = program else { return JobResult::NotStarted(error) };
+        self.lanes.close();
+        match self.lanes.shared.missing_program.set(program.clone()) {
+            Ok(()) => JobResult::NotStarted(error),
+            Err(_) => JobResult::NoProgram(error),
+        }
+    }
+
+    /// Whether jobs look for their program in places of their own.
+    fn finds_by_job(&self, job: &Job) -> bool {
+        let workdir = self.lane.texts.workdir.as_ref();
+        let is_relative = |program: &OsString| {
+            !program.as_bytes().starts_with(b"/") && program.as_bytes().contains(&b'/')
+        };
+        job.command.varies(OsStr::new("PATH"))
+            || workdir.is_some_and(|text| text.has_marks())
+                && self.program.as_ref().is_some_and(is_relative)
     }
 
     fn start(

@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::execute::lane::Lanes;
 use crate::exit;
 use crate::output::report;
+use crate::plan::template::quoted;
 use gangline::RunReport;
 
 /// The end of one lane.
@@ -68,6 +69,11 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         let text = format!(
             "--halt ended the run after {ended} {jobs}; jobs that had not started were not run"
         );
+        lanes.shared.terminal.tell(&text);
+    }
+    if let Some(program) = lanes.shared.missing_program.get().filter(|_| has_left_jobs) {
+        let program = quoted(program);
+        let text = format!("{program} does not exist, so jobs that had not started were not run");
         lanes.shared.terminal.tell(&text);
     }
     if signalled.is_some() {

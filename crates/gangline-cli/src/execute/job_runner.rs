@@ -11,7 +11,7 @@ use crate::execute::process::Channel;
 use crate::execute::shared::Output;
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, Outcome, Printed};
+use crate::output::outcome::{JobFailed, JobResult, Outcome, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -115,6 +115,10 @@ impl<W: Work> Runner for JobRunner<W> {
         let Some(JobFailed(outcome)) = source else { return Ok(()) };
         self.write(outcome)?;
         let Outcome { number, result, .. } = &**outcome;
+        // The job that found it has a message.
+        if matches!(result, JobResult::NoProgram(_)) {
+            return Ok(());
+        }
         let command = outcome.short_command();
         self.lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
         Ok(())

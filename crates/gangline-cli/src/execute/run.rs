@@ -131,8 +131,13 @@ fn run_lane(
             drive(args, warm, lanes, lane, &plan, jobs)
         }
         false => {
-            let commands =
-                || Commands { lanes: lanes.clone(), lane: own.clone(), slots: slots.clone() };
+            let program = plan.program();
+            let commands = || Commands {
+                lanes: lanes.clone(),
+                lane: own.clone(),
+                slots: slots.clone(),
+                program: program.clone(),
+            };
             drive(args, commands, lanes, lane, &plan, jobs)
         }
     }

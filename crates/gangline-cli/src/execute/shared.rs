@@ -1,6 +1,7 @@
 //! State that all slots of a run share.
 
 use std::env;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) brake: Brake,
     /// The number of jobs of the run, once it is known.
     pub(crate) total: OnceLock<u64>,
+    /// The program of all jobs, once a job has found that it is not there.
+    pub(crate) missing_program: OnceLock<OsString>,
     durations: Durations,
     state: Mutex<State>,
 }
@@ -103,8 +106,19 @@ impl Shared {
         rules: Rules,
         brake: Brake,
     ) -> Shared {
-        let (total, durations, state) = Default::default();
-        Shared { groups, terminal, joblog, results, rules, brake, total, durations, state }
+        let (total, missing_program, durations, state) = Default::default();
+        Shared {
+            groups,
+            terminal,
+            joblog,
+            results,
+            rules,
+            brake,
+            total,
+            missing_program,
+            durations,
+            state,
+        }
     }
 
     /// The time limit of a job, if it is known yet.
@@ -124,7 +138,7 @@ impl Shared {
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,
             // The job did not cause it.
-            JobResult::Ended(End::Halted) => return Order::GoOn,
+            JobResult::Ended(End::Halted) | JobResult::NoProgram(_) => return Order::GoOn,
             _ => state.tally.failed += 1,
         }
         let order = state.tally.order(self.rules.halt, self.total.get().copied());

@@ -57,6 +57,8 @@ pub(crate) struct Printed {
 pub(crate) enum JobResult {
     Ended(End),
     NotStarted(io::Error),
+    /// Its program is not there, as an earlier job has found for all.
+    NoProgram(io::Error),
     /// Its results have no place, so it was not started.
     Misplaced(Misplaced),
     /// Its output could not be kept.
@@ -103,15 +105,13 @@ impl JobResult {
         let ends_it = |result: &JobResult| {
             matches!(
                 result,
-                JobResult::Ended(End::Halted) | JobResult::Misplaced(_) | JobResult::NotKept(_)
+                JobResult::Ended(End::Halted)
+                    | JobResult::Misplaced(_)
+                    | JobResult::NoProgram(_)
+                    | JobResult::NotKept(_)
             )
         };
         self.is_ok() || ends_it(self)
-    }
-
-    /// Whether the worker may be broken, and not the job.
-    pub(crate) fn blames_worker(&self) -> bool {
-        matches!(self, JobResult::WorkerFailed(_))
     }
 
     /// Why the job failed, if it did.
@@ -123,6 +123,11 @@ impl JobResult {
         }
     }
 
+    /// Whether the worker may be broken, and not the job.
+    pub(crate) fn blames_worker(&self) -> bool {
+        matches!(self, JobResult::WorkerFailed(_))
+    }
+
     /// The exit status and the signal, as a shell and the log of `parallel` record them.
     pub(crate) fn codes(&self) -> (i32, i32) {
         match self {
@@ -132,6 +137,7 @@ impl JobResult {
                 End::TimedOut(_) | End::Halted | End::Recalled | End::PrintedTooMuch(_),
             ) => (-1, 15),
             JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
+            JobResult::NoProgram(_) => (127, 0),
             JobResult::NotStarted(_) | JobResult::Misplaced(_) => (126, 0),
             JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
         }
@@ -142,7 +148,9 @@ impl fmt::Display for JobResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JobResult::Ended(end) => end.fmt(f),
-            JobResult::NotStarted(error) => write!(f, "could not be started: {error}"),
+            JobResult::NotStarted(error) | JobResult::NoProgram(error) => {
+                write!(f, "could not be started: {error}")
+            }
             JobResult::Misplaced(error) => write!(f, "could not be started: {error}"),
             JobResult::NotKept(error) => {
                 write!(f, "was ended: its output could not be kept: {error}")

@@ -191,6 +191,11 @@ impl Template {
         self.marks().any(|mark| matches!(mark, Mark::Gpus))
     }
 
+    /// Whether a variable has a mark in its value.
+    pub(crate) fn varies(&self, variable: &OsStr) -> bool {
+        self.variables.iter().any(|(name, value)| name == variable && value.has_marks())
+    }
+
     /// Whether the words differ from job to job, and not only from slot to slot.
     pub(crate) fn differs_by_job(&self) -> bool {
         let is_of_job = |mark: &Mark| matches!(mark, Mark::Input(..) | Mark::Number);

@@ -1,5 +1,7 @@
 //! Jobs that fail, are retried, time out, or end the run.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::output::WAIT;
 use crate::support::Place;
 
@@ -28,14 +30,53 @@ fn a_failed_job_is_reported() {
 fn a_program_that_cannot_be_started_fails_its_jobs() {
     let place = Place::new();
     place.write("data", "no program");
-    for (program, said) in [
-        ("no-such-program", "No such file"),
-        ("./data", "Permission denied"),
-        ("./tmp", "Permission denied"),
-    ] {
+    for (program, said) in [("./data", "Permission denied"), ("./tmp", "Permission denied")] {
         let ran = place.run_typed(&format!("-- {program} ::: a b"));
         ran.check(2, "");
         ran.check_said(2, &["job 1 could not be started", said, "2 of 2 jobs failed"]);
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_ends_the_run() {
+    let place = Place::new();
+    let script = place.write("script", "#!/no/such/shell\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let inputs = (1..=50).map(|input| input.to_string()).collect::<Vec<_>>().join(" ");
+    for command in [
+        "-j4 -- no-such-program",
+        "-j1 --retries 2 -- ./missing {}",
+        "-j2 --joblog log -k --line-buffer -- ./script",
+        "--workdir w/{} -- no-such-program",
+        "--workdir w -- ./missing",
+        "-- PATH=/missing env",
+    ] {
+        let ran = place.run_typed(&format!("{command} ::: {inputs}"));
+        ran.check(1, "");
+        assert_eq!(ran.stderr.lines().count(), 3, "{ran:?}");
+        let said =
+            ["could not be started: No such file", "1 of 1 jobs failed", "does not exist, so"];
+        ran.check_said(1, &said);
+    }
+    assert!(place.read("log").lines().skip(1).all(|line| line.contains("\t127\t0\t./script ")));
+}
+
+#[test]
+fn a_program_that_some_jobs_have_is_looked_for_by_each() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("w/b")).unwrap();
+    let step = place.write("w/b/step", "#!/bin/sh\necho hi\n");
+    std::fs::set_permissions(&step, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.write("jobs", "no-such-program\necho hi\n");
+    let path = place.path("w").display().to_string();
+    for line in [
+        "--workdir w/{} -- ./step ::: a b".to_owned(),
+        format!("-- PATH={path}/{{}} step ::: a b"),
+        "--job-file jobs".to_owned(),
+    ] {
+        let ran = place.run_typed(&format!("-j1 {line}"));
+        ran.check(1, "hi\n");
+        ran.check_said(1, &["job 1 could not be started: No such file", "1 of 2 jobs failed"]);
     }
 }
 
@@ -127,6 +168,9 @@ fn a_program_that_cannot_be_started_is_retried() {
     let ran = place.run_typed("--retries 2 --retry-delay 10ms --joblog log -- ./missing ::: x");
     ran.check(1, "");
     assert!(place.read("log").contains("\t127\t0\t./missing x\t"));
+    let ran = place.run_typed("--retries 2 --joblog log -- ./tmp ::: x");
+    ran.check_said(1, &["at attempt 2, and is retried"]);
+    assert!(place.read("log").contains("\t126\t0\t./tmp x\t"));
 }
 
 /// Runs jobs `a` to `f` one after the other, of which `fail` fail, and checks which ran.
