@@ -34,6 +34,7 @@ mod text;
 mod timeline;
 mod trace;
 mod version;
+mod vocabulary;
 mod worker_rows;
 
 pub use self::bottleneck::Bottleneck;
@@ -47,6 +48,7 @@ pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
 use self::version::{VERSION, Versioned};
+pub use self::vocabulary::Vocabulary;
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
 pub use super::text_style::{Colors, TextStyle};

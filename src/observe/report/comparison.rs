@@ -57,11 +57,11 @@ impl<'a> Comparison<'a> {
 impl Comparison<'_> {
     /// What changed, in sentences.
     fn summary(&self) -> Vec<String> {
-        let (before, after) = (self.before, self.after);
+        let (before, after, words) = (self.before, self.after, self.after.words());
         let mut summary = vec![self.time()];
         let [was, is] = [before, after].map(worked);
         if was != is {
-            let (was, is) = (Many(was, "item"), Many(is, "item"));
+            let (was, is) = (Many(was, words.item), Many(is, words.item));
             summary.push(format!("The work differed: {was} before, {is} after."));
         }
         summary.push(match (limit(before), limit(after)) {
@@ -87,6 +87,7 @@ impl Comparison<'_> {
     }
 
     fn rows(&self) -> Vec<Row> {
+        let words = self.after.words();
         let mut rows = vec![self.time_row("lasted", Better::Less, |report| Some(report.lasted))];
         rows.extend(self.counts());
         rows.push(self.rate_row());
@@ -94,12 +95,12 @@ impl Comparison<'_> {
             self.time_row("median", Better::Less, |report| Some(report.latency?.p50)),
             self.time_row("99th percentile", Better::Less, |report| Some(report.latency?.p99)),
             self.time_row("slowest", Better::Less, |report| Some(report.latency?.max)),
-            self.share_row("producers busy", |report| producers(report, |one| one.working)),
-            self.share_row("producers waiting", |report| producers(report, |one| one.waiting)),
+            self.share_row(words.producers_busy, |report| producers(report, |one| one.working)),
+            self.share_row(words.producers_waiting, |report| producers(report, |one| one.waiting)),
             self.share_row("rebuilding states", |report| producers(report, |one| one.rebuilding)),
             self.share_row("source working", |report| report.source_working),
             self.share_row("source held back", |report| report.source_waiting),
-            self.share_row("consumer working", |report| report.consumer_working),
+            self.share_row(words.consumer_working, |report| report.consumer_working),
             self.share_row("head of line blocked", |report| report.head_stalled),
         ]);
         rows.retain(|row| row.before != row.after || !["-", "0", "0 %"].contains(&&*row.after));
@@ -107,9 +108,10 @@ impl Comparison<'_> {
     }
 
     fn counts(&self) -> Vec<Row> {
+        let words = self.after.words();
         let counts: [(_, _, CountOf); 9] = [
-            ("producers", Better::Neither, |report| report.producers.len() as u64),
-            ("window", Better::Neither, |report| report.window),
+            (words.producers, Better::Neither, |report| report.producers.len() as u64),
+            (words.window, Better::Neither, |report| report.window),
             ("ok", Better::More, |report| report.account.ok),
             ("failed", Better::Less, |report| report.account.failed),
             ("already done", Better::Neither, |report| report.account.already_done),
@@ -205,7 +207,7 @@ impl Comparison<'_> {
 fn named_failures(report: &RunReport) -> BTreeMap<String, &Failure> {
     let name = |failure: &Failure| match (&failure.key, failure.item) {
         (Some(key), _) => key.clone(),
-        (None, Some(index)) => item(index, None),
+        (None, Some(index)) => item(report.words(), index, None),
         (None, None) => "the run".to_owned(),
     };
     report.failures.iter().map(|failure| (name(failure), failure)).collect()
@@ -232,19 +234,21 @@ fn worked(report: &RunReport) -> u64 {
 }
 
 /// Names what limited a run.
-fn limit(report: &RunReport) -> &'static str {
-    match report.bottleneck {
+fn limit(report: &RunReport) -> String {
+    let words = report.words();
+    let part = match report.bottleneck {
         Bottleneck::Unknown => "something unknown",
         Bottleneck::Source => "the source",
-        Bottleneck::Producers => "the producers",
+        Bottleneck::Producers => return format!("the {}", words.producers),
         Bottleneck::Rebuilding => "rebuilding lost states",
-        Bottleneck::Consumer => "the consumer",
-        Bottleneck::Window => "the window",
+        Bottleneck::Consumer => return format!("the {}", words.consumer),
+        Bottleneck::Window => return format!("the {}", words.window),
         Bottleneck::Backoff => "the backoff before retries",
         Bottleneck::Head => "the order",
         Bottleneck::Uneven => "uneven work",
         Bottleneck::Mixed => "no single part",
-    }
+    };
+    part.to_owned()
 }
 
 /// The mean over the producers.

@@ -148,28 +148,34 @@ fn producers(report: &RunReport) -> String {
     if report.producers.is_empty() {
         return String::new();
     }
+    let words = report.words();
     let mut heads = vec!["#"];
     if !report.stages.is_empty() {
         heads.push("<stage");
     }
-    heads.extend(["<place", "busy", "items", "failed", "working", "waiting", "init"]);
+    heads.extend(["<place", "busy", words.items, "failed", "working", "waiting", "init"]);
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
-    let mut table = Table::new("Items and times of each producer", &heads);
+    let title = format!("{} and times of each {}", capitalised(words.items), words.producer);
+    let mut table = Table::new(&title, &heads);
     for (index, producer) in report.producers.iter().enumerate().take(MOST_PRODUCERS) {
         table.row(producer_row(index, producer, report.has_item_events()));
     }
-    let mut section = section("Producers", &table.end());
-    more(&mut section, left_out(MOST_PRODUCERS, report.producers.len(), 0), "producers");
+    let mut section = section(&capitalised(words.producers), &table.end());
+    more(&mut section, left_out(MOST_PRODUCERS, report.producers.len(), 0), words.producers);
     let losses = losses(report, MOST_PRODUCERS);
     section.push_str(&list(losses.iter().map(String::as_str)));
     if let Some(lack) = lack_of_events(report) {
         push(&mut section, format_args!("<p class=\"note\">{}</p>\n", with_code(&lack)));
     }
-    section.push_str(
-        "<p class=\"note\">Failed: failed attempts. Waiting: the time without an item, for the source or for \
-         room in the window.</p>\n</section>\n",
+    push(
+        &mut section,
+        format_args!(
+            "<p class=\"note\">Failed: failed attempts. Waiting: the time without {} {}, for the source or for \
+             room in the {}.</p>\n</section>\n",
+            words.article, words.item, words.window
+        ),
     );
     section
 }
@@ -221,14 +227,15 @@ fn window(report: &RunReport) -> String {
     }
     let waits = if report.ending == Ending::InProgress { Vec::new() } else { waits(report) };
     let list = list(waits.iter().map(String::as_str));
-    let mut window = section("Source, window and consumer", &list);
+    let words = report.words();
+    let title = format!("Source, {} and {}", words.window, words.consumer);
+    let mut window = section(&title, &list);
     if !report.stalls.is_empty() {
-        let mut table = Table::new(
-            "The items that blocked the head of line for the longest",
-            &["<item", "waited"],
-        );
+        let title = format!("The {} that blocked the head of line for the longest", words.items);
+        let item_head = format!("<{}", words.item);
+        let mut table = Table::new(&title, &[&*item_head, "waited"]);
         for stall in &report.stalls {
-            let item = Html(&item(stall.item, stall.key.as_deref())).to_string();
+            let item = Html(&item(words, stall.item, stall.key.as_deref())).to_string();
             table.row(vec![item, Time(stall.lasted).to_string()]);
         }
         window.push_str(&table.end_after(SHOWN));
@@ -244,35 +251,40 @@ fn slowest(report: &RunReport) -> String {
     if report.slowest.is_empty() {
         return String::new();
     }
-    let heads = ["<item", "took", "producer", "attempt", "batch of"];
+    let words = report.words();
+    let item_head = format!("<{}", words.item);
+    let heads = [&*item_head, "took", words.producer, "attempt", "batch of"];
     let mut table = Table::new("The attempts that took the longest", &heads);
     for slow in &report.slowest {
         table.row(vec![
-            Html(&item(slow.item, slow.key.as_deref())).to_string(),
+            Html(&item(words, slow.item, slow.key.as_deref())).to_string(),
             Time(slow.took).to_string(),
             slow.producer.to_string(),
             slow.attempt.to_string(),
             Count(slow.together).to_string(),
         ]);
     }
-    section("Slowest items", &table.end_after(SHOWN)) + "</section>\n"
+    section(&format!("Slowest {}", words.items), &table.end_after(SHOWN)) + "</section>\n"
 }
 
 fn tried_again(report: &RunReport) -> String {
     let Some(summary) = retries(report) else { return String::new() };
-    let heads = ["<item", "failed attempts", "<outcome", "<<last error"];
-    let mut table = Table::new("Items that were retried", &heads);
+    let words = report.words();
+    let item_head = format!("<{}", words.item);
+    let heads = [&*item_head, "failed attempts", "<outcome", "<<last error"];
+    let title = format!("{} that were retried", capitalised(words.items));
+    let mut table = Table::new(&title, &heads);
     let list = &report.retries.list;
     for retried in list.iter().take(MOST_RETRIED) {
         table.row(vec![
-            Html(&part(retried.item, retried.key.as_deref(), &retried.parts)).to_string(),
+            Html(&part(words, retried.item, retried.key.as_deref(), &retried.parts)).to_string(),
             retried.failed_attempts.to_string(),
             retried.outcome.text().to_owned(),
             failures::text(&retried.error),
         ]);
     }
     let mut section = section("Retries", &format!("<p>{summary}</p>\n{}", table.end_after(SHOWN)));
-    more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), "items");
+    more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), words.items);
     section + "</section>\n"
 }
 

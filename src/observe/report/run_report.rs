@@ -12,6 +12,7 @@ use super::slowest::SlowItem;
 use super::span::{Incident, Span};
 use super::timeline::{Throughput, Timeline};
 use super::version::versioned;
+use super::vocabulary::{Vocabulary, Words};
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::failure::Failure;
@@ -33,6 +34,9 @@ pub struct RunReport {
     /// The description of the work that the builder was given, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The words in which it is shown.
+    #[serde(skip_serializing_if = "is_default")]
+    pub vocabulary: Vocabulary,
     /// Where, when and how the run took place.
     pub provenance: Provenance,
     /// How the run ended, or that it is in progress.
@@ -183,8 +187,16 @@ impl RunReport {
         self.timeline.is_some()
     }
 
+    pub(super) fn words(&self) -> &'static Words {
+        self.vocabulary.words()
+    }
+
     /// Returns whether a run has begun. A pool that has had no run has a report too.
     pub(super) fn has_begun(&self) -> bool {
         self.ending != Ending::InProgress || !self.producers.is_empty()
     }
+}
+
+fn is_default(vocabulary: &Vocabulary) -> bool {
+    *vocabulary == Vocabulary::default()
 }

@@ -75,26 +75,29 @@ pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
 
 /// Describes the stragglers of a run, one sentence each.
 pub(super) fn sentences(report: &RunReport) -> Vec<String> {
-    let producers = slow_producers(report).into_iter().map(|slow| {
+    let words = report.words();
+    let (producer, producers) = (words.producer, words.producers);
+    let slow_producers = slow_producers(report).into_iter().map(|slow| {
         format!(
-            "straggler: producer {} ({}) takes {} per item, {:.1} times the median of the producers",
+            "straggler: {producer} {} ({}) takes {} per {}, {:.1} times the median of the {producers}",
             slow.producer,
             report.producers[slow.producer].place,
             Time(slow.median),
+            words.item,
             slow.multiple(),
         )
     });
     let items = slow_items(report).into_iter().map(|slow| {
         let median = report.latency.map_or(Duration::ZERO, |latency| latency.p50);
         format!(
-            "straggler: {} took {} on producer {}, {:.1} times the median",
-            item(slow.item, slow.key.as_deref()),
+            "straggler: {} took {} on {producer} {}, {:.1} times the median",
+            item(words, slow.item, slow.key.as_deref()),
             Time(slow.took),
             slow.producer,
             times(slow.took, median),
         )
     });
-    producers.chain(items).collect()
+    slow_producers.chain(items).collect()
 }
 
 fn times(of: Duration, whole: Duration) -> f64 {

@@ -160,25 +160,30 @@ fn account(report: &RunReport) -> String {
 pub(super) fn waits(report: &RunReport) -> Vec<String> {
     // In a pipeline, the window that holds the source back is that of the first stage.
     let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
+    let words = report.words();
     let mut waits = vec![
         format!(
-            "source: worked {}, held back {}; the window has {}",
+            "source: worked {}, held back {}; the {} has {}",
             Time(report.source_working),
             Time(report.source_waiting),
-            Many(window, "item"),
+            words.window,
+            Many(window, words.item),
         ),
         format!(
-            "consumer: worked {}, waited {} without a result",
+            "{}: worked {}, waited {} without a result",
+            words.consumer,
             Time(report.consumer_working),
             Time(report.consumer_waiting),
         ),
     ];
     if report.consumer_abandoned {
-        waits.push("the consumer did not return in time: its thread was abandoned".to_owned());
+        let consumer = words.consumer;
+        waits.push(format!("the {consumer} did not return in time: its thread was abandoned"));
     }
     if !report.head_stalled.is_zero() {
         let stalled = Time(report.head_stalled);
-        waits.push(format!("order: later results waited {stalled} for one missing item"));
+        let item = words.item;
+        waits.push(format!("order: later results waited {stalled} for one missing {item}"));
     }
     waits
 }
@@ -189,7 +194,7 @@ pub(super) fn retries(report: &RunReport) -> Option<String> {
     (retries.attempts > 0).then(|| {
         format!(
             "{} retried after {}: {} succeeded, {} failed",
-            Many(retries.items, "item"),
+            Many(retries.items, report.words().item),
             Many(retries.attempts, "failed attempt"),
             Count(retries.succeeded),
             Count(retries.failed),
@@ -207,22 +212,25 @@ pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
     }
     (report.events_lost > 0).then(|| {
         format!(
-            "{} came too fast to be recorded: latencies, slowest items and the timeline lack them.",
-            Many(report.events_lost, "item event"),
+            "{} came too fast to be recorded: latencies, slowest {} and the timeline lack them.",
+            Many(report.events_lost, report.words().item_event),
+            report.words().items,
         )
     })
 }
 
 /// Explains missing keys in the list of stalls.
-pub(super) fn lack_of_keys(report: &RunReport) -> Option<&'static str> {
+pub(super) fn lack_of_keys(report: &RunReport) -> Option<String> {
     let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
     let is_mixed = (1..report.stalls.len()).contains(&with_key);
-    is_mixed.then_some("Keys are kept for the longest waits and the slowest items only.")
+    let items = report.words().items;
+    is_mixed.then(|| format!("Keys are kept for the longest waits and the slowest {items} only."))
 }
 
 /// Names the hook, stage, device and attempts of a failure.
-pub(super) fn site(failure: &Failure) -> String {
-    let mut site = failure.hook.clone().unwrap_or_else(|| "input".to_owned());
+pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
+    let hook = failure.hook.as_deref().unwrap_or("input");
+    let mut site = report.vocabulary.part(hook).to_owned();
     if let Some(stage) = &failure.stage {
         site.push_str(&format!(" of {stage}"));
     }
@@ -280,7 +288,7 @@ fn write_producers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
         let ink = if report.producers[index].is_lost() { Some(Ink::Bad) } else { None };
         out.line(&row(&columns, |column| &column.cells[index]), ink)?;
     }
-    out.more(left_out(MOST_PRODUCERS, report.producers.len(), 0), "producer")?;
+    out.more(left_out(MOST_PRODUCERS, report.producers.len(), 0), report.words().producer)?;
     let losses = losses(report, MOST_PRODUCERS);
     let notes = losses.into_iter().chain(stragglers::sentences(report));
     notes.into_iter().try_for_each(|note| out.entry("  ", &note, Some(Ink::Warning)))
@@ -323,7 +331,7 @@ fn columns(report: &RunReport) -> Vec<Column> {
             cells: (0..producers().len()).map(|n| n.to_string()).collect(),
         },
         column("place", 11, &|producer| Plain(&clipped(&producer.place, 24)).to_string()),
-        column("items", 10, &|producer| Count(producer.items).to_string()),
+        column(report.words().items, 10, &|producer| Count(producer.items).to_string()),
         column("failed", 8, &|producer| Count(producer.failed).to_string()),
         column("busy", 9, &|producer| Percent(producer.busy).to_string()),
         column("working", 3, &|producer| Time(producer.working).to_string()),
@@ -381,7 +389,7 @@ fn row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> Strin
 pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
-        let name = format!("producer {index} ({})", producer.place);
+        let name = format!("{} {index} ({})", report.words().producer, producer.place);
         // A state that was lost last has no rebuild, and one lost in an earlier run is rebuilt in this one.
         let lost = format!("lost its state {}", Times(producer.states_lost));
         let rebuilt = format!(
@@ -413,9 +421,10 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
         }
         if let Some(ceiling) = producer.batch_ceiling {
             losses.push(format!(
-                "{name} had memory for batches of at most {} (items, or cost or padded size if \
+                "{name} had memory for batches of at most {} ({}, or cost or padded size if \
                  that is bounded)",
-                Count(ceiling)
+                Count(ceiling),
+                report.words().items
             ));
         }
     }
@@ -426,7 +435,7 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
 fn why(report: &RunReport, reason: &str) -> String {
     let failure = report.failures.iter().find(|failure| failure.error == reason);
     match failure.and_then(|failure| failure.item) {
-        Some(item) => format!(" when item {item} failed"),
+        Some(index) => format!(" when {} failed", item(report.words(), index, None)),
         None => format!(": {}", clipped(reason, LONGEST)),
     }
 }
@@ -437,7 +446,7 @@ fn write_waits(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
         waits(report).iter().try_for_each(|wait| out.text(wait, None))?;
     }
     for stall in report.stalls.iter().take(MOST_STALLS) {
-        let item = item(stall.item, stall.key.as_deref());
+        let item = item(report.words(), stall.item, stall.key.as_deref());
         out.entry("  ", &format!("{} for {item}", Time(stall.lasted)), None)?;
     }
     lack_of_keys(report).iter().try_for_each(|lack| out.entry("  ", lack, Some(Ink::Faint)))?;
@@ -449,12 +458,13 @@ fn write_retries(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
 }
 
 fn write_failures(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
-    write_list(out, "failures:", &report.failures, report.failures_left_out)?;
-    write_list(out, UNDELIVERED, &report.failures_undelivered, 0)
+    write_list(out, report, "failures:", &report.failures, report.failures_left_out)?;
+    write_list(out, report, UNDELIVERED, &report.failures_undelivered, 0)
 }
 
 fn write_list(
     out: &mut Lines<'_, '_>,
+    report: &RunReport,
     heading: &str,
     failures: &[Failure],
     others: u64,
@@ -465,18 +475,18 @@ fn write_list(
     out.line("", None)?;
     out.line(heading, Some(Ink::Bad))?;
     for failure in failures.iter().take(MOST_FAILURES) {
-        out.entry("  ", &clipped(&line(failure), LONGEST_FAILURE), Some(Ink::Bad))?;
+        out.entry("  ", &clipped(&line(report, failure), LONGEST_FAILURE), Some(Ink::Bad))?;
     }
     out.more(left_out(MOST_FAILURES, failures.len(), others), "failure")
 }
 
 /// The failure, and its causes unless an earlier text contains them.
-fn line(failure: &Failure) -> String {
+fn line(report: &RunReport, failure: &Failure) -> String {
     let mut line = match failure.item {
-        Some(index) => part(index, failure.key.as_deref(), &failure.parts),
+        Some(index) => part(report.words(), index, failure.key.as_deref(), &failure.parts),
         None => "the run".to_owned(),
     };
-    line.push_str(&format!(" in {}: {}", site(failure), reason(failure)));
+    line.push_str(&format!(" in {}: {}", site(report, failure), reason(failure)));
     line
 }
 
@@ -556,7 +566,7 @@ mod tests {
     fn a_failure_says_item_place_hook_attempts_and_innermost_cause() {
         let failure = failure(3, 1, 2, "the file is empty");
         let expected = "item 3 (key 3) in producer_work on cuda:1, 2 attempts: the file is empty";
-        assert_eq!(line(&failure), expected);
+        assert_eq!(line(&RunReport::default(), &failure), expected);
     }
 
     #[test]

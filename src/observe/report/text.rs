@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use super::vocabulary::Words;
 pub(super) use crate::base::HumanDuration as Time;
 pub(super) use crate::base::plain::Plain;
 use crate::base::plain::write_seen;
@@ -99,16 +100,17 @@ impl fmt::Display for Many {
 const LONGEST_KEY: usize = 160;
 
 /// Names an item, with its key if it has one.
-pub(super) fn item(item: u64, key: Option<&str>) -> String {
+pub(super) fn item(words: &Words, item: u64, key: Option<&str>) -> String {
+    let noun = words.item;
     match key {
-        Some(key) => format!("item {item} ({})", clipped(key, LONGEST_KEY)),
-        None => format!("item {item}"),
+        Some(key) => format!("{noun} {item} ({})", clipped(key, LONGEST_KEY)),
+        None => format!("{noun} {item}"),
     }
 }
 
 /// Names a part by its item, or an item that is no part.
-pub(super) fn part(index: u64, key: Option<&str>, parts: &[u64]) -> String {
-    let mut name = item(index, key);
+pub(super) fn part(words: &Words, index: u64, key: Option<&str>, parts: &[u64]) -> String {
+    let mut name = item(words, index, key);
     parts.iter().for_each(|part| name.push_str(&format!(", part {part}")));
     name
 }

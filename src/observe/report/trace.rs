@@ -188,7 +188,7 @@ fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Event<'a
     names.push(name("thread_name", 0, Args::Name { name: "run".to_owned() }));
     for (index, producer) in report.producers.iter().enumerate() {
         let tid = thread(Some(index));
-        let text = format!("producer {index} ({})", producer.place);
+        let text = format!("{} {index} ({})", report.words().producer, producer.place);
         names.push(name("thread_name", tid, Args::Name { name: text }));
         names.push(name("thread_sort_index", tid, Args::Order { sort_index: tid }));
     }

@@ -38,8 +38,7 @@ pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
     for failure in &mut report.failures {
         if let Some(item) = &mut failure.item {
             let number = numbers.of(*item);
-            let (from, to) = (format!("item {item}"), format!("job {number}"));
-            failure.error = failure.error.replacen(&from, &to, 1);
+            failure.error = of_job(&failure.error, *item, number);
             *item = number;
         }
     }
@@ -47,9 +46,26 @@ pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
     let slowest = report.slowest.iter_mut().map(|slow| &mut slow.item);
     let spans = report.spans.iter_mut().map(|span| &mut span.item);
     let retried = report.retries.list.iter_mut().map(|retried| &mut retried.item);
+    for incident in &mut report.incidents {
+        if let Some(item) = incident.item {
+            incident.text = of_job(&incident.text, item, numbers.of(item));
+        }
+    }
     let incidents = report.incidents.iter_mut().filter_map(|incident| incident.item.as_mut());
     let all = stalls.chain(slowest).chain(spans).chain(retried).chain(incidents);
     all.for_each(|item| *item = numbers.of(*item));
+}
+
+/// The library's text about an item, as one about a job. The text of the job itself is its cause.
+fn of_job(text: &str, item: u64, number: u64) -> String {
+    let Some(rest) = text.strip_prefix("producer_work failed for ") else {
+        return text.to_owned();
+    };
+    let rest = rest.replacen(&format!("item {item}"), &format!("job {number}"), 1);
+    match rest.rsplit_once("(producer ") {
+        Some((job, slot)) => format!("the command failed for {job}(slot {slot}"),
+        None => format!("the command failed for {rest}"),
+    }
 }
 
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.

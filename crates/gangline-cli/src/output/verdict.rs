@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use gangline::RunReport;
-use gangline::report::Bottleneck;
+use gangline::report::{Bottleneck, Vocabulary};
 
-/// Replaces the advice of a report, which names calls of the library, by advice that names options. The
-/// bottleneck is the report's.
+/// Gives a report the words of the program. Its advice, which names calls of the library, is replaced by advice
+/// that names options; the bottleneck is the report's.
 pub(crate) fn advise(report: &mut RunReport) {
+    report.vocabulary = Vocabulary::Jobs;
     let clause = match report.bottleneck {
         Bottleneck::Source => format!(
             "reading the inputs limited the run: it took {} of the time, and the slots had no job for {} of \

@@ -163,3 +163,32 @@ fn a_job_has_one_number() {
     assert_eq!(json(&place.read("l.json"))["failures"][0]["item"], 2);
     assert_eq!(json(&place.read("l-2.json"))["failures"][0]["item"], 3);
 }
+
+#[test]
+fn a_report_speaks_of_jobs_and_slots() {
+    let place = Place::new();
+    let reports = "--report r.txt --report r.html --report r.json --report r.trace";
+    place.run_typed(&format!("-j2 {reports} --shell -- 'exit $1' ::: 0 3 0 0"));
+    let shown = place.ran(&mut place.typed("report r.json")).stdout;
+    assert_eq!(shown.lines().last(), place.read("r.txt").lines().last());
+    let compared = place.ran(&mut place.typed("report --compare r.json r.json")).stdout;
+    for text in [place.read("r.txt"), shown, compared] {
+        for word in ["item", "producer", "consumer", "producer_work", "timeline()"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+    }
+    let text = place.read("r.txt");
+    for part in ["  #  place  jobs  failed", "job 2 (3) in the command on cpu", "output: worked"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let page = place.read("r.html");
+    for part in ["<h2>Slots</h2>", "<h2>Slowest jobs</h2>", "job 2 (3)", "each slot worked"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let body = page.split_once("</style>").unwrap().1;
+    for word in ["item 1", "Producers", "producer_work", "Slowest items", "consumer"] {
+        assert!(!body.contains(word), "{word}: {body}");
+    }
+    let trace = place.read("r.trace");
+    assert!(trace.contains("slot 0 (cpu)") && !trace.contains("producer"), "{trace}");
+}

@@ -39,19 +39,27 @@ pub(super) fn section(report: &RunReport) -> String {
     let mut section = begin("Timeline", &chart(report, timeline, rows));
     section.push_str(&legend());
     section.push_str(&list(stragglers::sentences(report).iter().map(String::as_str)));
-    more(&mut section, left_out(MOST_PRODUCERS, report.producers.len(), 0), "producers");
+    more(
+        &mut section,
+        left_out(MOST_PRODUCERS, report.producers.len(), 0),
+        report.words().producers,
+    );
     section + "</section>\n"
 }
 
 fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
     let tall = (HEIGHT / rows as f64).clamp(LOWEST, TALLEST);
     let height = ABOVE + rows as f64 * tall + BELOW;
+    let words = report.words();
     let text = format!(
         "{}, each a row from the beginning of the run to its end; the darker, the more of the time \
-         it worked. A red mark is a failure, an orange outline an item that took much longer than others.",
-        Many(rows as u64, "producer")
+         it worked. A red mark is a failure, an orange outline {} {} that took much longer than others.",
+        Many(rows as u64, words.producer),
+        words.article,
+        words.item,
     );
-    let mut svg = plot::begin("busy", height, "When each producer worked", &text);
+    let mut svg =
+        plot::begin("busy", height, &format!("When each {} worked", words.producer), &text);
     let labelled = (TEXT / tall).ceil() as usize;
     let slow: Vec<usize> = slow_producers(report).into_iter().map(|slow| slow.producer).collect();
     for producer in 0..rows {
@@ -161,7 +169,7 @@ fn push_stragglers(svg: &mut String, row: &Row, report: &RunReport, producer: us
             LEFT + (at.as_secs_f64() / report.lasted.as_secs_f64()).min(1.0) * (RIGHT - LEFT)
         };
         let (from, until) = (place(span.start), place(span.start + span.took));
-        let name = item(slow.item, slow.key.as_deref());
+        let name = item(report.words(), slow.item, slow.key.as_deref());
         push(
             svg,
             format_args!(

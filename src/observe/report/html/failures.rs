@@ -18,17 +18,18 @@ const UNDELIVERED: &str = "Failed, counted as cancelled";
 const LONGEST: usize = 200;
 
 pub(super) fn section(report: &RunReport) -> String {
-    list("Failures", &report.failures, report.failures_left_out)
-        + &list(UNDELIVERED, &report.failures_undelivered, 0)
+    list(report, "Failures", &report.failures, report.failures_left_out)
+        + &list(report, UNDELIVERED, &report.failures_undelivered, 0)
 }
 
-fn list(heading: &str, failures: &[Failure], others: u64) -> String {
+fn list(report: &RunReport, heading: &str, failures: &[Failure], others: u64) -> String {
     if failures.is_empty() && others == 0 {
         return String::new();
     }
-    let mut table = Table::new("Final failures", &["<item", "<where", "<<error"]);
+    let item_head = format!("<{}", report.words().item);
+    let mut table = Table::new("Final failures", &[&*item_head, "<where", "<<error"]);
     for failure in failures.iter().take(MOST) {
-        table.row(row(failure));
+        table.row(row(report, failure));
     }
     let mut section = begin(heading, &table.end_after(SHOWN));
     more(&mut section, left_out(MOST, failures.len(), others), "failures");
@@ -45,9 +46,9 @@ pub(super) fn text(text: &str) -> String {
     format!("<details><summary>{}</summary><pre>{}</pre></details>", Html(&short), lines.join("\n"))
 }
 
-fn row(failure: &Failure) -> Vec<String> {
+fn row(report: &RunReport, failure: &Failure) -> Vec<String> {
     let of = match failure.item {
-        Some(index) => part(index, failure.key.as_deref(), &failure.parts),
+        Some(index) => part(report.words(), index, failure.key.as_deref(), &failure.parts),
         None => "the run".to_owned(),
     };
     // The innermost cause is the most specific text. Around it are those that name item and place.
@@ -56,5 +57,5 @@ fn row(failure: &Failure) -> Vec<String> {
     for outer in texts {
         push(&mut error, format_args!("<div class=\"note\">{}</div>", text(outer)));
     }
-    vec![Html(&of).to_string(), Html(&site(failure)).to_string(), error]
+    vec![Html(&of).to_string(), Html(&site(report, failure)).to_string(), error]
 }

@@ -6,7 +6,7 @@ use super::markup::{push, section as begin};
 use super::plot;
 use super::plot::{BELOW, LEFT, RIGHT, rate};
 use crate::observe::report::run_report::RunReport;
-use crate::observe::report::text::Time;
+use crate::observe::report::text::{Time, capitalised};
 
 /// More columns would show how the ends of batches fall into them.
 const MOST_COLUMNS: usize = 120;
@@ -20,18 +20,20 @@ pub(super) fn section(report: &RunReport) -> String {
     if most <= 0.0 {
         return String::new();
     }
+    let items = capitalised(report.words().items);
+    let title = format!("{items} done over time");
     let text = format!(
-        "Items per second, from the beginning of the run to its end after {}; at most {}.",
+        "{items} per second, from the beginning of the run to its end after {}; at most {}.",
         Time(report.lasted),
         rate(most)
     );
-    let mut svg = plot::begin("throughput", BOTTOM + BELOW, "Items done over time", &text);
+    let mut svg = plot::begin("throughput", BOTTOM + BELOW, &title, &text);
     let line = line(&rates, most, report.lasted.as_secs_f64());
     push(&mut svg, format_args!("<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n"));
     push(&mut svg, format_args!("<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n"));
     push_rates(&mut svg, most);
     plot::push_time_axis(&mut svg, BOTTOM, report.lasted);
-    begin("Items done over time", &format!("{svg}</svg>\n")) + "</section>\n"
+    begin(&title, &format!("{svg}</svg>\n")) + "</section>\n"
 }
 
 /// One step per rate.

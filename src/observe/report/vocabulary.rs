@@ -1,0 +1,112 @@
+//! The words of a report.
+
+use serde::{Deserialize, Serialize};
+
+/// The words that a report has for the work of a run and for those that do it.
+///
+/// A program whose users know neither items nor producers sets it before it shows or writes the report. The
+/// fields of JSON keep their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Vocabulary {
+    /// Items, producers, the consumer, the window, and hooks by their names: the words of the library.
+    #[default]
+    Items,
+    /// Jobs, slots, the output, the output window, and the command: the words of the program `gangline`.
+    Jobs,
+}
+
+/// The nouns of a vocabulary.
+#[derive(Debug)]
+pub(super) struct Words {
+    /// The indefinite article of an item.
+    pub(super) article: &'static str,
+    pub(super) item: &'static str,
+    pub(super) items: &'static str,
+    pub(super) item_event: &'static str,
+    pub(super) producer: &'static str,
+    pub(super) producers: &'static str,
+    pub(super) producers_busy: &'static str,
+    pub(super) producers_waiting: &'static str,
+    pub(super) consumer: &'static str,
+    pub(super) consumer_working: &'static str,
+    pub(super) window: &'static str,
+}
+
+const ITEMS: Words = Words {
+    article: "an",
+    item: "item",
+    items: "items",
+    item_event: "item event",
+    producer: "producer",
+    producers: "producers",
+    producers_busy: "producers busy",
+    producers_waiting: "producers waiting",
+    consumer: "consumer",
+    consumer_working: "consumer working",
+    window: "window",
+};
+
+const JOBS: Words = Words {
+    article: "a",
+    item: "job",
+    items: "jobs",
+    item_event: "job event",
+    producer: "slot",
+    producers: "slots",
+    producers_busy: "slots busy",
+    producers_waiting: "slots waiting",
+    consumer: "output",
+    consumer_working: "output working",
+    window: "output window",
+};
+
+impl Vocabulary {
+    pub(super) fn words(self) -> &'static Words {
+        match self {
+            Vocabulary::Items => &ITEMS,
+            Vocabulary::Jobs => &JOBS,
+        }
+    }
+
+    /// What failed, for the name of a hook.
+    pub(super) fn part(self, hook: &str) -> &str {
+        match (self, hook) {
+            (Vocabulary::Jobs, "producer_work") => "the command",
+            (Vocabulary::Jobs, "consumer_work") => "the output",
+            (_, hook) => hook,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::eventful;
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_words_of_its_vocabulary() {
+        let mut report = eventful(4);
+        // Texts of the run itself.
+        (report.conclusion, report.error) = Default::default();
+        report.failures.clear();
+        report.producers.iter_mut().for_each(|producer| producer.quarantined = None);
+        for (vocabulary, others) in [
+            (Vocabulary::Items, ["job", "slot", "the command", "output window"]),
+            (Vocabulary::Jobs, ["item", "producer", "consumer", "producer_work"]),
+        ] {
+            report.vocabulary = vocabulary;
+            let comparison = report.compare(&report).to_string();
+            for text in [report.to_string(), comparison] {
+                for word in others {
+                    assert!(!text.to_lowercase().contains(word), "{word}: {text}");
+                }
+            }
+            let page = report.to_html();
+            assert!(page.contains(&format!("<h2>Slowest {}</h2>", vocabulary.words().items)));
+            let read = super::super::RunReport::from_json(&report.to_json()).unwrap();
+            assert_eq!(read.vocabulary, vocabulary);
+        }
+    }
+}
