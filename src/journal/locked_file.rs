@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_ends_with_its_owner_whoever_else_has_the_file_open() {
+    fn the_lock_ends_with_its_owner_although_a_child_has_the_file_open() {
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::at(dir.path().join("j"));
         let disk = LockedFile::open(&journal).unwrap();
