@@ -398,13 +398,13 @@ impl Scheduler {
     ) -> Decision {
         let Some(record) = self.items.get_mut(index) else { return Decision::Discard };
         debug_assert_eq!(record.state, State::Undecided, "its failure counts");
-        if inputs == Inputs::Gone || verdict != Verdict::Retry {
+        let (history, is_kept) = (&mut record.history, verdict == Verdict::RetryHere);
+        if inputs == Inputs::Gone || !(is_kept || verdict == Verdict::Retry) {
             return self.retry.without_retry(verdict);
         }
-        let history = &mut record.history;
-        let is_open = history.blame == Blame::Open
-            && self.health.failed(index, &history.tried) == Blame::Open;
-        if is_open {
+        history.claims.keeper = history.claims.tried.last().copied().filter(|_| is_kept);
+        let may_be_open = !is_kept && history.blame == Blame::Open;
+        if may_be_open && self.health.failed(index, &history.claims.tried) == Blame::Open {
             return Decision::Retry(now);
         }
         history.blame = Blame::Item;
@@ -414,10 +414,10 @@ impl Scheduler {
     fn apply(&mut self, index: u64, decision: Decision, now: RunTime) {
         let Decision::Retry(due) = decision else { return self.forget(index) };
         let record = self.items.get_mut(index).expect("an item that is tried again has failed");
-        let last = record.history.tried.last().copied().expect("a producer has failed it");
-        record.history.advance(last);
+        let last = record.history.claims.tried.last().copied();
+        record.history.advance(last.expect("a producer has failed it"));
         record.state = State::Open;
-        self.retries.insert(index, &record.history.tried, due, now);
+        self.retries.insert(index, record.history.claims.clone(), due, now);
         self.wake_unsuspended();
     }
 
@@ -473,11 +473,6 @@ impl Scheduler {
     /// Whether the result of the hook that a producer is in no longer counts.
     pub(crate) fn is_detached(&self, producer: ProducerId) -> bool {
         self.leases.of(producer).any(|(_, held)| held.is_detached())
-    }
-
-    /// Whether the lease is still held: it has neither ended nor expired.
-    pub(crate) fn is_held(&self, id: LeaseId) -> bool {
-        self.leases.get(id).is_some()
     }
 
     /// Whether items wait for another attempt.

@@ -159,7 +159,7 @@ impl<I, T> Source<I, T> {
             };
             match run.verdict(&mut error) {
                 Verdict::Skip => self.skip(run, feeder, error),
-                Verdict::Retry | Verdict::Stop => {
+                Verdict::Retry | Verdict::RetryHere | Verdict::Stop => {
                     self.fail(run, feeder, error);
                     return Pulled::End;
                 }

@@ -279,7 +279,7 @@ pub(super) fn reject<B: Runner>(
             feeder.leave_gap(&to.handover, progress.places, Err(to.skipping(error)));
             Ok(())
         }
-        Verdict::Retry | Verdict::Stop => Err(Ended::Rejected(error)),
+        Verdict::Retry | Verdict::RetryHere | Verdict::Stop => Err(Ended::Rejected(error)),
     }
 }
 

@@ -272,6 +272,11 @@ impl Scheduler {
         self.leases.get(id).is_none_or(|held| self.items.are_shared(&held.items))
     }
 
+    /// Whether the lease is still held: it has neither ended nor expired.
+    pub(crate) fn is_held(&self, id: LeaseId) -> bool {
+        self.leases.get(id).is_some()
+    }
+
     /// The records of items that failed, or that several producers work on.
     pub(crate) fn items(&self) -> &Items {
         &self.items
@@ -325,7 +330,7 @@ impl Scheduler {
         for Sized { index, size } in alone {
             let record = self.items.open(index, size, 0);
             record.state = State::Open;
-            self.retries.insert(index, &record.history.tried, now, now);
+            self.retries.insert(index, record.history.claims.clone(), now, now);
         }
     }
 

@@ -186,10 +186,19 @@ impl ProducerHealth {
         self.available().all(|other| own <= self.evidence(other, tried))
     }
 
-    /// For each producer, whether it [may try](ProducerHealth::may_try) an item that `tried` have failed.
-    pub(super) fn all_that_may_try(&self, tried: &[ProducerId]) -> Vec<bool> {
-        let producers = 0..self.producers.len();
-        producers.map(|producer| self.is_live(producer) && self.may_try(producer, tried)).collect()
+    /// For each producer, whether it [may try](ProducerHealth::may_try) an item that `tried` have failed. Only
+    /// `keeper` may, while it is available.
+    pub(super) fn all_that_may_try(
+        &self,
+        tried: &[ProducerId],
+        keeper: Option<ProducerId>,
+    ) -> Vec<bool> {
+        let keeper = keeper.filter(|&keeper| self.is_available(keeper));
+        let may_try = |producer| match keeper {
+            Some(keeper) => producer == keeper,
+            None => self.is_live(producer) && self.may_try(producer, tried),
+        };
+        (0..self.producers.len()).map(may_try).collect()
     }
 
     fn evidence(&self, producer: ProducerId, tried: &[ProducerId]) -> Evidence {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::health::Blame;
 use super::lease::{ProducerId, Sized};
+use super::retry::Claims;
 use crate::scheduler::batch::Size;
 
 /// The outcome of an item in a hook.
@@ -31,27 +32,28 @@ pub(crate) enum Standing {
 pub(super) struct AttemptHistory {
     /// The number of the next attempt.
     pub(super) attempt: u32,
-    /// The producers that should not try it if others can. The last one failed it last.
-    pub(super) tried: Vec<ProducerId>,
+    /// Of the producers that have tried it, the last failed it last.
+    pub(super) claims: Claims,
     pub(super) blame: Blame,
 }
 
 impl AttemptHistory {
     pub(super) fn new() -> Self {
-        AttemptHistory { attempt: 1, tried: vec![], blame: Blame::Open }
+        let claims = Claims { tried: vec![], keeper: None };
+        AttemptHistory { attempt: 1, claims, blame: Blame::Open }
     }
 
     /// Records that the producer has failed it.
     pub(super) fn note(&mut self, producer: ProducerId) {
-        self.tried.retain(|&other| other != producer);
-        self.tried.push(producer);
+        self.claims.tried.retain(|&other| other != producer);
+        self.claims.tried.push(producer);
     }
 
     /// Starts another attempt after the one that `producer` failed.
     pub(super) fn advance(&mut self, producer: ProducerId) {
         self.attempt = self.attempt.saturating_add(1);
         if self.blame == Blame::Item {
-            self.tried.clear();
+            self.claims.tried.clear();
         }
         self.note(producer);
     }
@@ -297,7 +299,7 @@ mod tests {
         let mut items = covered_twice();
         assert_eq!(settle(&mut items, Outcome::Failed, 0), Standing::Deferred);
         assert_eq!(items.uncover(7), Dropped::Alone);
-        assert_eq!(items.get(7).unwrap().history.tried, [0]);
+        assert_eq!(items.get(7).unwrap().history.claims.tried, [0]);
         assert_eq!(items.uncover(8), Dropped::Alone, "it has no record");
         let mut items = covered_twice();
         assert_eq!(items.uncover(7), Dropped::Covered);
@@ -309,10 +311,10 @@ mod tests {
         for producer in [0, 1, 0] {
             history.advance(producer);
         }
-        assert_eq!((history.attempt, &history.tried[..]), (4, &[1, 0][..]));
+        assert_eq!((history.attempt, &history.claims.tried[..]), (4, &[1, 0][..]));
         history.blame = Blame::Item;
         history.advance(1);
-        assert_eq!(history.tried, [1]);
+        assert_eq!(history.claims.tried, [1]);
     }
 
     #[test]

@@ -25,6 +25,29 @@ pub enum Verdict {
     /// The item is tried again, if the builder allows another [attempt](crate::Builder::retries). If not,
     /// [`on_error`](crate::Builder::on_error) decides whether it is skipped or ends the run.
     Retry,
+    /// The same, but the producer that failed the item tries it again.
+    ///
+    /// The item waits for that producer, which does other work meanwhile. If the producer is lost, another
+    /// one tries the item. Such a failure is the item's: it does not count towards
+    /// [quarantine](crate::Builder::quarantine_after).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, Verdict, map};
+    ///
+    /// // A second attempt continues from a file that the first has left on the producer's own disk.
+    /// let resumed = map(
+    ///     |_| Ok(0),
+    ///     |cx, steps: &mut u64, x: u64| {
+    ///         *steps += 1;
+    ///         if cx.attempt() == 1 { Err("cut off".into()) } else { Ok((x, *steps)) }
+    ///     },
+    /// );
+    /// let builder = OrderedRunner::builder(resumed).devices(2).retries(1);
+    /// let mut pool = builder.classify(|_| Verdict::RetryHere).build()?;
+    /// assert_eq!(pool.run([7])?, [(7, 2)], "both attempts had the same state");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    RetryHere,
     /// The item is skipped, and the run goes on.
     Skip,
     /// The run ends with the error.
@@ -97,9 +120,9 @@ impl Policy {
     /// attempt is left.
     pub(crate) fn judge(&self, error: &Error, asked: Verdict) -> Verdict {
         match asked {
-            Verdict::Retry if self.has_another_attempt(error) => Verdict::Retry,
-            Verdict::Retry => self.verdict_without_retry(error),
-            verdict => verdict,
+            Verdict::Retry | Verdict::RetryHere if self.has_another_attempt(error) => asked,
+            Verdict::Retry | Verdict::RetryHere => self.verdict_without_retry(error),
+            Verdict::Skip | Verdict::Stop => asked,
         }
     }
 

@@ -8,7 +8,7 @@ use super::time::RunTime;
 use super::waiters::Waiters;
 use crate::scheduler::policy::{Backoff, OnError};
 
-/// Items that wait for a retry, in classes of those that the same producers have tried.
+/// Items that wait for a retry, in classes of those that the same producers may try.
 ///
 /// A producer that asks for work looks at the classes, not at the items. There are about as many classes as
 /// producers, but up to a window of items.
@@ -21,8 +21,7 @@ pub(super) struct RetryQueue {
 /// Items that the same producers may try.
 #[derive(Debug)]
 struct Class {
-    /// Sorted.
-    tried: Vec<ProducerId>,
+    claims: Claims,
     /// Indexed by producer; valid for `version` of the producers' health.
     may_try: Vec<bool>,
     version: Option<u64>,
@@ -32,18 +31,26 @@ struct Class {
     timed: BTreeSet<(RunTime, u64)>,
 }
 
+/// What decides which producers may try an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claims {
+    /// The producers that should not try it if others can.
+    pub(super) tried: Vec<ProducerId>,
+    /// The producer that alone tries it, while it is available.
+    pub(super) keeper: Option<ProducerId>,
+}
+
 impl RetryQueue {
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Adds an item. From `due` on it waits for a producer that may try it.
-    pub(super) fn insert(&mut self, index: u64, tried: &[ProducerId], due: RunTime, now: RunTime) {
-        let mut tried = tried.to_vec();
-        tried.sort_unstable();
-        let found = self.classes.iter().position(|class| class.tried == tried);
+    pub(super) fn insert(&mut self, index: u64, mut claims: Claims, due: RunTime, now: RunTime) {
+        claims.tried.sort_unstable();
+        let found = self.classes.iter().position(|class| class.claims == claims);
         let place = found.unwrap_or_else(|| {
-            self.classes.push(Class::new(tried));
+            self.classes.push(Class::new(claims));
             self.classes.len() - 1
         });
         let class = &mut self.classes[place];
@@ -145,9 +152,9 @@ impl RetryQueue {
 }
 
 impl Class {
-    fn new(tried: Vec<ProducerId>) -> Self {
+    fn new(claims: Claims) -> Self {
         let (ready, timed) = (BTreeSet::new(), BTreeSet::new());
-        Class { tried, may_try: vec![], version: None, ready, timed }
+        Class { claims, may_try: vec![], version: None, ready, timed }
     }
 
     fn is_empty(&self) -> bool {
@@ -173,7 +180,7 @@ impl Class {
     fn refresh(&mut self, health: &ProducerHealth) -> &mut Self {
         if self.version != Some(health.version()) {
             self.version = Some(health.version());
-            self.may_try = health.all_that_may_try(&self.tried);
+            self.may_try = health.all_that_may_try(&self.claims.tried, self.claims.keeper);
         }
         self
     }
@@ -184,6 +191,8 @@ impl Class {
 pub(crate) enum Verdict {
     /// The item is retried if an attempt is left; else `on_error` decides.
     Retry,
+    /// The same, on the producer that failed it.
+    RetryHere,
     Skip,
     Fail,
 }
@@ -230,7 +239,7 @@ impl RetryPolicy {
     /// Decides about an item that is to blame for its failures. `attempt` is its last attempt.
     pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
         match verdict {
-            Verdict::Retry if attempt <= self.retries => {
+            Verdict::Retry | Verdict::RetryHere if attempt <= self.retries => {
                 Decision::Retry(now.after(self.backoff.after(attempt)))
             }
             verdict => self.without_retry(verdict),
@@ -240,8 +249,12 @@ impl RetryPolicy {
     /// Decides if no further attempt is possible.
     pub(super) fn without_retry(&self, verdict: Verdict) -> Decision {
         match (verdict, self.on_error) {
-            (Verdict::Skip, _) | (Verdict::Retry, OnError::Skip) => Decision::Skip,
-            (Verdict::Fail, _) | (Verdict::Retry, OnError::Stop) => Decision::Fail,
+            (Verdict::Skip, _) | (Verdict::Retry | Verdict::RetryHere, OnError::Skip) => {
+                Decision::Skip
+            }
+            (Verdict::Fail, _) | (Verdict::Retry | Verdict::RetryHere, OnError::Stop) => {
+                Decision::Fail
+            }
         }
     }
 }
@@ -255,6 +268,11 @@ mod tests {
 
     const LATER: Duration = Duration::from_secs(1);
 
+    /// Of an item that this producer has failed.
+    fn after(producer: ProducerId) -> Claims {
+        Claims { tried: vec![producer], keeper: None }
+    }
+
     fn later() -> RunTime {
         RunTime::START.after(LATER)
     }
@@ -265,9 +283,9 @@ mod tests {
         let mut health = ProducerHealth::without_spares(3, None, None);
         let mut queue = RetryQueue::default();
         assert_eq!(queue.take(0, &health, now), None);
-        queue.insert(7, &[1], now, now);
-        queue.insert(3, &[1], later(), now);
-        queue.insert(5, &[0], now, now);
+        queue.insert(7, after(1), now, now);
+        queue.insert(3, after(1), later(), now);
+        queue.insert(5, after(0), now, now);
         assert_eq!(queue.take(0, &health, now), Some(7));
         assert_eq!(queue.take(0, &health, now), None, "5 failed there, and 3 is not due");
         let waiters = Waiters::new(3);
@@ -285,12 +303,12 @@ mod tests {
         let (now, health) = (RunTime::START, ProducerHealth::without_spares(4, None, None));
         let (mut queue, mut waiters) = (RetryQueue::default(), Waiters::new(4));
         (0..4).for_each(|producer| waiters.add(producer, None, Takes::All));
-        queue.insert(5, &[0], now, now);
+        queue.insert(5, after(0), now, now);
         assert_eq!(queue.unwatched(&health, &waiters, now), Some(1), "it failed on 0");
         waiters.wake(1);
         assert_eq!(queue.unwatched(&health, &waiters, now), None);
         queue.take(1, &health, now);
-        queue.insert(6, &[0], later(), now);
+        queue.insert(6, after(0), later(), now);
         waiters.add(1, None, Takes::All);
         assert_eq!(queue.unwatched(&health, &waiters, now), Some(1));
         let until = queue.next_look(1, &health, &waiters, now);
@@ -318,7 +336,7 @@ mod tests {
         let (now, health) = (RunTime::START, ProducerHealth::without_spares(2, None, None));
         let mut queue = RetryQueue::default();
         for (index, due) in [(3, now), (5, now), (6, later()), (8, now)] {
-            queue.insert(index, &[1], due, now);
+            queue.insert(index, after(1), due, now);
         }
         assert!(queue.remove(3) && !queue.remove(3) && !queue.remove(4));
         queue.give_up_from(6);

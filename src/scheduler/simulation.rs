@@ -61,6 +61,8 @@ struct Script {
     item_timeout: Option<Duration>,
     on_error: OnError,
     keeps_inputs: bool,
+    /// Whether producers keep the items that they fail.
+    keeps_items: bool,
     /// Seeds the choice of the next thread.
     seed: u64,
 }
@@ -551,7 +553,8 @@ impl Simulation {
         for index in items {
             assert!(!self.verdicts.contains_key(index), "{index} has its end already");
         }
-        let failure = Failure { verdict: Verdict::Retry, inputs: self.inputs() };
+        let verdict = if self.script.keeps_items { Verdict::RetryHere } else { Verdict::Retry };
+        let failure = Failure { verdict, inputs: self.inputs() };
         match self.scheduler.decide(items, failure, self.now) {
             Decision::Retry(_) => {
                 items.iter().for_each(|&index| *self.retried.entry(index).or_default() += 1);
@@ -656,11 +659,12 @@ prop_compose! {
         item_timeout in proptest::option::of((30..60_u32).prop_map(|ms| ms * MS)),
         on_error in prop_oneof![2 => Just(OnError::Skip), 1 => Just(OnError::Stop)],
         keeps_inputs in any::<bool>(),
+        keeps_items in proptest::bool::weighted(0.3),
         seed in any::<u64>(),
     ) -> Script {
         Script {
             items, flaws, spares, order, window, batch, retries, quarantine_after, speculates,
-            item_timeout, on_error, keeps_inputs, seed,
+            item_timeout, on_error, keeps_inputs, keeps_items, seed,
         }
     }
 }
@@ -713,7 +717,10 @@ proptest! {
         let broken = broken % flaws.len();
         flaws[broken] = Flaw::Broken;
         let quarantine_after = script.quarantine_after.or(Some(2));
-        let script = Script { items, flaws, quarantine_after, keeps_inputs: false, ..script };
+        let (keeps_inputs, keeps_items) = (false, false);
+        let script = Script {
+            items, flaws, quarantine_after, keeps_inputs, keeps_items, ..script
+        };
         let simulation = Simulation::new(script.clone()).play();
         prop_assert_eq!(simulation.succeeded.len(), script.items.len());
         let health = simulation.scheduler.health();
@@ -763,6 +770,11 @@ proptest! {
             let is_ok = simulation.verdicts[&index] == End::Ok;
             prop_assert_eq!(is_ok, attempts <= script.retries);
             prop_assert_eq!(simulation.calls[&index], attempts.min(script.retries) + 1);
+            if script.keeps_items {
+                let failed_on = simulation.failed_on.range((index, 0)..=(index, usize::MAX));
+                let all = failed_on.map(|(_, it)| it).chain(simulation.succeeded.get(&index));
+                prop_assert_eq!(all.collect::<BTreeSet<_>>().len(), 1, "{} was kept", index);
+            }
         }
     }
 }

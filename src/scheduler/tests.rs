@@ -154,6 +154,65 @@ fn what_is_tried_again_goes_before_new_items() {
     assert_eq!(lease(&mut scheduler, 0, at(0)).items, [1]);
 }
 
+/// Leases one item to `producer`, which fails it and is to try it again.
+#[track_caller]
+fn fail_here(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Decision {
+    let lease = lease(scheduler, producer, now);
+    scheduler.finish(lease.id, &[Outcome::Failed], now);
+    let failure = Failure { verdict: Verdict::RetryHere, ..RETRY };
+    scheduler.decide(&lease.items, failure, now)
+}
+
+#[test]
+fn an_item_that_is_kept_waits_for_its_producer() {
+    let mut scheduler = offered(Config { retries: 2, ..config(3) }, 2);
+    assert_eq!(fail_here(&mut scheduler, 1, at(0)), Decision::Retry(at(10)));
+    let other = lease(&mut scheduler, 1, at(0));
+    for producer in [0, 2] {
+        assert_eq!(ask(&mut scheduler, producer, at(10)), Next::Wait, "it is kept");
+    }
+    scheduler.finish(other.id, &[Outcome::Succeeded], at(11));
+    assert_eq!(fail_here(&mut scheduler, 1, at(11)), Decision::Retry(at(31)));
+    assert!(wakes(&mut scheduler).is_empty(), "1 asks by itself");
+    assert_eq!(ask(&mut scheduler, 1, at(11)), Next::WaitUntil(at(31)));
+    let last = lease(&mut scheduler, 1, at(31));
+    assert_eq!((last.items, last.attempt), (vec![0], 3));
+}
+
+#[test]
+fn an_item_whose_keeper_is_lost_goes_to_another_producer() {
+    let mut scheduler = offered(Config { retries: 1, ..config(2) }, 1);
+    fail_here(&mut scheduler, 1, at(0));
+    assert_eq!(ask(&mut scheduler, 0, at(0)), Next::Wait);
+    assert_eq!(scheduler.producer_lost(1, at(1)), Ok(()));
+    assert_eq!(wakes(&mut scheduler), [0]);
+    assert_eq!(ask(&mut scheduler, 0, at(1)), Next::WaitUntil(at(10)));
+    assert_eq!(lease(&mut scheduler, 0, at(10)).attempt, 2);
+}
+
+#[test]
+fn an_item_that_was_kept_can_be_let_go() {
+    let mut scheduler = offered(Config { retries: 3, ..config(2) }, 1);
+    fail_here(&mut scheduler, 1, at(0));
+    assert_eq!(fail(&mut scheduler, 1, at(10)).1, Decision::Retry(at(30)));
+    assert_eq!(ask(&mut scheduler, 1, at(30)), Next::Wait, "another tries it");
+    assert_eq!(lease(&mut scheduler, 0, at(30)).attempt, 3);
+}
+
+#[test]
+fn failures_that_are_kept_quarantine_no_producer() {
+    let quarantine_after = Some(1);
+    let mut scheduler = offered(Config { retries: 1, quarantine_after, ..config(2) }, 3);
+    assert_eq!(fail_here(&mut scheduler, 0, at(0)), Decision::Retry(at(10)));
+    assert!(!scheduler.health().is_suspect(0) && scheduler.health().may_take_new(0));
+    assert_eq!(succeed(&mut scheduler, 0, at(10)), 0);
+    // The second failure, elsewhere, clears the suspicion of the first.
+    assert_eq!(fail(&mut scheduler, 0, at(10)).1, Decision::Retry(at(10)), "the blame is open");
+    assert!(scheduler.health().is_suspect(0));
+    assert_eq!(fail_here(&mut scheduler, 1, at(10)), Decision::Skip);
+    assert!(!scheduler.health().is_suspect(0));
+}
+
 #[test]
 fn a_storm_of_retries_wakes_one_producer_for_each_item() {
     let mut scheduler = offered(Config { retries: 1, ..config(64) }, 100);

@@ -24,6 +24,7 @@ both_orders! {
     what_was_tried_again_goes_before_new_items,
     an_item_that_waits_keeps_no_producer,
     another_producer_tries_again,
+    the_same_producer_tries_again_if_the_rule_says_so,
     a_batch_that_failed_together_is_tried_again_one_by_one,
     an_item_of_a_batch_is_tried_again_alone,
     a_cancel_ends_a_run_whose_item_waits,
@@ -164,6 +165,20 @@ fn another_producer_tries_again(order: Order) {
     let twice: Vec<_> = tried.values().filter(|workers| workers.len() == 2).collect();
     assert_eq!(twice.len(), 20);
     assert!(twice.iter().all(|workers| workers[0] != workers[1]), "{twice:?}");
+}
+
+fn the_same_producer_tries_again_if_the_rule_says_so(order: Order) {
+    let (hooks, attempts) = failing(|x, attempt| x % 5 == 0 && attempt <= 2);
+    let builder = builder(hooks, order, 2).classify(|_| Verdict::RetryHere);
+    let mut pool = builder.build().unwrap();
+    assert_eq!(sorted(pool.run(0..100).unwrap()), range(100));
+    let mut tried = BTreeMap::<u64, Vec<usize>>::new();
+    for &(x, _, worker) in attempts.lock().unwrap().iter() {
+        tried.entry(x).or_default().push(worker);
+    }
+    let again: Vec<_> = tried.values().filter(|workers| workers.len() > 1).collect();
+    assert_eq!(again.len(), 20);
+    assert!(again.iter().all(|workers| **workers == [workers[0]; 3]), "{again:?}");
 }
 
 fn a_batch_that_failed_together_is_tried_again_one_by_one(order: Order) {

@@ -91,9 +91,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// An item is retried after an error or a panic of `producer_work`, or of the hook for batches.
     ///
     /// A retry goes before new items, the first in order before others, and to another producer if there is
-    /// one. The item first waits for the [`backoff`](Builder::backoff); its producer does other work
-    /// meanwhile. [`attempt`](crate::ProducerContext::attempt) tells the hook which attempt it is, and
-    /// [`Error::attempt`] which one failed. Only the error of the last attempt counts. In input order the
+    /// one. It goes to the producer that failed the item if [`classify`](Builder::classify) returns
+    /// [`Verdict::RetryHere`]. The item first waits for the [`backoff`](Builder::backoff); its producer does
+    /// other work meanwhile. [`attempt`](crate::ProducerContext::attempt) tells the hook which attempt it is,
+    /// and [`Error::attempt`] which one failed. Only the error of the last attempt counts. In input order the
     /// items behind it wait for it.
     ///
     /// The hook gets each item by value, so a copy is kept while a hook has it. With

@@ -119,6 +119,7 @@ impl<R: Runner> Run<R> {
     fn decide(&self, items: &[u64], asked: Verdict) -> Decision {
         let verdict = match asked {
             Verdict::Retry => scheduler::Verdict::Retry,
+            Verdict::RetryHere => scheduler::Verdict::RetryHere,
             Verdict::Skip => scheduler::Verdict::Skip,
             Verdict::Stop => scheduler::Verdict::Fail,
         };
