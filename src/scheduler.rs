@@ -207,6 +207,13 @@ impl Scheduler {
         self.conditions_changed(now);
     }
 
+    /// From here on, no retry waits for its backoff.
+    pub(crate) fn end_backoff(&mut self, now: RunTime) {
+        self.retry.end_backoff();
+        self.retries.promote_all();
+        self.wake_for_work(now);
+    }
+
     fn conditions_changed(&mut self, now: RunTime) {
         self.wake_for_pending(now);
         self.wake_helpers();

@@ -36,8 +36,10 @@ pub struct CancelToken {
 pub(crate) trait Interrupt: Send + Sync {
     /// Drops the items in flight, and ends.
     fn cancel(&self);
-    /// Stops reading input.
+    /// Stops reading input, and [ends backoff](Interrupt::end_backoff).
     fn drain(&self);
+    /// Has no retry wait for its backoff.
+    fn end_backoff(&self) {}
 }
 
 /// Counts the requests of each kind that were made, or that one watcher has seen.
@@ -87,8 +89,10 @@ impl CancelToken {
 
     /// Stops reading input, and completes the items in flight.
     ///
-    /// `consumer_end` runs, and the run returns its summary. Use it for a first Ctrl-C, and
-    /// [`cancel`](CancelToken::cancel) for the second. [`guard`](CancelToken::guard) has an example.
+    /// Items that wait for a [retry](crate::Builder::retries) are tried at once, without their
+    /// [backoff](crate::Builder::backoff). `consumer_end` runs, and the run returns its summary. Use it for a
+    /// first Ctrl-C, and [`cancel`](CancelToken::cancel) for the second. [`guard`](CancelToken::guard) has an
+    /// example.
     ///
     /// It does not end the building of a runner; the first run of that runner then reads no input.
     pub fn drain(&self) {

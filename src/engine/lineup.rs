@@ -89,10 +89,11 @@ impl Interrupt for AllRuns {
         self.0.iter().rev().for_each(|run| run.cancel());
     }
 
-    /// Drains the first stage only: the items in flight pass through all others.
+    /// The items in flight pass through the later stages, which read no input.
     fn drain(&self) {
-        if let Some(first) = self.0.first() {
+        if let Some((first, later)) = self.0.split_first() {
             first.drain();
+            later.iter().for_each(|run| run.end_backoff());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The queue of retries, and the decision whether an item is retried.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::health::ProducerHealth;
 use super::lease::ProducerId;
@@ -129,6 +130,15 @@ impl RetryQueue {
         })
     }
 
+    /// Ends all waits for a time.
+    pub(super) fn promote_all(&mut self) {
+        for class in &mut self.classes {
+            class
+                .ready
+                .extend(std::mem::take(&mut class.timed).into_iter().map(|(_, index)| index));
+        }
+    }
+
     /// Removes an item. Returns whether it was there.
     pub(super) fn remove(&mut self, index: u64) -> bool {
         let before = self.len;
@@ -236,6 +246,11 @@ pub(super) struct RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// From here on, retries are due at once.
+    pub(super) fn end_backoff(&mut self) {
+        self.backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
+    }
+
     /// Decides about an item that is to blame for its failures. `attempt` is its last attempt.
     pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
         match verdict {
@@ -261,8 +276,6 @@ impl RetryPolicy {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::scheduler::waiters::Takes;
 

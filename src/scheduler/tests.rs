@@ -214,6 +214,21 @@ fn failures_that_are_kept_quarantine_no_producer() {
 }
 
 #[test]
+fn without_backoff_what_waits_is_due_and_so_is_what_fails_later() {
+    let mut scheduler = offered(Config { retries: 2, ..config(2) }, 2);
+    assert_eq!(fail(&mut scheduler, 0, at(0)).1, Decision::Retry(at(10)));
+    let second = lease(&mut scheduler, 0, at(0));
+    assert_eq!(ask(&mut scheduler, 1, at(1)), Next::WaitUntil(at(10)));
+    scheduler.end_backoff(at(1));
+    assert_eq!(wakes(&mut scheduler), [1]);
+    assert_eq!(fail(&mut scheduler, 1, at(1)), (0, Decision::Retry(at(1))));
+    scheduler.finish(second.id, &[Outcome::Failed], at(2));
+    assert_eq!(scheduler.decide(&second.items, RETRY, at(2)), Decision::Retry(at(2)));
+    assert_eq!(lease(&mut scheduler, 0, at(2)).items, [0]);
+    assert_eq!(lease(&mut scheduler, 1, at(2)).items, [1]);
+}
+
+#[test]
 fn a_storm_of_retries_wakes_one_producer_for_each_item() {
     let mut scheduler = offered(Config { retries: 1, ..config(64) }, 100);
     let leases: Vec<_> = (0..100).map(|_| lease(&mut scheduler, 0, at(0))).collect();

@@ -29,6 +29,7 @@ both_orders! {
     an_item_of_a_batch_is_tried_again_alone,
     a_cancel_ends_a_run_whose_item_waits,
     a_finish_lets_what_waits_be_tried_again,
+    a_drain_ends_the_wait_for_another_attempt,
     a_stream_tries_again,
     an_item_that_panics_when_cloned_has_one_attempt,
 }
@@ -241,6 +242,27 @@ fn a_finish_lets_what_waits_be_tried_again(order: Order) {
     assert_eq!(sorted(pool.run(source).unwrap()), [0, 1, 2, 3]);
 }
 
+/// Both the item that waits and one that fails after the drain.
+fn a_drain_ends_the_wait_for_another_attempt(order: Order) {
+    let failed = Arc::new(Counter::new());
+    let counted = failed.clone();
+    let hooks = Hooks::new().work(move |cx, x| match (x, cx.attempt()) {
+        (1, 1) | (3, 1..=2) => {
+            counted.add(1);
+            Err("bad".into())
+        }
+        _ => Ok(x),
+    });
+    let mut pool = builder(hooks, order, 2).backoff(NEVER, NEVER).build().unwrap();
+    let token = pool.cancel_token();
+    let source = (0..2u64).chain(std::iter::once_with(move || {
+        failed.reach(1);
+        token.drain();
+        3
+    }));
+    assert_eq!(no_hang(move || sorted(pool.run(source).unwrap())), [0, 1, 3]);
+}
+
 fn a_stream_tries_again(order: Order) {
     let (hooks, _) = failing(|x, attempt| x % 4 == 0 && attempt <= 2);
     let mut pool = builder(hooks, order, 2).build().unwrap();
@@ -294,6 +316,30 @@ fn each_stage_tries_again_by_its_own_rule() {
     let mut second = builder(second, Order::Input, 2).build().unwrap();
     let outputs = no_hang(move || first.then(&mut second).run(0..60).unwrap());
     assert_eq!(outputs, range(60));
+}
+
+#[test]
+fn a_drain_ends_the_wait_for_another_attempt_in_every_stage() {
+    let failed = Arc::new(Counter::new());
+    let counted = failed.clone();
+    let flaky = Hooks::new().work(move |cx, x| match (x, cx.attempt()) {
+        (1, 1) => {
+            counted.add(1);
+            Err("bad".into())
+        }
+        _ => Ok(x),
+    });
+    let mut first = builder(Hooks::new(), Order::Input, 1).build().unwrap();
+    let second = builder(flaky, Order::Input, 1).backoff(NEVER, NEVER);
+    let mut second = second.build().unwrap();
+    let token = first.cancel_token();
+    let source = (0..2u64).chain(std::iter::once_with(move || {
+        failed.reach(1);
+        token.drain();
+        2
+    }));
+    let outputs = no_hang(move || first.then(&mut second).run(source).unwrap());
+    assert_eq!(outputs, range(3));
 }
 
 proptest! {

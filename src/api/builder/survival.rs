@@ -130,7 +130,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Sets how long an item waits before it is [retried](Builder::retries): `first` before the second
     /// attempt.
     ///
-    /// The time doubles with each further attempt, up to `most`. The defaults are 100 ms and 10 s.
+    /// The time doubles with each further attempt, up to `most`. The defaults are 100 ms and 10 s. A
+    /// [drain](crate::CancelToken::drain) ends the wait.
     ///
     /// ```
     /// use std::time::Duration;

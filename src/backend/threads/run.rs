@@ -425,6 +425,11 @@ impl<R: Runner> Interrupt for Run<R> {
     /// Called only on the first stage of a pipeline.
     fn drain(&self) {
         self.halt();
+        self.end_backoff();
+    }
+
+    fn end_backoff(&self) {
+        self.handover.dispatch.end_backoff();
     }
 }
 

@@ -221,6 +221,11 @@ impl<I> Dispatch<I> {
         }
     }
 
+    /// Has no retry wait for its backoff.
+    pub(crate) fn end_backoff(&self) {
+        self.schedule_quietly(|state, now| state.scheduler.end_backoff(now));
+    }
+
     /// Tells the scheduler that items before this index are not to wait for later ones.
     pub(crate) fn hurry(&self, below: u64) {
         if self.signals.tracking == Tracking::All {
