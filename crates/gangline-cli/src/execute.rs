@@ -16,6 +16,7 @@ mod memory_watch;
 pub(crate) mod process;
 pub(crate) mod protocol;
 pub(crate) mod readiness;
+pub(crate) mod retries;
 pub(crate) mod run;
 pub(crate) mod sequence;
 mod setup;

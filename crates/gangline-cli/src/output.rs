@@ -14,4 +14,5 @@ pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod tagged;
 pub(crate) mod terminal;
+pub(crate) mod unmade;
 pub(crate) mod verdict;

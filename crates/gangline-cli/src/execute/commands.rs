@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -46,43 +46,28 @@ impl Work for Commands {
         Worker { buffer: Vec::new(), spills: Default::default() }
     }
 
-    fn work(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
-        self.attempts(slot, worker, job)
+    /// A job that is ended for lack of memory runs again on its slot, in the same attempt.
+    fn work(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+        loop {
+            let outcome = self.attempt(slot, worker, job, attempt);
+            if !matches!(outcome.result, JobResult::Ended(End::Recalled)) {
+                return outcome;
+            }
+            let (number, command) = (outcome.number, outcome.short_command());
+            let text =
+                format!("job {number} {}, and it runs again later: {command}", outcome.result);
+            self.lanes.shared.terminal.tell(&text);
+            self.lanes.finish();
+            if !self.lanes.start_again(&self.lane) {
+                return Outcome { result: JobResult::Ended(End::Halted), ..outcome };
+            }
+        }
     }
 
     fn end(&self, _: usize, _: Worker) {}
 }
 
 impl Commands {
-    /// Runs a job until it succeeds, within the allowed attempts, all on one slot.
-    fn attempts(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
-        let rules = &self.lanes.shared.rules;
-        let mut attempt = 1;
-        let mut delay = rules.retry_delay;
-        loop {
-            let outcome = self.attempt(slot, worker, job, attempt);
-            if matches!(outcome.result, JobResult::Ended(End::Recalled)) {
-                let (number, command) = (outcome.number, outcome.short_command());
-                let text =
-                    format!("job {number} {}, and it runs again later: {command}", outcome.result);
-                self.lanes.shared.terminal.tell(&text);
-                match self.lanes.start_again(&self.lane) {
-                    true => continue,
-                    false => return Outcome { result: JobResult::Ended(End::Halted), ..outcome },
-                }
-            }
-            let is_last = attempt > rules.retries
-                || outcome.result.is_final()
-                || !self.lane.gate.pause(delay);
-            if is_last {
-                return outcome;
-            }
-            tell_of_retry(&self.lanes, &outcome);
-            attempt += 1;
-            delay = delay.saturating_mul(2).min(LONGEST_DELAY.max(rules.retry_delay));
-        }
-    }
-
     fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
         let shared = &self.lanes.shared;
         let place = self.slots[slot].given(&job.command);
@@ -102,7 +87,10 @@ impl Commands {
             let command = prepared(self::command(words, place), workdir);
             Ok((command.map_err(JobResult::NotStarted)?, results))
         });
-        let sink = Sink::new(self, &worker.spills, job.number, tag.as_deref());
+        let mut sink = Sink::new(self, &worker.spills, job.number, tag.as_deref());
+        if attempt > 1 {
+            sink.printed.unshown = self.lane.retries.take_unshown(job.number);
+        }
         let (result, printed, results) = match prepared {
             Ok((command, results)) => {
                 let (result, printed) = self.start(number, &mut worker.buffer, command, sink);
@@ -209,17 +197,6 @@ fn prepared(mut command: Command, workdir: Option<OsString>) -> io::Result<Comma
     }
     Ok(command)
 }
-
-/// Reports that a job is retried. The output of the failed attempt is not printed.
-pub(crate) fn tell_of_retry(lanes: &Lanes, outcome: &Outcome) {
-    let Outcome { number, attempts, result, .. } = outcome;
-    let command = outcome.short_command();
-    let text = format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
-    lanes.shared.terminal.tell(&text);
-}
-
-/// The time limit of a job is not checked more often than this.
-pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 pub(crate) fn command(words: Words, slot: &Given) -> Command {
     let mut command = Command::new(words.program);

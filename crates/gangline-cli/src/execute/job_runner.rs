@@ -11,7 +11,7 @@ use crate::execute::process::Channel;
 use crate::execute::shared::Output;
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, JobResult, Outcome, Printed};
+use crate::output::outcome::{JobFailed, JobResult, Next, Outcome, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -33,8 +33,8 @@ pub(crate) trait Work: Send + Sync {
     /// Makes a slot ready for jobs.
     fn begin(&self, slot: usize) -> Self::State;
 
-    /// Executes a job, with retries.
-    fn work(&self, slot: usize, state: &mut Self::State, job: &Job) -> Outcome;
+    /// Makes one attempt at a job.
+    fn work(&self, slot: usize, state: &mut Self::State, job: &Job, attempt: u32) -> Outcome;
 
     /// Ends the slot: no job is left for it.
     fn end(&self, slot: usize, state: Self::State);
@@ -58,32 +58,37 @@ impl<W: Work> Runner for JobRunner<W> {
         job: Job,
     ) -> Result<Arc<Outcome>> {
         let _hold = Hold(&self.lanes);
-        self.lanes.spare_results(&job);
-        if self.lanes.start(&self.lane, &job) == Admission::Refused {
-            return Err(NOT_STARTED.into());
+        let attempt = cx.attempt();
+        if attempt == 1 {
+            self.lanes.spare_results(&job);
+            if self.lanes.start(&self.lane, &job) == Admission::Refused {
+                return Err(NOT_STARTED.into());
+            }
+        } else if !self.lanes.start_again(&self.lane) {
+            return self.end_job(&job, self.lane.retries.cut_off(job.number));
         }
         if let Some(heads) = self.lane.gate.heads() {
             heads.starts(job.number, self.lane.first_worker + cx.producer());
         }
-        let shared = &self.lanes.shared;
-        let (outcome, order) = match self.held(&job) {
-            Some(outcome) => {
-                let order = shared.count_outcome(&outcome);
-                (Arc::new(outcome), order)
-            }
-            None => {
-                let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
-                let order = shared.record(&outcome);
-                self.hold(&job, &outcome);
-                (outcome, order)
-            }
-        };
-        self.lanes.finish();
-        self.lanes.obey(order);
-        match outcome.result.is_ok() {
-            true => Ok(outcome),
-            false => Err(Box::new(JobFailed(outcome))),
+        if attempt == 1
+            && let Some(outcome) = self.held(&job)
+        {
+            let order = self.lanes.shared.count_outcome(&outcome);
+            self.lanes.finish();
+            self.lanes.obey(order);
+            return Ok(Arc::new(outcome));
         }
+        let outcome = Arc::new(self.work.work(cx.producer(), state, &job, attempt));
+        let next = self.next(&outcome);
+        if next != Next::Nothing {
+            self.lanes.finish();
+            self.tell_of_retry(&outcome);
+            return Err(Box::new(JobFailed { outcome, next }));
+        }
+        self.lane.retries.forget(job.number);
+        let ended = self.end_job(&job, outcome);
+        self.lanes.finish();
+        ended
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
@@ -112,7 +117,7 @@ impl<W: Work> Runner for JobRunner<W> {
         error: &Error,
     ) -> Result<()> {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-        let Some(JobFailed(outcome)) = source else { return Ok(()) };
+        let Some(JobFailed { outcome, .. }) = source else { return Ok(()) };
         self.write(outcome)?;
         let Outcome { number, result, .. } = &**outcome;
         // The job that found it has a message.
@@ -146,6 +151,34 @@ impl<W: Work> Runner for JobRunner<W> {
 }
 
 impl<W> JobRunner<W> {
+    /// What follows an attempt. No job is tried again once the run is ending.
+    fn next(&self, outcome: &Arc<Outcome>) -> Next {
+        match outcome.result.is_ok() || !self.lane.gate.is_wanted() {
+            true => Next::Nothing,
+            false => self.lane.retries.after(outcome),
+        }
+    }
+
+    /// Reports that a job is retried. The output of the failed attempt is not printed.
+    fn tell_of_retry(&self, outcome: &Outcome) {
+        let Outcome { number, attempts, result, .. } = outcome;
+        let command = outcome.short_command();
+        let text =
+            format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
+        self.lanes.shared.terminal.tell(&text);
+    }
+
+    /// Records the outcome of the last attempt at a job, and returns it for the library.
+    fn end_job(&self, job: &Job, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
+        let order = self.lanes.shared.record(&outcome);
+        self.hold(job, &outcome);
+        self.lanes.obey(order);
+        match outcome.result.is_ok() {
+            true => Ok(outcome),
+            false => Err(Box::new(JobFailed { outcome, next: Next::Nothing })),
+        }
+    }
+
     /// Writes the output of a job when its turn comes.
     fn write(&self, outcome: &Outcome) -> Result<()> {
         let shared = &self.lanes.shared;

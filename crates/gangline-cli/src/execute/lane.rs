@@ -9,6 +9,7 @@ use crate::error::CliError;
 use crate::execute::groups::Groups;
 use crate::execute::held::Held;
 use crate::execute::process::End;
+use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
 use crate::exit;
@@ -31,6 +32,7 @@ pub(crate) struct Lane {
     /// Set if outputs are in input order and there are several lanes.
     pub(crate) turns: Option<Turns>,
     pub(crate) texts: Arc<Texts>,
+    pub(crate) retries: Arc<Retries>,
     /// Set if there is a journal.
     pub(crate) held: Option<Arc<Held>>,
 }
@@ -38,7 +40,12 @@ pub(crate) struct Lane {
 impl Lane {
     /// Lets no further job start in this lane.
     pub(crate) fn close(&self) {
-        self.follow(self.gate.close());
+        let rest = self.gate.close();
+        if rest == Rest::Some {
+            // The jobs that wait for another attempt end with the one that they had.
+            self.token.drain();
+        }
+        self.follow(rest);
     }
 
     /// A job of the lane has ended, and its output was written.
@@ -96,11 +103,11 @@ impl Lanes {
         admission
     }
 
-    /// Waits until a job that was ended for lack of memory may start again. Returns whether it may: otherwise the
-    /// run is ending.
+    /// Waits until a job that has started before may start again. Returns whether it may: otherwise the run is
+    /// ending.
     pub(crate) fn start_again(&self, lane: &Lane) -> bool {
-        self.finish();
-        self.wait_for_brake(lane)
+        let brake = &self.shared.brake;
+        lane.gate.is_wanted() && (brake.is_off() || self.wait_for_brake(lane))
     }
 
     fn wait_for_brake(&self, lane: &Lane) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use crate::args::{InUse, Run};
 use crate::error::CliError;
@@ -12,12 +13,14 @@ use crate::execute::failure::{internal, of_run};
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::memory_watch::MemoryWatch;
+use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::setup::{doubts, ending, hidden, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
 use crate::exit;
-use crate::output::outcome::JobFailed;
+use crate::output::outcome::{JobFailed, Next};
 use crate::output::report::{Numbers, number_by_jobs};
+use crate::output::unmade::leave_out_unmade;
 use crate::output::verdict::advise;
 use crate::plan::Plan;
 use crate::plan::gated::Gated;
@@ -32,6 +35,9 @@ use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progre
 /// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
 /// long as the others then keeps no slot idle.
 const WINDOW: usize = 1_000;
+
+/// The longest wait before a retry, unless the first is longer.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Runs the command for each input, and returns the exit status.
 pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
@@ -181,6 +187,7 @@ fn drive<W: Work + 'static>(
     let report = (!args.record.report.is_empty()).then(|| {
         let mut report = pool.report();
         number_by_jobs(&mut report, &numbers);
+        leave_out_unmade(&mut report, &own.retries.take_cut_off());
         advise(&mut report);
         report
     });
@@ -236,6 +243,8 @@ fn builder<W: Work + 'static>(
         .window(args.output.window.unwrap_or(WINDOW).saturating_add(slots))
         .cancel_token(token)
         .on_error(OnError::Skip)
+        .retries(retries(args))
+        .backoff(args.failure.retry_delay, LONGEST_DELAY.max(args.failure.retry_delay))
         .classify(verdict);
     // Keys are kept in memory, so they are off unless they are shown.
     if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {
@@ -300,12 +309,20 @@ fn counted(
     }
 }
 
+/// The largest number of attempts after the first that [`Retries`](crate::execute::retries::Retries) allows.
+fn retries(args: &Run) -> u32 {
+    let after_deaths = if args.warm.warm { DEATHS_OF_ITEM - 1 } else { 0 };
+    args.failure.retries.saturating_add(after_deaths)
+}
+
 /// Failed jobs do not end the run; other errors are not from a job.
 fn verdict(error: &Error) -> Verdict {
     let source = std::error::Error::source(error);
-    match source.is_some_and(|source| source.is::<JobFailed>()) {
-        true => Verdict::Skip,
-        false => Verdict::Stop,
+    match source.and_then(|source| source.downcast_ref::<JobFailed>()).map(|failed| failed.next) {
+        Some(Next::OnItsSlot) => Verdict::RetryHere,
+        Some(Next::OnAnotherSlot) => Verdict::Retry,
+        Some(Next::Nothing) => Verdict::Skip,
+        None => Verdict::Stop,
     }
 }
 

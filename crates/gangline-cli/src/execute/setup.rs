@@ -14,6 +14,7 @@ use crate::execute::groups::Groups;
 use crate::execute::held::Held;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
+use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
 use crate::exit;
@@ -60,7 +61,8 @@ pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
             gate.keep_heads();
         }
         let held = held(args, plan)?;
-        lanes.push(Lane { gate, token, first_worker, turns, texts, held });
+        let retries = Arc::new(Retries::new(args.failure.retries));
+        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))
@@ -143,7 +145,6 @@ fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared
             .map_err(|error| unwritable(&path.display(), error))
     });
     let rules = Rules {
-        retries: failure.retries,
         retry_delay: failure.retry_delay,
         timeout: failure.timeout,
         ending: ending(args),

@@ -40,7 +40,6 @@ pub(crate) struct Shared {
 /// The user's settings for failures and times.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    pub(crate) retries: u32,
     pub(crate) retry_delay: Duration,
     pub(crate) timeout: Option<Timeout>,
     pub(crate) ending: TermSequence,

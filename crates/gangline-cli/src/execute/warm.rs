@@ -13,6 +13,7 @@ use crate::execute::job_runner::Work;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::End;
 use crate::execute::protocol::{self, Answer, Hello, Item, VERSION};
+use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
 use crate::execute::worker_slots::{Fate, Worker, WorkerSlots};
 use crate::exit;
@@ -45,9 +46,6 @@ pub(crate) struct Warm {
 
 /// When a slow start is reported.
 const LONG_WAIT: Duration = Duration::from_secs(15);
-
-/// An item at which this many workers ended is itself at fault.
-const DEATHS_OF_ITEM: u32 = 3;
 
 impl Warm {
     pub(crate) fn new(
@@ -88,8 +86,8 @@ impl Work for Warm {
         }
     }
 
-    fn work(&self, slot: usize, (): &mut (), job: &Job) -> Outcome {
-        self.attempts(slot, job)
+    fn work(&self, slot: usize, (): &mut (), job: &Job, attempt: u32) -> Outcome {
+        self.try_workers(slot, job, attempt)
     }
 
     fn end(&self, slot: usize, (): ()) {
@@ -119,14 +117,12 @@ impl Warm {
         self.workers.give_back(index, worker);
     }
 
-    /// Runs a job until it succeeds or has no attempts left. After its worker ended during it, the job moves
-    /// to another slot if possible; giving up a slot is not an attempt.
-    fn attempts(&self, slot: usize, job: &Job) -> Outcome {
-        let rules = &self.lanes.shared.rules;
-        let (mut attempt, mut deaths, mut delay) = (1, 0, rules.retry_delay);
-        let mut ended_at = None;
+    /// Makes an attempt at a job with the worker of a slot. If that does not get ready, or is given up, the job
+    /// moves to another worker if there is one; that is not an attempt.
+    fn try_workers(&self, slot: usize, job: &Job, attempt: u32) -> Outcome {
+        let mut avoided = None;
         loop {
-            let Some((index, mut worker)) = self.workers.take(slot, ended_at) else {
+            let Some((index, mut worker)) = self.workers.take(slot, avoided) else {
                 let results =
                     self.lanes.place_results(&self.lane, job, self.on_slot(slot, job, attempt));
                 let result = JobResult::WorkerFailed(GIVEN_UP.into());
@@ -139,34 +135,21 @@ impl Warm {
                 true => self.give_up(index, &outcome),
                 false => self.workers.give_back(index, worker),
             };
-            match (&outcome.result, fate) {
-                (JobResult::WorkerFailed(_), Fate::GivenUp) => continue,
-                // The worker has not seen the item.
-                (JobResult::WorkerFailed(_), Fate::GoesOn) if !was_ready => {
-                    if !self.lane.gate.pause(delay) {
+            match fate {
+                _ if !outcome.result.blames_worker() => return outcome,
+                Fate::GivenUp => {}
+                Fate::GoesOn if was_ready => return outcome,
+                Fate::GoesOn => {
+                    if !self.lane.gate.pause(self.lanes.shared.rules.retry_delay) {
                         return outcome;
                     }
-                    commands::tell_of_retry(&self.lanes, &outcome);
-                    ended_at = Some(index);
-                    continue;
+                    let (number, command) = (outcome.number, outcome.short_command());
+                    let text =
+                        format!("job {number} {}, and is tried again: {command}", outcome.result);
+                    self.lanes.shared.terminal.tell(&text);
+                    avoided = Some(index);
                 }
-                (JobResult::WorkerFailed(_), Fate::GoesOn) => {
-                    deaths += 1;
-                    ended_at = Some(index);
-                }
-                _ => {}
             }
-            let most = match outcome.result.blames_worker() {
-                true => deaths < DEATHS_OF_ITEM || attempt <= rules.retries,
-                false => attempt <= rules.retries,
-            };
-            let is_last = !most || outcome.result.is_final() || !self.lane.gate.pause(delay);
-            if is_last {
-                return outcome;
-            }
-            commands::tell_of_retry(&self.lanes, &outcome);
-            attempt += 1;
-            delay = delay.saturating_mul(2).min(commands::LONGEST_DELAY.max(rules.retry_delay));
         }
     }
 

@@ -185,16 +185,30 @@ impl fmt::Display for End {
     }
 }
 
-/// A failed job, as an error for the library.
+/// A failed attempt at a job, as an error for the library.
 #[derive(Debug, Clone)]
-pub(crate) struct JobFailed(pub(crate) Arc<Outcome>);
+pub(crate) struct JobFailed {
+    pub(crate) outcome: Arc<Outcome>,
+    pub(crate) next: Next,
+}
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The job has failed.
+    Nothing,
+    /// Another attempt on the same slot.
+    OnItsSlot,
+    /// Another attempt, on another slot if there is one.
+    OnAnotherSlot,
+}
 
 /// The end of its standard error, if it has any.
 const TAIL: usize = 400;
 
 impl fmt::Display for JobFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = &*self.0;
+        let outcome = &*self.outcome;
         write!(f, "{} {}", outcome.short_command(), outcome.result)?;
         let tail =
             outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();

@@ -34,6 +34,11 @@ pub(crate) fn advise(report: &mut RunReport) {
             share(report.head_stalled, report.lasted),
             waiting(report),
         ),
+        Bottleneck::Backoff => format!(
+            "the waits before retries limited the run: the slots had no other jobs for {} of the time; find out \
+             why jobs fail, or let retries wait for less time (--retry-delay)",
+            waiting(report),
+        ),
         Bottleneck::Uneven => format!(
             "uneven jobs limited the run: one slot worked to the end while the others were busy {} of the time \
              on average; put long jobs first",

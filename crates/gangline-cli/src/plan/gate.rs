@@ -72,7 +72,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Asks to start the job, also for a second attempt on another slot. It is refused only when every
+    /// Asks to start the job; once it has started, asking again changes nothing. It is refused only when every
     /// started job has ended, since a refused job ends the run.
     pub(crate) fn start(&self) -> Admission {
         if self.is_started.load(Ordering::SeqCst) {

@@ -21,6 +21,7 @@ mod records;
 mod reports;
 mod results;
 mod retried;
+mod retries;
 mod run;
 mod running;
 mod signals;

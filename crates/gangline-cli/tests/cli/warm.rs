@@ -460,3 +460,22 @@ fn a_table_says_why_a_job_failed() {
         assert!(errors[2].contains("exited with 3 before it answered"), "{errors:?}");
     }
 }
+
+#[test]
+fn a_report_has_the_attempts_at_items() {
+    for (input, retries, [attempts, failed]) in
+        [("third", "--retries 2", [2, 0]), ("error", "--retries 1", [1, 1]), ("crash", "", [2, 1])]
+    {
+        let place = place();
+        let line =
+            format!("-j2 --warm {retries} --report r.json -- sh worker {{worker}} ::: a {input}");
+        place.run_typed(&line);
+        let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
+        let retries = &report["retries"];
+        let counts = ["attempts", "items", "failed"].map(|name| retries[name].as_u64().unwrap());
+        assert_eq!(counts, [attempts, 1, failed], "{input}: {retries}");
+        let failures = report["failures"].as_array().unwrap();
+        let at: Vec<_> = failures.iter().map(|failure| failure["attempts"].as_u64()).collect();
+        assert_eq!(at, vec![Some(attempts + 1); failed as usize], "{input}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Which failed jobs are tried again, and on which slot.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::output::capture::Captured;
+use crate::output::outcome::{Next, Outcome};
+use crate::output::unmade::CutOff;
+
+/// The jobs of a lane that have failed and wait for another attempt. The library decides when they have it.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    /// The number of attempts after the first.
+    most: u32,
+    /// By the number of the job.
+    failed: Mutex<HashMap<u64, Failed>>,
+    cut_off: Mutex<CutOff>,
+}
+
+#[derive(Debug)]
+struct Failed {
+    outcome: Arc<Outcome>,
+    /// The number of warm workers that ended at the job.
+    deaths: u32,
+}
+
+/// An item at which this many workers ended is itself at fault.
+pub(crate) const DEATHS_OF_ITEM: u32 = 3;
+
+impl Retries {
+    pub(crate) fn new(most: u32) -> Retries {
+        Retries { most, failed: Mutex::default(), cut_off: Mutex::default() }
+    }
+
+    /// Decides what follows an attempt that failed, in a run that goes on.
+    pub(crate) fn after(&self, outcome: &Arc<Outcome>) -> Next {
+        let Outcome { number, attempts, result, .. } = &**outcome;
+        if result.is_final() {
+            return Next::Nothing;
+        }
+        let mut failed = self.failed();
+        let before = failed.get(number).map_or(0, |failed| failed.deaths);
+        let deaths = before + u32::from(result.blames_worker());
+        let is_allowed = *attempts <= self.most;
+        let next = match result.blames_worker() {
+            true if is_allowed || deaths < DEATHS_OF_ITEM => Next::OnAnotherSlot,
+            false if is_allowed => Next::OnItsSlot,
+            _ => return Next::Nothing,
+        };
+        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths });
+        next
+    }
+
+    /// The last attempt at a job has ended.
+    pub(crate) fn forget(&self, number: u64) {
+        self.failed().remove(&number);
+    }
+
+    /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the attempt that failed.
+    pub(crate) fn cut_off(&self, number: u64) -> Arc<Outcome> {
+        let failed = self.failed().remove(&number);
+        let outcome = failed.expect("a job that is tried again has failed").outcome;
+        self.all_cut_off().insert(number, outcome.attempts);
+        outcome
+    }
+
+    /// Takes the jobs that were cut off.
+    pub(crate) fn take_cut_off(&self) -> CutOff {
+        std::mem::take(&mut *self.all_cut_off())
+    }
+
+    /// Takes what an attempt before this one could not print before its turn came.
+    pub(crate) fn take_unshown(&self, number: u64) -> [Captured; 2] {
+        let failed = self.failed();
+        failed.get(&number).map_or_else(Default::default, |failed| {
+            let mut printed = failed.outcome.printed.lock();
+            std::mem::take(
+                &mut printed.as_mut().expect("nothing panics with the lock held").unshown,
+            )
+        })
+    }
+
+    fn all_cut_off(&self) -> MutexGuard<'_, CutOff> {
+        self.cut_off.lock().expect("nothing panics with the lock held")
+    }
+
+    fn failed(&self) -> MutexGuard<'_, HashMap<u64, Failed>> {
+        self.failed.lock().expect("nothing panics with the lock held")
+    }
+}
