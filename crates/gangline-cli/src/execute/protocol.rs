@@ -10,10 +10,14 @@
 //!
 //! After the last input, the program closes the worker's standard input, and the worker should exit.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::LazyLock;
 
+use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::plain::{Plain, beginning};
@@ -42,6 +46,8 @@ pub(crate) struct Item {
 pub(crate) enum Answer {
     Output(Value),
     Error(String),
+    /// An answer with a value that cannot be read: `NaN`, half of a surrogate pair, a number that is too large.
+    Unreadable(String),
 }
 
 /// A line that violates the protocol.
@@ -58,17 +64,21 @@ struct Ready {
     gangline: u64,
 }
 
+/// The values stay text at first: one that cannot be read is the item's fault, and not the worker's.
 #[derive(Deserialize)]
-struct Reply {
+struct Reply<'a> {
     item: u64,
     // `null` is a valid output.
-    #[serde(default, deserialize_with = "present")]
-    output: Option<Value>,
-    error: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// A message as a line.
@@ -112,14 +122,53 @@ pub(crate) fn read_ready(line: &[u8]) -> Result<(), Violation> {
 
 /// Reads a worker's answer to the item with that number.
 pub(crate) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violation> {
-    let Reply { item, output, error } =
-        serde_json::from_slice(line).map_err(|_| Violation::NotJson(shown(line)))?;
-    match (item == expected, output, error) {
-        (false, ..) => Err(Violation::OtherItem { found: shown(line), expected }),
-        (true, Some(output), None) => Ok(Answer::Output(output)),
-        (true, None, Some(error)) => Ok(Answer::Error(error)),
-        (true, ..) => Err(Violation::NoAnswer(shown(line))),
+    let text = String::from_utf8_lossy(line);
+    let mut fault = match text {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(_) => Some("it has text that is not UTF-8".to_owned()),
+    };
+    let replaced;
+    let reply = match serde_json::from_str(&text) {
+        Ok(reply) => reply,
+        Err(_) => {
+            let (word, rest) = without_numbers_of_no_value(&text);
+            fault = fault.or(word.map(|word| format!("{word} is not JSON")));
+            replaced = rest;
+            serde_json::from_str(&replaced).map_err(|_| Violation::NotJson(shown(line)))?
+        }
+    };
+    let Reply { item, output, error } = reply;
+    if item != expected {
+        return Err(Violation::OtherItem { found: shown(line), expected });
     }
+    let read = match (output, error, fault) {
+        (Some(_), Some(_), _) | (None, None, _) => return Err(Violation::NoAnswer(shown(line))),
+        (_, _, Some(fault)) => return Ok(Answer::Unreadable(fault)),
+        (Some(output), None, None) => serde_json::from_str(output.get()).map(Answer::Output),
+        (None, Some(error), None) => serde_json::from_str(error.get()).map(Answer::Error),
+    };
+    match read {
+        Err(error) if error.is_data() => Err(Violation::NotJson(shown(line))),
+        read => Ok(read.unwrap_or_else(|error| Answer::Unreadable(error.to_string()))),
+    }
+}
+
+/// Replaces the words that languages write for numbers without a value, `NaN` and `-Infinity`, by `null`.
+/// Returns the first of them, and the text without them.
+fn without_numbers_of_no_value(text: &str) -> (Option<String>, Cow<'_, str>) {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#""(?:[^"\\]|\\.)*"|([-+]?\b(?i:nan|inf(?:inity)?)\b)"#)
+            .expect("the pattern is valid")
+    });
+    let mut first = None;
+    let rest = WORDS.replace_all(text, |found: &Captures<'_>| match found.get(1) {
+        Some(word) => {
+            first.get_or_insert_with(|| word.as_str().to_owned());
+            "null".to_owned()
+        }
+        None => found[0].to_owned(),
+    });
+    (first, rest)
 }
 
 /// Formats an output for printing: a text unchanged, `null` as nothing, other values as JSON.
@@ -178,6 +227,46 @@ mod tests {
             Err(Violation::NoAnswer(_))
         ));
         assert!(matches!(answer("Loading model..."), Err(Violation::NotJson(_))));
+        assert!(matches!(answer(r#"{"item":7,"error":3}"#), Err(Violation::NotJson(_))));
+        assert_eq!(answer(r#"{"item":7,"output":3,"error":null}"#), Ok(Answer::Output(3.into())));
+    }
+
+    #[track_caller]
+    fn is_unreadable(line: impl AsRef<[u8]>, why: &str) {
+        match read_answer(line.as_ref(), 7) {
+            Ok(Answer::Unreadable(found)) => assert!(found.contains(why), "{found}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_read_is_the_fault_of_its_item() {
+        for word in ["NaN", "Infinity", "-Infinity", "nan", "-inf", "inf"] {
+            let why = format!("{word} is not JSON");
+            is_unreadable(format!(r#"{{"item":7,"output":{word}}}"#), &why);
+            is_unreadable(format!(r#"{{"output":{{"a":["NaN\"",0.5,{word}]}},"item":7}}"#), &why);
+        }
+        is_unreadable(r#"{"item":7,"output":[Infinity,NaN]}"#, "Infinity is not JSON");
+        is_unreadable(r#"{"item":7,"output":1e999}"#, "number out of range");
+        is_unreadable(r#"{"item":7,"output":["\ud800"]}"#, "hex escape");
+        is_unreadable(r#"{"item":7,"error":"\udc00"}"#, "hex escape");
+        is_unreadable(b"{\"item\":7,\"output\":\"\xe9\"}", "not UTF-8");
+        let deep = "[".repeat(1_000) + &"]".repeat(1_000);
+        is_unreadable(format!(r#"{{"item":7,"output":{deep}}}"#), "recursion limit");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_the_fault_of_its_worker() {
+        let answer = |line: &str| read_answer(line.as_bytes(), 7);
+        for line in ["NaN", r#"{"item":NaN,"output":1}"#, r#"{"item":7,"output":NaNs}"#, "{NaN}"] {
+            assert!(matches!(answer(line), Err(Violation::NotJson(_))), "{line}");
+        }
+        let other = answer(r#"{"item":8,"output":NaN}"#);
+        assert!(matches!(other, Err(Violation::OtherItem { .. })));
+        let both = answer(r#"{"item":7,"output":NaN,"error":"x"}"#);
+        assert!(matches!(both, Err(Violation::NoAnswer(_))));
+        let text = answer(r#"{"item":7,"output":"NaN, Infinity"}"#);
+        assert_eq!(text, Ok(Answer::Output("NaN, Infinity".into())));
     }
 
     #[test]

@@ -228,6 +228,9 @@ impl Warm {
                 Ok(JobResult::Ended(End::Exited(0)))
             }
             Ok(Answer::Error(error)) => Ok(JobResult::Refused(error)),
+            Ok(Answer::Unreadable(why)) => {
+                Ok(JobResult::Refused(format!("its answer cannot be read: {why}")))
+            }
             Err(violation) => {
                 worker.deaths += 1;
                 Err(self.fail(worker, violation.to_string(), printed))

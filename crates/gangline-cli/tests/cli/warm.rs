@@ -125,6 +125,36 @@ fn an_error_is_the_items() {
     check("--retries 1", "third b", 1, "b\n", &["job 1 failed: not yet"]);
 }
 
+/// A worker is asked for a value, and writes one that JSON does not have.
+#[test]
+fn a_value_that_is_no_json_fails_its_item() {
+    let values = ["NaN", "Infinity", "-Infinity", "nan", "1e999", "\"\\ud800\"", "\"\\udc00 \""];
+    let whys = ["NaN is not", "Infinity is not", "-Infinity is not", "nan is not"];
+    let place = place();
+    place.write("values", values.map(|value| format!("{value}\n")).concat() + "1.5\n");
+    let worker = r#"
+        echo start >> starts
+        read -r hello
+        echo '{"gangline":1}'
+        while read -r line; do
+            item=${line#*\"item\":}; item=${item%%,*}
+            value=$(sed -n ${item}p values)
+            printf '{"output":{"loss":["NaN",%s]},"item":%s}\n' "$value" "$item"
+        done"#;
+    place.write("worker", worker);
+    let ran = place.run_typed("-j1 --warm --report r.json -- sh worker ::: 1 2 3 4 5 6 7 8");
+    ran.check(7, "{\"loss\":[\"NaN\",1.5]}\n");
+    for (item, why) in (1..).zip(whys) {
+        ran.check_said(7, &[&format!("job {item} failed: its answer cannot be read: {why} JSON")]);
+    }
+    ran.check_said(7, &["job 5 failed: its answer cannot be read: number out of range"]);
+    assert!(!ran.stderr.contains("at attempt"), "{ran:?}");
+    assert_eq!(place.read("starts"), "start\n");
+    let ran = place.run_typed("-j1 --warm --retries 1 -- sh worker ::: a");
+    assert_eq!(ran.stderr.matches("NaN is not JSON at attempt 1, and is retried").count(), 1);
+    assert_eq!(place.read("starts"), "start\nstart\n");
+}
+
 #[test]
 fn what_a_worker_says_aside_is_its_items() {
     check("", "a loud b", 0, "a\nloud\nb\n", &["seen 2\n"]);
