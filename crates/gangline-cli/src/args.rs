@@ -319,6 +319,9 @@ pub(crate) struct WarmArgs {
     /// Start COMMAND once for each slot, and send it a line of JSON for each input
     #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["shell", "job_file", "line_buffer"])]
     pub(crate) warm: bool,
+    /// Start all workers before the first job, and not each for its first
+    #[arg(long, action = ArgAction::SetTrue, requires = "warm")]
+    pub(crate) preload: bool,
     /// Wait TIME at most until a worker is ready
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, requires = "warm")]
     pub(crate) start_timeout: Duration,

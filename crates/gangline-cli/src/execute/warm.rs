@@ -33,8 +33,8 @@ pub(crate) struct Warm {
     lane: Lane,
     slots: Vec<Slot>,
     command: Arc<Template>,
-    /// The number of workers that are started before there are jobs: there may be fewer jobs than slots.
-    most_at_start: usize,
+    /// The number of workers that are started before there are jobs.
+    preloaded: usize,
     /// The names of a job's inputs, if they have any.
     names: Vec<OsString>,
     start_timeout: Duration,
@@ -42,6 +42,13 @@ pub(crate) struct Warm {
     workers: WorkerSlots,
     /// Whether a slow start has been reported.
     has_told_of_wait: AtomicBool,
+}
+
+/// Whether the worker of a slot has been started for the first time, successfully or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loading {
+    NotBegun,
+    Tried,
 }
 
 /// When a slow start is reported.
@@ -56,8 +63,9 @@ impl Warm {
         args: &WarmArgs,
     ) -> Warm {
         let WarmInputs { command, names, most } = inputs;
-        let most_at_start = most.unwrap_or(usize::MAX);
-        let &WarmArgs { start_timeout, max_restarts, .. } = args;
+        let &WarmArgs { start_timeout, max_restarts, preload, .. } = args;
+        // There may be fewer jobs than slots.
+        let preloaded = if preload { most.unwrap_or(usize::MAX) } else { 0 };
         let workers = WorkerSlots::new(slots.len());
         let has_told_of_wait = AtomicBool::new(false);
         Warm {
@@ -65,7 +73,7 @@ impl Warm {
             lane,
             slots,
             command,
-            most_at_start,
+            preloaded,
             names,
             start_timeout,
             max_restarts,
@@ -77,20 +85,24 @@ impl Warm {
 
 impl Work for Warm {
     /// Workers are stored by slot, since other threads may borrow them.
-    type State = ();
+    type State = Loading;
 
-    fn begin(&self, slot: usize) {
+    fn begin(&self, slot: usize) -> Loading {
         commands::be_nice(self.lanes.shared.rules.nice);
-        if slot < self.most_at_start {
-            self.load(slot);
+        match slot < self.preloaded {
+            true => self.load(slot),
+            false => Loading::NotBegun,
         }
     }
 
-    fn work(&self, slot: usize, (): &mut (), job: &Job, attempt: u32) -> Outcome {
+    fn work(&self, slot: usize, loading: &mut Loading, job: &Job, attempt: u32) -> Outcome {
+        if *loading == Loading::NotBegun {
+            *loading = self.load(slot);
+        }
         self.try_workers(slot, job, attempt)
     }
 
-    fn end(&self, slot: usize, (): ()) {
+    fn end(&self, slot: usize, _: Loading) {
         if let Some(worker) = self.workers.leave(slot) {
             self.dismiss(slot, worker);
         }
@@ -98,9 +110,12 @@ impl Work for Warm {
 }
 
 impl Warm {
-    /// Starts the worker of a slot before there is a job for it. If that fails, the first job tries again.
-    fn load(&self, slot: usize) {
-        let Some((index, mut worker)) = self.workers.take(slot, None) else { return };
+    /// Starts the worker of a slot for the first time, as part of no job. If that fails, the first job tries
+    /// again.
+    fn load(&self, slot: usize) -> Loading {
+        let Some((index, mut worker)) = self.workers.take(slot, None) else {
+            return Loading::Tried;
+        };
         let mut printed = Printed::default();
         let started = self.start(index, &mut worker, &self.command, &mut printed);
         let shown =
@@ -115,6 +130,7 @@ impl Warm {
             self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
         }
         self.workers.give_back(index, worker);
+        Loading::Tried
     }
 
     /// Makes an attempt at a job with the worker of a slot. If that does not get ready, or is given up, the job

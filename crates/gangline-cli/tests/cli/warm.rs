@@ -435,11 +435,13 @@ fn no_worker_outlives_the_program() {
 fn loading_a_worker_is_no_part_of_the_first_job() {
     let place = place();
     place.write("slow", format!("sleep 0.5\n{WORKER}"));
-    let line = "-j1 --warm --report r.json --joblog log -- sh slow {worker} ::: a b";
-    place.run_typed(line).check(0, "a\nb\n");
+    place
+        .run_typed("-j1 --warm --preload --report r.json -- sh slow {worker} ::: a b")
+        .check(0, "a\nb\n");
     let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
     assert!(report["producers"][0]["init"].as_f64().unwrap() >= 0.5, "{report}");
     assert!(report["lasted"].as_f64().unwrap() < 0.5, "{report}");
+    place.run_typed("-j1 --warm --joblog log -- sh slow {worker} ::: a b").check(0, "a\nb\n");
     let first = place.read("log").lines().nth(1).map(str::to_owned).unwrap();
     let took: f64 = first.split('\t').nth(3).unwrap().trim().parse().unwrap();
     assert!(took < 0.5, "{first}");
@@ -454,13 +456,42 @@ fn a_refused_run_loads_no_worker() {
     assert_eq!(place.read("starts.0"), "start\n");
 }
 
+/// The number of starts of workers, on up to four slots.
+fn starts(place: &Place) -> usize {
+    let starts = (0..4).map(|slot| std::fs::read_to_string(place.path(&format!("starts.{slot}"))));
+    starts.flatten().map(|starts| starts.lines().count()).sum()
+}
+
 #[test]
-fn workers_that_no_input_needs_are_not_loaded() {
+fn a_worker_is_started_for_its_first_item() {
     let place = place();
-    place.run_typed("-j4 --warm -- sh worker {worker} ::: a").check(0, "a\n");
-    // One is loaded ahead. If another slot gets the input, that one loads its own.
-    let is_started = |slot: &usize| place.path(&format!("starts.{slot}")).exists();
-    assert!((1..=2).contains(&(0..4).filter(is_started).count()));
+    place.run_typed("-j4 --warm --journal j -- sh worker {worker} ::: a").check(0, "a\n");
+    assert_eq!(starts(&place), 1);
+    place.run_typed("-j4 --warm --journal j --resume -- sh worker {worker} ::: a").check(0, "");
+    assert_eq!(starts(&place), 1, "nothing is left");
+    place
+        .run_typed("-j4 --warm --journal j --resume -- sh worker {worker} ::: a b")
+        .check(0, "b\n");
+    assert_eq!(starts(&place), 2, "one item is left");
+    place.run_typed_on("-j4 --warm -- sh worker {worker}", "").check(0, "");
+    assert_eq!(starts(&place), 2, "there was no item");
+    place.run_typed_on("-j4 --warm -- sh worker {worker}", "c\n").check(0, "c\n");
+    assert_eq!(starts(&place), 3);
+    place.run_typed("-j1 --warm -- sh worker {worker} ::: a b c").check(0, "a\nb\nc\n");
+    assert_eq!(starts(&place), 4);
+    assert_eq!(place.read("ends").lines().count(), 4, "each came to its own end");
+}
+
+#[test]
+fn workers_are_preloaded_if_that_is_asked_for() {
+    let place = place();
+    place.run_typed_on("-j3 --warm --preload -- sh worker {worker}", "").check(0, "");
+    assert_eq!(starts(&place), 3, "the number of items is not known");
+    place.run_typed("-j4 --warm --preload -- sh worker {worker} ::: a").check(0, "a\n");
+    // If another slot gets the input, that one loads its own.
+    assert!((4..=5).contains(&starts(&place)));
+    let ran = place.run_typed("--preload -- echo ::: a");
+    ran.check_said(102, &["--warm"]);
 }
 
 #[test]
