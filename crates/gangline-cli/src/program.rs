@@ -12,6 +12,7 @@ use crate::args::{self, ManArgs, Run, Subcommands};
 use crate::error::{CliError, Context};
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
+use crate::execute::signals::unblock_signals;
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
@@ -35,6 +36,8 @@ pub fn main() -> ExitCode {
 }
 
 fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
+    // Before any thread or process starts, since each inherits the mask.
+    unblock_signals().map_err(internal)?;
     let arguments = options::with_file(arguments)?;
     let cli = match args::parse(&arguments) {
         Ok(cli) => cli,

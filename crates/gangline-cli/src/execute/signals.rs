@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
@@ -172,6 +173,13 @@ fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
             lanes.shared.terminal.tell(&text);
         }
     }
+}
+
+/// Unblocks all signals of this thread, and of the threads and processes that it starts.
+///
+/// A parent may leave signals blocked. With SIGCHLD blocked, the end of a job would never be noticed.
+pub(crate) fn unblock_signals() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
 }
 
 /// Signals that were ignored when this process started, as by `nohup`, stay ignored.

@@ -8,6 +8,7 @@ mod examples;
 mod failure;
 mod foreign;
 mod gpus;
+mod inherited;
 mod inputs;
 mod journal;
 mod limits;

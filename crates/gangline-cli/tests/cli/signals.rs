@@ -1,7 +1,7 @@
 //! Signals to the program; no process outlives the run.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -362,34 +362,6 @@ fn whenever_an_interrupt_comes_nothing_is_lost_and_nothing_is_torn() {
         let left: Vec<_> = place.names(".").into_iter().filter(|name| name != "tmp").collect();
         assert_eq!(left, ["j", "log", "r.json"], "{moment}");
     }
-}
-
-/// Starts the program with these signals ignored.
-fn start_ignoring(place: &Place, signals: &str, line: &str) -> Running {
-    let program = env!("CARGO_BIN_EXE_gangline");
-    let mut command = Command::new("env");
-    command.arg(format!("--ignore-signal={signals}")).arg(program).arg("run");
-    command.args(shlex::split(line).unwrap());
-    command.current_dir(place.directory()).env("TMPDIR", place.path("tmp")).stdin(Stdio::null());
-    place.start(&mut command)
-}
-
-#[test]
-fn ignored_ends_of_children_are_seen() {
-    let place = Place::new();
-    start_ignoring(&place, "CHLD", "-- echo ::: a b").ran().check(0, "a\nb\n");
-}
-
-#[test]
-fn an_interrupt_counts_whatever_else_is_ignored() {
-    let place = Place::new();
-    let line = "-j1 --shell -- 'touch begun; until [ -e go ]; do sleep 0.01; done' ::: a b";
-    let mut running = start_ignoring(&place, "USR1,USR2,VTALRM,PROF", line);
-    place.wait_for("begun");
-    running.send(Signal::INT);
-    running.wait_for_stderr("Ctrl-C");
-    place.write("go", "");
-    assert_eq!(running.ran().code, Some(130));
 }
 
 /// The output exceeds the capacity of a pipe without a reader, so no message can be printed either.
