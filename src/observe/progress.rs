@@ -4,6 +4,7 @@ mod board;
 mod log;
 mod rate;
 mod screen;
+mod stderr;
 mod text;
 mod watch;
 
@@ -11,12 +12,13 @@ mod watch;
 mod tests;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use self::board::Board;
 use self::log::Log;
 use self::screen::{Block, Screen};
+use self::stderr::Stderr;
 use super::event::{Event, Observer};
 use super::text_style::{Colors, Ink, TextStyle};
 
@@ -86,7 +88,7 @@ impl Progress {
             Some(screen) => {
                 Progress::on(Output::Terminal(screen.block())).colors(TextStyle::of_stderr().colors)
             }
-            None => Progress::on(Output::Log(Log::new(Box::new(io::stderr())))),
+            None => Progress::on(Output::Log(Log::new(Box::new(Stderr)))),
         }
     }
 

@@ -7,6 +7,8 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anstream::{AutoStream, ColorChoice};
+
 use crate::args::options;
 use crate::args::{self, ManArgs, Run, Subcommands};
 use crate::error::{CliError, Context};
@@ -16,7 +18,7 @@ use crate::execute::signals::unblock_signals;
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
-use crate::output::stdio::{check_stdin, check_stdout};
+use crate::output::stdio::{self, check_stdin, check_stdout};
 use crate::{config, devices, exit, fleet, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
@@ -85,11 +87,17 @@ fn start_run(
 
 /// Help and versions go to standard output and are not failures.
 fn explain(error: &clap::Error) -> Result<u8, CliError> {
-    let printed = error.print();
-    match error.use_stderr() {
-        true => Ok(exit::USAGE),
-        false => printed_whole(printed.and_then(|()| io::stdout().flush())),
+    let text = |colors| match colors {
+        ColorChoice::Never => error.render().to_string(),
+        _ => error.render().ansi().to_string(),
+    };
+    if error.use_stderr() {
+        let text = text(AutoStream::choice(&io::stderr()));
+        // If standard error is gone, no other way to report remains.
+        let _ = stdio::stderr().write_all(text.as_bytes());
+        return Ok(exit::USAGE);
     }
+    written(text(AutoStream::choice(&io::stdout())).into_bytes())
 }
 
 fn manual(args: &ManArgs) -> Result<Vec<u8>, CliError> {
@@ -103,7 +111,7 @@ fn manual(args: &ManArgs) -> Result<Vec<u8>, CliError> {
 
 fn written(text: Vec<u8>) -> Result<u8, CliError> {
     check_stdout()?;
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     printed_whole(stdout.write_all(&text).and_then(|()| stdout.flush()))
 }
 
@@ -119,6 +127,6 @@ fn printed_whole(printed: io::Result<()>) -> Result<u8, CliError> {
 fn tell(error: &CliError) {
     if error.exit != exit::BROKEN_PIPE {
         // If standard error is gone, no other way to report remains.
-        let _ = writeln!(io::stderr(), "gangline: {error}");
+        let _ = writeln!(stdio::stderr(), "gangline: {error}");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use console::{Term, is_dumb, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
+use crate::observe::progress::stderr::waiting;
 use crate::observe::text_style::{Colors, Ink, wrapped};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.
@@ -170,11 +171,12 @@ impl Blocks {
 impl Terminal {
     /// Calls `what` unless the terminal is gone. Unwritten text stays in the terminal's buffer, which would
     /// grow with every attempt, so none follows the first failure.
-    fn attempt(&self, what: impl FnOnce(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
+    fn attempt(&self, what: impl Fn(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
         if self.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if let Err(error) = what(&*self.inner)
+        // A frame that was cut off by a full terminal is drawn from its start again.
+        if let Err(error) = waiting(|| what(&*self.inner))
             && !self.gone.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(%error, "the terminal cannot be written to; progress is no longer shown");

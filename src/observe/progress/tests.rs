@@ -1,5 +1,6 @@
 //! Tests of the display on a terminal and in a log.
 
+use std::io;
 use std::mem;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -146,14 +147,21 @@ Infer  1 item in 0.1 s  10.0/s
     assert_eq!(terminal.contents(), "Decode: 1 item in 1.0 s, 1.0/s");
 }
 
-/// A terminal that fails at everything, and counts the attempts.
+/// A terminal that has no room at first, then fails at everything, and counts the attempts.
 #[derive(Debug, Default)]
-struct Unplugged(Mutex<u32>);
+struct Unplugged {
+    without_room: u32,
+    attempts: Mutex<u32>,
+}
 
 impl Unplugged {
     fn fail(&self) -> io::Result<()> {
-        *self.0.lock().unwrap() += 1;
-        Err(io::ErrorKind::BrokenPipe.into())
+        let mut attempts = self.attempts.lock().unwrap();
+        *attempts += 1;
+        match *attempts <= self.without_room {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 }
 
@@ -207,7 +215,20 @@ fn a_terminal_that_went_away_is_left_alone() {
     tell(&mut progress, &[(3_000, failed(3, "日本"))]);
     tell(&mut progress, &whole_run()[9..]);
     drop(progress);
-    assert_eq!(*terminal.0.lock().unwrap(), 1);
+    assert_eq!(*terminal.attempts.lock().unwrap(), 1);
+}
+
+/// Only Linux says when there is room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_without_room_is_tried_again() {
+    for without_room in [1, 2, 7] {
+        let terminal = Arc::new(Unplugged { without_room, ..Unplugged::default() });
+        let mut progress = on_screen(&Screen::new(terminal.clone()));
+        tell(&mut progress, &whole_run());
+        drop(progress);
+        assert_eq!(*terminal.attempts.lock().unwrap(), without_room + 1);
+    }
 }
 
 /// A terminal that panics when it is drawn on.

@@ -235,6 +235,9 @@ impl<'a> Sink<'a> {
         match shared.rules.showing {
             Output::Whole | Output::Direct => {}
             Output::Lines => self.print(channel, bytes)?,
+            Output::Relayed => {
+                self.commands.shown(shared.terminal.write(None, channel, bytes))?;
+            }
             Output::LinesInOrder if self.is_first() => {
                 self.print_unshown(channel)?;
                 self.print(channel, bytes)?;

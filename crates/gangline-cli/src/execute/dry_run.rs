@@ -7,6 +7,7 @@ use crate::error::CliError;
 use crate::execute::failure::unwritable;
 use crate::execute::setup::{doubts, hidden};
 use crate::exit;
+use crate::output::stdio;
 use crate::plan::Plan;
 use crate::plan::input_error::InputError;
 use crate::plan::job::Job;
@@ -17,7 +18,7 @@ use crate::plan::slot::Slot;
 pub(super) fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
     for doubt in doubts(args, &plans) {
         // If standard error is gone, no other way to report remains.
-        let _ = writeln!(io::stderr(), "gangline: {doubt}");
+        let _ = writeln!(stdio::stderr(), "gangline: {doubt}");
     }
     let hidden = hidden(&plans);
     let mut lanes = Vec::with_capacity(plans.len());
@@ -33,7 +34,7 @@ pub(super) fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
         });
         lanes.push(lines.peekable());
     }
-    let mut stdout = io::stdout().lock();
+    let mut stdout = stdio::stdout();
     let number =
         |line: &Result<(u64, String), CliError>| line.as_ref().map_or(0, |(number, _)| *number);
     loop {

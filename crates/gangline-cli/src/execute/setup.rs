@@ -21,6 +21,7 @@ use crate::exit;
 use crate::output::joblog::{Existing, JobLog, Start};
 use crate::output::report;
 use crate::output::results::Results;
+use crate::output::stdio;
 use crate::output::table::Errors;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
 use crate::plan::job::Needs;
@@ -109,7 +110,8 @@ fn results(args: &Run, plans: &[Plan]) -> Result<Option<Results>, CliError> {
 
 fn showing(args: &Run) -> Output {
     match (args.printing.ungroup, args.output.line_buffer, args.output.keep_order) {
-        (true, ..) => Output::Direct,
+        (true, ..) if stdio::are_blocking() => Output::Direct,
+        (true, ..) => Output::Relayed,
         (_, true, true) => Output::LinesInOrder,
         (_, true, false) => Output::Lines,
         (_, false, _) => Output::Whole,
@@ -128,7 +130,8 @@ fn brake(args: &Run) -> Brake {
 
 fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {
     let Run { output, failure, record, printing, .. } = args;
-    let on_terminal = match output.raw {
+    // A job that printed itself would print these characters too.
+    let on_terminal = match output.raw || showing(args) == Output::Relayed {
         true => OnTerminal::Raw,
         false => OnTerminal::Escape,
     };

@@ -76,6 +76,8 @@ pub(crate) enum Output {
     LinesInOrder,
     /// The job itself prints.
     Direct,
+    /// As it arrives. A job that printed itself would lose what a non-blocking stream refuses.
+    Relayed,
 }
 
 impl Output {

@@ -22,6 +22,7 @@ use crate::execute::children::{kill_children, send};
 use crate::execute::failure::internal;
 use crate::execute::signals::is_ignored;
 use crate::exit;
+use crate::output::stdio;
 use gangline::report::HumanDuration;
 
 /// The longest pause before a restart. A worker that has lived for longer begins with the shortest one again.
@@ -218,5 +219,5 @@ fn shown(ended: ExitStatus) -> String {
 
 fn tell(text: &str) {
     // If standard error is gone, no other way to report remains.
-    let _ = writeln!(io::stderr(), "gangline: {text}");
+    let _ = writeln!(stdio::stderr(), "gangline: {text}");
 }

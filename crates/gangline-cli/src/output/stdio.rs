@@ -1,9 +1,61 @@
-//! Whether standard input and output are open.
+//! The standard streams.
 
+use std::io::{self, LineWriter, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
 
 use crate::error::CliError;
 use crate::exit;
+
+/// Standard output or standard error, for writers that wait for its reader.
+///
+/// The standard library fails with `WouldBlock` if a parent has made the stream non-blocking, as Node does.
+#[derive(Debug)]
+pub(crate) struct Stdio(BorrowedFd<'static>);
+
+/// Standard output.
+pub(crate) fn stdout() -> LineWriter<Stdio> {
+    LineWriter::new(Stdio(rustix::stdio::stdout()))
+}
+
+/// Standard error.
+pub(crate) fn stderr() -> LineWriter<Stdio> {
+    LineWriter::new(Stdio(rustix::stdio::stderr()))
+}
+
+/// Whether a write of a job to either stream waits for its reader.
+pub(crate) fn are_blocking() -> bool {
+    let streams = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let is_nonblocking = |fd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    !streams.into_iter().any(is_nonblocking)
+}
+
+impl Write for Stdio {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(self.0, bytes) {
+                Ok(written) => return Ok(written),
+                Err(Errno::AGAIN) => wait_for_reader(self.0)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn wait_for_reader(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// Both are set before `main`.
 static STDIN_IS_CLOSED: AtomicBool = AtomicBool::new(false);

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::execute::process::Channel;
 use crate::output::capture::Captured;
+use crate::output::stdio;
 use crate::output::tagged::Tagged;
 
 /// Standard output and standard error, one job at a time.
@@ -103,9 +104,9 @@ impl Terminal {
         channel: Channel,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (control, mut writer): (Control, Box<dyn Write>) = match channel {
-            Channel::Stdout => (self.stdout, Box::new(io::stdout().lock())),
-            Channel::Stderr => (self.stderr, Box::new(io::stderr().lock())),
+        let (control, mut writer) = match channel {
+            Channel::Stdout => (self.stdout, stdio::stdout()),
+            Channel::Stderr => (self.stderr, stdio::stderr()),
         };
         match control {
             Control::AsIs => write(&mut writer)?,

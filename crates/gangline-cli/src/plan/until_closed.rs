@@ -35,7 +35,11 @@ impl Read for UntilClosed {
                 [PollFd::new(&*self.gate, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Ok(_) if !fds[0].revents().is_empty() => return Ok(0),
-                Ok(_) => return self.file.read(buffer),
+                Ok(_) => match self.file.read(buffer) {
+                    // Another reader of a non-blocking stream was faster.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => return read,
+                },
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
