@@ -22,6 +22,7 @@ pub(crate) mod sequence;
 mod setup;
 pub(crate) mod shared;
 pub(crate) mod signals;
+mod stops;
 pub(crate) mod supervisor;
 pub(crate) mod warm;
 pub(crate) mod worker;

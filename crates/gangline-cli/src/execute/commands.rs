@@ -156,7 +156,8 @@ impl Commands {
             _ => Streams::Piped,
         };
         let ending = &shared.rules.ending;
-        let nursery = Nursery { groups: &shared.groups, worker, ending, streams, buffer };
+        let (groups, job) = (&shared.groups, sink.number);
+        let nursery = Nursery { groups, worker, job, ending, streams, buffer };
         let limits = Limits { time: &|| shared.limit(), output: shared.rules.max_output };
         let mut tell = |channel, bytes: &[u8]| sink.push(channel, bytes);
         let ended = process::run(nursery, command, &limits, &mut tell);

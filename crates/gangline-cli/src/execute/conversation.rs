@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
-use crate::execute::groups::{Groups, Wish};
+use crate::execute::groups::{Groups, Occupant, Wish};
 use crate::execute::process::{End, Leader, end_of};
 use crate::execute::readiness::ready;
 use crate::output::capture::{Captured, Spill};
@@ -76,7 +76,7 @@ impl Conversation {
         mut command: Command,
     ) -> io::Result<Conversation> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let place = groups.place(worker);
+        let place = groups.place(worker, Occupant::Worker(worker));
         let mut child = command.process_group(0).spawn()?;
         let pid = Pid::from_child(&child);
         let (stdin, stdout, stderr) =
@@ -118,7 +118,7 @@ impl Conversation {
             if self.read.len() > LONGEST {
                 return Err(Silence::TooLong);
             }
-            if self.groups.wish() != Wish::GoOn {
+            if self.groups.wish_for(self.worker) != Wish::GoOn {
                 return Err(Silence::Halted);
             }
             let running = started.elapsed().saturating_sub(self.groups.stopped() - stopped);

@@ -1,5 +1,6 @@
 //! The running process groups, and signals to them.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub(crate) struct Groups {
 struct State {
     slots: Vec<GroupSlot>,
     wish: Wish,
+    /// Whether a process that has stopped is ended: it would not end by itself.
+    ends_stopped: bool,
     /// How many groups have entered so far.
     entered: u64,
     /// The slot of the process that is ended because memory is scarce.
@@ -40,8 +43,42 @@ enum GroupSlot {
     Free,
     /// A process is being started; its number is not known yet.
     Starting,
-    /// With the number of its entry: the youngest has the largest.
-    Taken(Pid, u64),
+    Taken(Group),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Group {
+    pid: Pid,
+    /// The number of its entry: the youngest has the largest.
+    entry: u64,
+    occupant: Occupant,
+    /// Whether it has stopped, other than with all.
+    is_stopped: bool,
+}
+
+/// What a process is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    /// With its number.
+    Job(u64),
+    /// A warm worker, with the number of its slot.
+    Worker(usize),
+}
+
+impl fmt::Display for Occupant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Occupant::Job(number) => write!(f, "job {number}"),
+            Occupant::Worker(slot) => write!(f, "the worker of slot {slot}"),
+        }
+    }
+}
+
+/// What the leader of a group has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Motion {
+    Stopped,
+    Continued,
 }
 
 /// The order that applies to running jobs.
@@ -59,6 +96,7 @@ pub(crate) enum Wish {
 pub(crate) struct Place {
     groups: Arc<Groups>,
     worker: usize,
+    occupant: Occupant,
 }
 
 /// A running group; dropping it removes the group.
@@ -76,17 +114,25 @@ impl Groups {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
         let (wish, stopped) = (Wish::GoOn, Duration::ZERO);
-        let state = State { slots, wish, entered: 0, recalled: None, stopped_at: None, stopped };
+        let state = State {
+            slots,
+            wish,
+            ends_stopped: false,
+            entered: 0,
+            recalled: None,
+            stopped_at: None,
+            stopped,
+        };
         Ok(Arc::new(Groups { state: Mutex::new(state), changed: Condvar::new(), bells: bells? }))
     }
 
     /// To be called before a process is started, so that a wait for all groups includes it. While all groups
     /// are stopped, none is started.
-    pub(crate) fn place(self: &Arc<Self>, worker: usize) -> Place {
+    pub(crate) fn place(self: &Arc<Self>, worker: usize, occupant: Occupant) -> Place {
         let is_stopped = |state: &mut State| state.stopped_at.is_some();
         let state = self.changed.wait_while(self.state(), is_stopped);
         state.expect("nothing panics with the lock held").slots[worker] = GroupSlot::Starting;
-        Place { groups: Arc::clone(self), worker }
+        Place { groups: Arc::clone(self), worker, occupant }
     }
 
     pub(crate) fn bell(&self, worker: usize) -> &Bell {
@@ -95,6 +141,17 @@ impl Groups {
 
     pub(crate) fn wish(&self) -> Wish {
         self.state().wish
+    }
+
+    /// The order that applies to the process of a slot.
+    pub(crate) fn wish_for(&self, worker: usize) -> Wish {
+        let state = self.state();
+        match state.slots[worker] {
+            GroupSlot::Taken(group) if group.is_stopped && state.ends_stopped => {
+                state.wish.max(Wish::End)
+            }
+            _ => state.wish,
+        }
     }
 
     /// Ends every job: each slot signals its own, and escalates.
@@ -113,7 +170,7 @@ impl Groups {
             return;
         }
         let taken = state.slots.iter().enumerate().filter_map(|(worker, slot)| match slot {
-            GroupSlot::Taken(_, entry) => Some((*entry, worker)),
+            GroupSlot::Taken(group) => Some((group.entry, worker)),
             GroupSlot::Free | GroupSlot::Starting => None,
         });
         let mut taken: Vec<(u64, usize)> = taken.collect();
@@ -129,6 +186,34 @@ impl Groups {
         self.state().recalled == Some(worker)
     }
 
+    /// Ends each process that has stopped, and each that stops from then on. The run is ending, and it would wait
+    /// for them for ever.
+    pub(crate) fn end_stopped(&self) {
+        self.state().ends_stopped = true;
+        self.ring();
+    }
+
+    /// Notes what the leader of a group has done. Returns what it was started for if it has stopped, unless it has
+    /// stopped with all.
+    pub(crate) fn note(&self, pid: Pid, motion: Motion) -> Option<Occupant> {
+        // A process may stop before it has entered.
+        let may_enter = |state: &mut State| {
+            state.group(pid).is_none() && state.slots.contains(&GroupSlot::Starting)
+        };
+        let waited = self.changed.wait_timeout_while(self.state(), LONGEST_START, may_enter);
+        let (mut state, _) = waited.expect("nothing panics with the lock held");
+        let stops_with_all = state.stopped_at.is_some();
+        let group = state.group(pid)?;
+        group.is_stopped = motion == Motion::Stopped && !stops_with_all;
+        let stopped = group.is_stopped.then_some(group.occupant);
+        let is_ended = stopped.is_some() && state.ends_stopped;
+        drop(state);
+        if is_ended {
+            self.ring();
+        }
+        stopped
+    }
+
     /// Kills every job, including those that are being started.
     pub(crate) fn kill_all(&self) {
         let mut state = self.state();
@@ -140,6 +225,8 @@ impl Groups {
     pub(crate) fn stop_all(&self) {
         let mut state = self.state();
         state.stopped_at.get_or_insert_with(Instant::now);
+        // They continue with all.
+        state.groups().for_each(|group| group.is_stopped = false);
         state.send(Signal::STOP);
         // One that is being started stops when it enters.
         let is_starting = |state: &mut State| state.slots.contains(&GroupSlot::Starting);
@@ -182,10 +269,21 @@ impl Groups {
 impl State {
     fn send(&self, signal: Signal) {
         for slot in &self.slots {
-            if let GroupSlot::Taken(pid, _) = slot {
-                send(*pid, signal);
+            if let GroupSlot::Taken(group) = slot {
+                send(group.pid, signal);
             }
         }
+    }
+
+    fn groups(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            GroupSlot::Taken(group) => Some(group),
+            GroupSlot::Free | GroupSlot::Starting => None,
+        })
+    }
+
+    fn group(&mut self, pid: Pid) -> Option<&mut Group> {
+        self.groups().find(|group| group.pid == pid)
     }
 }
 
@@ -194,7 +292,9 @@ impl Place {
     pub(crate) fn enter(self, pid: Pid) -> Member {
         let mut state = self.groups.state();
         state.entered += 1;
-        state.slots[self.worker] = GroupSlot::Taken(pid, state.entered);
+        let (entry, occupant) = (state.entered, self.occupant);
+        let group = Group { pid, entry, occupant, is_stopped: false };
+        state.slots[self.worker] = GroupSlot::Taken(group);
         // Applies the orders given before it was added.
         if state.wish == Wish::Kill {
             send(pid, Signal::KILL);

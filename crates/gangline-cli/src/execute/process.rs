@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use crate::args::running::TermSequence;
-use crate::execute::groups::{Groups, Member, Place, Wish};
+use crate::execute::groups::{Groups, Member, Occupant, Place, Wish};
 use crate::execute::readiness::ready;
 
 /// How a process ended.
@@ -40,6 +40,8 @@ pub(crate) enum Channel {
 pub(crate) struct Nursery<'a> {
     pub(crate) groups: &'a Arc<Groups>,
     pub(crate) worker: usize,
+    /// The number of the job.
+    pub(crate) job: u64,
     /// How a process is ended.
     pub(crate) ending: &'a TermSequence,
     pub(crate) streams: Streams,
@@ -83,13 +85,13 @@ pub(crate) fn run(
     limits: &Limits<'_>,
     sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
 ) -> io::Result<(End, io::Result<()>)> {
-    let Nursery { groups, worker, ending: sequence, streams, buffer } = nursery;
+    let Nursery { groups, worker, job, ending: sequence, streams, buffer } = nursery;
     buffer.resize(BUFFER, 0);
     command.stdin(Stdio::null()).process_group(0);
     if streams == Streams::Piped {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    let place = groups.place(worker);
+    let place = groups.place(worker, Occupant::Job(job));
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -266,7 +268,7 @@ impl Watch<'_> {
             }
             return;
         }
-        let why = match (self.groups.wish(), (limits.time)()) {
+        let why = match (self.groups.wish_for(self.worker), (limits.time)()) {
             (Wish::End | Wish::Kill, _) => End::Halted,
             (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
             _ => match limits.passed_by(self.printed) {

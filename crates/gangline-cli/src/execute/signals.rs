@@ -17,7 +17,8 @@ use rustix::process::{
 };
 use signal_hook::SigId;
 use signal_hook::consts::{
-    SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1, SIGVTALRM,
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1,
+    SIGVTALRM,
 };
 use signal_hook::low_level::{pipe, unregister};
 
@@ -25,6 +26,7 @@ use crate::bell::Bell;
 use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
 use crate::execute::readiness::timespec;
+use crate::execute::stops::{self, Stop};
 use crate::exit;
 use gangline::report::HumanDuration;
 
@@ -56,6 +58,8 @@ enum Meaning {
     /// Stop, with all jobs, until SIGCONT.
     Stop,
     Continue,
+    /// A child has ended, stopped or continued.
+    Child,
     Nothing,
 }
 
@@ -66,7 +70,7 @@ pub(crate) const QUIT: Signal = Signal::PROF;
 /// Without a handler it stops a process too: before this one listens, it has no jobs.
 pub(crate) const STOP: Signal = Signal::TTIN;
 
-const MEANINGS: [(i32, Meaning); 10] = [
+const MEANINGS: [(i32, Meaning); 11] = [
     (SIGINT, Meaning::Nothing),
     (SIGTERM, Meaning::Nothing),
     (SIGQUIT, Meaning::Nothing),
@@ -77,6 +81,7 @@ const MEANINGS: [(i32, Meaning); 10] = [
     (SIGTTIN, Meaning::Stop),
     (SIGHUP, Meaning::HangUp),
     (SIGCONT, Meaning::Continue),
+    (SIGCHLD, Meaning::Child),
 ];
 
 struct Watch {
@@ -215,9 +220,13 @@ fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
 }
 
 impl Meaning {
-    /// Only the supervisor sends it, so it is never meant to be ignored; but the setting may be inherited.
+    /// No user sends it, so it is never meant to be ignored; but the setting may be inherited.
     fn is_private(self) -> bool {
-        matches!(self, Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop)
+        match self {
+            Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop => true,
+            Meaning::Child => true,
+            Meaning::HangUp | Meaning::Continue | Meaning::Nothing => false,
+        }
     }
 }
 
@@ -286,7 +295,19 @@ impl Watch {
                     lanes.groups().continue_all();
                 }
             }
+            Meaning::Child => self.look_for_stops(),
             Meaning::Nothing => {}
+        }
+    }
+
+    /// Reports each job that has stopped. It would not end, and neither would the run.
+    fn look_for_stops(&self) {
+        let Some(lanes) = self.lanes.get() else { return };
+        for change in stops::changes() {
+            let occupant = lanes.groups().note(change.pid, change.motion());
+            if let (Some(occupant), Some(signal)) = (occupant, change.stopped_by) {
+                self.tell(&Stop { occupant, pid: change.pid, signal }.to_string());
+            }
         }
     }
 
@@ -295,6 +316,7 @@ impl Watch {
         let Some(lanes) = self.lanes.get() else { std::process::exit(i32::from(exit)) };
         let _ = self.exit.compare_exchange(0, exit, Ordering::SeqCst, Ordering::SeqCst);
         lanes.close();
+        lanes.groups().end_stopped();
     }
 
     /// Kills all jobs; the run then has little time to end.

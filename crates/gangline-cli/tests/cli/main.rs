@@ -28,5 +28,6 @@ mod running;
 mod signals;
 mod slots;
 mod sources;
+mod stopped;
 mod support;
 mod warm;
