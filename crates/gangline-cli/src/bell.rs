@@ -3,30 +3,39 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::error::naming;
 
 /// A descriptor that is readable from the time it is rung until it is silenced.
+///
+/// It is a pipe and no `eventfd`, which some containers refuse.
 #[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct Bell {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
 
 impl Bell {
     pub(crate) fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+        let (reader, writer) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(naming("pipe2"))?;
+        Ok(Bell { reader, writer })
     }
 
     pub(crate) fn ring(&self) {
-        // Fails if it was rung 2^64 times, and it is readable then anyway.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+        // Fails if the pipe is full, and it is readable then anyway.
+        let _ = rustix::io::write(&self.writer, &[0]);
     }
 
     pub(crate) fn silence(&self) {
-        // Fails if it was not rung.
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+        // Fails once it is empty.
+        while rustix::io::read(&self.reader, &mut [0_u8; 64]).is_ok_and(|read| read == 64) {}
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.reader.as_fd()
     }
 }

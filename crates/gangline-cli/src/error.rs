@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 
 use gangline::BoxError;
 
@@ -47,6 +48,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(what: impl Into<String>, source: impl Into<BoxError>) -> Context {
         Context { what: what.into(), source: source.into() }
+    }
+}
+
+/// Names the system call that has failed.
+pub(crate) fn naming<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> io::Error {
+    move |error| {
+        let error = error.into();
+        io::Error::new(error.kind(), Context::new(format!("{call}: {error}"), error))
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod commands;
 mod conclude;
 pub(crate) mod conversation;
 mod dry_run;
+mod exit_watch;
 pub(crate) mod failure;
 pub(crate) mod groups;
 pub(crate) mod held;

@@ -16,6 +16,7 @@
 //!              brake, memory_watch           when a job may start; which one makes room when memory is scarce
 //!              held                          what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
+//!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
 //!   output     what jobs print, results, the job log, reports
 //! ```
 

@@ -121,7 +121,7 @@ const STATUSES: Section = Section {
         ("0", "every job succeeded"),
         ("1 - 100", "this number of jobs failed"),
         ("101", "more than 100 jobs failed"),
-        ("102", "an option, a mark or a file of options is invalid; a limit is too low"),
+        ("102", "a wrong option, mark or file; a limit too low; a refused system call"),
         ("103", "a device is missing, hidden or in use; or no warm worker is left"),
         ("104", "the input could not be read to its end"),
         ("105", "the journal was refused, or could not be written"),

@@ -1,13 +1,15 @@
 //! The children of this process, to which a child subreaper adds the orphans below it.
 
 use std::fs;
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
 /// Kills all children, and their children, which then become children of this process.
 pub(crate) fn kill_children() {
-    loop {
+    // Without `/proc` they cannot be found, and a wait for them would last until they end.
+    while Path::new("/proc/self").exists() {
         children().for_each(|pid| send(pid, Signal::KILL));
         match wait(WaitOptions::empty()) {
             Ok(_) | Err(Errno::INTR) => {}

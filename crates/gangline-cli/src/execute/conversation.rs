@@ -1,14 +1,14 @@
 //! The pipe to a warm worker: lines to it, lines from it.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::Signal;
 
 use crate::execute::groups::{Groups, Occupant, Wish};
 use crate::execute::process::{End, Leader, end_of};
@@ -20,8 +20,8 @@ pub(crate) struct Conversation {
     groups: Arc<Groups>,
     worker: usize,
     leader: Leader,
-    /// `None` once the worker is known to have ended.
-    process: Option<OwnedFd>,
+    /// Whether the worker is known to have ended.
+    has_ended: bool,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -78,15 +78,14 @@ impl Conversation {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let place = groups.place(worker, Occupant::Worker(worker));
         let mut child = command.process_group(0).spawn()?;
-        let pid = Pid::from_child(&child);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let leader = Leader::new(place, child);
+        let leader = Leader::new(place, child)?;
         let conversation = Conversation {
             groups: Arc::clone(groups),
             worker,
             leader,
-            process: Some(pidfd_open(pid, PidfdFlags::empty())?),
+            has_ended: false,
             stdin,
             stdout,
             stderr,
@@ -186,7 +185,7 @@ impl Conversation {
     }
 
     fn terminate(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
-        let Some(member) = self.leader.member() else { return true };
+        let Some((member, _)) = self.leader.running() else { return true };
         member.send(Signal::TERM);
         // A stopped process cannot react to a signal.
         member.send(Signal::CONT);
@@ -284,7 +283,7 @@ impl Conversation {
             }
             if ended {
                 // Otherwise it would be readable from now on, and the wait would spin.
-                self.process = None;
+                self.has_ended = true;
             }
         }
         if !ended {
@@ -299,9 +298,10 @@ impl Conversation {
     fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
         let reads = |fd| (fd, PollFlags::IN);
         let stdin = self.stdin.as_ref().filter(|_| speaking);
+        let process = self.leader.running().filter(|_| !self.has_ended);
         let watched = [
             Some(reads(self.groups.bell(self.worker).as_fd())),
-            self.process.as_ref().map(|fd| reads(fd.as_fd())),
+            process.map(|(_, fd)| reads(fd)),
             stdin.map(|fd| (fd.as_fd(), PollFlags::OUT)),
             self.stdout.as_ref().map(|fd| reads(fd.as_fd())),
             self.stderr.as_ref().map(|fd| reads(fd.as_fd())),

@@ -66,21 +66,33 @@ pub(crate) fn unwritable(what: &dyn std::fmt::Display, error: io::Error) -> CliE
     CliError::new(exit::OUTPUT, Context::new(format!("{what} cannot be written"), error))
 }
 
-/// A failure of the system that no option causes; a limit of the system is the caller's to raise.
+/// A failure of the system that no option causes. A limit of the system, or a call that it refuses, is for the user
+/// to change.
 pub(crate) fn internal(error: io::Error) -> CliError {
-    match is_limit(&error) {
-        true => CliError::new(exit::USAGE, Context::new(BEYOND_LIMIT, error)),
+    if is_limit(&error) {
+        return CliError::new(exit::USAGE, Context::new(BEYOND_LIMIT, error));
+    }
+    match has_code(&error, &REFUSALS) {
+        true => CliError::new(exit::USAGE, Context::new(REFUSED, error)),
         false => CliError::new(exit::INTERNAL, error),
     }
 }
+
+const REFUSED: &str = "this system refuses a call that gangline needs, as some containers do";
+
+/// How a container or another filter of system calls refuses one.
+const REFUSALS: [Errno; 2] = [Errno::NOSYS, Errno::PERM];
 
 const BEYOND_LIMIT: &str =
     "a limit on open files, processes or memory is too low (ulimit -a), or the machine has no more";
 
 /// Whether a limit on processes, open files or memory is the cause.
 fn is_limit(error: &(dyn std::error::Error + 'static)) -> bool {
+    has_code(error, &[Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM])
+}
+
+fn has_code(error: &(dyn std::error::Error + 'static), wanted: &[Errno]) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
-    let codes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
-    let limits = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    codes.into_iter().any(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
+    let mut codes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
+    codes.any(|code| wanted.iter().any(|wanted| wanted.raw_os_error() == code))
 }

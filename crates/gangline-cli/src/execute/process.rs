@@ -1,16 +1,17 @@
 //! One process in a group of its own: started, read until it ends, and ended early if necessary.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, Signal};
 
 use crate::args::running::TermSequence;
+use crate::execute::exit_watch::ExitWatch;
 use crate::execute::groups::{Groups, Member, Occupant, Place, Wish};
 use crate::execute::readiness::ready;
 
@@ -93,15 +94,15 @@ pub(crate) fn run(
     }
     let place = groups.place(worker, Occupant::Job(job));
     let mut child = command.spawn()?;
-    let pid = Pid::from_child(&child);
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut leader = Leader::new(place, child);
+    let mut leader = Leader::new(place, child)?;
+    let (member, process) = leader.running().expect("it has not been waited for");
     let mut watch = Watch {
         started: Instant::now(),
         stopped_before: groups.stopped(),
         groups,
         worker,
-        process: pidfd_open(pid, PidfdFlags::empty())?,
+        process,
         stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
         stderr: stderr.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
         exited: None,
@@ -109,7 +110,6 @@ pub(crate) fn run(
         printed: 0,
         sequence,
     };
-    let member = leader.member().expect("it has not been waited for");
     let read = watch.attend(member, limits, buffer, sink);
     let (ending, printed) = (watch.ending, watch.printed);
     drop(watch);
@@ -129,17 +129,21 @@ pub(crate) struct Leader {
     child: Child,
     /// `None` once it has been reaped.
     member: Option<Member>,
+    /// Set while there is a member, unless the start has failed.
+    exit: Option<ExitWatch>,
 }
 
 impl Leader {
-    pub(crate) fn new(place: Place, child: Child) -> Leader {
-        let member = place.enter(Pid::from_child(&child));
-        Leader { child, member: Some(member) }
+    pub(crate) fn new(place: Place, child: Child) -> io::Result<Leader> {
+        let pid = Pid::from_child(&child);
+        let mut leader = Leader { child, member: Some(place.enter(pid)), exit: None };
+        leader.exit = Some(ExitWatch::new(pid)?);
+        Ok(leader)
     }
 
-    /// `None` once it has been reaped.
-    pub(crate) fn member(&self) -> Option<&Member> {
-        self.member.as_ref()
+    /// The group, and a descriptor that is readable once the leader has ended. `None` once it has been reaped.
+    pub(crate) fn running(&self) -> Option<(&Member, BorrowedFd<'_>)> {
+        Some((self.member.as_ref()?, self.exit.as_ref()?.as_fd()))
     }
 
     /// Kills the rest of the group, and reaps the leader.
@@ -147,6 +151,9 @@ impl Leader {
         if let Some(member) = self.member.take() {
             // The process number is not reused before it is reaped.
             member.send(Signal::KILL);
+        }
+        if let Some(exit) = self.exit.take() {
+            exit.close();
         }
         self.child.wait()
     }
@@ -177,7 +184,7 @@ struct Watch<'a> {
     stopped_before: Duration,
     groups: &'a Arc<Groups>,
     worker: usize,
-    process: OwnedFd,
+    process: BorrowedFd<'a>,
     stdout: Option<Box<dyn Pipe>>,
     stderr: Option<Box<dyn Pipe>>,
     exited: Option<Instant>,
@@ -304,7 +311,7 @@ impl Watch<'_> {
     fn wait(&self, longest: Option<Duration>) -> io::Result<Ready> {
         let watched = [
             Some(self.groups.bell(self.worker).as_fd()),
-            Some(self.process.as_fd()).filter(|_| self.exited.is_none()),
+            Some(self.process).filter(|_| self.exited.is_none()),
             self.stdout.as_ref().map(|pipe| pipe.as_fd()),
             self.stderr.as_ref().map(|pipe| pipe.as_fd()),
         ];

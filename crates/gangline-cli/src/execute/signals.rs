@@ -14,15 +14,17 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
+    set_parent_process_death_signal,
 };
 use signal_hook::SigId;
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1,
-    SIGVTALRM,
+    SIGUSR2, SIGVTALRM,
 };
 use signal_hook::low_level::{pipe, unregister};
 
 use crate::bell::Bell;
+use crate::error::naming;
 use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
 use crate::execute::readiness::timespec;
@@ -60,6 +62,8 @@ enum Meaning {
     Continue,
     /// A child has ended, stopped or continued.
     Child,
+    /// The supervisor may have died.
+    Orphaned,
     Nothing,
 }
 
@@ -70,7 +74,10 @@ pub(crate) const QUIT: Signal = Signal::PROF;
 /// Without a handler it stops a process too: before this one listens, it has no jobs.
 pub(crate) const STOP: Signal = Signal::TTIN;
 
-const MEANINGS: [(i32, Meaning); 11] = [
+/// The signal that the system sends when the supervisor has died.
+const ORPHANED: Signal = Signal::USR2;
+
+const MEANINGS: [(i32, Meaning); 12] = [
     (SIGINT, Meaning::Nothing),
     (SIGTERM, Meaning::Nothing),
     (SIGQUIT, Meaning::Nothing),
@@ -82,14 +89,16 @@ const MEANINGS: [(i32, Meaning); 11] = [
     (SIGHUP, Meaning::HangUp),
     (SIGCONT, Meaning::Continue),
     (SIGCHLD, Meaning::Child),
+    (SIGUSR2, Meaning::Orphaned),
 ];
 
 struct Watch {
     lanes: Arc<OnceLock<Lanes>>,
     quit: Arc<Bell>,
     signals: Vec<(Meaning, UnixStream)>,
+    supervisor: Option<Pid>,
     /// Readable when the supervisor has died.
-    supervisor: Option<OwnedFd>,
+    orphaned: Option<OwnedFd>,
     exit: Arc<AtomicU8>,
     words: Sender<Option<String>>,
     interrupted: bool,
@@ -115,6 +124,7 @@ impl Attendant {
         grace: Duration,
         kill_after: Duration,
     ) -> io::Result<Attendant> {
+        let supervisor = supervisor.and_then(Pid::from_raw);
         let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
         let signals = signals(&mut ids)?;
@@ -128,7 +138,8 @@ impl Attendant {
             lanes: Arc::clone(&lanes),
             quit: Arc::clone(&quit),
             signals,
-            supervisor: supervisor.and_then(Pid::from_raw).map(watched).transpose()?,
+            orphaned: supervisor.map(watched).transpose()?.flatten(),
+            supervisor,
             exit: Arc::clone(&exit),
             words: words.clone(),
             interrupted: false,
@@ -184,7 +195,7 @@ fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
 ///
 /// A parent may leave signals blocked. With SIGCHLD blocked, the end of a job would never be noticed.
 pub(crate) fn unblock_signals() -> io::Result<()> {
-    Ok(SigSet::empty().thread_set_mask()?)
+    SigSet::empty().thread_set_mask().map_err(naming("rt_sigprocmask"))
 }
 
 /// Signals that were ignored when this process started, as by `nohup`, stay ignored.
@@ -195,21 +206,26 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// The supervisor, as a descriptor to wait for.
-fn watched(pid: Pid) -> io::Result<OwnedFd> {
-    let watched = pidfd_open(pid, PidfdFlags::empty());
+/// The supervisor, as a descriptor to wait for. If `pidfd_open` is refused, as in old containers, a signal says that
+/// it has died.
+fn watched(supervisor: Pid) -> io::Result<Option<OwnedFd>> {
+    let watched = pidfd_open(supervisor, PidfdFlags::empty());
+    if watched.is_err() {
+        let asked = set_parent_process_death_signal(Some(ORPHANED));
+        asked.map_err(naming("prctl(PR_SET_PDEATHSIG)"))?;
+    }
     // After its death, another process may have its number.
-    match (watched, getppid()) {
-        (Ok(fd), Some(parent)) if parent == pid => Ok(fd),
-        _ => Err(io::Error::other("the supervisor has ended")),
+    match getppid() == Some(supervisor) {
+        true => Ok(watched.ok()),
+        false => Err(io::Error::other("the supervisor has ended")),
     }
 }
 
 fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
     let register = |(signal, meaning)| {
-        let (reader, writer) = UnixStream::pair()?;
+        let (reader, writer) = UnixStream::pair().map_err(naming("socketpair"))?;
         reader.set_nonblocking(true)?;
-        ids.push(pipe::register(signal, writer)?);
+        ids.push(pipe::register(signal, writer).map_err(naming("rt_sigaction"))?);
         Ok((meaning, reader))
     };
     MEANINGS
@@ -224,7 +240,7 @@ impl Meaning {
     fn is_private(self) -> bool {
         match self {
             Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop => true,
-            Meaning::Child => true,
+            Meaning::Child | Meaning::Orphaned => true,
             Meaning::HangUp | Meaning::Continue | Meaning::Nothing => false,
         }
     }
@@ -238,15 +254,7 @@ impl Watch {
                 return;
             }
             if ready.orphaned {
-                self.supervisor = None;
-                // Processes that jobs started in other sessions become children of this process when their
-                // parent dies.
-                let _ = set_child_subreaper(Some(getpid()));
-                self.kill(exit::KILLED);
-                self.lanes().groups().wait_until_empty(AFTER_KILL);
-                kill_children();
-                // A blocked reader of the output may hold this process up, and no other process can end it.
-                std::process::exit(i32::from(exit::KILLED));
+                self.end_orphaned();
             }
             for meaning in ready.meanings {
                 self.obey(meaning);
@@ -264,8 +272,20 @@ impl Watch {
         }
     }
 
+    /// Ends this process and all jobs, since the supervisor has died.
+    fn end_orphaned(&mut self) -> ! {
+        // Processes that jobs started in other sessions become children of this process when their parent dies.
+        let _ = set_child_subreaper(Some(getpid()));
+        self.kill(exit::KILLED);
+        self.lanes().groups().wait_until_empty(AFTER_KILL);
+        kill_children();
+        // A blocked reader of the output may hold this process up, and no other process can end it.
+        std::process::exit(i32::from(exit::KILLED));
+    }
+
     fn obey(&mut self, meaning: Meaning) {
         match meaning {
+            Meaning::Orphaned if getppid() != self.supervisor => self.end_orphaned(),
             Meaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
             Meaning::Interrupt => {
                 self.interrupted = true;
@@ -296,7 +316,7 @@ impl Watch {
                 }
             }
             Meaning::Child => self.look_for_stops(),
-            Meaning::Nothing => {}
+            Meaning::Orphaned | Meaning::Nothing => {}
         }
     }
 
@@ -337,7 +357,7 @@ impl Watch {
 
     fn wait(&self) -> Ready {
         let quit = (Source::Quit, self.quit.as_fd());
-        let supervisor = self.supervisor.as_ref().map(|fd| (Source::Supervisor, fd.as_fd()));
+        let supervisor = self.orphaned.as_ref().map(|fd| (Source::Supervisor, fd.as_fd()));
         let signals =
             self.signals.iter().map(|(meaning, stream)| (Source::Signal(*meaning), stream.as_fd()));
         let sources: Vec<(Source, BorrowedFd<'_>)> =

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use rustix::io::Errno;
@@ -13,9 +14,11 @@ use signal_hook::consts::{
 };
 use signal_hook::iterator::Signals;
 
+use crate::error::naming;
 use crate::execute::children::{kill_children, send};
 use crate::execute::signals::{INTERRUPT, QUIT, STOP, TERMINATE, is_ignored};
 use crate::exit;
+use crate::output::stdio;
 
 /// The source of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +38,15 @@ pub(crate) fn supervise(
     arguments: impl Iterator<Item = OsString>,
     inputs: Inputs,
 ) -> io::Result<u8> {
-    set_child_subreaper(Some(getpid()))?;
+    adopt_orphans();
     let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD];
     // The end of a child is never meant to be ignored; but the setting may be inherited.
     let is_wanted = |signal: &i32| *signal == SIGCHLD || !is_ignored(*signal);
-    let mut signals = Signals::new(wanted.into_iter().filter(is_wanted))?;
-    // Under its own name, so that process lists show it.
-    let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let signals = Signals::new(wanted.into_iter().filter(is_wanted));
+    let mut signals = signals.map_err(naming("socketpair, rt_sigaction"))?;
+    // Under its own name, so that process lists show it. Without `/proc`, as it was called.
+    let called = || env::args_os().next().unwrap_or_else(|| "gangline".into());
+    let program = env::current_exe().map_or_else(|_| called(), PathBuf::into_os_string);
     let mut command = Command::new(program);
     command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
     // In a group of its own, it survives a kill of the whole group and notices that this process is dead. But
@@ -49,7 +54,8 @@ pub(crate) fn supervise(
     if inputs == Inputs::Other {
         command.process_group(0);
     }
-    let engine = Pid::from_child(&command.spawn()?);
+    let engine = command.spawn().map_err(naming("clone3, setpgid, execve"))?;
+    let engine = Pid::from_child(&engine);
     let mut supervisor = Supervisor { engine, killing: Killing::default(), stop: Stop::No };
     loop {
         // If the engine has already ended, its signal is pending.
@@ -69,6 +75,18 @@ pub(crate) fn supervise(
                 false => send(getpid(), Signal::STOP),
             }
         }
+    }
+}
+
+/// Makes this process the parent of processes that lose theirs, so that it can kill them.
+pub(crate) fn adopt_orphans() {
+    if let Err(error) = set_child_subreaper(Some(getpid())) {
+        // If standard error is gone, no other way to report remains.
+        let _ = writeln!(
+            stdio::stderr(),
+            "gangline: this system refuses prctl(PR_SET_CHILD_SUBREAPER): {error}; a process that loses its parent \
+             may outlive the run"
+        );
     }
 }
 
@@ -176,7 +194,7 @@ fn reap(engine: Pid) -> io::Result<Reaped> {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(reaped),
             Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(naming("wait4")(error)),
         }
     }
 }

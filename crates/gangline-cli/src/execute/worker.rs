@@ -10,9 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, wait,
-};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -21,6 +19,7 @@ use crate::error::{CliError, Context};
 use crate::execute::children::{kill_children, send};
 use crate::execute::failure::internal;
 use crate::execute::signals::is_ignored;
+use crate::execute::supervisor::adopt_orphans;
 use crate::exit;
 use crate::output::stdio;
 use gangline::report::HumanDuration;
@@ -32,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) fn supervise(args: &WorkerArgs) -> Result<u8, CliError> {
     let url = broker(args.nats.as_deref())?;
     // What a crashed worker leaves behind becomes a child of this process.
-    set_child_subreaper(Some(getpid())).map_err(|error| internal(error.into()))?;
+    adopt_orphans();
     let (arrived, listener) = listen().map_err(internal)?;
     let status = Supervisor { args, url, arrived, is_asked: false }.run();
     listener.close();

@@ -19,6 +19,7 @@ mod output;
 mod pages;
 mod printing;
 mod records;
+mod refused;
 mod reports;
 mod results;
 mod retried;

@@ -112,6 +112,9 @@ fn jobs_that_stop_with_all_are_not_named() {
         running.send(Signal::TSTP);
         wait_until("it has stopped", || state(running.pid()) == Some('T'));
         running.send(Signal::CONT);
+        let engine = running.engine();
+        let go_on = |pid| state(pid).is_some_and(|state| "SRD".contains(state));
+        wait_until("all go on", || go_on(running.pid()) && go_on(engine));
     }
     place.write("go", "");
     let ran = running.ran();
