@@ -325,6 +325,9 @@ pub(crate) struct WarmArgs {
     /// Wait TIME at most until a worker is ready
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, requires = "warm")]
     pub(crate) start_timeout: Duration,
+    /// Wait TIME at most until a worker has ended after its last input
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "warm")]
+    pub(crate) end_timeout: Duration,
     /// Restart a worker at most N times without a result in between
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = unsigned::<u32>, requires = "warm")]
     pub(crate) max_restarts: u32,

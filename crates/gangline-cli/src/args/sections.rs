@@ -125,7 +125,7 @@ const STATUSES: Section = Section {
         ("103", "a device is missing, hidden or in use; or no warm worker is left"),
         ("104", "the input could not be read to its end"),
         ("105", "the journal was refused, or could not be written"),
-        ("106", "output could not be written"),
+        ("106", "output could not be written; or the end of a warm worker was cut off"),
         ("107", "a bug in gangline"),
         ("129", "SIGHUP"),
         ("130", "SIGINT, as by Ctrl-C"),

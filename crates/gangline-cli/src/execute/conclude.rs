@@ -41,11 +41,15 @@ pub(super) fn conclude(
     }
     result?;
     written?;
-    Ok(signalled.unwrap_or(match args.failure.halt.condition() {
+    let status = signalled.unwrap_or(match args.failure.halt.condition() {
         // What was asked for has been reached.
         Some(Condition { counted: Counted::Succeeded, .. }) if lanes.shared.is_halted() => exit::OK,
         _ => exit::of_failures(tally.failed),
-    }))
+    });
+    Ok(match status {
+        exit::OK if lanes.shared.has_cut_off_end() => exit::OUTPUT,
+        status => status,
+    })
 }
 
 /// Prints the messages that a user must not miss.

@@ -48,15 +48,6 @@ pub(crate) enum Silence {
     Failed(io::Error),
 }
 
-/// How to end a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Close its input.
-    OfInput,
-    /// Signal it.
-    Asked,
-}
-
 /// The destination of what the worker prints outside the protocol.
 pub(crate) struct Aside<'a> {
     pub(crate) stderr: &'a mut Captured,
@@ -162,38 +153,41 @@ impl Conversation {
     }
 
     /// Whether its standard input is open.
-    fn is_heard(&self) -> bool {
+    pub(crate) fn is_heard(&self) -> bool {
         // With no events requested, `poll` reports only that the reader of a pipe is gone.
         let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
         stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
     }
 
-    /// Ends the worker: waits for it after its input ended, else signals it, and kills it after the grace
-    /// period. Returns its status, and forwards its output until then.
-    pub(crate) fn end(mut self, how: Ending, patience: Duration) -> (Option<End>, Captured) {
+    /// Closes its input, and waits for its end, at most that time. Returns its status if it has ended.
+    pub(crate) fn finish(&mut self, longest: Duration, aside: &mut Aside<'_>) -> Option<End> {
         self.stdin = None;
-        let (mut said, spill) = (Captured::default(), Arc::new(Spill::default()));
-        let ended = match how {
-            Ending::OfInput => {
-                self.watch_for(patience, &mut said, &spill)
-                    || self.terminate(patience, &mut said, &spill)
-            }
-            Ending::Asked => self.terminate(patience, &mut said, &spill),
-        };
-        let status = self.leader.end().ok().map(end_of).filter(|_| ended);
-        (status, said)
+        let is_stuck = |groups: &Groups, worker| groups.is_stuck(worker);
+        let has_ended = self.watch_for(longest, is_stuck, aside);
+        has_ended.then(|| self.leader.end().ok().map(end_of)).flatten()
     }
 
-    fn terminate(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
-        let Some((member, _)) = self.leader.running() else { return true };
-        member.send(Signal::TERM);
-        // A stopped process cannot react to a signal.
-        member.send(Signal::CONT);
-        self.watch_for(patience, said, spill)
+    /// Signals the worker, and kills it after that time. Returns what it says until then.
+    pub(crate) fn end(mut self, kill_after: Duration) -> Captured {
+        self.stdin = None;
+        let (mut stderr, spill) = (Captured::default(), Arc::new(Spill::default()));
+        if let Some((member, _)) = self.leader.running() {
+            member.send(Signal::TERM);
+            // A stopped process cannot react to a signal.
+            member.send(Signal::CONT);
+            let aside = &mut Aside { stderr: &mut stderr, spill: &spill };
+            self.watch_for(kill_after, |_, _| false, aside);
+        }
+        stderr
     }
 
-    /// Reads its output, so that it can end. Returns whether it ended in that time.
-    fn watch_for(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
+    /// Reads its output, so that it can end. Returns whether it ended in that time, and before it was given up.
+    fn watch_for(
+        &mut self,
+        patience: Duration,
+        is_given_up: fn(&Groups, usize) -> bool,
+        aside: &mut Aside<'_>,
+    ) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             let Ok(ready) = self.wait(false, Some(left)) else { return false };
@@ -203,14 +197,14 @@ impl Conversation {
             if ready.stdout && !self.hear().is_ok_and(|heard| heard == Heard::Some) {
                 self.stdout = None;
             }
-            if ready.stderr && self.listen(said, spill).is_err() {
+            if ready.stderr && self.listen(aside.stderr, aside.spill).is_err() {
                 self.stderr = None;
             }
             self.read.clear();
             if ready.process {
                 return true;
             }
-            if self.groups.wish() == Wish::Kill {
+            if self.groups.wish() == Wish::Kill || is_given_up(&self.groups, self.worker) {
                 return false;
             }
         }

@@ -145,13 +145,18 @@ impl Groups {
 
     /// The order that applies to the process of a slot.
     pub(crate) fn wish_for(&self, worker: usize) -> Wish {
-        let state = self.state();
-        match state.slots[worker] {
-            GroupSlot::Taken(group) if group.is_stopped && state.ends_stopped => {
-                state.wish.max(Wish::End)
-            }
-            _ => state.wish,
+        match self.is_stuck(worker) {
+            true => self.wish().max(Wish::End),
+            false => self.wish(),
         }
+    }
+
+    /// Whether the process of a slot has stopped, and is to end.
+    pub(crate) fn is_stuck(&self, worker: usize) -> bool {
+        let state = self.state();
+        let has_stopped =
+            matches!(state.slots[worker], GroupSlot::Taken(group) if group.is_stopped);
+        has_stopped && state.ends_stopped
     }
 
     /// Ends every job: each slot signals its own, and escalates.

@@ -93,6 +93,8 @@ struct State {
     /// The first failure that is not a job's.
     error: Option<CliError>,
     is_halted: bool,
+    /// Whether a warm worker was killed while it ended.
+    has_cut_off_end: bool,
     /// The number of lanes that are counted, and of their jobs.
     counted_lanes: usize,
     counted_jobs: u64,
@@ -226,6 +228,15 @@ impl Shared {
 
     pub(crate) fn is_halted(&self) -> bool {
         self.state().is_halted
+    }
+
+    /// A warm worker was killed while it ended.
+    pub(crate) fn cut_off_end(&self) {
+        self.state().has_cut_off_end = true;
+    }
+
+    pub(crate) fn has_cut_off_end(&self) -> bool {
+        self.state().has_cut_off_end
     }
 
     pub(crate) fn has_failed(&self) -> bool {

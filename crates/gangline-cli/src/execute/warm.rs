@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::args::WarmArgs;
 use crate::error::CliError;
 use crate::execute::commands;
-use crate::execute::conversation::{Aside, Conversation, Ending, Silence};
+use crate::execute::conversation::{Aside, Conversation, Silence};
 use crate::execute::job_runner::Work;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::End;
@@ -40,8 +40,10 @@ pub(crate) struct Warm {
     start_timeout: Duration,
     max_restarts: u32,
     workers: WorkerSlots,
-    /// Whether a slow start has been reported.
+    end_timeout: Duration,
+    /// Whether a slow start has been reported, and a slow end.
     has_told_of_wait: AtomicBool,
+    has_told_of_end: AtomicBool,
 }
 
 /// Whether the worker of a slot has been started for the first time, successfully or not.
@@ -54,6 +56,9 @@ pub(crate) enum Loading {
 /// When a slow start is reported.
 const LONG_WAIT: Duration = Duration::from_secs(15);
 
+/// When a slow end is reported.
+const LONG_END: Duration = Duration::from_secs(5);
+
 impl Warm {
     pub(crate) fn new(
         lanes: Lanes,
@@ -63,11 +68,11 @@ impl Warm {
         args: &WarmArgs,
     ) -> Warm {
         let WarmInputs { command, names, most } = inputs;
-        let &WarmArgs { start_timeout, max_restarts, preload, .. } = args;
+        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, .. } = args;
         // There may be fewer jobs than slots.
         let preloaded = if preload { most.unwrap_or(usize::MAX) } else { 0 };
         let workers = WorkerSlots::new(slots.len());
-        let has_told_of_wait = AtomicBool::new(false);
+        let (has_told_of_wait, has_told_of_end) = Default::default();
         Warm {
             lanes,
             lane,
@@ -78,7 +83,9 @@ impl Warm {
             start_timeout,
             max_restarts,
             workers,
+            end_timeout,
             has_told_of_wait,
+            has_told_of_end,
         }
     }
 }
@@ -266,7 +273,7 @@ impl Warm {
             // It has ended since its answer, or has written more: not the fault of this item.
             Some(conversation) => {
                 let kill_after = self.lanes.shared.rules.ending.lasts();
-                let (_, said) = conversation.end(Ending::Asked, kill_after);
+                let said = conversation.end(kill_after);
                 printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
                 let number = self.number(slot);
                 self.lanes.shared.terminal.tell(&format!(
@@ -317,14 +324,13 @@ impl Warm {
             Ok(line) => return Ok(line),
             Err(silence) => return Err(self.end_worker(worker, result_of(silence), printed)),
         }
-        if !self.has_told_of_wait.swap(true, Ordering::Relaxed) {
-            let (soon, all) = (HumanDuration(soon), HumanDuration(self.start_timeout));
-            self.lanes.shared.terminal.tell(&format!(
-                "still no worker after {soon:#}: with --warm a command must answer its first line with \
-                 {{\"gangline\":1}}, for which it has {all:#} (--start-timeout)"
-            ));
-        }
         let left = self.start_timeout.saturating_sub(soon);
+        let (soon, all) = (HumanDuration(soon), HumanDuration(self.start_timeout));
+        let text = format!(
+            "still no worker after {soon:#}: with --warm a command must answer its first line with \
+             {{\"gangline\":1}}, for which it has {all:#} (--start-timeout)"
+        );
+        self.tell_once(&self.has_told_of_wait, &text);
         // The line was printed.
         self.ask(worker, b"", &|| Some(left), printed)
     }
@@ -356,7 +362,7 @@ impl Warm {
         printed: &mut Printed,
     ) -> JobResult {
         let Some(conversation) = worker.conversation.take() else { return result };
-        let (_, said) = conversation.end(Ending::Asked, self.lanes.shared.rules.ending.lasts());
+        let said = conversation.end(self.lanes.shared.rules.ending.lasts());
         match printed.stderr.append(&worker.spill, &said) {
             Ok(()) => result,
             Err(error) => JobResult::NotKept(error),
@@ -387,25 +393,69 @@ impl Warm {
         Fate::GivenUp
     }
 
-    /// Ends a worker that is no longer needed, and reports its failure.
+    /// Ends a worker that is no longer needed, and reports its failure. It may still have files to write.
     fn dismiss(&self, slot: usize, worker: Worker) {
-        let Some(conversation) = worker.conversation else { return };
+        let Worker { conversation: Some(mut conversation), spill, .. } = worker else { return };
+        let (slot, shared) = (self.number(slot), &self.lanes.shared);
+        let kill_after = shared.rules.ending.lasts();
+        let mut said = Captured::default();
+        let mut aside = Aside { stderr: &mut said, spill: &spill };
+        let is_heard = conversation.is_heard();
+        let end = match is_heard {
+            true => self.await_end(&mut conversation, &mut aside),
+            // It cannot notice the end of its input.
+            false => conversation.finish(kill_after, &mut aside),
+        };
+        self.show_said(&said);
+        let text = match end {
+            Some(End::Exited(0)) => return,
+            Some(end) => format!("the worker of slot {slot} {end} when its input ended"),
+            None => {
+                self.show_said(&conversation.end(kill_after));
+                match is_heard {
+                    true => self.cut_off(slot),
+                    false => {
+                        format!("the worker of slot {slot} had closed its input, and was ended")
+                    }
+                }
+            }
+        };
+        shared.terminal.tell(&text);
+    }
+
+    /// Waits for the end of a worker. A slow end is reported, since the run waits for it.
+    fn await_end(&self, conversation: &mut Conversation, aside: &mut Aside<'_>) -> Option<End> {
+        let soon = LONG_END.min(self.end_timeout / 4);
+        conversation.finish(soon, aside).or_else(|| {
+            let limit = HumanDuration(self.end_timeout);
+            let text = format!(
+                "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
+            );
+            self.tell_once(&self.has_told_of_end, &text);
+            conversation.finish(self.end_timeout.saturating_sub(soon), aside)
+        })
+    }
+
+    /// Counts an end that was cut off, and returns a message about it.
+    fn cut_off(&self, slot: usize) -> String {
+        self.lanes.shared.cut_off_end();
+        format!(
+            "the worker of slot {slot} has not ended by itself, for which it has {:#} (--end-timeout), and was ended: \
+             files that it writes at its end may be incomplete",
+            HumanDuration(self.end_timeout)
+        )
+    }
+
+    fn show_said(&self, said: &Captured) {
         let shared = &self.lanes.shared;
-        let (end, said) = conversation.end(Ending::OfInput, shared.rules.ending.lasts());
-        if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), &said) {
+        if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), said) {
             shared.fail_output("the messages of workers cannot be written", error);
         }
-        let slot = self.number(slot);
-        match end {
-            Some(End::Exited(0)) => {}
-            Some(end) => {
-                shared
-                    .terminal
-                    .tell(&format!("the worker of slot {slot} {end} when its input ended"));
-            }
-            None => {
-                shared.terminal.tell(&format!("the worker of slot {slot} did not end by itself"));
-            }
+    }
+
+    fn tell_once(&self, has_told: &AtomicBool, text: &str) {
+        if !has_told.swap(true, Ordering::Relaxed) {
+            self.lanes.shared.terminal.tell(text);
         }
     }
 

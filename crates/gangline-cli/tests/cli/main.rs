@@ -32,3 +32,4 @@ mod sources;
 mod stopped;
 mod support;
 mod warm;
+mod worker_ends;
