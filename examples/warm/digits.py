@@ -11,7 +11,7 @@ def say(message):
     print(json.dumps(message), file=answers, flush=True)
 
 
-hello = json.loads(sys.stdin.readline())  # {"gangline": 1, "worker": 0, "gpus": []}
+hello = json.loads(sys.stdin.readline())  # {"gangline": 1, "worker": 0, "gpus": [], "threads": 2}
 net = load(pathlib.Path(__file__).parent.parent / "data" / "digits.safetensors")
 say({"gangline": 1})
 for line in sys.stdin:  # {"item": 1, "attempt": 1, "input": {"label": "7", "p0": "0", ..}}

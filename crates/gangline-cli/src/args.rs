@@ -328,6 +328,9 @@ pub(crate) struct WarmArgs {
     /// Wait TIME at most until a worker has ended after its last input
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "warm")]
     pub(crate) end_timeout: Duration,
+    /// Let the libraries of each worker use N threads [default: the cores divided by the slots, unless OMP_NUM_THREADS is set]
+    #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
+    pub(crate) threads: Option<usize>,
     /// Restart a worker at most N times without a result in between
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = unsigned::<u32>, requires = "warm")]
     pub(crate) max_restarts: u32,

@@ -1,7 +1,7 @@
 //! The messages between the program and a warm worker: lines of JSON.
 //!
 //! ```text
-//! gangline   {"gangline":1,"worker":0,"gpus":["0"]}             once, when it was started
+//! gangline   {"gangline":1,"worker":0,"gpus":["0"],"threads":4} once, when it was started
 //! worker     {"gangline":1}                                    when it is ready
 //! gangline   {"item":7,"attempt":1,"input":"a.mrc"}            for each input, one at a time
 //! worker     {"item":7,"output":..}                            its result, any JSON
@@ -31,6 +31,7 @@ pub(crate) struct Hello<'a> {
     pub(crate) gangline: u64,
     pub(crate) worker: usize,
     pub(crate) gpus: &'a [String],
+    pub(crate) threads: usize,
 }
 
 /// One input.

@@ -133,7 +133,7 @@ fn run_lane(
     match args.warm.warm {
         true => {
             let warm =
-                || Warm::new(lanes.clone(), own.clone(), slots.clone(), inputs.clone(), &args.warm);
+                || Warm::new(lanes.clone(), own.clone(), slots.clone(), inputs.clone(), args);
             drive(args, warm, lanes, lane, &plan, jobs)
         }
         false => {

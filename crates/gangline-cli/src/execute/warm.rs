@@ -1,11 +1,13 @@
 //! Jobs for warm workers: one process per slot, which receives one input after the other.
 
+mod end;
+
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::args::WarmArgs;
+use crate::args::{Run, WarmArgs};
 use crate::error::CliError;
 use crate::execute::commands;
 use crate::execute::conversation::{Aside, Conversation, Silence};
@@ -15,9 +17,9 @@ use crate::execute::process::End;
 use crate::execute::protocol::{self, Answer, Hello, Item, VERSION};
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
+use crate::execute::threads::Threads;
 use crate::execute::worker_slots::{Fate, Worker, WorkerSlots};
 use crate::exit;
-use crate::output::capture::Captured;
 use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::plain::Plain;
 use crate::plan::WarmInputs;
@@ -40,6 +42,7 @@ pub(crate) struct Warm {
     start_timeout: Duration,
     max_restarts: u32,
     workers: WorkerSlots,
+    threads: Threads,
     end_timeout: Duration,
     /// Whether a slow start has been reported, and a slow end.
     has_told_of_wait: AtomicBool,
@@ -56,21 +59,19 @@ pub(crate) enum Loading {
 /// When a slow start is reported.
 const LONG_WAIT: Duration = Duration::from_secs(15);
 
-/// When a slow end is reported.
-const LONG_END: Duration = Duration::from_secs(5);
-
 impl Warm {
     pub(crate) fn new(
         lanes: Lanes,
         lane: Lane,
         slots: Vec<Slot>,
         inputs: WarmInputs,
-        args: &WarmArgs,
+        args: &Run,
     ) -> Warm {
         let WarmInputs { command, names, most } = inputs;
-        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, .. } = args;
+        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, .. } = &args.warm;
         // There may be fewer jobs than slots.
         let preloaded = if preload { most.unwrap_or(usize::MAX) } else { 0 };
+        let threads = Threads::new(args, slots.len());
         let workers = WorkerSlots::new(slots.len());
         let (has_told_of_wait, has_told_of_end) = Default::default();
         Warm {
@@ -83,6 +84,7 @@ impl Warm {
             start_timeout,
             max_restarts,
             workers,
+            threads,
             end_timeout,
             has_told_of_wait,
             has_told_of_end,
@@ -293,13 +295,15 @@ impl Warm {
             worker: self.number(slot),
             attempt: 1,
         };
-        let command = commands::command(command.fill(&values), given);
+        let mut command = commands::command(command.fill(&values), given);
+        let threads = self.threads.limit(&mut command);
         let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
         worker.conversation =
             Some(started.map_err(|error| {
                 JobResult::WorkerFailed(format!("could not be started: {error}"))
             })?);
-        let hello = Hello { gangline: VERSION, worker: self.number(slot), gpus: &given.ids };
+        let worker_number = self.number(slot);
+        let hello = Hello { gangline: VERSION, worker: worker_number, gpus: &given.ids, threads };
         let ready = self.greet(worker, &protocol::line(&hello), printed);
         let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
         protocol::read_ready(&ready)
@@ -391,66 +395,6 @@ impl Warm {
             self.lanes.close();
         }
         Fate::GivenUp
-    }
-
-    /// Ends a worker that is no longer needed, and reports its failure. It may still have files to write.
-    fn dismiss(&self, slot: usize, worker: Worker) {
-        let Worker { conversation: Some(mut conversation), spill, .. } = worker else { return };
-        let (slot, shared) = (self.number(slot), &self.lanes.shared);
-        let kill_after = shared.rules.ending.lasts();
-        let mut said = Captured::default();
-        let mut aside = Aside { stderr: &mut said, spill: &spill };
-        let is_heard = conversation.is_heard();
-        let end = match is_heard {
-            true => self.await_end(&mut conversation, &mut aside),
-            // It cannot notice the end of its input.
-            false => conversation.finish(kill_after, &mut aside),
-        };
-        self.show_said(&said);
-        let text = match end {
-            Some(End::Exited(0)) => return,
-            Some(end) => format!("the worker of slot {slot} {end} when its input ended"),
-            None => {
-                self.show_said(&conversation.end(kill_after));
-                match is_heard {
-                    true => self.cut_off(slot),
-                    false => {
-                        format!("the worker of slot {slot} had closed its input, and was ended")
-                    }
-                }
-            }
-        };
-        shared.terminal.tell(&text);
-    }
-
-    /// Waits for the end of a worker. A slow end is reported, since the run waits for it.
-    fn await_end(&self, conversation: &mut Conversation, aside: &mut Aside<'_>) -> Option<End> {
-        let soon = LONG_END.min(self.end_timeout / 4);
-        conversation.finish(soon, aside).or_else(|| {
-            let limit = HumanDuration(self.end_timeout);
-            let text = format!(
-                "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
-            );
-            self.tell_once(&self.has_told_of_end, &text);
-            conversation.finish(self.end_timeout.saturating_sub(soon), aside)
-        })
-    }
-
-    /// Counts an end that was cut off, and returns a message about it.
-    fn cut_off(&self, slot: usize) -> String {
-        self.lanes.shared.cut_off_end();
-        format!(
-            "the worker of slot {slot} has not ended by itself, for which it has {:#} (--end-timeout), and was ended: \
-             files that it writes at its end may be incomplete",
-            HumanDuration(self.end_timeout)
-        )
-    }
-
-    fn show_said(&self, said: &Captured) {
-        let shared = &self.lanes.shared;
-        if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), said) {
-            shared.fail_output("the messages of workers cannot be written", error);
-        }
     }
 
     fn tell_once(&self, has_told: &AtomicBool, text: &str) {

@@ -31,5 +31,6 @@ mod slots;
 mod sources;
 mod stopped;
 mod support;
+mod threads;
 mod warm;
 mod worker_ends;

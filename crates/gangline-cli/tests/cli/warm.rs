@@ -82,11 +82,12 @@ fn results_come_in_order() {
 #[test]
 fn a_worker_is_told_of_its_slot() {
     let place = place();
-    place.run_typed("--warm --gpu-list '5 6' -j1 -- sh worker {worker} ::: a").check(0, "a\n");
-    let hello = r#"{"gangline":1,"worker":0,"gpus":["0","1"]}"#;
+    let line = "--warm --threads 3 --gpu-list '5 6' -j1 -- sh worker";
+    place.run_typed(&format!("{line} {{worker}} ::: a")).check(0, "a\n");
+    let hello = r#"{"gangline":1,"worker":0,"gpus":["0","1"],"threads":3}"#;
     assert_eq!(place.read("hello.0").trim(), hello, "the variable shows them from 0");
-    place.run_typed("--warm --gpu-list '5 6' -j1 -- sh worker {gpu} ::: a").check(0, "a\n");
-    let hello = r#"{"gangline":1,"worker":0,"gpus":["5","6"]}"#;
+    place.run_typed(&format!("{line} {{gpu}} ::: a")).check(0, "a\n");
+    let hello = r#"{"gangline":1,"worker":0,"gpus":["5","6"],"threads":3}"#;
     assert_eq!(place.read("hello.5").trim(), hello);
 }
 

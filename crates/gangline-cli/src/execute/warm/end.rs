@@ -1,0 +1,75 @@
+//! The end of a warm worker after its last input.
+
+use std::time::Duration;
+
+use crate::execute::conversation::{Aside, Conversation};
+use crate::execute::process::End;
+use crate::execute::warm::Warm;
+use crate::execute::worker_slots::Worker;
+use crate::output::capture::Captured;
+use gangline::report::HumanDuration;
+
+/// When a slow end is reported.
+const LONG_END: Duration = Duration::from_secs(5);
+
+impl Warm {
+    /// Ends a worker that is no longer needed, and reports its failure. It may still have files to write.
+    pub(super) fn dismiss(&self, slot: usize, worker: Worker) {
+        let Worker { conversation: Some(mut conversation), spill, .. } = worker else { return };
+        let (slot, shared) = (self.number(slot), &self.lanes.shared);
+        let kill_after = shared.rules.ending.lasts();
+        let mut said = Captured::default();
+        let mut aside = Aside { stderr: &mut said, spill: &spill };
+        let is_heard = conversation.is_heard();
+        let end = match is_heard {
+            true => self.await_end(&mut conversation, &mut aside),
+            // It cannot notice the end of its input.
+            false => conversation.finish(kill_after, &mut aside),
+        };
+        self.show_said(&said);
+        let text = match end {
+            Some(End::Exited(0)) => return,
+            Some(end) => format!("the worker of slot {slot} {end} when its input ended"),
+            None => {
+                self.show_said(&conversation.end(kill_after));
+                match is_heard {
+                    true => self.cut_off(slot),
+                    false => {
+                        format!("the worker of slot {slot} had closed its input, and was ended")
+                    }
+                }
+            }
+        };
+        shared.terminal.tell(&text);
+    }
+
+    /// Waits for the end of a worker. A slow end is reported, since the run waits for it.
+    fn await_end(&self, conversation: &mut Conversation, aside: &mut Aside<'_>) -> Option<End> {
+        let soon = LONG_END.min(self.end_timeout / 4);
+        conversation.finish(soon, aside).or_else(|| {
+            let limit = HumanDuration(self.end_timeout);
+            let text = format!(
+                "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
+            );
+            self.tell_once(&self.has_told_of_end, &text);
+            conversation.finish(self.end_timeout.saturating_sub(soon), aside)
+        })
+    }
+
+    /// Counts an end that was cut off, and returns a message about it.
+    fn cut_off(&self, slot: usize) -> String {
+        self.lanes.shared.cut_off_end();
+        format!(
+            "the worker of slot {slot} has not ended by itself, for which it has {:#} (--end-timeout), and was ended: \
+             files that it writes at its end may be incomplete",
+            HumanDuration(self.end_timeout)
+        )
+    }
+
+    fn show_said(&self, said: &Captured) {
+        let shared = &self.lanes.shared;
+        if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), said) {
+            shared.fail_output("the messages of workers cannot be written", error);
+        }
+    }
+}
