@@ -88,8 +88,7 @@ impl fmt::Display for Unknown {
 impl Unknown {
     /// Whether the mark is whole, so that it can stand for its own text.
     fn is_escapable(&self) -> bool {
-        !matches!(self.why, Why::NoGpus | Why::SentToWorker)
-            && (self.mark.ends_with('}') || self.mark.starts_with('%'))
+        self.mark.ends_with('}') || self.mark.starts_with('%')
     }
 }
 

@@ -342,3 +342,28 @@ fn an_empty_text_for_a_mark_does_not_hang() {
         ran.check_said(102, &["at least one character"]);
     }
 }
+
+/// A word that looks as if it had a mark, such as JSON, can be passed as the message says.
+#[track_caller]
+fn is_escaped(options: &str, word: &str, escaped: &str, said: &str) {
+    let place = Place::new();
+    let run = |word: &str| {
+        let options = options.split_whitespace();
+        place.run(options.chain(["--dry-run", "-j1", "--", "w", word, ":::", "a"]))
+    };
+    run(word).check_said(102, &[&format!("to pass the text itself, write {said}")]);
+    let ran = run(escaped);
+    assert!(ran.code == Some(0) && ran.stdout.contains(word), "{ran:?}");
+}
+
+#[test]
+fn json_can_be_passed_as_the_message_says() {
+    is_escaped("--warm", r#"{"kw": {}}"#, r#"{"kw": {{}}}"#, "{{}}");
+    is_escaped("--warm", r#"{"a":{"b":{}},"c":[{}]}"#, r#"{"a":{"b":{{}}},"c":[{{}}]}"#, "{{}}");
+    is_escaped("--warm", "x{#}", "x{{#}}", "{{#}}");
+    is_escaped("--warm", "{attempt}", "{{attempt}}", "{{attempt}}");
+    is_escaped("--warm", "{1/.}", "{{1/.}}", "{{1/.}}");
+    is_escaped("-n 0", r#"{"kw": {}}"#, r#"{"kw": {{}}}"#, "{{}}");
+    is_escaped("", "{gpu}", "{{gpu}}", "{{gpu}}");
+    is_escaped("", "%(GPU)s", "%%(GPU)s", "%%(GPU)s");
+}
