@@ -63,7 +63,8 @@ use crate::runner::Runner;
 /// stage counts them from 0, so from there on the indices are not those of the input.
 ///
 /// Each stage keeps its own window, so the sum of the windows bounds the items in flight, whichever stage
-/// is slow. A stage takes a result of the one before only when its window has room.
+/// is slow. A stage takes a result of the one before only when its window has room. An output that the caller has is
+/// in flight until it asks for the next.
 ///
 /// # Errors
 ///

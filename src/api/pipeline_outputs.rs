@@ -14,7 +14,9 @@ use crate::runner::Runner;
 ///
 /// Made by [`outputs`](crate::Pipeline::outputs) and [`try_outputs`](crate::Pipeline::try_outputs). It is to a
 /// pipeline what [`Outputs`](crate::Outputs) is to a pool: the thread that calls [`next`](Iterator::next) also
-/// pulls the input, and waits for room in the first stage and for a result of the last at the same time.
+/// pulls the input, and waits for room in the first stage and for a result of the last at the same time. Before it
+/// returns a result that is ready, it pulls items in place of those that were consumed. A result is in flight in the
+/// last stage until the next is asked for. While the input blocks, `next` blocks with it.
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
 /// cancels what is in progress and waits for the hooks that are running.

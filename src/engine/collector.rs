@@ -36,6 +36,8 @@ pub(crate) struct Collector<T> {
     /// Whether producers ran out of items for lack of permits during the last wait, with nothing held back
     /// for order.
     starved: bool,
+    /// Whether the caller has the result handed out last, which is in flight until it asks for the next.
+    is_lent: bool,
     #[cfg(feature = "futures")]
     task_wait: Option<TaskWait>,
     pace: Pace,
@@ -111,6 +113,7 @@ impl<T> Collector<T> {
             scales: handover.weights().zip(handover.most_weight()).map(Scales::new),
             measured: (0, now),
             starved: false,
+            is_lent: false,
             #[cfg(feature = "futures")]
             task_wait: None,
             pace: Pace::new(now),
@@ -151,6 +154,21 @@ impl<T> Collector<T> {
     pub(crate) fn done_with_mark(&mut self) {
         self.measured.0 += 1;
         self.consumed += 1;
+    }
+
+    /// Leaves the result handed out last to the caller, until it is [taken back](Collector::take_back).
+    pub(crate) fn lend(&mut self) {
+        self.is_lent = true;
+    }
+
+    /// Counts the result that the caller had as consumed, and returns its permit. Returns whether it had one.
+    pub(crate) fn take_back<I>(&mut self, handover: &Handover<I, T>) -> bool {
+        let was_lent = std::mem::take(&mut self.is_lent);
+        if was_lent {
+            self.done(handover);
+            self.repay(handover);
+        }
+        was_lent
     }
 
     fn give_back<I>(&mut self, handover: &Handover<I, T>, more: usize) {

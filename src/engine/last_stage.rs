@@ -38,7 +38,13 @@ impl<S: Runner> LastStage<S> {
         LastStage { run, collector, total: None, taken: Taken::default(), errors: 0 }
     }
 
-    /// Looks for the next step, without waiting.
+    /// Counts the result that the caller had as consumed. Returns whether it had one.
+    pub(super) fn take_back(&mut self) -> bool {
+        self.collector.take_back(&self.run.handover)
+    }
+
+    /// Looks for the next step, without waiting. The caller has taken no result, or it was
+    /// [taken back](Self::take_back).
     pub(super) fn look(&mut self) -> Look<S::Output> {
         if self.run.is_cancelled() {
             return Look::Ready(Yield::Last(Error::Cancelled {}));
@@ -47,13 +53,14 @@ impl<S: Runner> LastStage<S> {
             return Look::Ready(Yield::Last(self.fail_with(error)));
         }
         while let Some((seq, outcome)) = self.collector.pop() {
-            let is_pointless = self.run.is_pointless(seq, &outcome);
-            if !is_pointless {
-                self.run.remove_name(seq);
+            if self.run.is_pointless(seq, &outcome) {
+                drop_quietly(outcome);
+                self.collector.done(&self.run.handover);
+                continue;
             }
-            self.collector.done(&self.run.handover);
+            self.run.remove_name(seq);
+            self.collector.lend();
             match outcome {
-                outcome if is_pointless => drop_quietly(outcome),
                 Ok(output) => {
                     self.taken.ok += 1;
                     self.tell();

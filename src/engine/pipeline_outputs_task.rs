@@ -131,6 +131,7 @@ impl<R: Runner + 'static, S: Runner + 'static> TaskOutputs<R, S> {
     ) -> Poll<Option<Yield<S::Output>>> {
         let LastStage { run, collector, .. } = &mut self.last;
         collector.end_wait(&run.handover);
+        self.last.take_back();
         // Also if an output is ready: the producers are to have items while the caller has it.
         _ = self.feeding.poll(&self.first, || Start::Go, source, (cx, waker));
         loop {

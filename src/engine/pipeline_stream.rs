@@ -33,6 +33,9 @@ pub(crate) struct PipelineStream<R: Runner, S: Runner> {
     links: Vec<JoinHandle<Relayed>>,
     /// Whether the input of the first stage has ended.
     is_fed: bool,
+    /// The results that were consumed, and that no item has replaced. Their permits may still be on the way through
+    /// the stages.
+    unreplaced: u64,
     time: FeedingTime,
     /// Keeps the runs registered with the tokens.
     _all: Arc<dyn Interrupt>,
@@ -69,13 +72,19 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
             first,
             links,
             is_fed: false,
+            unreplaced: 0,
             time: FeedingTime::default(),
             _all: all,
         }
     }
 
     /// The next step of the stream; `None` after the last.
+    ///
+    /// It pulls items in place of the results that were consumed before it returns another, even if that is ready.
+    /// Otherwise a caller that is slow would find the stages empty, and wait for an item to come all the way.
     pub(crate) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<S::Output>> {
+        self.unreplaced += u64::from(self.last.take_back());
+        while self.unreplaced > 0 && self.pull(source) {}
         let next = loop {
             match self.last.look() {
                 Look::Ready(step) => break Some(step),
@@ -108,6 +117,7 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
             return false;
         };
         self.is_fed = matches!(pulled, Pulled::End);
+        self.unreplaced = self.unreplaced.saturating_sub(1);
         true
     }
 

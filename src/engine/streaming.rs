@@ -39,8 +39,6 @@ pub(super) struct Streaming<R: Runner> {
     ends: Mutex<Ends<R>>,
     /// The total number of items, once the input has ended.
     total: Option<u64>,
-    /// Whether the caller works on a result, which is in flight until it asks for the next.
-    caller_has_one: bool,
     account: Account,
     pulled: u64,
     time: FeedingTime,
@@ -165,7 +163,7 @@ impl<R: Runner> Streaming<R> {
             _ => Destination::FedOutputs,
         });
         let time = FeedingTime::default();
-        Streaming { session, ends, total: None, caller_has_one: false, account, pulled: 0, time }
+        Streaming { session, ends, total: None, account, pulled: 0, time }
     }
 
     /// The next step of the stream; `None` after the last. The caller's thread also pulls `source`.
@@ -224,10 +222,10 @@ impl<R: Runner> Streaming<R> {
         let next = loop {
             match self.look() {
                 Look::Ready(ready) => break Poll::Ready(Some(ready)),
+                Look::Over => break Poll::Ready(None),
                 Look::Missing if self.poll_pull(source, cx) => {}
                 Look::Missing if self.has_results(waker.clone()) => {}
                 Look::Missing => break Poll::Pending,
-                Look::Over => break Poll::Ready(None),
             }
         };
         self.time.end();
@@ -290,15 +288,9 @@ impl<R: Runner> Streaming<R> {
         })
     }
 
-    /// Counts the result that the caller had as consumed, and returns its permit. Returns whether it had one.
+    /// Counts the result that the caller had as consumed. Returns whether it had one.
     fn take_back(&mut self) -> bool {
-        let had_one = std::mem::take(&mut self.caller_has_one);
-        if had_one {
-            let collector = &mut unlocked(&mut self.ends).collector;
-            collector.done(&self.session.run.handover);
-            collector.repay(&self.session.run.handover);
-        }
-        had_one
+        unlocked(&mut self.ends).collector.take_back(&self.session.run.handover)
     }
 
     /// Looks for the next step, without waiting.
@@ -319,7 +311,7 @@ impl<R: Runner> Streaming<R> {
                 continue;
             }
             run.remove_name(seq);
-            self.caller_has_one = true;
+            collector.lend();
             return Look::Ready(self.receive(&run, outcome));
         }
         if self.total == Some(collector.consumed()) {

@@ -123,30 +123,6 @@ fn a_cancel_ends_the_wait_for_a_result() {
     });
 }
 
-#[test]
-fn a_drain_completes_what_was_pulled() {
-    no_hang(|| {
-        for orders in orders(2) {
-            for stage in 0..2 {
-                let mut row = row(&orders);
-                let token = row[stage].cancel_token();
-                let [a, b] = &mut row;
-                let mut both = a.then(b);
-                let items = (0..).inspect(|&x| {
-                    if x == 40 {
-                        token.drain();
-                    }
-                });
-                let seen: Vec<u64> = both.outputs(items).map(Result::unwrap).collect();
-                assert_eq!(sorted(seen), (0..=40).collect::<Vec<_>>());
-                assert_eq!((both.account().ok, both.account().cancelled), (41, 0));
-                drop(both);
-                check_works(&mut row);
-            }
-        }
-    });
-}
-
 /// The drain comes while the caller waits for a result, with no room in the first stage.
 #[test]
 fn a_drain_wakes_the_caller() {

@@ -98,19 +98,6 @@ fn batches_of_later_stages_may_be_larger_than_earlier_windows() {
 }
 
 #[test]
-fn weights_hold_the_input_back_until_there_is_room() {
-    no_hang(|| {
-        for orders in orders(2) {
-            let a = AnyOrderRunner::builder(Hooks::new()).order(orders[0]).devices(2);
-            let mut a = a.window_weight(9_u64, |&x| x % 10 + 1).build().unwrap();
-            let mut b = stage(Hooks::new(), orders[1], 2);
-            let seen: Vec<u64> = a.then(&mut b).outputs(0..300).map(Result::unwrap).collect();
-            assert_eq!(sorted(seen), (0..300).collect::<Vec<_>>());
-        }
-    });
-}
-
-#[test]
 fn no_more_is_pulled_than_the_windows_hold() {
     no_hang(|| {
         let pulled = AtomicU64::new(0);
@@ -175,23 +162,6 @@ fn a_skipped_item_is_an_error_in_between() {
             }
             assert_eq!((row.account().ok, row.account().failed), (16, 4));
         }
-    });
-}
-
-#[test]
-fn an_input_that_fails_or_panics_is_an_error() {
-    no_hang(|| {
-        let mut a = stage(Hooks::new(), Order::Input, 4);
-        let mut b = stage(Hooks::new(), Order::Input, 4);
-        let mut row = a.then(&mut b);
-        let items = (0..10).map(|x| if x == 3 { Err("a bad sector") } else { Ok(x) });
-        let seen: Vec<_> = row.try_outputs(items).collect();
-        assert_eq!(seen.len(), 4);
-        assert!(seen[3].as_ref().unwrap_err().is_input());
-        let items = (0..10).inspect(|&x| assert!(x < 3, "the source broke"));
-        let seen: Vec<_> = row.outputs(items).collect();
-        assert_eq!(seen.len(), 4);
-        assert!(seen[3].as_ref().unwrap_err().is_panic());
     });
 }
 

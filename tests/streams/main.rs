@@ -3,9 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+#[cfg(feature = "futures")]
+mod drivers;
 #[path = "../it/hooks.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod hooks;
+#[cfg(feature = "futures")]
+mod laws;
 #[cfg(feature = "futures")]
 mod outputs_stream;
 mod owned;

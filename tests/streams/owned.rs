@@ -3,34 +3,20 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use gangline::{AnyOrderRunner, CancelToken, Error, OnError, Order, OrderedRunner};
+use gangline::{AnyOrderRunner, CancelToken, Order, OrderedRunner};
 
-use crate::hooks::{Gauge, Hooks, both_orders, sorted};
+use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(
-    they_are_those_of_outputs,
     producers_start_before_the_first_is_asked_for,
-    items_in_flight_never_exceed_the_window,
     a_source_that_pauses_delays_no_result,
     dropping_them_ends_the_producers,
     dropping_them_does_not_wait_for_a_source_that_blocks,
     the_pool_comes_back,
-    a_source_that_panics_is_the_last_error,
-    a_failed_item_is_the_last_error,
-    a_skipped_item_is_an_error_among_others,
     a_cancel_is_the_last_error,
     everything_is_accounted_for,
 );
-
-fn they_are_those_of_outputs(order: Order) {
-    let outputs = Hooks::new().work(|_, x| Ok(2 * x)).pool(order, 3).into_outputs(0..1000);
-    let outputs: Vec<u64> = outputs.map(Result::unwrap).collect();
-    if order == Order::Input {
-        assert!(outputs.is_sorted());
-    }
-    assert_eq!(sorted(outputs), (0..1000).map(|x| 2 * x).collect::<Vec<_>>());
-}
 
 fn producers_start_before_the_first_is_asked_for(order: Order) {
     let begun = Arc::new(Counter::new());
@@ -42,17 +28,6 @@ fn producers_start_before_the_first_is_asked_for(order: Order) {
     let outputs = hooks.windowed(order, 2, 6).into_outputs(0..100);
     begun.reach(6);
     assert_eq!(outputs.count(), 100);
-}
-
-fn items_in_flight_never_exceed_the_window(order: Order) {
-    let gauge = Gauge::default();
-    let reading = gauge.clone();
-    let items = (0..200_u64).inspect(move |_| reading.up());
-    let mut outputs = Hooks::new().windowed(order, 2, 5).into_outputs(items);
-    while outputs.next().is_some() {
-        gauge.down();
-    }
-    assert!(gauge.most() <= 5, "{}", gauge.most());
 }
 
 fn a_source_that_pauses_delays_no_result(order: Order) {
@@ -128,34 +103,6 @@ fn the_pool_comes_back(order: Order) {
     assert_eq!(pool.order(), order);
 }
 
-fn a_source_that_panics_is_the_last_error(order: Order) {
-    let items = (0..10_u64).inspect(|&x| assert!(x < 3, "the source breaks"));
-    let results: Vec<_> = Hooks::new().pool(order, 1).into_outputs(items).collect();
-    let error = results.last().unwrap().as_ref().unwrap_err();
-    assert!(matches!(error, Error::InputPanicked { item: 3, .. }), "{error:?}");
-}
-
-fn failing(order: Order, on_error: OnError) -> AnyOrderRunner<Hooks> {
-    let hooks = Hooks::new().work(|_, x| if x == 4 { Err("four".into()) } else { Ok(x) });
-    let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).on_error(on_error);
-    builder.build().unwrap()
-}
-
-fn a_failed_item_is_the_last_error(order: Order) {
-    let mut outputs = failing(order, OnError::Stop).into_outputs(0..);
-    let failed = outputs.by_ref().find_map(Result::err).unwrap();
-    assert_eq!(failed.item(), Some(4));
-    assert!(outputs.next().is_none());
-    assert_eq!(outputs.account().failed, 1);
-}
-
-fn a_skipped_item_is_an_error_among_others(order: Order) {
-    let mut outputs = failing(order, OnError::Skip).into_outputs(0..10);
-    let (ok, failed): (Vec<_>, Vec<_>) = outputs.by_ref().partition(Result::is_ok);
-    assert_eq!((ok.len(), failed.len()), (9, 1));
-    assert_eq!((outputs.account().ok, outputs.account().failed), (9, 1));
-}
-
 fn a_cancel_is_the_last_error(order: Order) {
     let token = CancelToken::new();
     let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
@@ -187,16 +134,6 @@ fn a_closed_pool_is_the_only_error() {
     assert_eq!(outputs.size_hint(), (1, Some(1)));
     assert!(outputs.next().unwrap().unwrap_err().is_closed());
     assert!(outputs.next().is_none());
-}
-
-#[test]
-fn an_input_that_fails_is_skipped_like_an_item() {
-    let skip = OnError::Skip;
-    let builder = OrderedRunner::builder(Hooks::new()).devices(1).on_error(skip);
-    let items = ["1", "x", "3"].map(str::parse::<u64>);
-    let results: Vec<_> = builder.build().unwrap().try_into_outputs(items).collect();
-    assert!(results[1].as_ref().unwrap_err().is_input());
-    assert_eq!(results.iter().flatten().collect::<Vec<_>>(), [&1, &3]);
 }
 
 #[test]

@@ -6,33 +6,24 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_lite::stream;
-use gangline::{AnyOrderRunner, Batch, CancelToken, Error, Journal, OnError, Order, map};
+use gangline::{AnyOrderRunner, Batch, Error, Journal, Order, map};
 
-use crate::hooks::{Gauge, Hooks, both_orders, sorted};
+use crate::hooks::{Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
 use crate::support::{Counter, Gate};
 
 both_orders!(
     every_item_comes_through_under_tokio,
-    items_in_flight_never_exceed_the_windows,
     parts_are_gathered,
     nothing_happens_before_the_first_poll,
-    a_failure_in_any_stage_is_the_error,
-    a_skipped_item_is_counted,
-    a_failed_input_is_the_error,
-    a_stream_that_panics_is_the_error,
     a_consumer_that_cannot_begin_is_the_error,
     a_consumer_that_stops_ends_the_run,
-    a_cancel_of_any_stage_wakes_the_task,
-    a_drain_ends_a_pending_stream,
-    a_state_that_was_lost_is_rebuilt,
     a_dropped_run_waits_for_nothing,
     the_next_use_waits_for_a_hook_of_the_consumer,
     the_next_run_waits_for_a_function_of_a_link,
     a_leaked_run_is_ended_by_the_next,
     the_weights_of_all_stages_are_bounded,
     a_run_timeout_abandons_the_consumer,
-    a_closed_stage_is_the_error,
 );
 
 fn pools(order: Order) -> [AnyOrderRunner<Hooks>; 3] {
@@ -56,19 +47,6 @@ fn every_item_comes_through_under_tokio(order: Order) {
     block_on(come_through(order));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async { tokio::spawn(come_through(order)).await.unwrap() });
-}
-
-fn items_in_flight_never_exceed_the_windows(order: Order) {
-    let gauge = Gauge::default();
-    let (reading, consumed) = (gauge.clone(), gauge.clone());
-    let hooks = Hooks::new().consume(move |_, _| {
-        consumed.down();
-        Ok(())
-    });
-    let (mut a, mut b) = (Hooks::new().windowed(order, 2, 3), hooks.windowed(order, 2, 4));
-    let items = stream::iter((0..500).inspect(|_| reading.up()));
-    assert_eq!(block_on(a.then(&mut b).run_stream(items)).unwrap().len(), 500);
-    assert!(gauge.most() <= 7, "{}", gauge.most());
 }
 
 fn parts_are_gathered(order: Order) {
@@ -100,48 +78,6 @@ fn nothing_happens_before_the_first_poll(order: Order) {
     assert_eq!(begun.get(), 0);
 }
 
-fn failing(order: Order, on_error: OnError) -> AnyOrderRunner<Hooks> {
-    let hooks = Hooks::new().work(|_, x| if x == 4 { Err("four".into()) } else { Ok(x) });
-    let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).on_error(on_error);
-    builder.build().unwrap()
-}
-
-fn a_failure_in_any_stage_is_the_error(order: Order) {
-    for stage in 0..2 {
-        let (mut failing, mut sound) = (failing(order, OnError::Stop), Hooks::new().pool(order, 1));
-        let mut both = match stage {
-            0 => failing.then(&mut sound),
-            _ => sound.then(&mut failing),
-        };
-        let error = block_on(both.run_stream(stream::iter(0..))).unwrap_err();
-        assert!(error.to_string().contains("four") || error.item() == Some(4), "{error:?}");
-        assert_eq!(both.account().failed, 1);
-        assert_eq!(block_on(both.run_stream(stream::iter(0..4))).unwrap().len(), 4);
-    }
-}
-
-fn a_skipped_item_is_counted(order: Order) {
-    let (mut a, mut b) = (failing(order, OnError::Skip), Hooks::new().pool(order, 1));
-    let mut both = a.then(&mut b);
-    assert_eq!(block_on(both.run_stream(stream::iter(0..10))).unwrap().len(), 9);
-    assert_eq!((both.account().ok, both.account().failed), (9, 1));
-    assert_eq!(both.failures().len(), 1);
-}
-
-fn a_failed_input_is_the_error(order: Order) {
-    let [mut a, mut b, _] = pools(order);
-    let items = ["1", "x", "3"].map(str::parse::<u64>);
-    let error = block_on(a.then(&mut b).try_run_stream(stream::iter(items))).unwrap_err();
-    assert!(error.is_input(), "{error:?}");
-}
-
-fn a_stream_that_panics_is_the_error(order: Order) {
-    let [mut a, mut b, _] = pools(order);
-    let items = (0..9_u64).inspect(|&x| assert!(x < 3, "the stream breaks"));
-    let error = block_on(a.then(&mut b).run_stream(stream::iter(items))).unwrap_err();
-    assert!(matches!(error, Error::InputPanicked { item: 3, .. }), "{error:?}");
-}
-
 fn a_consumer_that_cannot_begin_is_the_error(order: Order) {
     let mut a = Hooks::new().pool(order, 1);
     let mut b = Hooks::new().consumer_init(|_| Err("no".into())).pool(order, 1);
@@ -165,48 +101,6 @@ fn a_consumer_that_stops_ends_the_run(order: Order) {
     });
     let mut b = hooks.pool(order, 1);
     assert_eq!(block_on(a.then(&mut b).run_stream(one_and_no_more())).unwrap(), [7]);
-}
-
-fn a_cancel_of_any_stage_wakes_the_task(order: Order) {
-    for stage in 0..2 {
-        let tokens = [CancelToken::new(), CancelToken::new()];
-        let [mut a, mut b] = tokens.clone().map(|token| {
-            let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
-            builder.cancel_token(token).build().unwrap()
-        });
-        let mut both = a.then(&mut b);
-        let mut run = both.run_stream(one_and_no_more());
-        let error = std::thread::scope(|scope| {
-            scope.spawn(|| tokens[stage].cancel());
-            block_on(&mut run)
-        });
-        assert!(error.unwrap_err().is_cancelled());
-    }
-}
-
-fn a_drain_ends_a_pending_stream(order: Order) {
-    let token = CancelToken::new();
-    let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
-    let mut a = builder.cancel_token(token.clone()).build().unwrap();
-    let mut b = Hooks::new().pool(order, 1);
-    let mut items = Some(7);
-    let items = stream::poll_fn(move |_| match items.take() {
-        Some(x) => Poll::Ready(Some(x)),
-        None => {
-            let token = token.clone();
-            std::thread::spawn(move || token.drain());
-            Poll::Pending
-        }
-    });
-    assert_eq!(block_on(a.then(&mut b).run_stream(items)).unwrap(), [7]);
-}
-
-fn a_state_that_was_lost_is_rebuilt(order: Order) {
-    let hooks = || Hooks::new().work(|_, x| if x == 9 { panic!("nine") } else { Ok(x) });
-    let (mut a, mut b) = (Hooks::new().pool(order, 1), hooks().pool(order, 1));
-    let mut both = a.then(&mut b);
-    assert!(block_on(both.run_stream(stream::iter([9]))).unwrap_err().is_panic());
-    assert_eq!(block_on(both.run_stream(stream::iter([1, 2]))).unwrap(), [1, 2]);
 }
 
 /// A pool with hooks that wait for a gate at item 0; the gate; and the number of hooks that have begun.
@@ -336,13 +230,6 @@ fn a_run_timeout_abandons_the_consumer(order: Order) {
     let error = block_on(a.then(&mut b).run_stream(stream::iter(0..9))).unwrap_err();
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:?}");
     gate.open();
-}
-
-fn a_closed_stage_is_the_error(order: Order) {
-    let [mut a, mut b, _] = pools(order);
-    b.close().unwrap();
-    let error = block_on(a.then(&mut b).run_stream(stream::iter(0..9))).unwrap_err();
-    assert!(error.is_closed(), "{error:?}");
 }
 
 #[test]

@@ -11,7 +11,6 @@ use crate::support::Gate;
 both_orders!(
     an_item_is_pulled_in_place_of_each_result,
     an_input_that_panics_behind_a_result_fails_after_it,
-    nothing_is_pulled_behind_a_failure,
 );
 
 /// Items pass once the whole window has been pulled.
@@ -51,17 +50,4 @@ fn an_input_that_panics_behind_a_result_fails_after_it(order: Order) {
     assert_eq!(outputs.next().unwrap().unwrap(), 0);
     let errors: Vec<Error> = outputs.filter_map(Result::err).collect();
     assert!(matches!(&errors[..], [Error::InputPanicked { item: 2, .. }]), "{errors:?}");
-}
-
-fn nothing_is_pulled_behind_a_failure(order: Order) {
-    let gate = Arc::new(Gate::new());
-    let mut pool = after(&gate).windowed(order, 1, 2);
-    let pulled = AtomicU64::new(0);
-    let items = [99, 1, 2, 3].into_iter().inspect(|_| {
-        if pulled.fetch_add(1, Ordering::Relaxed) == 1 {
-            gate.open();
-        }
-    });
-    assert!(pool.outputs(items).next().unwrap().is_err());
-    assert_eq!(pulled.load(Ordering::Relaxed), 2);
 }

@@ -1,0 +1,254 @@
+//! All ways to drive a run, behind one function.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use futures_lite::{Stream, StreamExt, stream};
+use gangline::order::RuntimeOrder;
+use gangline::{Account, AnyOrderRunner, Builder, CancelToken, Error, OnError, Order, Result};
+
+use crate::hooks::Hooks;
+use crate::runtimes::block_on;
+use crate::support::no_hang;
+
+/// A way to drive a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    Run,
+    TryRun,
+    Outputs,
+    IntoOutputs,
+    RunStream,
+    OutputsStream,
+}
+
+/// Each law as a test for each driver, or for those that are tasks: for one to three stages, in both orders.
+macro_rules! every_driver {
+    (tasks: $($law:ident),+ $(,)?) => { $(
+        mod $law {
+            crate::drivers::every_driver!(@each $law, run_stream RunStream, outputs_stream OutputsStream);
+        }
+    )+ };
+    (@each $law:ident, $($test:ident $driver:ident),+) => { $(
+        #[test]
+        fn $test() {
+            crate::drivers::Driver::$driver.each(super::$law);
+        }
+    )+ };
+    ($($law:ident),+ $(,)?) => { $(
+        mod $law {
+            crate::drivers::every_driver!(
+                @each $law, run Run, try_run TryRun, outputs Outputs, into_outputs IntoOutputs,
+                run_stream RunStream, outputs_stream OutputsStream
+            );
+        }
+    )+ };
+}
+pub(crate) use every_driver;
+
+impl Driver {
+    /// Checks a law for every shape that this way can drive.
+    pub fn each(self, law: fn(Shape)) {
+        let most = if self == Driver::IntoOutputs { 1 } else { 3 };
+        for order in [Order::Input, Order::Completion] {
+            for stages in 1..=most {
+                no_hang(move || law(Shape { driver: self, order, stages }));
+            }
+        }
+    }
+}
+
+/// Which run a law is checked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub driver: Driver,
+    pub order: Order,
+    pub stages: usize,
+}
+
+/// Pools in a row, and what takes their results.
+pub struct Line {
+    driver: Driver,
+    pub pools: Vec<Stage>,
+    take: Watch,
+    /// Called before each poll of a task.
+    pub poll: Watch,
+    seen: Arc<Mutex<Vec<u64>>>,
+}
+
+pub type Stage = AnyOrderRunner<Hooks>;
+pub type Setup = Builder<Hooks, RuntimeOrder>;
+type Watch = Arc<dyn Fn() + Send + Sync>;
+type Items = Box<dyn Iterator<Item = Result<u64>> + Send>;
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Ran {
+    /// The results that were consumed.
+    pub ok: Vec<u64>,
+    /// The items that failed, the last error included.
+    pub failed: Vec<Option<u64>>,
+    /// The last error that the caller had.
+    pub error: Option<Error>,
+    pub account: Account,
+}
+
+impl Ran {
+    /// The number of items that were pulled.
+    pub fn pulled(&self) -> u64 {
+        let Account { ok, failed, already_done, cancelled, .. } = self.account;
+        ok + failed + already_done + cancelled
+    }
+}
+
+impl Shape {
+    /// Pools with these hooks. `build` sets up each, of which it gets the number. `take` is called for each result, also
+    /// of a skipped item, and consumes it.
+    pub fn line(
+        self,
+        hooks: impl Fn(usize) -> Hooks,
+        build: impl Fn(usize, Setup) -> Setup,
+        take: impl Fn() + Send + Sync + 'static,
+    ) -> Line {
+        let Shape { driver, order, stages } = self;
+        let (take, seen): (Watch, Arc<Mutex<Vec<u64>>>) = (Arc::new(take), Arc::default());
+        let pools = (0..stages).map(|stage| {
+            let (takes, skips, sees) = (take.clone(), take.clone(), seen.clone());
+            let hooks = hooks(stage).consume(move |_, y| {
+                takes();
+                sees.lock().unwrap().push(y);
+                Ok(())
+            });
+            let hooks = hooks.skipped(move |_| {
+                skips();
+                Ok(())
+            });
+            build(stage, AnyOrderRunner::builder(hooks).order(order).devices(1)).build().unwrap()
+        });
+        Line { driver, pools: pools.collect(), take, poll: Arc::new(|| ()), seen }
+    }
+
+    /// Pools that pass numbers through, and work on item 4 of stage `failing` in vain.
+    pub fn failing(self, failing: usize, on_error: OnError) -> Line {
+        let hooks = move |stage| {
+            let fails = move |x| stage == failing && x == 4;
+            Hooks::new().work(move |_, x| if fails(x) { Err("four".into()) } else { Ok(x) })
+        };
+        self.line(hooks, |_, it| it.devices(2).on_error(on_error), || ())
+    }
+
+    /// Pools that pass numbers through, and the tokens that end them.
+    pub fn with_tokens(self) -> (Line, Vec<CancelToken>) {
+        let tokens: Vec<_> = (0..self.stages).map(|_| CancelToken::new()).collect();
+        let given = |stage: usize, it: Setup| it.cancel_token(tokens[stage].clone());
+        (self.line(|_| Hooks::new(), given, || ()), tokens)
+    }
+}
+
+/// Evaluates `$drive` for the only pool, or for the pipeline of all. Returns the account too.
+macro_rules! with_row {
+    ($pools:expr, $row:ident => $drive:expr) => {
+        match &mut $pools[..] {
+            [$row] => ($drive, $row.account()),
+            [a, b] => {
+                let mut $row = a.then(b);
+                ($drive, $row.account())
+            }
+            [a, b, c] => {
+                let mut $row = a.then(b).then(c);
+                ($drive, $row.account())
+            }
+            _ => unreachable!("a line has at most three stages"),
+        }
+    };
+}
+
+impl Line {
+    pub fn drive(&mut self, items: impl IntoIterator<Item = u64, IntoIter: Send + 'static>) -> Ran {
+        self.try_drive(items.into_iter().map(Ok))
+    }
+
+    /// As [`drive`](Self::drive), with items that may fail.
+    pub fn try_drive(&mut self, items: impl Iterator<Item = Result<u64>> + Send + 'static) -> Ran {
+        let items: Items = Box::new(items);
+        match self.driver {
+            Driver::Run => {
+                let items = items.map(|item| item.expect("a law of this way has sound items"));
+                let (result, account) = with_row!(self.pools, row => row.run(items));
+                self.consumed(result, account)
+            }
+            Driver::TryRun => {
+                let (result, account) = with_row!(self.pools, row => row.try_run(items));
+                self.consumed(result, account)
+            }
+            Driver::Outputs => {
+                let (ran, account) =
+                    with_row!(self.pools, row => take_all(row.try_outputs(items), &*self.take));
+                Ran { account, ..ran }
+            }
+            Driver::IntoOutputs => {
+                let mut outputs = self.pools.remove(0).try_into_outputs(items);
+                let ran = take_all(outputs.by_ref(), &*self.take);
+                self.pools.push(outputs.into_pool());
+                Ran { account: self.pools[0].account(), ..ran }
+            }
+            Driver::RunStream | Driver::OutputsStream => self.drive_stream(stream::iter(items)),
+        }
+    }
+
+    /// As [`try_drive`](Self::try_drive), in a task.
+    pub fn drive_stream(&mut self, items: impl Stream<Item = Result<u64>> + Send + 'static) -> Ran {
+        let items = items.boxed();
+        if self.driver == Driver::RunStream {
+            let (result, account) = with_row!(
+                self.pools, row => block_on(watched(row.try_run_stream(items), &*self.poll))
+            );
+            return self.consumed(result, account);
+        }
+        let (ran, account) = with_row!(self.pools, row => {
+            let mut outputs = row.try_outputs_stream(items);
+            let next = || block_on(watched(outputs.next(), &*self.poll));
+            take_all(std::iter::from_fn(next), &*self.take)
+        });
+        Ran { account, ..ran }
+    }
+
+    /// What a run has given to the hooks of the last stage.
+    fn consumed(&mut self, result: Result<Vec<u64>, Error>, account: Account) -> Ran {
+        let ok = std::mem::take(&mut *self.seen.lock().unwrap());
+        if let Ok(summary) = &result {
+            assert_eq!(*summary, ok, "the summary is what was consumed");
+        }
+        let last = &self.pools[self.pools.len() - 1];
+        let mut failed: Vec<_> = last.failures().iter().map(Error::item).collect();
+        failed.extend(result.as_ref().err().map(Error::item));
+        Ran { ok, failed, error: result.err(), account }
+    }
+}
+
+/// What outputs give to the caller.
+fn take_all(mut outputs: impl Iterator<Item = Result<u64, Error>>, take: &dyn Fn()) -> Ran {
+    let mut ran = Ran { ok: vec![], failed: vec![], error: None, account: Account::default() };
+    for output in outputs.by_ref() {
+        take();
+        match output {
+            Ok(output) => ran.ok.push(output),
+            Err(error) => {
+                ran.failed.push(error.item());
+                ran.error = Some(error);
+            }
+        }
+    }
+    assert!(outputs.next().is_none(), "they are over");
+    ran
+}
+
+/// Calls `poll` before each poll.
+async fn watched<F: Future + Unpin>(mut future: F, poll: &dyn Fn()) -> F::Output {
+    std::future::poll_fn(|cx| {
+        poll();
+        Pin::new(&mut future).poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,317 @@
+//! Laws that hold for every way to drive a run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::task::Poll;
+use std::thread;
+
+use futures_lite::{StreamExt, stream};
+use gangline::{Batch, Error, OnError, Order};
+
+use crate::drivers::{Driver, Setup, Shape, every_driver};
+use crate::hooks::{Gauge, Hooks, sorted};
+use crate::runtimes::pausing;
+use crate::support::{Counter, Gate};
+
+every_driver!(
+    all_items_come_through,
+    items_in_flight_never_exceed_the_windows,
+    producers_have_work_while_a_result_is_consumed,
+    nothing_is_pulled_behind_a_failure,
+    batches_form_in_a_narrow_window,
+    weights_hold_the_input_back,
+    a_failure_in_any_stage_is_the_error,
+    a_skipped_item_leaves_its_place_to_an_error,
+    a_failed_input_is_the_error,
+    a_source_that_panics_is_the_error,
+    a_cancel_of_any_stage_is_the_error,
+    a_drain_of_any_stage_completes_what_was_pulled,
+    a_closed_stage_is_the_only_error,
+    a_state_that_was_lost_is_rebuilt,
+);
+
+every_driver!(
+    tasks:
+    a_pending_input_delays_no_result,
+    a_cancel_of_any_stage_wakes_the_task,
+    a_drain_of_any_stage_ends_a_pending_input,
+);
+
+fn all_items_come_through(shape: Shape) {
+    let plus_one = |_| Hooks::new().work(|_, x| Ok(x + 1));
+    let mut line = shape.line(plus_one, |_, it| it.devices(3), || ());
+    for items in [0, 1, 1_000] {
+        let ran = line.drive(0..items);
+        let added = shape.stages as u64;
+        assert!(shape.order == Order::Completion || ran.ok.is_sorted());
+        assert_eq!(sorted(ran.ok), (added..items + added).collect::<Vec<_>>());
+        assert!(ran.error.is_none(), "{:?}", ran.error);
+        let account = ran.account;
+        assert_eq!((account.ok, account.cancelled, account.unread), (items, 0, Some(0)));
+    }
+}
+
+/// An item is in flight from being read until it is consumed. An output is consumed when the caller asks for the next.
+fn items_in_flight_never_exceed_the_windows(shape: Shape) {
+    for windows in [[1, 1, 1], [3, 4, 2], [5, 1, 9], [16, 16, 16]] {
+        let gauge = Gauge::default();
+        let (reading, consumed) = (gauge.clone(), gauge.clone());
+        let hooks = |stage| {
+            let fails = move |x| stage == 0 && x % 7 == 3;
+            Hooks::new().work(move |_, x| if fails(x) { Err("no".into()) } else { Ok(x) })
+        };
+        let build =
+            |stage: usize, it: Setup| it.devices(2).window(windows[stage]).on_error(OnError::Skip);
+        let mut line = shape.line(hooks, build, move || consumed.down());
+        let ran = line.drive((0..500).inspect(move |_| reading.up()));
+        assert_eq!((ran.ok.len(), ran.failed.len(), gauge.now()), (429, 71, 0));
+        let all = windows[..shape.stages].iter().sum::<usize>() as u64;
+        assert!(gauge.most() <= all, "{} in {windows:?}", gauge.most());
+    }
+}
+
+/// Items pass the last stage once all windows are full. `begin` is called for each that comes there.
+fn after(
+    shape: Shape,
+    full: &Arc<Gate>,
+    begin: impl Fn() + Clone + Send + Sync + 'static,
+) -> impl Fn(usize) -> Hooks {
+    let full = full.clone();
+    move |stage| {
+        let (full, begin, is_last) = (full.clone(), begin.clone(), stage + 1 == shape.stages);
+        Hooks::new().work(move |_, x| {
+            if is_last {
+                begin();
+                full.pass();
+            }
+            if is_last && x == u64::MAX { Err("no".into()) } else { Ok(x) }
+        })
+    }
+}
+
+/// Opens `full` at the item that fills all windows.
+fn filling<I: Iterator<Item = u64> + Send + 'static>(
+    items: I,
+    all: usize,
+    full: &Arc<Gate>,
+    pulled: &Arc<AtomicU64>,
+) -> impl Iterator<Item = u64> + Send + use<I> {
+    let (full, pulled) = (full.clone(), pulled.clone());
+    items.inspect(move |_| {
+        if pulled.fetch_add(1, SeqCst) + 1 == all as u64 {
+            full.open();
+        }
+    })
+}
+
+/// Each result is held until a producer has begun as many items behind it as the window of the last stage holds, less
+/// the quarter of its permits that come back together. It has begun no more, since the result is in flight.
+fn producers_have_work_while_a_result_is_consumed(shape: Shape) {
+    const ITEMS: u64 = 200;
+    for windows in [[2, 2, 2], [5, 3, 4], [3, 8, 2]] {
+        let (full, gauge, taken) = (Arc::default(), Gauge::default(), Counter::new());
+        let (begun, begins, consumed) = (Arc::new(Counter::new()), gauge.clone(), gauge.clone());
+        let counts = begun.clone();
+        let hooks = after(shape, &full, move || {
+            begins.up();
+            counts.add(1);
+        });
+        let last = windows[shape.stages - 1] as u64;
+        let take = move || {
+            begun.reach((taken.add(1) - 1 + last - last / 4).min(ITEMS));
+            consumed.down();
+        };
+        let mut line = shape.line(hooks, |stage, it| it.window(windows[stage]), take);
+        let all = windows[..shape.stages].iter().sum();
+        let ran = line.drive(filling(0..ITEMS, all, &full, &Arc::default()));
+        assert_eq!(ran.ok, (0..ITEMS).collect::<Vec<_>>());
+        assert!(gauge.most() <= last, "{} in the last stage of {windows:?}", gauge.most());
+    }
+}
+
+fn nothing_is_pulled_behind_a_failure(shape: Shape) {
+    for windows in [[1, 1, 1], [2, 2, 2], [5, 3, 4]] {
+        let (full, pulled) = (Arc::default(), Arc::default());
+        let hooks = after(shape, &full, || ());
+        let mut line = shape.line(hooks, |stage, it| it.window(windows[stage]), || ());
+        let all: usize = windows[..shape.stages].iter().sum();
+        let ran = line.drive(filling([u64::MAX].into_iter().chain(0..), all, &full, &pulled));
+        assert_eq!((ran.ok.len(), ran.failed.len()), (0, 1));
+        assert_eq!((ran.pulled(), pulled.load(SeqCst)), (all as u64, all as u64));
+    }
+}
+
+fn batches_form_in_a_narrow_window(shape: Shape) {
+    let batched = |_, it: Setup| it.devices(2).batch(Batch::of(8)).window(8);
+    let mut line = shape.line(|_| Hooks::new(), batched, || ());
+    assert_eq!(sorted(line.drive(0..50).ok), (0..50).collect::<Vec<_>>());
+    if let Driver::RunStream | Driver::OutputsStream = shape.driver {
+        let ran = line.drive_stream(pausing(50).map(Ok));
+        assert_eq!(sorted(ran.ok), (0..50).collect::<Vec<_>>());
+    }
+}
+
+fn weights_hold_the_input_back(shape: Shape) {
+    for most in [1_u64, 9, 25] {
+        let weighed = |_, it: Setup| it.devices(2).window_weight(most, |&x| x % 10 + 1);
+        let mut line = shape.line(|_| Hooks::new(), weighed, || ());
+        assert_eq!(sorted(line.drive(0..300).ok), (0..300).collect::<Vec<_>>());
+    }
+}
+
+fn a_failure_in_any_stage_is_the_error(shape: Shape) {
+    for failing in 0..shape.stages {
+        let mut line = shape.failing(failing, OnError::Stop);
+        let ran = line.drive(0..);
+        let error = ran.error.unwrap();
+        assert!(format!("{error:#}").contains("four"), "{error:#}");
+        if shape.order == Order::Input {
+            assert_eq!((ran.ok, ran.failed), (vec![0, 1, 2, 3], vec![Some(4)]));
+        }
+        assert_eq!(ran.account.failed, 1);
+        let ran = line.drive(0..100);
+        assert_eq!((ran.account.failed, ran.pulled() + ran.account.unread.unwrap()), (1, 100));
+        assert_eq!(sorted(line.drive(0..4).ok), [0, 1, 2, 3], "the next run is sound");
+    }
+}
+
+fn a_skipped_item_leaves_its_place_to_an_error(shape: Shape) {
+    for failing in 0..shape.stages {
+        let ran = shape.failing(failing, OnError::Skip).drive(0..10);
+        if shape.order == Order::Input {
+            assert!(ran.ok.is_sorted());
+            assert_eq!(ran.failed, [Some(4)]);
+        }
+        assert_eq!(sorted(ran.ok), [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+        assert_eq!((ran.account.ok, ran.account.failed, ran.account.cancelled), (9, 1, 0));
+    }
+}
+
+fn a_failed_input_is_the_error(shape: Shape) {
+    if shape.driver == Driver::Run {
+        return;
+    }
+    for on_error in [OnError::Stop, OnError::Skip] {
+        let set_up = |_, it: Setup| it.on_error(on_error);
+        let mut line = shape.line(|_| Hooks::new(), set_up, || ());
+        let items = ["1", "x", "3"].into_iter().map(|item| Ok(item.parse()?));
+        let ran = line.try_drive(items);
+        assert_eq!((ran.failed.len(), ran.account.failed), (1, 1));
+        match on_error {
+            OnError::Skip => assert_eq!(ran.ok, [1, 3]),
+            _ => assert!(ran.error.unwrap().is_input()),
+        }
+    }
+}
+
+fn a_source_that_panics_is_the_error(shape: Shape) {
+    let mut line = shape.line(|_| Hooks::new(), |_, it| it, || ());
+    let items = (0..9_u64).inspect(|&x| assert!(x < 3, "the source breaks"));
+    let error = line.drive(items).error.unwrap();
+    assert!(matches!(error, Error::InputPanicked { item: 3, .. }), "{error:?}");
+    assert_eq!(line.drive(0..3).ok, [0, 1, 2]);
+}
+
+/// The request is made by the source, which then yields an item.
+fn a_cancel_of_any_stage_is_the_error(shape: Shape) {
+    let (mut line, tokens) = shape.with_tokens();
+    for token in tokens {
+        let ran = line.drive((0..100).inspect(move |&x| {
+            if x == 20 {
+                token.cancel();
+            }
+        }));
+        assert!(ran.error.as_ref().unwrap().is_cancelled());
+        assert!(shape.order == Order::Completion || ran.ok.is_sorted());
+        // The thread of an iterator that owns its pool may still be inside the source.
+        let least = if shape.driver == Driver::IntoOutputs { 20 } else { 21 };
+        assert!((least..=21).contains(&ran.pulled()), "{:?}", ran.account);
+        assert_eq!(ran.account.ok, ran.ok.len() as u64);
+        assert_eq!(sorted(line.drive(0..9).ok), (0..9).collect::<Vec<_>>());
+    }
+}
+
+fn a_drain_of_any_stage_completes_what_was_pulled(shape: Shape) {
+    let (mut line, tokens) = shape.with_tokens();
+    for token in tokens {
+        let ran = line.drive((0..).inspect(move |&x| {
+            if x == 20 {
+                token.drain();
+            }
+        }));
+        assert!(ran.error.is_none(), "{:?}", ran.error);
+        assert_eq!(sorted(ran.ok), (0..=20).collect::<Vec<_>>());
+        assert_eq!((ran.account.ok, ran.account.cancelled), (21, 0));
+    }
+}
+
+fn a_closed_stage_is_the_only_error(shape: Shape) {
+    for closed in 0..shape.stages {
+        let mut line = shape.line(|_| Hooks::new(), |_, it| it, || ());
+        line.pools[closed].close().unwrap();
+        let ran = line.drive(0..9);
+        assert!(ran.error.unwrap().is_closed());
+        assert_eq!((ran.ok.len(), ran.failed.len(), ran.account.unread), (0, 1, Some(9)));
+    }
+}
+
+fn a_state_that_was_lost_is_rebuilt(shape: Shape) {
+    for lost in 0..shape.stages {
+        let hooks = |stage| {
+            let panics = move |x| stage == lost && x == 9;
+            Hooks::new().work(move |_, x| if panics(x) { panic!("nine") } else { Ok(x) })
+        };
+        let mut line = shape.line(hooks, |_, it| it, || ());
+        assert!(line.drive([9]).error.unwrap().is_panic());
+        assert_eq!(line.drive([1, 2]).ok, [1, 2]);
+    }
+}
+
+/// The next item comes only once the result of the one before is there.
+fn a_pending_input_delays_no_result(shape: Shape) {
+    let taken = Arc::new(Counter::new());
+    let (takes, waker) = (taken.clone(), Arc::new(std::sync::Mutex::new(None::<std::task::Waker>)));
+    let wakes = waker.clone();
+    let take = move || {
+        takes.add(1);
+        wakes.lock().unwrap().take().into_iter().for_each(std::task::Waker::wake);
+    };
+    let mut line = shape.line(|_| Hooks::new(), |_, it| it, take);
+    let mut next = 0;
+    let items = stream::poll_fn(move |cx| {
+        *waker.lock().unwrap() = Some(cx.waker().clone());
+        if taken.get() < next {
+            return Poll::Pending;
+        }
+        next += 1;
+        Poll::Ready((next <= 10).then_some(Ok(next - 1)))
+    });
+    assert_eq!(line.drive_stream(items).ok, (0..10).collect::<Vec<_>>());
+}
+
+fn a_cancel_of_any_stage_wakes_the_task(shape: Shape) {
+    let (mut line, tokens) = shape.with_tokens();
+    for token in tokens {
+        let ran = line.drive_stream(stream::iter([Ok(7)]).chain(acting(move || token.cancel())));
+        assert!(ran.error.unwrap().is_cancelled());
+    }
+}
+
+fn a_drain_of_any_stage_ends_a_pending_input(shape: Shape) {
+    let (mut line, tokens) = shape.with_tokens();
+    for token in tokens {
+        let ran = line.drive_stream(stream::iter([Ok(7)]).chain(acting(move || token.drain())));
+        assert_eq!((ran.ok, ran.error.is_none()), (vec![7], true));
+    }
+}
+
+/// A stream that yields nothing. While its task waits, another thread calls `act`.
+fn acting<T: Send + 'static>(
+    act: impl Fn() + Clone + Send + 'static,
+) -> impl stream::Stream<Item = T> + Send {
+    let mut act = Some(act);
+    stream::poll_fn(move |_| {
+        act.take().into_iter().for_each(|act| _ = thread::spawn(act));
+        Poll::Pending
+    })
+}
