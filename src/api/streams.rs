@@ -37,8 +37,8 @@ pub struct RunStream<'a, R: Runner, S: Stream> {
 /// The outputs of a pool as a stream of async code, from another stream as input.
 ///
 /// [`Pool::outputs_stream`](crate::Pool::outputs_stream) makes it. It does nothing before it is polled. Each poll
-/// takes as much of the input as there is, and as the window has room for. An output is in flight until the next
-/// is asked for.
+/// takes as much of the input as there is, and as the window has room for: at most 128 items, after which other
+/// tasks get their turn. An output is in flight until the next is asked for.
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the stream cancels
 /// what is in progress, as for [`RunStream`].

@@ -8,6 +8,9 @@ use futures_core::Stream;
 use super::feed::Source;
 use crate::base::panic::catch;
 
+/// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
+pub(super) const MOST_PER_POLL: u32 = 128;
+
 /// A stream, and the item that was polled last. As an iterator it yields that item.
 ///
 /// The stream is polled first, and its item then goes the way of all items.

@@ -12,7 +12,7 @@ use super::collector::Lack;
 use futures_core::Stream;
 
 #[cfg(feature = "futures")]
-use super::polled::Polled;
+use super::polled::{MOST_PER_POLL, Polled};
 use super::run_session::Session;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
@@ -214,16 +214,23 @@ impl<R: Runner> Streaming<R> {
     ) -> Poll<Option<Yield<R::Output>>> {
         let waker = quiet(cx.waker());
         self.resume(&waker);
+        let mut pulls = MOST_PER_POLL;
         if self.take_back() || self.pulled == 0 {
             // A stream does not block, so the window is filled, before the first result too: the producers are to
             // have items while the caller has it.
-            while self.poll_pull(source, cx) {}
+            while pulls > 0 && self.poll_pull(source, cx) {
+                pulls -= 1;
+            }
         }
         let next = loop {
             match self.look() {
                 Look::Ready(ready) => break Poll::Ready(Some(ready)),
                 Look::Over => break Poll::Ready(None),
-                Look::Missing if self.poll_pull(source, cx) => {}
+                Look::Missing if pulls == 0 => {
+                    waker.wake_by_ref();
+                    break Poll::Pending;
+                }
+                Look::Missing if self.poll_pull(source, cx) => pulls -= 1,
                 Look::Missing if self.has_results(waker.clone()) => {}
                 Look::Missing => break Poll::Pending,
             }

@@ -7,16 +7,13 @@ use futures_core::Stream;
 
 use super::consuming_task::Start;
 use super::feed::{FeederTime, Pulled, Source};
-use super::polled::Polled;
+use super::polled::{MOST_PER_POLL, Polled};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::taken::Taken;
 use crate::base::panic::drop_quietly;
 use crate::observe::account::Account;
 use crate::runner::Runner;
-
-/// The most items that a task pulls before it lets others run, if the stream always has one.
-const MOST_PER_POLL: u32 = 128;
 
 /// The input of a run that a task feeds.
 pub(super) struct TaskFeeding<R: Runner> {

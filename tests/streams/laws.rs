@@ -32,6 +32,7 @@ every_driver!(
 
 every_driver!(
     tasks:
+    one_poll_pulls_at_most_128_items,
     a_pending_input_delays_no_result,
     a_cancel_of_any_stage_wakes_the_task,
     a_drain_of_any_stage_ends_a_pending_input,
@@ -264,6 +265,21 @@ fn a_state_that_was_lost_is_rebuilt(shape: Shape) {
         let mut line = shape.line(hooks, |_, it| it, || ());
         assert!(line.drive([9]).error.unwrap().is_panic());
         assert_eq!(line.drive([1, 2]).ok, [1, 2]);
+    }
+}
+
+/// Other tasks of the same thread get their turn, however large the window is.
+fn one_poll_pulls_at_most_128_items(shape: Shape) {
+    for window in [129, 1_000, usize::MAX] {
+        let pulls = Arc::new(AtomicU64::new(0));
+        let (counts, resets) = (pulls.clone(), pulls);
+        let mut line = shape.line(|_| Hooks::new(), |_, it| it.window(window), || ());
+        line.poll = Arc::new(move || resets.store(0, SeqCst));
+        let ran = line.drive((0..2_000).inspect(move |_| {
+            let pulled = counts.fetch_add(1, SeqCst) + 1;
+            assert!(pulled <= 128, "{pulled} pulls in one poll");
+        }));
+        assert_eq!((ran.ok.len(), ran.error.is_none()), (2_000, true), "{:?}", ran.error);
     }
 }
 
