@@ -196,6 +196,8 @@ pub enum Error {
     DeadlineExceeded {
         /// The time that the call had.
         limit: Duration,
+        /// The item of the call, and the hook call that had it. Empty for a call that waited for its place.
+        site: Box<Site>,
     },
     /// A [service](crate::Service) ended by itself: too few producers are left, or its time is over. Every
     /// open and every later call is answered with it.
@@ -310,7 +312,7 @@ impl Error {
             | Error::BatchFailed { item, .. } => std::slice::from_ref(item),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.items(),
-            _ => self.call().map_or(&[], |(_, site)| &site.items),
+            _ => self.site().map_or(&[], |site| &site.items),
         }
     }
 
@@ -328,12 +330,12 @@ impl Error {
 
     /// Returns the device of the producer in which a hook failed; the first if it has several.
     pub fn device(&self) -> Option<&Device> {
-        self.call()?.1.device.as_ref()
+        self.site()?.device.as_ref()
     }
 
     /// Returns the number of the attempt that failed, from 1.
     pub fn attempt(&self) -> Option<u32> {
-        self.call()?.1.attempt
+        self.site()?.attempt
     }
 
     /// Returns the key of the item that failed, if there is exactly one and [keys](crate::Builder::key) are
@@ -346,7 +348,7 @@ impl Error {
             | Error::BatchFailed { key, .. } => key.as_deref(),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.key(),
-            _ => self.call()?.1.key.as_deref(),
+            _ => self.site()?.key.as_deref(),
         }
     }
 
@@ -379,7 +381,7 @@ impl Error {
 
     /// Returns the number of the producer in which a hook failed.
     pub fn producer(&self) -> Option<usize> {
-        self.call()?.1.producer
+        self.site()?.producer
     }
 
     /// Returns whether user code panicked: a hook, the caller's iterator, or a function that measures items
@@ -474,6 +476,13 @@ impl Error {
     /// Returns the number of items that it fails: those of a batch fail together.
     pub(crate) fn failed_items(&self) -> u64 {
         self.items().len().max(1) as u64
+    }
+
+    fn site(&self) -> Option<&Site> {
+        match self {
+            Error::DeadlineExceeded { site, .. } => Some(site),
+            _ => self.call().map(|(_, site)| site),
+        }
     }
 
     fn call(&self) -> Option<(Hook, &Site)> {

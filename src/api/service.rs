@@ -328,7 +328,8 @@ impl<R: Runner + 'static> Service<R> {
     /// are refused, or that are late or given up while they wait for a place, are never.
     ///
     /// A call that was given up, or that the end of the service answered, counts as cancelled; one that missed
-    /// its deadline counts as failed. A caller that has its answer finds it counted.
+    /// its deadline counts as failed. A caller that has its answer finds it counted, also in the
+    /// [report](Service::report).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -342,10 +343,11 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.calls().board.account()
     }
 
-    /// Reports on the service since its start, in a size that does not depend on the number of calls. Empty
-    /// once the service is closed.
+    /// Reports on the service since its start, in a size that does not depend on the number of calls.
     ///
-    /// What limited it is known at the end: call [`into_pool`](Service::into_pool), then [`Pool::report`].
+    /// A call that missed its deadline is among the failures. If a hook had its item, it also counts for the producer.
+    /// Once the service is closed, each handle returns its last report, which says what limited it. After
+    /// [`into_pool`](Service::into_pool), [`Pool::report`] returns that report.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -353,6 +355,7 @@ impl<R: Runner + 'static> Service<R> {
     /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
     /// service.call(1)?;
     /// assert_eq!(service.report().producers[0].items, 1);
+    /// service.close()?;
     /// println!("{}", service.report());
     /// # Ok::<(), gangline::BoxError>(())
     /// ```

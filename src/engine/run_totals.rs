@@ -9,11 +9,11 @@ use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::Run;
 use crate::concurrency::lock;
-use crate::device::models;
+use crate::device::{Devices, models};
 use crate::error::{Error, text_of};
 use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
-use crate::observe::report::{ProducerReport, RunReport};
+use crate::observe::report::{Ending, ProducerReport, RunReport};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::observe::worker_report::WorkerReport;
 use crate::runner::Runner;
@@ -135,13 +135,12 @@ impl<R: Runner> Engine<R> {
 
     /// The report of the last run, or of the one in progress.
     pub(crate) fn report(&self) -> RunReport {
-        let mut report = lock(self.event_log.recorder()).report();
-        report.provenance.devices = models(&self.settings.devices);
-        report
+        report_of(&self.event_log, &self.settings.devices)
     }
 
-    /// The report of a service, up to now: its producers leave at its end only.
-    pub(super) fn report_up_to_now(&self, run: &Run<R>) -> RunReport {
+    /// The report of a service, up to now: its producers leave when it is closed. `reason` is why it has ended, if it
+    /// has by itself.
+    pub(super) fn report_up_to_now(&self, run: &Run<R>, reason: Option<&Error>) -> RunReport {
         let mut report = self.report();
         let totals: Vec<_> =
             (0..report.producers.len()).map(|it| self.producer_totals(run, it)).collect();
@@ -154,6 +153,11 @@ impl<R: Runner> Engine<R> {
                 abandoned: it.abandoned,
                 ..ProducerReport::new(totals, report.lasted)
             };
+        }
+        if let Some(reason) = reason {
+            report.ending = if reason.is_cancelled() { Ending::Cancelled } else { Ending::Failed };
+            report.error = Some(text_of(reason).to_string());
+            report.conclusion.clear();
         }
         report
     }
@@ -171,4 +175,11 @@ impl<R: Runner> Engine<R> {
             self.abandoned.places().into_iter().for_each(|it| producers.note_abandoned(it));
         }
     }
+}
+
+/// The report of the last run that these are the events of, or of the one in progress.
+pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
+    let mut report = lock(event_log.recorder()).report();
+    report.provenance.devices = models(devices);
+    report
 }

@@ -15,11 +15,12 @@ use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use self::board::{Board, Deadline, Duty, Ended};
+use self::board::{Board, Deadline, Duty, Ended, Expired};
 use self::places::Asked;
 use self::slot::Slot;
 use super::feed::measure;
 use super::run_session::Session;
+use super::run_totals::report_of;
 use super::session::Engine;
 use super::settings::Settings;
 use crate::backend::threads::item_names::Entry;
@@ -33,8 +34,10 @@ use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
-use crate::error::Error;
+use crate::device::Devices;
+use crate::error::{Error, Site};
 use crate::observe::account::Account;
+use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
@@ -48,6 +51,9 @@ const LEAST_PLACES: usize = 1_024;
 /// A service, and the pool that it was made of.
 pub(crate) struct ServiceHost<R: Runner> {
     calls: Calls<R>,
+    /// The events of the service, for reports after its end.
+    event_log: Arc<EventLog>,
+    devices: Devices,
     /// `None` once the service is closed.
     serving: Mutex<Option<Serving<R>>>,
 }
@@ -79,11 +85,9 @@ impl<R: Runner + 'static> ServiceHost<R> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
     pub(crate) fn begin(mut engine: Engine<R>) -> Self {
         let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
-        match Self::start(&mut engine) {
+        let (board, run, session) = match Self::start(&mut engine) {
             Ok((board, session, thread)) => {
-                let calls = Calls { board, run: Some(session.run.clone()), producers };
-                let session = Some((session, thread));
-                ServiceHost { calls, serving: Mutex::new(Some(Serving { engine, session })) }
+                (board, Some(session.run.clone()), Some((session, thread)))
             }
             Err(error) => {
                 let event_log = Arc::new(EventLog::new(0, None, Detail::Run));
@@ -92,11 +96,12 @@ impl<R: Runner + 'static> ServiceHost<R> {
                     Error::Closed {} => Ended::Closed,
                     error => Ended::Failed(error),
                 });
-                let serving = Serving { engine, session: None };
-                let calls = Calls { board, run: None, producers };
-                ServiceHost { calls, serving: Mutex::new(Some(serving)) }
+                (board, None, None)
             }
-        }
+        };
+        let (event_log, devices) = (engine.event_log.clone(), engine.settings.devices.clone());
+        let serving = Mutex::new(Some(Serving { engine, session }));
+        ServiceHost { calls: Calls { board, run, producers }, event_log, devices, serving }
     }
 
     fn start(engine: &mut Engine<R>) -> Result<Started<R>, Error> {
@@ -106,8 +111,9 @@ impl<R: Runner + 'static> ServiceHost<R> {
         let board = Arc::new(Board::new(places, run.event_log.clone()));
         run.handover.answer_with(board.clone());
         let began = join(engine, &session).and_then(|()| {
-            let (run, board) = (run.clone(), board.clone());
-            Ok(spawn(NAME.to_owned(), None, move || serve(&run, &board))?)
+            let (run, board, devices) =
+                (run.clone(), board.clone(), engine.settings.devices.clone());
+            Ok(spawn(NAME.to_owned(), None, move || serve(&run, &board, &devices))?)
         });
         match began {
             Ok(thread) => Ok((board, session, thread)),
@@ -142,7 +148,8 @@ impl<R: Runner + 'static> ServiceHost<R> {
             {
                 std::panic::resume_unwind(payload);
             }
-            part(&mut engine, session, self.calls.board.account(), None);
+            let (account, reason) = (self.calls.board.account(), self.calls.board.reason());
+            part(&mut engine, session, account, reason.as_deref());
         }
         Some(engine)
     }
@@ -151,15 +158,14 @@ impl<R: Runner + 'static> ServiceHost<R> {
         &self.calls
     }
 
-    /// The report of the service since its start; empty once it is closed.
+    /// The report of the service since its start, up to its end.
     pub(crate) fn report(&self) -> RunReport {
         let serving = lock(&self.serving);
         let mut report = match serving.as_ref() {
-            None => RunReport::default(),
-            Some(Serving { engine, session: None }) => engine.report(),
             Some(Serving { engine, session: Some((session, _)) }) => {
-                engine.report_up_to_now(&session.run)
+                engine.report_up_to_now(&session.run, self.calls.board.reason().as_deref())
             }
+            _ => report_of(&self.event_log, &self.devices),
         };
         report.account = self.calls.board.account();
         report
@@ -208,12 +214,12 @@ fn part<R: Runner>(
 type Started<R> = (Arc<Board<<R as Runner>::Output>>, Session<R>, JoinHandle<()>);
 
 /// The work of the service's own thread.
-fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>) {
+fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>, devices: &Devices) {
     loop {
         match board.next_duty() {
             Duty::Expire(calls) => calls.into_iter().for_each(|call| {
-                withdraw(run, call.index);
-                call.answer();
+                let error = expire(run, &call, devices);
+                call.answer(error);
             }),
             Duty::End => {
                 let fatal_error = run.take_fatal_error();
@@ -227,15 +233,33 @@ fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>) {
     }
 }
 
-/// Gives up the item of a call that has been answered, or that no caller waits for.
-fn withdraw<R: Runner>(run: &Run<R>, index: u64) {
-    let (inputs, events) = run.handover.dispatch.schedule(|state, now| {
+/// Gives up the item of a call that has missed its deadline, and reports its failure. If a hook has the item, that
+/// attempt has failed.
+fn expire<R: Runner>(run: &Run<R>, call: &Expired<R::Output>, devices: &Devices) -> Error {
+    let key = run.name_of(call.index);
+    let attempt = withdraw(run, call.index);
+    let site = attempt.map_or_else(Site::default, |(producer, attempt)| {
+        run.handover.stats.producer_failed(producer, 1);
+        Site { attempt: Some(attempt), ..run.site_of(producer, devices) }
+    });
+    let site = Box::new(Site { items: vec![call.index], key, ..site });
+    let error = Error::DeadlineExceeded { limit: call.limit, site };
+    run.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
+    error
+}
+
+/// Gives up the item of a call that has been answered, or that no caller waits for. Returns the producer whose hook
+/// has it, and the number of the attempt.
+fn withdraw<R: Runner>(run: &Run<R>, index: u64) -> Option<(usize, u32)> {
+    let ((attempt, inputs), events) = run.handover.dispatch.schedule(|state, now| {
+        let attempt = state.scheduler.attempt_at(index);
         state.scheduler.withdraw(&[index], now);
-        state.inputs.remove(index).collect::<Vec<_>>()
+        (attempt, state.inputs.remove(index).collect::<Vec<_>>())
     });
     run.heed(events);
     run.remove_name(index);
     inputs.into_iter().for_each(drop_quietly);
+    attempt
 }
 
 impl<R: Runner> Calls<R> {

@@ -51,8 +51,8 @@ impl fmt::Display for Error {
             Error::RunTimedOut { limit } => {
                 write!(f, "the run took longer than {:#}", HumanDuration(*limit))
             }
-            Error::DeadlineExceeded { limit } => {
-                write!(f, "the call was not answered within {:#}", HumanDuration(*limit))
+            Error::DeadlineExceeded { limit, site } => {
+                write!(f, "the call{site} was not answered within {:#}", HumanDuration(*limit))
             }
             Error::ServiceEnded { .. } => f.write_str("the service has ended"),
             Error::Cancelled { .. } => f.write_str("cancelled"),

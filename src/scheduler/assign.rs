@@ -277,6 +277,11 @@ impl Scheduler {
         self.leases.get(id).is_some()
     }
 
+    /// The producer whose hook has this item, and the number of the attempt.
+    pub(crate) fn attempt_at(&self, index: u64) -> Option<(ProducerId, u32)> {
+        self.leases.attempt_at(index)
+    }
+
     /// The records of items that failed, or that several producers work on.
     pub(crate) fn items(&self) -> &Items {
         &self.items

@@ -178,6 +178,14 @@ impl Leases {
         self.iter().filter(|(_, held)| is_over(held)).map(|(id, _)| id).collect()
     }
 
+    /// The producer whose hook has an item, and the number of the attempt.
+    pub(super) fn attempt_at(&self, index: u64) -> Option<(ProducerId, u32)> {
+        let works = |held: &Held| held.phase == Phase::Working;
+        let covers = |held: &Held| held.items.iter().any(|item| item.index == index);
+        let (_, held) = self.iter().find(|(_, held)| works(held) && covers(held))?;
+        Some((held.producer, held.attempt))
+    }
+
     /// The leases that cover an item.
     pub(super) fn covering(&self, index: u64) -> Vec<LeaseId> {
         let covers = |held: &Held| held.items.iter().any(|item| item.index == index);

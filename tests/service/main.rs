@@ -13,6 +13,7 @@ mod hooks;
 mod many_callers;
 mod policies;
 mod queue;
+mod reports;
 mod runtimes;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]

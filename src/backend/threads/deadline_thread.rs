@@ -201,14 +201,10 @@ impl<R: Runner> Watch<R> {
     }
 
     fn site(&self, Expired { producer, items, attempt, .. }: &Expired) -> Site {
-        let place = self.run.handover.dispatch.place(*producer);
-        let devices = self.devices.place(place);
         Site {
             items: items.clone(),
-            device: devices.and_then(|place| place.devices().first().copied()),
-            producer: Some(place),
             attempt: (!items.is_empty()).then_some(*attempt),
-            ..Site::default()
+            ..self.run.site_of(*producer, &self.devices)
         }
     }
 }

@@ -11,7 +11,8 @@ use super::timeouts::Timeouts;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::lock;
-use crate::error::{Error, text_of};
+use crate::device::Devices;
+use crate::error::{Error, Site, text_of};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
@@ -203,6 +204,13 @@ impl<R: Runner> Run<R> {
         failure.key = key.map(|key| key.to_string());
         failure.parts = parts;
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
+    }
+
+    /// The place of a producer, and its first device.
+    pub(crate) fn site_of(&self, producer: usize, devices: &Devices) -> Site {
+        let place = self.handover.dispatch.place(producer);
+        let device = devices.place(place).and_then(|place| place.devices().first().copied());
+        Site { device, producer: Some(place), ..Site::default() }
     }
 
     /// Reports that items have failed for good with one error, at the end of their last attempt. Of items that

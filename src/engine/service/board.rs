@@ -41,6 +41,7 @@ struct State<T> {
     /// It was halted before it was aborted.
     is_drained: bool,
     is_closed: bool,
+    is_cancelled: bool,
     /// What every call is answered with, once the service has ended by itself.
     reason: Option<Arc<Error>>,
 }
@@ -86,12 +87,12 @@ pub(super) enum Duty<T> {
 pub(super) struct Expired<T> {
     pub(super) index: u64,
     slot: Arc<Slot<T>>,
-    limit: Duration,
+    pub(super) limit: Duration,
 }
 
 impl<T> Expired<T> {
-    pub(super) fn answer(self) {
-        self.slot.answer(Err(Error::DeadlineExceeded { limit: self.limit }));
+    pub(super) fn answer(self, error: Error) {
+        self.slot.answer(Err(error));
     }
 }
 
@@ -106,6 +107,7 @@ impl<T> Board<T> {
             end: None,
             is_drained: false,
             is_closed: false,
+            is_cancelled: false,
             reason: None,
         };
         Board { state: Mutex::new(state), changed: Condvar::new(), event_log }
@@ -152,7 +154,10 @@ impl<T> Board<T> {
             Polled::Waits => Poll::Pending,
             Polled::SentAway => {
                 let late = deadline.filter(|deadline| deadline.at <= now());
-                let late = late.map(|late| Error::DeadlineExceeded { limit: late.limit });
+                let late = late.map(|late| Error::DeadlineExceeded {
+                    limit: late.limit,
+                    site: Box::default(),
+                });
                 let refused = state.check().err();
                 Poll::Ready(Err(late.or(refused).unwrap_or(Error::Closed {})))
             }
@@ -208,6 +213,13 @@ impl<T> Board<T> {
 
     pub(crate) fn account(&self) -> Account {
         lock(&self.state).account
+    }
+
+    /// Why the service has ended, unless it was closed or has not ended.
+    pub(super) fn reason(&self) -> Option<Arc<Error>> {
+        let state = lock(&self.state);
+        let cancelled = || state.is_cancelled.then(|| Arc::new(Error::Cancelled {}));
+        state.reason.clone().or_else(cancelled)
     }
 
     /// Waits until no call is open, at most for `timeout`. Returns whether none is.
@@ -281,7 +293,7 @@ impl<T> Board<T> {
     pub(super) fn end(&self, ended: Ended) {
         let mut state = lock(&self.state);
         state.is_closed = true;
-        let is_cancelled = matches!(ended, Ended::Cancelled);
+        state.is_cancelled = matches!(ended, Ended::Cancelled);
         if let Ended::Failed(error) = ended {
             state.reason = Some(Arc::new(error));
         }
@@ -289,7 +301,7 @@ impl<T> Board<T> {
         let wakers = state.places.refuse_all();
         let open = std::mem::take(&mut state.open);
         state.account.cancelled += open.len() as u64;
-        let error = || if is_cancelled { Error::Cancelled {} } else { state.why() };
+        let error = || if state.is_cancelled { Error::Cancelled {} } else { state.why() };
         let errors: Vec<_> = open.iter().map(|_| error()).collect();
         drop(state);
         self.changed.notify_all();

@@ -89,7 +89,8 @@ where
     let producers = producers.collect();
     let own_thread = {
         let (run, board) = (run.clone(), board.clone());
-        thread::spawn(move || serve(&run, &board))
+        let devices = format!("cpu*{PRODUCERS}").parse().expect("it is a device list");
+        thread::spawn(move || serve(&run, &board, &devices))
     };
     let calls = Calls { board, run: Some(run.clone()), producers: ThreadIds::default() };
     Model { calls, run, own_thread, producers }
