@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures_lite::{StreamExt, stream};
 use gangline::{AnyOrderRunner, Journal, OnError, Order};
 
-use crate::hooks::{Hooks, both_orders, sorted};
+use crate::hooks::{Gauge, Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
 use crate::support::{Counter, Gate};
 
 both_orders!(
     every_output_comes_under_tokio,
     parts_are_gathered,
+    a_gathered_output_is_in_flight_until_the_next_is_asked_for,
     nothing_happens_before_the_first_poll,
     a_dropped_stream_counts_the_errors_that_its_caller_has,
     a_dropped_stream_waits_for_nothing,
@@ -62,6 +63,52 @@ fn parts_are_gathered(order: Order) {
     let mut gathered: Vec<_> = block_on(outputs.collect());
     gathered.sort_unstable();
     assert_eq!(gathered, expected);
+}
+
+/// The caller holds each output until the next item has begun in the last stage, behind the parts. No more have begun.
+fn a_gathered_output_is_in_flight_until_the_next_is_asked_for(order: Order) {
+    for is_task in [false, true] {
+        let (full, gauge, taken) = (Arc::new(Gate::new()), Gauge::default(), Counter::new());
+        let (begun, begins, fills) = (Arc::new(Counter::new()), gauge.clone(), full.clone());
+        let counts = begun.clone();
+        let sum = gangline::map(
+            |_| Ok(()),
+            move |_, (), (parent, sum): (Arc<u64>, u64)| {
+                begins.up();
+                counts.add(1);
+                full.pass();
+                Ok(*parent + sum)
+            },
+        );
+        let mut open = Hooks::new().windowed(order, 1, 3);
+        let mut parts = Hooks::new().windowed(order, 1, 4);
+        let builder = AnyOrderRunner::builder(sum).order(order).devices(1);
+        let mut write = builder.window(2).build().unwrap();
+        let mut all = open
+            .expand(|_| 0..3_u64)
+            .then(&mut parts)
+            .gather(|_| 0, |sum, _, part| *sum += part)
+            .then(&mut write);
+        let items = (0..100_u64).inspect(|&x| {
+            if x == 5 {
+                fills.open();
+            }
+        });
+        let take = |output: Result<u64, _>| {
+            assert_eq!(output.unwrap(), taken.get() + 3);
+            begun.reach((taken.add(1) + 1).min(100));
+            gauge.down();
+        };
+        if is_task {
+            let mut outputs = all.outputs_stream(stream::iter(items));
+            while let Some(output) = block_on(outputs.next()) {
+                take(output);
+            }
+        } else {
+            all.outputs(items).for_each(take);
+        }
+        assert_eq!((taken.get(), gauge.most()), (100, 2));
+    }
 }
 
 fn nothing_happens_before_the_first_poll(order: Order) {
