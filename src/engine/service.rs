@@ -252,7 +252,7 @@ fn expire<R: Runner>(run: &Run<R>, call: &Expired<R::Output>, devices: &Devices)
 /// has it, and the number of the attempt.
 fn withdraw<R: Runner>(run: &Run<R>, index: u64) -> Option<(usize, u32)> {
     let ((attempt, inputs), events) = run.handover.dispatch.schedule(|state, now| {
-        let attempt = state.scheduler.attempt_at(index);
+        let attempt = state.scheduler.leases().attempt_at(index);
         state.scheduler.withdraw(&[index], now);
         (attempt, state.inputs.remove(index).collect::<Vec<_>>())
     });

@@ -3,7 +3,7 @@
 use super::ahead;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Items, Outcome, Standing, State};
-use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
+use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, ProducerId, Sized};
 use super::pending::Pick;
 use super::speculation::Chance;
 use super::split::{Cut, Part};
@@ -272,14 +272,8 @@ impl Scheduler {
         self.leases.get(id).is_none_or(|held| self.items.are_shared(&held.items))
     }
 
-    /// Whether the lease is still held: it has neither ended nor expired.
-    pub(crate) fn is_held(&self, id: LeaseId) -> bool {
-        self.leases.get(id).is_some()
-    }
-
-    /// The producer whose hook has this item, and the number of the attempt.
-    pub(crate) fn attempt_at(&self, index: u64) -> Option<(ProducerId, u32)> {
-        self.leases.attempt_at(index)
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// The records of items that failed, or that several producers work on.

@@ -87,7 +87,7 @@ pub(crate) enum Copies {
 
 /// The leases that are held.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
+pub(crate) struct Leases {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -146,6 +146,11 @@ impl Leases {
         Some(held)
     }
 
+    /// Whether a lease has neither ended nor expired.
+    pub(crate) fn is_held(&self, id: LeaseId) -> bool {
+        self.get(id).is_some()
+    }
+
     pub(super) fn get(&self, id: LeaseId) -> Option<&Held> {
         let slot = self.slots.get(id.slot as usize)?;
         slot.held.as_ref().filter(|_| slot.generation == id.generation)
@@ -179,7 +184,7 @@ impl Leases {
     }
 
     /// The producer whose hook has an item, and the number of the attempt.
-    pub(super) fn attempt_at(&self, index: u64) -> Option<(ProducerId, u32)> {
+    pub(crate) fn attempt_at(&self, index: u64) -> Option<(ProducerId, u32)> {
         let works = |held: &Held| held.phase == Phase::Working;
         let covers = |held: &Held| held.items.iter().any(|item| item.index == index);
         let (_, held) = self.iter().find(|(_, held)| works(held) && covers(held))?;

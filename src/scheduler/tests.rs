@@ -767,9 +767,9 @@ fn a_state_that_is_rebuilt_has_the_time_of_a_state() {
 fn a_lease_is_held_until_it_ends() {
     let mut scheduler = offered(config(1), 1);
     let held = lease(&mut scheduler, 0, at(0));
-    assert!(scheduler.is_held(held.id));
+    assert!(scheduler.leases().is_held(held.id));
     scheduler.finish(held.id, &[Outcome::Succeeded], at(0));
-    assert!(!scheduler.is_held(held.id));
+    assert!(!scheduler.leases().is_held(held.id));
 }
 
 #[test]

@@ -182,8 +182,8 @@ impl<I> Dispatch<I> {
     /// lease of these items needs them, and would be granted again and again without them.
     pub(crate) fn take_inputs(&self, Lease { id, items, .. }: &Lease) -> Option<Vec<I>> {
         self.schedule_quietly(|state, _| {
-            let are_here =
-                state.scheduler.is_held(*id) && items.iter().all(|&item| state.inputs.has(item));
+            let are_here = state.scheduler.leases().is_held(*id)
+                && items.iter().all(|&item| state.inputs.has(item));
             let taken = || items.iter().filter_map(|&item| state.inputs.take(item)).collect();
             are_here.then(taken)
         })
