@@ -322,6 +322,8 @@ impl<T> Board<T> {
         let Open { slot, deadline } = state.open.remove(&index)?;
         state.forget_deadline(deadline, Late::Call(index));
         count(&mut state.account);
+        let Account { ok, failed, cancelled, .. } = state.account;
+        self.event_log.delivered(ok, ok + failed + cancelled);
         let waker = state.places.release();
         let is_last = state.open.is_empty() && state.end.is_some();
         drop(state);
