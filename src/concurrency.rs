@@ -8,6 +8,7 @@ pub(crate) mod cancel;
 mod deque;
 pub(crate) mod event_count;
 pub(crate) mod guard;
+pub(crate) mod home_process;
 pub(crate) mod parker;
 pub(crate) mod queue;
 #[cfg(any(test, all(feature = "processes", target_os = "linux")))]

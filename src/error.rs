@@ -4,6 +4,7 @@ mod build;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 mod cluster;
 mod convert;
+mod origin;
 mod out_of_memory;
 mod output_count;
 mod site;
@@ -219,6 +220,16 @@ pub enum Error {
     /// hook's own producer could not take part.
     #[non_exhaustive]
     OwnThread {},
+    /// The runner was built before a `fork`, and is used in the child. Its threads run in the parent only. In the
+    /// child, dropping the runner ends nothing and runs no destructor of what it holds. Build a runner after the
+    /// `fork`, or call [`close`](crate::Pool::close) and [`activate`](crate::Pool::activate) in the child.
+    #[non_exhaustive]
+    Forked {
+        /// The process that built the runner.
+        built_in: u32,
+        /// The process that used it.
+        here: u32,
+    },
     /// The devices cannot be used. The text is that of the [`DeviceError`], and the cause is the cause of
     /// that error, so that nothing is repeated along the chain.
     #[non_exhaustive]
@@ -436,46 +447,6 @@ impl Error {
             }
             _ => false,
         }
-    }
-
-    /// Returns whether this is the error that another runner's `Outputs` ended with.
-    pub(crate) fn ends_input(&self) -> bool {
-        let Error::InputFailed { source, .. } = self else { return false };
-        let Some(error) = source.downcast_ref::<Error>() else { return false };
-        match error {
-            Error::Cancelled {}
-            | Error::Closed {}
-            | Error::OwnThread {}
-            | Error::TooManyFailures { .. }
-            | Error::TooFewProducers { .. }
-            | Error::RunTimedOut { .. }
-            | Error::Thread { .. } => true,
-            error => error.hook() == Some(Hook::ProducerInit),
-        }
-    }
-
-    /// Returns whether a producer failed at an item.
-    pub(crate) fn is_of_work(&self) -> bool {
-        matches!(self.hook(), Some(Hook::ProducerWork | Hook::ProducerWorkBatch))
-    }
-
-    /// Returns whether a hook of the consumer failed.
-    pub(crate) fn is_of_consumer(&self) -> bool {
-        matches!(
-            self.hook(),
-            Some(
-                Hook::ConsumerInit
-                    | Hook::ConsumerWork
-                    | Hook::ConsumerSkipped
-                    | Hook::ConsumerFlush
-                    | Hook::ConsumerEnd
-            )
-        )
-    }
-
-    /// Returns the number of items that it fails: those of a batch fail together.
-    pub(crate) fn failed_items(&self) -> u64 {
-        self.items().len().max(1) as u64
     }
 
     fn site(&self) -> Option<&Site> {

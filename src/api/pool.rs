@@ -43,6 +43,12 @@ pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # After a fork
+///
+/// A forked child has a copy of the pool, but none of its threads. There every run, also of a pipeline or a service,
+/// fails with [`Error::Forked`]. Dropping the copy waits for nothing, runs no destructor, and leaves the parent's files
+/// alone. Build the pool in the child, or call [`close`](Pool::close) and [`activate`](Pool::activate) there.
 pub struct Pool<R: Runner, O> {
     engine: Engine<R>,
     order: PhantomData<fn() -> O>,

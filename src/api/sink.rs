@@ -106,6 +106,7 @@ mod disk;
 mod error;
 mod file;
 mod format;
+mod home_file;
 mod runner;
 
 use std::path::PathBuf;

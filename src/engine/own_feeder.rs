@@ -162,6 +162,10 @@ impl<R: Runner> FedOutputs<R> {
     /// Ends the run. Waits for the hooks that are running, and for the feeder unless it is inside the caller's
     /// iterator, which may block for ever.
     pub(crate) fn end(&mut self, error: Option<&Error>) {
+        if self.engine.is_in_fork() {
+            std::mem::forget(self.feeding.take());
+            return self.engine.leave_run_to_parent();
+        }
         if let Some(in_progress) = &self.engine.in_progress {
             in_progress.abort();
         }

@@ -61,6 +61,12 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineOutputsTask<R, S> {
         source: &mut Source<Polled<T>, R::Input>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<S::Output, Error>>> {
+        if !self.is_over()
+            && let Err(error) = stages.check_home()
+        {
+            self.give_up(stages);
+            return Poll::Ready(Some(Err(error)));
+        }
         let waker = quiet(cx.waker());
         if let Progress::New = self.progress {
             ready!(poll_idle(stages, &waker));
@@ -105,6 +111,9 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineOutputsTask<R, S> {
     /// Gives the outputs up, without waiting for hooks.
     pub(crate) fn give_up(&mut self, stages: &mut Stages<'_, R, S>) {
         let progress = std::mem::replace(&mut self.progress, Progress::Over);
+        if stages.leave_run_to_parent() {
+            return std::mem::forget(progress);
+        }
         if let Progress::Running(outputs) | Progress::Ending(outputs, _) = progress {
             let account = outputs.feeding.account(outputs.last.taken_of_all());
             stages.last_run = PipelineRun::new(account, &[]);

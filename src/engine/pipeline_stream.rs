@@ -19,6 +19,7 @@ use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::home_process::HomeProcess;
 use crate::error::Error;
 use crate::observe::event::Destination;
 use crate::runner::Runner;
@@ -37,6 +38,7 @@ pub(crate) struct PipelineStream<R: Runner, S: Runner> {
     /// the stages.
     unreplaced: u64,
     time: FeedingTime,
+    home: HomeProcess,
     /// Keeps the runs registered with the tokens.
     _all: Arc<dyn Interrupt>,
 }
@@ -74,6 +76,7 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
             is_fed: false,
             unreplaced: 0,
             time: FeedingTime::default(),
+            home: HomeProcess::here(),
             _all: all,
         }
     }
@@ -90,7 +93,10 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
                 Look::Ready(step) => break Some(step),
                 Look::Over => break None,
                 Look::Missing if self.pull(source) => {}
-                Look::Missing => self.wait(),
+                Look::Missing => match self.home.check() {
+                    Ok(()) => self.wait(),
+                    Err(used) => break Some(Yield::Last(used.into())),
+                },
             }
         };
         self.time.end();
@@ -224,6 +230,9 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         given: NextItem,
         error: Option<&Error>,
     ) {
+        if self.leave_run_to_parent() {
+            return std::mem::forget(stream);
+        }
         let Streamed { relayed, taken } = stream.leave();
         self.settle_lent(given, relayed, (taken, vec![]), error);
     }

@@ -63,6 +63,10 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineTask<R, S> {
         source: &mut Source<Polled<T>, R::Input>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<S::Summary, Error>> {
+        if let Err(error) = stages.check_home() {
+            self.give_up(stages);
+            return Poll::Ready(Err(error));
+        }
         let waker = quiet(cx.waker());
         if let Progress::New = self.progress {
             ready!(poll_idle(stages, &waker));
@@ -82,7 +86,11 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineTask<R, S> {
 
     /// Gives the run up, without waiting for hooks.
     pub(crate) fn give_up(&mut self, stages: &mut Stages<'_, R, S>) {
-        if let Progress::Running(run) = std::mem::replace(&mut self.progress, Progress::Over) {
+        let progress = std::mem::replace(&mut self.progress, Progress::Over);
+        if stages.leave_run_to_parent() {
+            return std::mem::forget(progress);
+        }
+        if let Progress::Running(run) = progress {
             stages.last_run = PipelineRun::new(run.feeding.account(run.last.tally.get()), &[]);
             run.give_up();
             stages.engines().iter().for_each(|engine| engine.discard_lent());

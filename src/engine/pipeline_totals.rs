@@ -29,6 +29,10 @@ pub(crate) trait StageEngine {
     fn check(&self) -> Result<Value, Error>;
     /// Fails if the stage has a journal.
     fn check_no_journal(&self) -> Result<(), Error>;
+    /// Fails in a process that was forked after the producers were started.
+    fn check_home(&self) -> Result<(), Error>;
+    /// Leaves the run of a session that was lent to it to the parent of a forked process.
+    fn leave_run_to_parent(&mut self);
     /// Ends the run of a session that was lent to it, and waits until no producer takes part.
     fn wind_up_lent(&self);
     /// Ends the run in progress, which an earlier task has given up.
@@ -97,11 +101,20 @@ impl<R: Runner + 'static> StageEngine for Engine<R> {
     }
 
     fn check(&self) -> Result<Value, Error> {
+        self.check_home()?;
         if self.is_active() { Ok(as_json(&self.cfg)) } else { Err(Error::Closed {}) }
     }
 
     fn check_no_journal(&self) -> Result<(), Error> {
         Engine::check_no_journal(self)
+    }
+
+    fn check_home(&self) -> Result<(), Error> {
+        Engine::check_home(self)
+    }
+
+    fn leave_run_to_parent(&mut self) {
+        Engine::leave_run_to_parent(self);
     }
 
     fn wind_up_lent(&self) {

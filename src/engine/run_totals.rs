@@ -10,7 +10,9 @@ use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::Run;
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
+use crate::engine::consuming::SkippedItem;
 use crate::error::{Error, text_of};
+use crate::observe::account::Account;
 use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::{Ending, ProducerReport, RunReport};
@@ -45,6 +47,27 @@ impl<R: Runner> Engine<R> {
                 }
             });
         }
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        match &self.in_progress {
+            Some(in_progress) => in_progress.account(),
+            None => self.account,
+        }
+    }
+
+    pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
+        self.producers.as_ref().map_or_else(Vec::new, Producers::ceilings)
+    }
+
+    /// Keeps the errors of skipped items.
+    pub(super) fn keep(&mut self, failures: Vec<SkippedItem>) {
+        self.failures = failures.into_iter().map(|skipped| skipped.error).collect();
+    }
+
+    /// The errors of items skipped in the last run: the first of them.
+    pub(crate) fn failures(&self) -> &[Error] {
+        &self.failures
     }
 
     /// Reports that a run ended with this error before any producer took part.

@@ -127,6 +127,9 @@ impl<R: Runner + 'static> ServiceHost<R> {
     /// Refuses new calls, and waits until the others are answered. Cancels those that are open after `timeout`.
     /// Returns whether there were none.
     pub(crate) fn drain(&self, timeout: Duration) -> bool {
+        if self.calls.board.check_home().is_err() {
+            return false;
+        }
         let Some(run) = &self.calls.run else { return true };
         Interrupt::drain(&**run);
         let are_answered = self.calls.board.wait_until_answered(timeout);
@@ -139,7 +142,9 @@ impl<R: Runner + 'static> ServiceHost<R> {
     /// Answers the open calls, and returns the pool's engine. `None` if the service is closed already.
     pub(crate) fn end(&self) -> Option<Engine<R>> {
         let Serving { mut engine, session } = lock(&self.serving).take()?;
-        if let Some((session, thread)) = session {
+        if engine.is_in_fork() {
+            std::mem::forget(session);
+        } else if let Some((session, thread)) = session {
             session.run.abort();
             // The last handle may be dropped by a waker, on that thread.
             if thread.thread().id() != thread::current().id()
@@ -408,6 +413,10 @@ impl<R: Runner> PendingCall<R> {
             }
         }
         if let Stage::Open { slot, .. } = &self.stage {
+            if let Err(error) = self.calls.board.check_home() {
+                std::mem::forget(std::mem::replace(&mut self.stage, Stage::Over));
+                return Poll::Ready(Err(error));
+            }
             let answer = slot.poll(cx.waker());
             if answer.is_ready() {
                 self.stage = Stage::Over;
@@ -427,7 +436,11 @@ impl<R: Runner> PendingCall<R> {
 
 impl<R: Runner> Drop for PendingCall<R> {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        if self.calls.board.check_home().is_err() {
+            return std::mem::forget(stage);
+        }
+        match stage {
             Stage::Queued { arrival, input } => {
                 self.calls.board.leave(arrival, self.deadline);
                 drop_quietly(input);

@@ -1,5 +1,6 @@
 //! The engine of one pool: its producers, and the run or stream in progress.
 
+use std::mem::{forget, take};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -17,14 +18,14 @@ use crate::backend::threads::producers::{Building, Producers, cancelled_or};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::run_shape::{Rebuilt, RunKind, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, Rebuilt, RunKind, Shape};
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::{Interrupt, Seen};
+use crate::concurrency::home_process::HomeProcess;
 use crate::engine::consume::Consumer;
-use crate::engine::consuming::{Consumed, SkippedItem};
+use crate::engine::consuming::Consumed;
 use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
@@ -45,6 +46,8 @@ pub(crate) struct Engine<R: Runner> {
     pub(super) run_settings: Arc<RunSettings<R::Input>>,
     /// The requests of the token that this pool has spent.
     seen: Seen,
+    /// The process in which the producers were started.
+    home: HomeProcess,
     /// `None` while closed.
     pub(super) producers: Option<Producers<R>>,
     /// The stream in progress. It is stored here and not in the caller's `Outputs` or future, so that a leaked
@@ -56,7 +59,7 @@ pub(crate) struct Engine<R: Runner> {
     /// The account of the pipeline that the last run was the last stage of.
     pub(super) pipeline: Option<Account>,
     /// The errors of items skipped in the last run: the first of them.
-    failures: Vec<Error>,
+    pub(super) failures: Vec<Error>,
     /// The producers that no longer take part in runs, with the reasons.
     pub(super) gone: LostProducers,
     /// The producers that the last run abandoned, and that had not returned when it ended.
@@ -91,6 +94,7 @@ impl<R: Runner + 'static> Engine<R> {
             settings,
             run_settings: Arc::new(run_settings),
             seen,
+            home: HomeProcess::here(),
             producers: None,
             in_progress: None,
             lent: None,
@@ -126,7 +130,7 @@ impl<R: Runner + 'static> Engine<R> {
                 self.gone.clear();
                 self.abandoned.clear();
                 self.gone.extend(producers.losses());
-                self.producers = Some(producers);
+                (self.home, self.producers) = (HomeProcess::here(), Some(producers));
                 Ok(())
             }
             Err(error) => {
@@ -196,6 +200,7 @@ impl<R: Runner + 'static> Engine<R> {
         &self,
         later_stages: Vec<Value>,
     ) -> Result<Option<Arc<JournalWriter>>, Error> {
+        self.check_home()?;
         match self.is_active() {
             true => run_journal::open(&self.run_settings, &self.cfg, later_stages),
             false => Ok(None),
@@ -248,6 +253,7 @@ impl<R: Runner + 'static> Engine<R> {
         upstream: Option<Arc<dyn RunControl>>,
         recording: Recording,
     ) -> Result<Arc<Run<R>>, Error> {
+        self.check_home()?;
         if self.producers.as_ref().ok_or(Error::Closed {})?.is_own_thread() {
             return Err(Error::OwnThread {});
         }
@@ -256,7 +262,7 @@ impl<R: Runner + 'static> Engine<R> {
         let replaced = producers.replace_all(gone, abandoned);
         let (lost, away) = (gone.places(), producers.away(gone, abandoned));
         let here = producers.len() - self.gone.all().len() - away.len();
-        let least = self.least_producers();
+        let least = self.run_settings.policy.min_producers.unwrap_or(1);
         if here < least {
             return Err(Error::TooFewProducers { here, least, source: None });
         }
@@ -289,7 +295,7 @@ impl<R: Runner + 'static> Engine<R> {
     ) -> Result<Session<R>, Error> {
         let observers =
             self.observers.get_mut().expect("it is never locked, so it is not poisoned");
-        let observing = Observing::start(&run.event_log, std::mem::take(observers))?;
+        let observing = Observing::start(&run.event_log, take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
         let participants = Participants::new(run.handover.lanes());
         Ok(Session {
@@ -342,27 +348,6 @@ impl<R: Runner> Engine<R> {
         &self.settings
     }
 
-    pub(crate) fn account(&self) -> Account {
-        match &self.in_progress {
-            Some(in_progress) => in_progress.account(),
-            None => self.account,
-        }
-    }
-
-    pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        self.producers.as_ref().map_or_else(Vec::new, Producers::ceilings)
-    }
-
-    /// Keeps the errors of skipped items.
-    pub(super) fn keep(&mut self, failures: Vec<SkippedItem>) {
-        self.failures = failures.into_iter().map(|skipped| skipped.error).collect();
-    }
-
-    /// The errors of items skipped in the last run: the first of them.
-    pub(crate) fn failures(&self) -> &[Error] {
-        &self.failures
-    }
-
     pub(crate) fn is_active(&self) -> bool {
         self.producers.is_some()
     }
@@ -372,7 +357,7 @@ impl<R: Runner> Engine<R> {
         self.end_stream();
         (self.account, self.pipeline) = (Account::new(0, 0, 0, 0, unread), None);
         self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
-        std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
+        take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
     /// Ends the run of a session, and records its account and the requests that it has spent. `pipeline` is
@@ -406,11 +391,6 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// The minimum number of producers for a run.
-    fn least_producers(&self) -> usize {
-        self.run_settings.policy.min_producers.unwrap_or(1)
-    }
-
     pub(crate) fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
         if self.is_active() {
             return Err(Error::Active {});
@@ -420,6 +400,10 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn close(&mut self) -> Result<(), Error> {
+        if self.is_in_fork() {
+            self.leave_to_parent();
+            return Ok(());
+        }
         if !self.is_own_thread() {
             self.end_stream();
         }
@@ -447,6 +431,9 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(super) fn end_stream_with(&mut self, error: Option<&Error>) {
+        if self.is_in_fork() {
+            return self.leave_run_to_parent();
+        }
         if let Some(session) = self.lent.take() {
             let over = if self.is_own_thread() { session.discard() } else { session.end() };
             self.part(over, None);
@@ -466,6 +453,26 @@ impl<R: Runner> Engine<R> {
         session
     }
 
+    /// Fails in a process that was forked after the producers were started: their threads run in the parent only.
+    pub(crate) fn check_home(&self) -> Result<(), Error> {
+        if self.is_active() { Ok(self.home.check()?) } else { Ok(()) }
+    }
+
+    pub(super) fn is_in_fork(&self) -> bool {
+        self.check_home().is_err()
+    }
+
+    /// Leaves the run in progress to the parent of a forked process. Its end would wait for threads that do not run
+    /// here, and its destructors could remove files of the parent.
+    pub(super) fn leave_run_to_parent(&mut self) {
+        forget((self.in_progress.take(), self.lent.take()));
+    }
+
+    fn leave_to_parent(&mut self) {
+        self.leave_run_to_parent();
+        forget(self.producers.take());
+    }
+
     pub(super) fn is_own_thread(&self) -> bool {
         self.producers.as_ref().is_some_and(Producers::is_own_thread)
     }
@@ -473,15 +480,21 @@ impl<R: Runner> Engine<R> {
 
 impl<R: Runner> Drop for Engine<R> {
     fn drop(&mut self) {
+        if self.is_in_fork() {
+            self.leave_to_parent();
+            // Nor are the values of the user dropped: the parent has them too.
+            let user = (self.factory.take(), self.run_settings.clone());
+            return forget((user, take(&mut self.failures), take(&mut self.observers)));
+        }
         if let Err(error) = self.close() {
             // Formatting the error runs user code, which may panic.
             let logged = catch(|| tracing::warn!("while a runner was dropped: {error:#}"));
             drop_quietly((logged, error));
         }
         drop_quietly(self.factory.take());
-        std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
-        drop_quietly(std::mem::take(&mut self.run_settings));
+        take(&mut self.failures).into_iter().for_each(drop_quietly);
+        drop_quietly(take(&mut self.run_settings));
         let observers = self.observers.get_mut().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(observers).into_iter().for_each(drop_quietly);
+        take(observers).into_iter().for_each(drop_quietly);
     }
 }

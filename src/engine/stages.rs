@@ -206,6 +206,20 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         engines
     }
 
+    /// Fails in a process that was forked after the producers were started.
+    pub(super) fn check_home(&self) -> Result<(), Error> {
+        self.engines().iter().try_for_each(|engine| engine.check_home())
+    }
+
+    /// Leaves the run in progress to the parent, in a forked process. Returns whether this is one.
+    pub(super) fn leave_run_to_parent(&mut self) -> bool {
+        let is_in_fork = self.check_home().is_err();
+        if is_in_fork {
+            self.engines_mut().iter_mut().for_each(|engine| engine.leave_run_to_parent());
+        }
+        is_in_fork
+    }
+
     pub(super) fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine> {
         let mut engines = Vec::new();
         self.before.list_mut(&mut engines);

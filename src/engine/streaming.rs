@@ -21,6 +21,7 @@ use crate::base::Order;
 use crate::base::panic::drop_quietly;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
+use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
 use crate::engine::feed::{Pulled, Source};
@@ -42,6 +43,7 @@ pub(super) struct Streaming<R: Runner> {
     account: Account,
     pulled: u64,
     time: FeedingTime,
+    home: HomeProcess,
 }
 
 /// Which thread pulls the input of a stream.
@@ -162,8 +164,8 @@ impl<R: Runner> Streaming<R> {
             FedBy::Caller => Destination::Outputs,
             _ => Destination::FedOutputs,
         });
-        let time = FeedingTime::default();
-        Streaming { session, ends, total: None, account, pulled: 0, time }
+        let (time, home) = (FeedingTime::default(), HomeProcess::here());
+        Streaming { session, ends, total: None, account, pulled: 0, time, home }
     }
 
     /// The next step of the stream; `None` after the last. The caller's thread also pulls `source`.
@@ -178,7 +180,10 @@ impl<R: Runner> Streaming<R> {
             match self.look() {
                 Look::Ready(ready) => break Some(ready),
                 Look::Missing if self.pull(source) => {}
-                Look::Missing => self.wait(),
+                Look::Missing => match self.home.check() {
+                    Ok(()) => self.wait(),
+                    Err(used) => break Some(Yield::Last(used.into())),
+                },
                 Look::Over => break None,
             }
         };
@@ -195,9 +200,10 @@ impl<R: Runner> Streaming<R> {
                 Look::Missing => {
                     // Ends the wait below if the input has ended, so it is looked at first.
                     let total = self.session.run.handover.total();
-                    match self.total == total {
-                        true => self.wait(),
-                        false => self.total = total,
+                    match (self.total == total).then(|| self.home.check()) {
+                        Some(Ok(())) => self.wait(),
+                        Some(Err(used)) => return Some(Yield::Last(used.into())),
+                        None => self.total = total,
                     }
                 }
                 Look::Over => return None,

@@ -54,6 +54,11 @@ impl<R: Runner + 'static> SummaryTask<R> {
         source: &mut Source<Polled<S>, R::Input>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<R::Summary, Error>> {
+        if let Err(error) = engine.check_home() {
+            self.stage = Stage::Over;
+            engine.leave_run_to_parent();
+            return Poll::Ready(Err(error));
+        }
         let waker = quiet(cx.waker());
         if let Stage::New = self.stage {
             ready!(poll_idle(engine, &waker));
@@ -98,6 +103,13 @@ impl<R: Runner + 'static> OutputsTask<R> {
         source: &mut Source<Polled<S>, R::Input>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<R::Output, Error>>> {
+        if !self.is_over()
+            && let Err(error) = engine.check_home()
+        {
+            self.stage = Stage::Over;
+            engine.leave_run_to_parent();
+            return Poll::Ready(Some(Err(error)));
+        }
         if let Stage::New = self.stage {
             ready!(poll_idle(engine, &quiet(cx.waker())));
             self.stage = Stage::Over;
@@ -168,6 +180,9 @@ pub(super) fn poll_idle<R: Runner + 'static>(engine: &mut Engine<R>, waker: &Wak
 }
 
 fn give_up<R: Runner>(engine: &mut Engine<R>) {
+    if engine.is_in_fork() {
+        return engine.leave_run_to_parent();
+    }
     engine.in_progress = engine.in_progress.take().map(InProgress::give_up);
 }
 

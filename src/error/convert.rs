@@ -1,11 +1,18 @@
 //! What the errors of other modules are as an [`Error`].
 
 use super::{BuildError, DeviceError, Error, JournalError, WorkerError};
+use crate::concurrency::home_process::UsedInFork;
 use crate::concurrency::spawn::SpawnError;
 
 impl From<SpawnError> for Error {
     fn from(SpawnError { name, source }: SpawnError) -> Self {
         Error::Thread { name, source }
+    }
+}
+
+impl From<UsedInFork> for Error {
+    fn from(UsedInFork { home, here }: UsedInFork) -> Self {
+        Error::Forked { built_in: home, here }
     }
 }
 

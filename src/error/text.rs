@@ -63,6 +63,7 @@ impl fmt::Display for Error {
             Error::OwnThread { .. } => {
                 f.write_str("a runner cannot be run by one of its own hooks")
             }
+            Error::Forked { built_in, here } => write_forked(f, *built_in, *here),
             Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
             Error::TooLarge { .. } | Error::MeasurePanicked { .. } | Error::KeyPanicked { .. } => {
@@ -77,6 +78,14 @@ impl fmt::Display for Error {
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
     }
+}
+
+fn write_forked(f: &mut fmt::Formatter<'_>, built_in: u32, here: u32) -> fmt::Result {
+    write!(
+        f,
+        "process {here} is a fork of process {built_in}, where the threads of the runner are; build the runner after \
+         the fork, or call `close` and `activate` in the child"
+    )
 }
 
 /// Writes which part of which item failed.
@@ -145,6 +154,7 @@ impl std::error::Error for Error {
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}
+            | Error::Forked { .. }
             | Error::TooLarge { .. }
             | Error::Build(_) => None,
         }

@@ -7,11 +7,13 @@ use std::path::{self, Path, PathBuf};
 use super::error::{JournalError, io_error};
 use super::storage::Storage;
 use super::{Journal, Mode, Unlockable};
+use crate::concurrency::home_process::HomeProcess;
 
 /// A file that is locked until it is dropped.
 pub(super) struct LockedFile {
     file: File,
     path: PathBuf,
+    home: HomeProcess,
 }
 
 impl LockedFile {
@@ -43,8 +45,10 @@ impl LockedFile {
 /// shares it until it executes its own program.
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // If that fails, the end of this process releases it.
-        let _ = self.file.unlock();
+        // A forked child shares the lock with its parent. If unlocking fails, the end of this process releases it.
+        if self.home.is_here() {
+            let _ = self.file.unlock();
+        }
     }
 }
 
@@ -107,7 +111,7 @@ fn locked(journal: &Journal, options: &OpenOptions) -> Result<LockedFile, Journa
     // The process may change its directory during the run.
     let path = path::absolute(path).map_err(opened)?;
     check_lock(journal, file.try_lock())?;
-    Ok(LockedFile { file, path })
+    Ok(LockedFile { file, path, home: HomeProcess::here() })
 }
 
 fn check_lock(journal: &Journal, lock: Result<(), TryLockError>) -> Result<(), JournalError> {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{make_aside, sync_folder_of, sync_tree};
 use super::error::SinkError;
+use super::home_file::HomeFile;
+use crate::concurrency::home_process::HomeProcess;
 
 /// Begins a file that replaces `path` when it is [committed](AtomicFile::commit), and not before.
 ///
@@ -46,8 +48,8 @@ pub fn atomic_file(path: impl AsRef<Path>) -> Result<AtomicFile, SinkError> {
         None => path.to_owned(),
     };
     let (part, file) = make_aside(&target, |part| File::create_new(part))?;
-    let file =
-        AtomicFile { file: BufWriter::with_capacity(1 << 16, file), part: Some(part), target };
+    let file = HomeFile::new(BufWriter::with_capacity(1 << 16, file));
+    let file = AtomicFile { file, part: Some(part), target };
     if let Some(old) = old {
         let kept = file.file.get_ref().set_permissions(old.permissions());
         kept.map_err(SinkError::io("created", &file.target))?;
@@ -86,14 +88,14 @@ pub fn atomic_dir(path: impl AsRef<Path>) -> Result<AtomicDir, SinkError> {
         return Err(SinkError::Exists { path: target });
     }
     let (part, ()) = make_aside(&target, |part| fs::create_dir(part))?;
-    Ok(AtomicDir { part: Some(part), target })
+    Ok(AtomicDir { part: Some(part), target, home: HomeProcess::here() })
 }
 
 /// A file in the making: see [`atomic_file`]. Writes are buffered. If it is dropped uncommitted, it is
-/// removed.
+/// removed, except by a forked child of the process that began it.
 #[derive(Debug)]
 pub struct AtomicFile {
-    file: BufWriter<File>,
+    file: HomeFile,
     /// Its name until it is committed.
     part: Option<PathBuf>,
     target: PathBuf,
@@ -135,17 +137,18 @@ impl Seek for AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         // There is no use for the error: the name tells that the file is unfinished.
-        self.part.take().map(fs::remove_file);
+        self.part.take().filter(|_| self.file.is_ours()).map(fs::remove_file);
     }
 }
 
 /// A folder in the making: see [`atomic_dir`]. If it is dropped uncommitted, it is removed with all that is in
-/// it.
+/// it, except by a forked child of the process that began it.
 #[derive(Debug)]
 pub struct AtomicDir {
     /// Its name until it is committed.
     part: Option<PathBuf>,
     target: PathBuf,
+    home: HomeProcess,
 }
 
 impl AtomicDir {
@@ -171,6 +174,6 @@ impl AtomicDir {
 
 impl Drop for AtomicDir {
     fn drop(&mut self) {
-        self.part.take().map(fs::remove_dir_all);
+        self.part.take().filter(|_| self.home.is_here()).map(fs::remove_dir_all);
     }
 }

@@ -10,6 +10,7 @@ use super::atomic::{AtomicFile, atomic_file};
 use super::disk::sync_folder_of;
 use super::error::{SinkError, clip};
 use super::format::Format;
+use super::home_file::HomeFile;
 use crate::error::Result;
 use crate::runner::ConsumerContext;
 
@@ -55,7 +56,7 @@ enum Out {
 }
 
 /// A file that no other run writes to.
-struct Locked(BufWriter<File>);
+struct Locked(HomeFile);
 
 /// Whether the length is that of what the file holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -246,7 +247,7 @@ impl<F> Writer<F> {
 impl Locked {
     fn new(file: File, path: &Path) -> Result<Self, SinkError> {
         match file.try_lock() {
-            Ok(()) => Ok(Locked(BufWriter::with_capacity(1 << 16, file))),
+            Ok(()) => Ok(Locked(HomeFile::new(BufWriter::with_capacity(1 << 16, file)))),
             Err(TryLockError::WouldBlock) => Err(SinkError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => Err(SinkError::io("locked", path)(source)),
         }
@@ -256,6 +257,10 @@ impl Locked {
 /// Unlocks it, since closing is not enough: a child process that another thread starts may have it open too.
 impl Drop for Locked {
     fn drop(&mut self) {
+        // A forked child shares the lock with its parent.
+        if !self.0.is_ours() {
+            return;
+        }
         // Errors do not matter: what no commit knows of is cut off by the next run.
         let _ = self.0.flush();
         let _ = self.0.get_ref().unlock();
@@ -326,14 +331,14 @@ mod tests {
         writer.append("good").unwrap();
         writer.flush().unwrap();
         let read_only = File::open(&path).unwrap();
-        writer.out = Out::InPlace(Locked(BufWriter::with_capacity(0, read_only)));
+        writer.out = Out::InPlace(Locked(HomeFile::new(BufWriter::with_capacity(0, read_only))));
         let error = writer.append("lost").unwrap_err();
         let error = error.downcast_ref().unwrap();
         assert!(matches!(error, SinkError::Io { operation: "written", .. }), "{error}");
         assert_eq!(writer.length(), 5);
 
         let good = File::options().append(true).open(&path).unwrap();
-        writer.out = Out::InPlace(Locked(BufWriter::new(good)));
+        writer.out = Out::InPlace(Locked(HomeFile::new(BufWriter::new(good))));
         let error = writer.append("more").unwrap_err();
         assert!(matches!(error.downcast_ref().unwrap(), SinkError::Broken { .. }), "{error}");
         assert!(matches!(writer.flush().unwrap_err(), SinkError::Broken { .. }));

@@ -12,6 +12,7 @@ use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::answers::{Answers, End};
 use crate::backend::threads::outbox::Outcome;
 use crate::base::panic::drop_quietly;
+use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
 use crate::error::Error;
 use crate::observe::account::Account;
@@ -28,6 +29,7 @@ pub(crate) struct Board<T> {
     /// For the service's own thread, and for callers of `drain`.
     changed: Condvar,
     event_log: Arc<EventLog>,
+    home: HomeProcess,
 }
 
 struct State<T> {
@@ -110,11 +112,18 @@ impl<T> Board<T> {
             is_cancelled: false,
             reason: None,
         };
-        Board { state: Mutex::new(state), changed: Condvar::new(), event_log }
+        let home = HomeProcess::here();
+        Board { state: Mutex::new(state), changed: Condvar::new(), event_log, home }
+    }
+
+    /// Fails in a process that was forked after the service had begun: no thread answers there.
+    pub(super) fn check_home(&self) -> Result<(), Error> {
+        Ok(self.home.check()?)
     }
 
     /// Takes `places` at once, or none.
     pub(crate) fn try_take(&self, places: usize) -> Result<bool, Error> {
+        self.check_home()?;
         let mut state = lock(&self.state);
         state.check()?;
         Ok(state.places.try_take(places))
@@ -127,6 +136,7 @@ impl<T> Board<T> {
 
     /// Takes a place, or queues the caller for one.
     pub(super) fn take(&self, deadline: Option<Deadline>) -> Result<Asked, Error> {
+        self.check_home()?;
         let mut state = lock(&self.state);
         state.check()?;
         let asked = state.places.take();
@@ -143,6 +153,9 @@ impl<T> Board<T> {
         deadline: Option<Deadline>,
         waker: &Waker,
     ) -> Poll<Result<(), Error>> {
+        if let Err(error) = self.check_home() {
+            return Poll::Ready(Err(error));
+        }
         let waker = waker.clone();
         let mut state = lock(&self.state);
         let (polled, spare) = state.places.poll(arrival, waker);
