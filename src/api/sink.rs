@@ -105,6 +105,7 @@ mod atomic;
 mod disk;
 mod error;
 mod file;
+mod finite;
 mod format;
 mod home_file;
 mod runner;
@@ -120,7 +121,7 @@ pub use self::file::{Sink, Writer, Written};
 #[cfg(feature = "csv")]
 #[cfg_attr(docsrs, doc(cfg(feature = "csv")))]
 pub use self::format::Csv;
-pub use self::format::{Format, JsonLines, Lines};
+pub use self::format::{Format, JsonLines, Lines, NullableJsonLines};
 pub use self::runner::ToSink;
 
 /// Writes each output as a line of text, with its [`Display`](std::fmt::Display).
@@ -132,6 +133,9 @@ pub fn lines(path: impl Into<PathBuf>) -> Sink<Lines> {
 }
 
 /// Writes each output as a line of JSON, with its [`Serialize`](serde::Serialize).
+///
+/// JSON has no NaN and no infinities. An output with one is an error that names it, unless
+/// [`non_finite_as_null`](Sink::non_finite_as_null) is called.
 ///
 /// ```
 /// use gangline::{OrderedRunner, map, sink};

@@ -202,6 +202,43 @@ fn an_output_that_cannot_be_written_can_be_skipped() {
     assert!(matches!(cause(error), SinkError::Encode { format: "JSON", .. }), "{error:#}");
 }
 
+#[test]
+fn a_number_that_json_does_not_have_fails_its_item() {
+    type Output = (Option<f64>, Vec<(f32, BTreeMap<u8, [f64; 2]>)>);
+    let (_folder, path) = folder();
+    let outputs = || {
+        map(
+            |_| Ok(()),
+            |_, (), (a, b, c): (f64, f32, f64)| -> Result<Output> {
+                Ok((Some(a), vec![(1.0, BTreeMap::new()), (b, BTreeMap::from([(7, [0.5, c])]))]))
+            },
+        )
+    };
+    let inputs = [
+        (1.0, 1.0, 1.0),
+        (f64::NAN, 1.0, 1.0),
+        (1.0, f32::INFINITY, 1.0),
+        (1.0, 1.0, f64::NEG_INFINITY),
+        (2.0, 2.0, f64::MAX),
+    ];
+    let builder = OrderedRunner::builder(outputs().sink(sink::jsonl(&path))).devices(2);
+    let mut pool = builder.classify(|_| Verdict::Skip).build().unwrap();
+    assert_eq!(pool.run(inputs).unwrap().outputs, 2);
+    let failed: Vec<_> = pool.failures().iter().map(Error::item).collect();
+    assert_eq!(failed, [Some(1), Some(2), Some(3)]);
+    let texts: Vec<_> = pool.failures().iter().map(|error| format!("{error:#}")).collect();
+    for (text, number) in texts.iter().zip(["NaN", "inf", "-inf"]) {
+        assert!(text.contains(&format!("JSON has no {number};")), "{text}");
+    }
+    let kept = fs::read_to_string(&path).unwrap();
+    assert_eq!(kept.lines().next(), Some("[1.0,[[1.0,{}],[1.0,{\"7\":[0.5,1.0]}]]]"));
+
+    let file = sink::jsonl(&path).header("# pairs\n").non_finite_as_null();
+    OrderedRunner::new(outputs().sink(file), 1).unwrap().run([inputs[1]]).unwrap();
+    let kept = fs::read_to_string(&path).unwrap();
+    assert_eq!(kept, "# pairs\n[null,[[1.0,{}],[1.0,{\"7\":[0.5,1.0]}]]]\n");
+}
+
 #[cfg(feature = "csv")]
 #[test]
 fn a_row_with_other_fields_than_the_header_fails_its_item() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::atomic::{AtomicFile, atomic_file};
 use super::disk::sync_folder_of;
 use super::error::{SinkError, clip};
-use super::format::Format;
+use super::format::{Format, JsonLines, NullableJsonLines};
 use super::home_file::HomeFile;
 use crate::error::Result;
 use crate::runner::ConsumerContext;
@@ -64,6 +64,32 @@ enum Health {
     Sound,
     /// A write failed, and part of it may be in the file.
     Broken,
+}
+
+impl Sink<JsonLines> {
+    /// Writes NaN and infinities as `null`. Without this call they are errors, since a reader could not tell them from
+    /// a missing value.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map, sink};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("gangline-nan-{}", std::process::id()));
+    /// let roots = || map(|_| Ok(()), |_, (), x: f64| Ok((x, x.sqrt())));
+    /// let error = OrderedRunner::new(roots().sink(sink::jsonl(&path)), 2)?.run([4.0, -1.0]).unwrap_err();
+    /// assert_eq!(error.item(), Some(1));
+    ///
+    /// let file = sink::jsonl(&path).non_finite_as_null();
+    /// OrderedRunner::new(roots().sink(file), 2)?.run([4.0, -1.0])?;
+    /// assert_eq!(std::fs::read_to_string(&path)?, "[4.0,2.0]\n[-1.0,null]\n");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn non_finite_as_null(self) -> Sink<NullableJsonLines> {
+        let Sink { path, header, .. } = self;
+        Sink { path, header, format: Arc::new(NullableJsonLines) }
+    }
 }
 
 impl<F> Sink<F> {

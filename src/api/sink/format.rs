@@ -6,9 +6,8 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::error::{SinkError, clip};
-#[cfg(feature = "csv")]
-use crate::error::BoxError;
-use crate::error::Result;
+use super::finite::check_finite;
+use crate::error::{BoxError, Result};
 
 /// How a [`Sink`](crate::sink::Sink) writes outputs of the type `O`.
 ///
@@ -54,6 +53,11 @@ pub struct Lines;
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLines;
 
+/// As [`JsonLines`], with NaN and infinities as `null`: see
+/// [`non_finite_as_null`](crate::sink::Sink::non_finite_as_null).
+#[derive(Debug, Clone, Copy)]
+pub struct NullableJsonLines;
+
 /// A row of a table for each output: see [`csv`](crate::sink::csv()).
 #[cfg(feature = "csv")]
 #[cfg_attr(docsrs, doc(cfg(feature = "csv")))]
@@ -79,11 +83,26 @@ impl<O: Display + ?Sized> Format<O> for Lines {
 
 impl<O: Serialize + ?Sized> Format<O> for JsonLines {
     fn encode(&self, output: &O, to: &mut Vec<u8>) -> Result<()> {
-        serde_json::to_writer(&mut *to, output)
-            .map_err(|error| SinkError::Encode { format: "JSON", source: error.into() })?;
+        let start = to.len();
+        NullableJsonLines.encode(output, to)?;
+        // The second look costs as much as the first, and few outputs have a null.
+        if to[start..].windows(4).any(|bytes| bytes == b"null") {
+            check_finite(output).map_err(no_json)?;
+        }
+        Ok(())
+    }
+}
+
+impl<O: Serialize + ?Sized> Format<O> for NullableJsonLines {
+    fn encode(&self, output: &O, to: &mut Vec<u8>) -> Result<()> {
+        serde_json::to_writer(&mut *to, output).map_err(no_json)?;
         to.push(b'\n');
         Ok(())
     }
+}
+
+fn no_json(error: impl Into<BoxError>) -> SinkError {
+    SinkError::Encode { format: "JSON", source: error.into() }
 }
 
 #[cfg(feature = "csv")]
