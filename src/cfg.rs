@@ -3,6 +3,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
 mod de;
+mod entered;
 mod env;
 mod error;
 mod files;
@@ -13,8 +14,10 @@ mod layers;
 mod load;
 mod near;
 mod path;
+mod problem;
 mod save;
 mod scalar;
+mod segment;
 mod ser;
 mod toml;
 mod tree;
@@ -27,7 +30,9 @@ use config::{Value, ValueKind};
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::error::{CfgError, PathProblem};
+pub use self::error::CfgError;
+pub use self::problem::PathProblem;
+pub(crate) use self::segment::{join, segments};
 
 use self::error::MAX_DEPTH;
 use self::path::Path;
@@ -54,12 +59,12 @@ use self::tree::Table;
 /// # Paths
 ///
 /// Dots separate the segments of a path. A segment is a key of a node or, in a list, an index from 0:
-/// `model.layers.1`. Keys are case-sensitive. A key is refused if no path could name it: if it is empty,
-/// has a dot or ends like `layers[1]`.
+/// `model.layers.1`. Keys are case-sensitive. A key with a dot is written in quotes: `models."regnetx_1.6gf".lr`, with
+/// `\"` for a quote in it and `\\` for a backslash. A key is refused if it is empty or ends like `layers[1]`.
 ///
 /// # Values
 ///
-/// A value is null, a boolean, an integer from `i64::MIN` to `u64::MAX`, a float, a text, a list or a node.
+/// A value is null, a boolean, an integer from `i128::MIN` to `u128::MAX`, a float, a text, a list or a node.
 /// Values are not converted: `1` can be read as an `f64`, but `"1"` is not a number, `1.0` not an integer
 /// and `yes` not a boolean. Nodes keep their keys in order. At most 64 levels may be nested.
 ///
@@ -155,9 +160,9 @@ impl CfgNode {
     /// - [`CfgError::Frozen`]
     /// - [`CfgError::Path`]: the path has an empty segment, or an index beyond the end of a list.
     /// - [`CfgError::Through`]: the path leads through a value that is neither a node nor a list.
-    /// - [`CfgError::Key`]: a key inside `value` is empty or has a dot.
+    /// - [`CfgError::Key`]: a key inside `value` is empty or ends like `layers[1]`.
     /// - [`CfgError::TooDeep`]: more than 64 levels would be nested.
-    /// - [`CfgError::Value`]: `value` failed to serialise, or has an integer of more than 64 bits.
+    /// - [`CfgError::Value`]: `value` failed to serialise.
     pub fn set<T: Serialize>(&mut self, path: &str, value: T) -> Result<(), CfgError> {
         self.check_open(|| format!("setting {path:?}"))?;
         let path = Path::parse(path)?;
@@ -330,8 +335,8 @@ impl CfgNode {
     /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
     ///
     /// After the prefix, which must match exactly, comes the path of an existing value. Write `__` for each
-    /// dot and `_` for `-`; case does not matter. The key keeps its case. The text is read as YAML: `3`,
-    /// `true`, `[1, 2]`, `"007"`.
+    /// dot, and `_` for `-` and for a dot in a key; case does not matter. The key keeps its case. The text is read as
+    /// YAML: `3`, `true`, `[1, 2]`, `"007"`. A text that YAML would cut is kept whole, such as `abc #def` or `*x`.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -360,8 +365,8 @@ impl CfgNode {
         Ok(self)
     }
 
-    /// Applies `path=value`, as given on a command line. The value is read as YAML; a missing path is
-    /// created.
+    /// Applies `path=value`, as given on a command line. The value is read as for
+    /// [`with_env_pairs`](Self::with_env_pairs), without the white space around it; a missing path is created.
     ///
     /// ```
     /// # use gangline::CfgNode;

@@ -3,10 +3,12 @@
 use config::{Value, ValueKind};
 
 use super::CfgNode;
+use super::env::split_assignment;
 use super::error::{CfgError, MAX_DEPTH};
 use super::format::Format;
 use super::path::Path;
-use super::tree::{self, join};
+use super::segment::join;
+use super::tree;
 
 const FILE: &str = "some-file";
 
@@ -105,7 +107,7 @@ fn check_assignment(cfg: &mut CfgNode, assignment: &str) {
     let before = cfg.clone();
     match cfg.apply(assignment) {
         Ok(()) => {
-            let path = assignment.split('=').next().unwrap_or_default().trim();
+            let (path, _) = split_assignment(assignment).expect("it was applied");
             assert!(cfg.contains(path), "{path:?} was set");
             check_tree(&cfg.root);
             let mut without = cfg.clone();

@@ -10,15 +10,16 @@ use serde_path_to_error::Segment;
 
 use super::error::CfgError;
 use super::near::near;
-use super::path::Path;
-use super::tree::{Table, join};
+use super::segment::join;
+use super::tree::Table;
 
 /// Reads the value at `path` as a `T`; an error names the place inside it.
 pub(super) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, CfgError> {
     serde_path_to_error::deserialize(ValueDe(value)).map_err(|error| {
+        let origin = origin_of(value, error.path()).map(str::to_owned);
         let inside = dotted(error.path());
-        let origin = origin_of(value, &inside).map(str::to_owned);
-        let path = if inside.is_empty() { path.to_owned() } else { join(path, &inside) };
+        let gap = if path.is_empty() || inside.is_empty() { "" } else { "." };
+        let path = format!("{path}{gap}{inside}");
         CfgError::Type { path, origin, source: error.into_inner().into() }
     })
 }
@@ -39,15 +40,19 @@ fn dotted(path: &serde_path_to_error::Path) -> String {
 }
 
 /// The origin of the value at `path`, or of the last one on the way there.
-fn origin_of<'v>(value: &'v Value, path: &str) -> Option<&'v str> {
-    let mut path = path;
-    while !path.is_empty() {
-        if let Ok(Some(found)) = Path::parse(path).and_then(|path| path.find(value)) {
-            return found.origin();
-        }
-        path = path.rsplit_once('.').map_or("", |(parents, _)| parents);
+fn origin_of<'v>(value: &'v Value, path: &serde_path_to_error::Path) -> Option<&'v str> {
+    let mut last = value;
+    for segment in path {
+        let inside = match (&last.kind, segment) {
+            (ValueKind::Table(table), Segment::Map { key } | Segment::Enum { variant: key }) => {
+                table.get(key)
+            }
+            (ValueKind::Array(list), Segment::Seq { index }) => list.get(*index),
+            _ => None,
+        };
+        last = inside.unwrap_or(last);
     }
-    value.origin()
+    last.origin()
 }
 
 /// Why a value is no `T`, in serde's words.
@@ -107,6 +112,19 @@ impl<'de> Deserializer<'de> for ValueDe<'de> {
         }
     }
 
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        // serde reads smaller integers as floats by itself.
+        match self.0.kind {
+            ValueKind::I128(n) => visitor.visit_f64(n as f64),
+            ValueKind::U128(n) => visitor.visit_f64(n as f64),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self.0.kind {
             ValueKind::Nil => visitor.visit_none(),
@@ -138,7 +156,7 @@ impl<'de> Deserializer<'de> for ValueDe<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }

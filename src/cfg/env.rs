@@ -8,7 +8,7 @@ use config::{Value, ValueKind};
 use super::error::CfgError;
 use super::format::parse_value;
 use super::path::Path;
-use super::tree::join;
+use super::segment::{first, join};
 
 /// Separates the segments of a path in the name of a variable.
 const SEPARATOR: &str = "__";
@@ -28,11 +28,28 @@ pub(super) fn overlay(
     Ok(())
 }
 
-/// Splits `model.lr=0.1` at the first `=`.
+/// Splits `model.lr = 0.1` at the first `=` outside of quoted segments, and removes the white space around it.
 pub(super) fn split_assignment(text: &str) -> Result<(&str, &str), CfgError> {
-    let (path, value) =
-        text.split_once('=').ok_or_else(|| CfgError::Assignment { text: text.to_owned() })?;
-    Ok((path.trim(), value))
+    let end = end_of_path(text.trim_start());
+    let (path, value) = end
+        .map(|end| text.trim_start().split_at(end))
+        .ok_or_else(|| CfgError::Assignment { text: text.to_owned() })?;
+    Ok((path.trim(), value[1..].trim()))
+}
+
+/// Where the `=` behind the path is.
+fn end_of_path(text: &str) -> Option<usize> {
+    let mut path = text;
+    loop {
+        // A space may stand between a quoted segment and the `=`.
+        let (_, behind) = first(path, &['.', '=', ' ']);
+        match behind.trim_start_matches(' ').chars().next()? {
+            '=' => return Some(text.len() - behind.trim_start_matches(' ').len()),
+            '.' if behind.starts_with('.') => path = &behind[1..],
+            // A space inside of a segment.
+            _ => path = behind.trim_start_matches(' '),
+        }
+    }
 }
 
 /// A variable: its name and its text.
@@ -103,7 +120,7 @@ fn children(value: &Value) -> Vec<(String, &Value)> {
     }
 }
 
-/// A name without case. Shells allow no `-` in the name of a variable.
+/// A name without case. Shells allow no `-` and no dot in the name of a variable.
 fn fold(name: &str) -> String {
-    name.to_lowercase().replace('-', "_")
+    name.to_lowercase().replace(['-', '.'], "_")
 }

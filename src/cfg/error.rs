@@ -1,9 +1,10 @@
 //! Errors of reading, changing, loading and saving a configuration.
 
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::problem::PathProblem;
 use crate::base::BoxError;
 use crate::base::debug_with_causes;
 
@@ -210,6 +211,19 @@ pub enum CfgError {
         /// The file that would have been written; `None` for a text that was read.
         origin: Option<String>,
     },
+    /// A top-level key differs from `__BASE__` only in case or underscores, so the file that it names would not be
+    /// loaded.
+    #[non_exhaustive]
+    #[error(
+        "{} has the top-level key {key:?}; write \"__BASE__\" if it names the file under this one, else rename it",
+        .file.display()
+    )]
+    BaseMisspelt {
+        /// The file that has the key, or would have it.
+        file: PathBuf,
+        /// The key.
+        key: String,
+    },
     /// The format cannot hold the value.
     #[non_exhaustive]
     #[error("{}: {format} cannot hold {found}", Place(.path))]
@@ -268,40 +282,6 @@ pub enum CfgError {
 
 debug_with_causes!(CfgError);
 
-/// What is wrong with a path or a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PathProblem {
-    /// It is empty.
-    Empty,
-    /// A segment before, after or between dots is empty.
-    EmptySegment,
-    /// A key has a dot, which separates the segments of a path.
-    Dot,
-    /// An index in brackets: in a path it is a segment of its own, `layers.0`.
-    Brackets,
-    /// The list is too short for the index.
-    Index {
-        /// The length of the list.
-        len: usize,
-    },
-}
-
-impl fmt::Display for PathProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PathProblem::Empty => f.write_str("it is empty"),
-            PathProblem::EmptySegment => f.write_str("a segment is empty"),
-            PathProblem::Dot => f.write_str("a dot separates the segments of a path"),
-            PathProblem::Brackets => {
-                f.write_str("an index is a segment of its own, as in `layers.0`")
-            }
-            PathProblem::Index { len: 1 } => f.write_str("the list has 1 element"),
-            PathProblem::Index { len } => write!(f, "the list has {len} elements"),
-        }
-    }
-}
-
 /// A path in an error, or the top of the tree.
 struct Place<'a>(&'a str);
 
@@ -310,7 +290,10 @@ impl fmt::Display for Place<'_> {
         match self.0 {
             "" => f.write_str("the configuration"),
             // Keys come from files: control characters must not reach a terminal.
-            path => write!(f, "{}", path.escape_debug()),
+            path => path.chars().try_for_each(|c| match c {
+                '"' | '\\' => f.write_char(c),
+                c => write!(f, "{}", c.escape_debug()),
+            }),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::CfgNode;
 use super::error::CfgError;
 use super::format::Format;
-use super::{load, save};
+use super::{json, load, save};
 
 impl CfgNode {
     /// Loads a file in YAML, TOML or JSON, chosen by its extension: `.yaml`, `.yml`, `.toml` or `.json`.
@@ -31,9 +31,9 @@ impl CfgNode {
     /// - [`CfgError::Read`], [`CfgError::NotAFile`], [`CfgError::TooLarge`] (over 1 MiB),
     ///   [`CfgError::Extension`]
     /// - [`CfgError::Parse`]: the file is malformed, has a key twice, several documents, an unknown
-    ///   tag, too many aliases or an integer of more than 64 bits.
-    /// - [`CfgError::Key`]: a key is empty, has a dot or ends like `layers[1]`.
-    /// - [`CfgError::BaseMissing`], [`CfgError::BaseNotText`], [`CfgError::BaseLoop`]
+    ///   tag, too many aliases or an integer of more than 128 bits (64 in TOML).
+    /// - [`CfgError::Key`]: a key is empty or ends like `layers[1]`.
+    /// - [`CfgError::BaseMissing`], [`CfgError::BaseNotText`], [`CfgError::BaseLoop`], [`CfgError::BaseMisspelt`]
     pub fn load(path: impl AsRef<Path>) -> Result<Self, CfgError> {
         CfgNode::from_root(load::load(path.as_ref())?.root)
     }
@@ -85,7 +85,8 @@ impl CfgNode {
     /// - [`CfgError::Extension`], [`CfgError::NotAFile`], [`CfgError::Write`]
     /// - [`CfgError::Unsupported`]: TOML has no null and no integer over `i64::MAX`, JSON no `.inf`
     ///   and no `.nan`.
-    /// - [`CfgError::BaseOutsideFile`]: a top-level key `__BASE__` would be taken for a file's name.
+    /// - [`CfgError::BaseOutsideFile`], [`CfgError::BaseMisspelt`]: a top-level key `__BASE__` would be taken for a
+    ///   file's name, and another spelling of it for a slip.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CfgError> {
         save::save(&self.root, path.as_ref())
     }
@@ -120,6 +121,11 @@ impl CfgNode {
         base: impl AsRef<Path>,
     ) -> Result<(), CfgError> {
         save::save_diff(&self.root, path.as_ref(), base.as_ref())
+    }
+
+    /// Returns the configuration as a value of JSON, to be compared with another.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        json::to_value(&self.root)
     }
 
     fn from_text(text: &str, format: Format) -> Result<Self, CfgError> {

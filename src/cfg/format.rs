@@ -4,8 +4,8 @@ use std::path::Path;
 
 use config::{Value, ValueKind};
 
-use super::error::CfgError;
-use super::error::MAX_DEPTH;
+use super::entered;
+use super::error::{CfgError, MAX_DEPTH};
 use super::json::{self, Json};
 use super::toml::{self, Toml};
 use super::tree;
@@ -80,18 +80,21 @@ impl Format {
     /// What `value` is, if this format cannot hold it.
     fn unfit(self, value: &Value) -> Option<String> {
         match (self, &value.kind) {
-            (Format::Toml, ValueKind::Nil | ValueKind::U64(_)) => Some(tree::describe(value)),
+            (
+                Format::Toml,
+                ValueKind::Nil | ValueKind::U64(_) | ValueKind::I128(_) | ValueKind::U128(_),
+            ) => Some(tree::describe(value)),
             (Format::Json, ValueKind::Float(x)) if !x.is_finite() => Some(tree::describe(value)),
             _ => None,
         }
     }
 }
 
-/// One value in YAML's notation, such as `3`, `[1, 2]` or `"007"`.
+/// One value as it was entered, in YAML's notation, such as `3`, `[1, 2]` or `"007"`.
 pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value, CfgError> {
     check_size(text, Some(origin))?;
     let origin = origin.to_owned();
-    let value = yaml::parse(Some(&origin), text).map_err(|source| CfgError::Parse {
+    let value = entered::read(&origin, text).map_err(|source| CfgError::Parse {
         origin: Some(origin.clone()),
         format: Format::Yaml.name(),
         source: source.into(),

@@ -6,6 +6,7 @@ use config::{Map, Value, ValueKind};
 use serde::de::DeserializeSeed;
 
 use super::error::MAX_DEPTH;
+use super::scalar;
 use super::ser::{Tree, TreeSeed};
 
 /// JSON as one of `config`'s formats: its own keeps the last of two equal keys and rounds integers
@@ -23,9 +24,9 @@ impl config::Format for Json {
             return Ok(Map::new());
         }
         let mut parser = serde_json::Deserializer::from_str(text);
-        let value = TreeSeed { room: MAX_DEPTH }.deserialize(&mut parser)?;
+        let mut value = TreeSeed { room: MAX_DEPTH }.deserialize(&mut parser)?;
         parser.end()?;
-        check_integers(text)?;
+        restore(&mut value, &mut numbers(text))?;
         match with_origin(value, uri).kind {
             ValueKind::Table(table) => Ok(table),
             _ => Err("the top must be an object, at line 1, column 1".into()),
@@ -35,6 +36,24 @@ impl config::Format for Json {
 
 pub(super) fn to_string(value: &Value) -> Result<String, Box<dyn Error + Send + Sync>> {
     Ok(serde_json::to_string_pretty(&Tree(value))? + "\n")
+}
+
+/// The tree as a value of JSON. Integers of more than 64 bits are texts there, and what is not finite is null.
+pub(super) fn to_value(value: &Value) -> serde_json::Value {
+    match &value.kind {
+        ValueKind::Nil => serde_json::Value::Null,
+        ValueKind::Boolean(b) => (*b).into(),
+        ValueKind::I64(n) => (*n).into(),
+        ValueKind::U64(n) => (*n).into(),
+        ValueKind::I128(n) => n.to_string().into(),
+        ValueKind::U128(n) => n.to_string().into(),
+        ValueKind::Float(x) => (*x).into(),
+        ValueKind::String(text) => text.as_str().into(),
+        ValueKind::Array(list) => list.iter().map(to_value).collect(),
+        ValueKind::Table(table) => {
+            table.iter().map(|(key, value)| (key.clone(), to_value(value))).collect()
+        }
+    }
 }
 
 fn with_origin(value: Value, uri: Option<&String>) -> Value {
@@ -51,34 +70,60 @@ fn with_origin(value: Value, uri: Option<&String>) -> Value {
     Value::new(uri, kind)
 }
 
-/// Refuses integers of more than 64 bits in a valid text: the parser makes floats of them.
-fn check_integers(text: &str) -> Result<(), String> {
-    for (i, line) in text.lines().enumerate() {
-        if let Some((start, number)) = numbers(line).find(|(_, number)| is_oversized(number)) {
-            let (line, column) = (i + 1, line[..start].chars().count() + 1);
-            return Err(format!(
-                "{number} does not fit in 64 bits at line {line}, column {column}"
-            ));
+/// Gives integers of more than 64 bits their value: the parser makes floats of them. `numbers` are those of the text,
+/// in its order, which is that of the tree.
+fn restore<'t>(
+    value: &mut Value,
+    numbers: &mut impl Iterator<Item = Number<'t>>,
+) -> Result<(), String> {
+    match &mut value.kind {
+        ValueKind::Array(list) => list.iter_mut().try_for_each(|value| restore(value, numbers)),
+        ValueKind::Table(table) => table.values_mut().try_for_each(|value| restore(value, numbers)),
+        ValueKind::Nil | ValueKind::Boolean(_) | ValueKind::String(_) => Ok(()),
+        kind => {
+            let number = numbers.next().expect("the tree has the numbers of the text");
+            if is_oversized(number.text) {
+                *kind = scalar::resolve(number.text).map_err(|problem| number.at(problem))?;
+            }
+            Ok(())
         }
     }
-    Ok(())
 }
 
-/// The numbers of a line, outside its strings, with where they start. Strings end on their line.
-fn numbers(line: &str) -> impl Iterator<Item = (usize, &str)> {
+/// A number in a text, and the line and the column where it starts.
+#[derive(Debug, Clone, Copy)]
+struct Number<'t> {
+    text: &'t str,
+    line: usize,
+    column: usize,
+}
+
+impl Number<'_> {
+    fn at(&self, problem: String) -> String {
+        format!("{problem} at line {}, column {}", self.line, self.column)
+    }
+}
+
+/// The numbers of a valid text, outside its strings.
+fn numbers(text: &str) -> impl Iterator<Item = Number<'_>> {
+    text.lines().zip(1..).flat_map(|(line, number)| numbers_of_line(line, number))
+}
+
+/// Strings end on their line.
+fn numbers_of_line(line: &str, number: usize) -> impl Iterator<Item = Number<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
         loop {
-            rest = rest.trim_start_matches(|c: char| c != '"' && !is_numeric(c));
+            rest = rest.trim_start_matches(|c: char| c != '"' && c != '-' && !c.is_ascii_digit());
             if let Some(string) = rest.strip_prefix('"') {
                 rest = after_string(string);
                 continue;
             }
-            let start = line.len() - rest.len();
+            let column = line[..line.len() - rest.len()].chars().count() + 1;
             let end = rest.find(|c| !is_numeric(c)).unwrap_or(rest.len());
-            let (number, after) = rest.split_at(end);
+            let (text, after) = rest.split_at(end);
             rest = after;
-            return (!number.is_empty()).then_some((start, number));
+            return (!text.is_empty()).then_some(Number { text, line: number, column });
         }
     })
 }

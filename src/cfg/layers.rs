@@ -41,8 +41,7 @@ impl Source for CfgNode {
 ///
 /// # Errors
 ///
-/// [`CfgError::Key`] for a key with a dot, [`CfgError::TooDeep`], and [`CfgError::Value`] for an
-/// integer of more than 64 bits.
+/// [`CfgError::Key`] for a key that is empty or ends like `layers[1]`, and [`CfgError::TooDeep`].
 impl TryFrom<Config> for CfgNode {
     type Error = CfgError;
 

@@ -32,6 +32,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, CfgError> {
     while let Some(file) = next {
         chain.enter(&file)?;
         let mut layer = read(&file)?;
+        check_spelling(&layer, &file)?;
         next = take_base(&mut layer, &file)?;
         layers.push(layer);
     }
@@ -50,6 +51,20 @@ pub(super) fn check_no_base(root: &Value, origin: Option<&Path>) -> Result<(), C
             Err(CfgError::BaseOutsideFile { origin })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a top-level key that another tool, or a slip, writes for `__BASE__`: the base would be missing in silence.
+/// A node is no name of a file.
+pub(super) fn check_spelling(root: &Value, file: &Path) -> Result<(), CfgError> {
+    let ValueKind::Table(table) = &root.kind else { return Ok(()) };
+    let letters = |key: &str| key.replace('_', "").to_lowercase();
+    let is_misspelt = |(key, value): &(&String, &Value)| {
+        *key != BASE && letters(key) == letters(BASE) && !matches!(value.kind, ValueKind::Table(_))
+    };
+    match table.iter().find(is_misspelt) {
+        Some((key, _)) => Err(CfgError::BaseMisspelt { file: file.to_owned(), key: key.clone() }),
+        None => Ok(()),
     }
 }
 

@@ -2,17 +2,26 @@
 
 use config::{Value, ValueKind};
 
-use super::tree::join;
+use super::segment::{join, segments};
 
 /// The path in the tree that differs from this one in a few letters, if there is one: the nearest.
 pub(super) fn near(root: &Value, path: &str) -> Option<String> {
+    let path = without_quotes(path);
     let most = path.chars().count() / 4;
     let mut paths = Vec::new();
     collect(root, "", &mut paths);
-    let near = paths.into_iter().filter(|other| other.len().abs_diff(path.len()) <= 4 * most);
-    let measured = near.map(|other| (distance(path, &other), other));
-    let (_, nearest) = measured.filter(|(letters, _)| (1..=most).contains(letters)).min()?;
+    let near = paths.into_iter().filter_map(|other| {
+        let bare = without_quotes(&other);
+        let is_near = bare.len().abs_diff(path.len()) <= 4 * most;
+        is_near.then(|| (distance(&path, &bare), other))
+    });
+    let (_, nearest) = near.filter(|(letters, _)| *letters <= most).min()?;
     Some(nearest)
+}
+
+/// A path as it is often written, without the quotes that its keys with dots need.
+fn without_quotes(path: &str) -> String {
+    segments(path).join(".")
 }
 
 fn collect(value: &Value, path: &str, paths: &mut Vec<String>) {

@@ -1,15 +1,19 @@
 //! Dotted paths: `model.layers.0.size`.
 
+use std::borrow::Cow;
+
 use config::{Value, ValueKind};
 
-use super::error::{CfgError, MAX_DEPTH, PathProblem};
+use super::error::{CfgError, MAX_DEPTH};
+use super::problem::PathProblem;
+use super::segment::{join, segments};
 use super::tree::{Table, describe, segment_problem};
 
 /// A path that names something: no segment is empty.
 #[derive(Debug)]
 pub(super) struct Path<'p> {
     text: &'p str,
-    segments: Vec<&'p str>,
+    segments: Vec<Cow<'p, str>>,
 }
 
 impl<'p> Path<'p> {
@@ -18,12 +22,12 @@ impl<'p> Path<'p> {
         if text.is_empty() {
             return Err(invalid(PathProblem::Empty));
         }
-        let segments: Vec<_> = text.split('.').collect();
+        let segments = segments(text);
         if let Some(problem) = segments.iter().find_map(|segment| segment_problem(segment)) {
             return Err(invalid(problem));
         }
         if segments.len() > MAX_DEPTH {
-            let path = segments[..MAX_DEPTH].join(".");
+            let path = joined(&segments[..MAX_DEPTH]);
             return Err(CfgError::TooDeep { path, origin: None });
         }
         Ok(Path { text, segments })
@@ -43,7 +47,7 @@ impl<'p> Path<'p> {
         let mut value = root;
         for (i, segment) in self.segments.iter().enumerate() {
             let child = match &value.kind {
-                ValueKind::Table(table) => table.get(*segment),
+                ValueKind::Table(table) => table.get(&**segment),
                 ValueKind::Array(list) => match index(segment) {
                     Some(index) => list.get(index),
                     None => return Err(self.through(i, value)),
@@ -65,7 +69,7 @@ impl<'p> Path<'p> {
         }
         let depth = parents.len();
         if let ValueKind::Table(table) = &mut value.kind {
-            table.insert((*last).to_owned(), new);
+            table.insert(last.to_string(), new);
         } else {
             *self.element(depth, value, last)? = new;
         }
@@ -83,7 +87,7 @@ impl<'p> Path<'p> {
             value = self.child(i, value, segment)?;
         }
         Ok(match &mut value.kind {
-            ValueKind::Table(table) => table.shift_remove(*last),
+            ValueKind::Table(table) => table.shift_remove(&**last),
             ValueKind::Array(list) => index(last).map(|index| list.remove(index)),
             _ => None,
         })
@@ -119,11 +123,15 @@ impl<'p> Path<'p> {
     fn through(&self, depth: usize, value: &Value) -> CfgError {
         CfgError::Through {
             path: self.text.to_owned(),
-            at: self.segments[..depth].join("."),
+            at: joined(&self.segments[..depth]),
             origin: value.origin().map(str::to_owned),
             found: describe(value),
         }
     }
+}
+
+fn joined(segments: &[Cow<'_, str>]) -> String {
+    segments.iter().fold(String::new(), |path, segment| join(&path, segment))
 }
 
 fn index(segment: &str) -> Option<usize> {

@@ -10,12 +10,14 @@ use config::{Value, ValueKind};
 use super::error::CfgError;
 use super::format::Format;
 use super::load::{self, BASE};
-use super::tree::{self, Table, join};
+use super::segment::join;
+use super::tree::{self, Table};
 
 /// Writes the tree to `file`, whole or not at all.
 pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {
     let format = Format::of(file)?;
     load::check_no_base(root, Some(file))?;
+    load::check_spelling(root, file)?;
     write(file, &format.write(root)?)
 }
 
@@ -23,6 +25,7 @@ pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {
 pub(super) fn save_diff(root: &Value, file: &Path, base: &Path) -> Result<(), CfgError> {
     let format = Format::of(file)?;
     load::check_no_base(root, Some(file))?;
+    load::check_spelling(root, file)?;
     let loaded = load::load(base)?;
     let target = real_target(file)?;
     // Written over one of the files under it, it would be its own base.

@@ -15,7 +15,7 @@ pub(super) fn resolve(text: &str) -> Result<ValueKind, String> {
         "false" | "False" | "FALSE" => false.into(),
         ".nan" | ".NaN" | ".NAN" => f64::NAN.into(),
         _ => match number(text) {
-            Some(number) => number.ok_or_else(|| format!("{text} does not fit in 64 bits"))?,
+            Some(number) => number.ok_or_else(|| format!("{text} does not fit in 128 bits"))?,
             None => text.into(),
         },
     })
@@ -55,6 +55,10 @@ fn digits(unsigned: &str) -> Option<(u32, String)> {
 }
 
 fn to_integer(negative: bool, radix: u32, digits: &str) -> Option<ValueKind> {
-    let absolute = i128::from_str_radix(digits, radix).ok()?;
-    integer(if negative { -absolute } else { absolute }).ok()
+    let absolute = u128::from_str_radix(digits, radix).ok()?;
+    if !negative {
+        return Some(integer(absolute));
+    }
+    // The lowest integer has no positive counterpart.
+    0_i128.checked_sub_unsigned(absolute).map(integer)
 }

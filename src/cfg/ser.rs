@@ -87,16 +87,16 @@ impl<'de> Visitor<'de> for TreeSeed {
         Ok(n.into())
     }
 
-    fn visit_u64<E: de::Error>(self, n: u64) -> Result<Value, E> {
-        integer(n).map(Value::from).map_err(E::custom)
+    fn visit_u64<E>(self, n: u64) -> Result<Value, E> {
+        Ok(integer(n).into())
     }
 
-    fn visit_i128<E: de::Error>(self, n: i128) -> Result<Value, E> {
-        integer(n).map(Value::from).map_err(E::custom)
+    fn visit_i128<E>(self, n: i128) -> Result<Value, E> {
+        Ok(integer(n).into())
     }
 
-    fn visit_u128<E: de::Error>(self, n: u128) -> Result<Value, E> {
-        integer(n).map(Value::from).map_err(E::custom)
+    fn visit_u128<E>(self, n: u128) -> Result<Value, E> {
+        Ok(integer(n).into())
     }
 
     fn visit_f64<E>(self, x: f64) -> Result<Value, E> {
@@ -211,7 +211,7 @@ fn in_variant(variant: Option<&'static str>, value: Value) -> Value {
 macro_rules! integers {
     ($($method:ident: $type:ty,)*) => {$(
         fn $method(self, n: $type) -> Result<Value, Fault> {
-            integer(n).map(Value::from)
+            Ok(integer(n).into())
         }
     )*};
 }
@@ -429,6 +429,7 @@ mod tests {
         };
         assert_eq!(read("18446744073709551615").unwrap().kind, ValueKind::U64(u64::MAX));
         assert_eq!(read("-1.5e3").unwrap().kind, ValueKind::Float(-1500.0));
-        assert!(read("18446744073709551616").is_err());
+        assert_eq!(read("18446744073709551616").unwrap().kind, ValueKind::I128(1 << 64));
+        assert!(read("340282366920938463463374607431768211456").is_err());
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 
 use config::{Map, Value, ValueKind};
 
-use super::error::{CfgError, MAX_DEPTH, PathProblem};
+use super::error::{CfgError, MAX_DEPTH};
+use super::problem::PathProblem;
+use super::segment::join;
 
 pub(super) type Table = Map<String, Value>;
 
@@ -20,8 +22,6 @@ pub(super) struct Fault {
 pub(super) enum FaultKind {
     Key(String, PathProblem),
     TooDeep,
-    /// An integer that needs more than 64 bits.
-    Integer(String),
     /// What a `Serialize` or a `Deserialize` said.
     Said(String),
 }
@@ -54,7 +54,6 @@ impl fmt::Display for FaultKind {
         match self {
             FaultKind::Key(key, problem) => write!(f, "the key {key:?} is refused: {problem}"),
             FaultKind::TooDeep => write!(f, "more than {MAX_DEPTH} levels of nesting"),
-            FaultKind::Integer(number) => write!(f, "the integer {number} needs more than 64 bits"),
             FaultKind::Said(text) => f.write_str(text),
         }
     }
@@ -68,26 +67,29 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// An integer as the tree holds it: `I64` where it fits, else `U64`, so that equal numbers are
-/// equal values.
-pub(super) fn integer<N: Copy + fmt::Display>(n: N) -> Result<ValueKind, Fault>
+/// An integer as the tree holds it: of the first type of `I64`, `U64`, `I128` and `U128` that it fits, so that equal
+/// numbers are equal values.
+pub(super) fn integer<N: Copy>(n: N) -> ValueKind
 where
     i64: TryFrom<N>,
     u64: TryFrom<N>,
+    i128: TryFrom<N>,
+    u128: TryFrom<N>,
 {
-    i64::try_from(n)
-        .map(ValueKind::I64)
-        .or_else(|_| u64::try_from(n).map(ValueKind::U64))
-        .map_err(|_| Fault::new(FaultKind::Integer(n.to_string())))
+    let narrow =
+        i64::try_from(n).map(ValueKind::I64).or_else(|_| u64::try_from(n).map(ValueKind::U64));
+    let wide = narrow.or_else(|_| i128::try_from(n).map(ValueKind::I128));
+    let widest = wide.or_else(|_| u128::try_from(n).map(ValueKind::U128));
+    widest.unwrap_or_else(|_| unreachable!("no integer is wider"))
 }
 
 /// Checks keys, depth and integers of what was parsed outside this module.
 pub(super) fn adopt(value: Value, room: usize) -> Result<Value, Fault> {
     let origin = value.origin().map(str::to_owned);
     let kind = match value.kind {
-        ValueKind::I128(n) => integer(n)?,
-        ValueKind::U128(n) => integer(n)?,
-        ValueKind::U64(n) => integer(n)?,
+        ValueKind::I128(n) => integer(n),
+        ValueKind::U128(n) => integer(n),
+        ValueKind::U64(n) => integer(n),
         ValueKind::Array(list) => {
             let room = inner(room)?;
             let elements = list.into_iter().enumerate();
@@ -160,11 +162,6 @@ fn merge_entry(under: &mut Table, key: &str, value: &Value) {
     }
 }
 
-/// A path with one more segment.
-pub(super) fn join(path: &str, step: &str) -> String {
-    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
-}
-
 /// What a value is, in words.
 pub(super) fn describe(value: &Value) -> String {
     match &value.kind {
@@ -210,13 +207,7 @@ pub(super) fn find_unfit(
 
 /// Refuses a key that a path could not name.
 pub(super) fn check_key(key: &str) -> Result<(), Fault> {
-    let problem = if key.is_empty() {
-        Some(PathProblem::Empty)
-    } else if key.contains('.') {
-        Some(PathProblem::Dot)
-    } else {
-        segment_problem(key)
-    };
+    let problem = if key.is_empty() { Some(PathProblem::Empty) } else { segment_problem(key) };
     problem.map_or(Ok(()), |problem| Err(Fault::new(FaultKind::Key(key.to_owned(), problem))))
 }
 

@@ -1,8 +1,8 @@
-//! YAML, in and out. No other file names the parser.
+//! YAML, in and out. Beside this file only that of entered values names the parser.
 //!
 //! The tree is composed here, from the events of serde-saphyr's parser, and not by its
 //! deserializer. That one recurses, with 36 KiB of stack a level in a debug build, so that 60 levels
-//! end a thread of 2 MiB; and it takes `007` and integers of more than 64 bits for floats.
+//! end a thread of 2 MiB; and it takes `007` and large integers for floats.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -306,9 +306,16 @@ fn tagged(text: &str, tag: &Tag) -> Result<ValueKind, String> {
         return Ok(text.into());
     }
     match scalar::resolve(text)? {
-        kind @ (ValueKind::I64(_) | ValueKind::U64(_)) if is("int") => Ok(kind),
+        kind
+        @ (ValueKind::I64(_) | ValueKind::U64(_) | ValueKind::I128(_) | ValueKind::U128(_))
+            if is("int") =>
+        {
+            Ok(kind)
+        }
         ValueKind::I64(n) if is("float") => Ok((n as f64).into()),
         ValueKind::U64(n) if is("float") => Ok((n as f64).into()),
+        ValueKind::I128(n) if is("float") => Ok((n as f64).into()),
+        ValueKind::U128(n) if is("float") => Ok((n as f64).into()),
         kind @ ValueKind::Float(_) if is("float") => Ok(kind),
         kind @ ValueKind::Boolean(_) if is("bool") => Ok(kind),
         kind @ ValueKind::Nil if is("null") => Ok(kind),

@@ -23,5 +23,5 @@ pub(super) fn open<I>(
 }
 
 pub(super) fn as_json(cfg: &CfgNode) -> Value {
-    serde_json::to_value(cfg).expect("a tree of values is one in JSON")
+    cfg.to_json()
 }

@@ -1,11 +1,13 @@
 //! The identity of the work that a journal belongs to.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Journal;
+use crate::cfg::{join, segments};
 
 /// The way in which a journal identifies items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -115,7 +117,8 @@ impl Fingerprint {
     pub(super) fn ignore(&mut self, paths: &[String]) {
         for path in paths {
             let cfgs = std::iter::once(&mut self.cfg).chain(&mut self.later_stages);
-            cfgs.for_each(|cfg| remove(cfg, path));
+            let steps = segments(path);
+            cfgs.for_each(|cfg| remove(cfg, &steps));
         }
     }
 
@@ -145,11 +148,11 @@ impl Fingerprint {
     }
 }
 
-fn remove(value: &mut Value, path: &str) {
-    let (step, rest) = path.split_once('.').map_or((path, None), |(step, rest)| (step, Some(rest)));
+fn remove(value: &mut Value, path: &[Cow<'_, str>]) {
+    let Some((step, rest)) = path.split_first() else { return };
     match (value, rest) {
-        (Value::Object(map), None) => drop(map.shift_remove(step)),
-        (value, Some(rest)) => {
+        (Value::Object(map), []) => drop(map.shift_remove(&**step)),
+        (value, [_, ..]) => {
             if let Some(inner) = child_mut(value, step) {
                 remove(inner, rest);
             }
@@ -185,10 +188,6 @@ fn compare(path: &str, was: Option<&Value>, is: Option<&Value>, found: &mut Vec<
             found.push(Difference::Cfg { path: path.to_owned(), was, is });
         }
     }
-}
-
-fn join(path: &str, step: &str) -> String {
-    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
 }
 
 fn shown(value: &Value) -> String {

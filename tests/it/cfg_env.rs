@@ -53,6 +53,40 @@ fn values_are_read_as_yaml() {
 }
 
 #[test]
+fn a_text_that_yaml_would_cut_is_kept() {
+    for text in [
+        "abc #def",
+        "#ff0000",
+        "a: b # c",
+        "[1, 2] # x",
+        "'a' # b",
+        "&x",
+        "*x",
+        "*.rs",
+        "!tag v",
+        "!",
+        "@home",
+        "--- a",
+        "a\n---",
+        "...",
+        "one\ntwo",
+        "-----BEGIN KEY-----\nMIIE/+x=\n-----END KEY-----",
+        "-",
+        "|",
+    ] {
+        let cfg = yaml("{v: 0}").with_env_pairs("APP", [("APP__V", text)]).unwrap();
+        assert_eq!(cfg.get::<String>("v").unwrap(), text);
+        let mut cfg = CfgNode::new();
+        cfg.apply(&format!("v = {text} ")).unwrap();
+        assert_eq!(cfg.get::<String>("v").unwrap(), text);
+    }
+    for text in [" a", "a ", "a\n", "\ta b\r\n"] {
+        let cfg = yaml("{v: 0}").with_env_pairs("APP", [("APP__V", text)]).unwrap();
+        assert_eq!(cfg.get::<String>("v").unwrap(), text);
+    }
+}
+
+#[test]
 fn only_names_with_the_prefix_count() {
     let pairs = [("APP", "1"), ("APP_A", "1"), ("app__A", "1"), ("XAPP__A", "1"), ("APPS__A", "1")];
     check_env("{a: 0}", &pairs, "{a: 0}");
@@ -106,9 +140,9 @@ fn a_node_comes_before_what_is_inside_it() {
 fn errors_name_the_variable() {
     let error = env_error("{a: 0}", &[("APP__A", "[1,")]).to_string();
     assert!(error.starts_with("the environment variable APP__A is not valid YAML: "), "{error}");
-    let error = env_error("{a: 0}", &[("APP__A", "{x.y: 1}")]).to_string();
-    let expected = "the key \"x.y\" of a in the environment variable APP__A is refused: \
-                    a dot separates the segments of a path";
+    let error = env_error("{a: 0}", &[("APP__A", "{'x[1]': 1}")]).to_string();
+    let expected = "the key \"x[1]\" of a in the environment variable APP__A is refused: \
+                    an index is a segment of its own, as in `layers.0`";
     assert_eq!(error, expected);
 
     let cfg = yaml("{a: 0}").with_env_pairs("APP", [("APP__A", "oops")]).unwrap();

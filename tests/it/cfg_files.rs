@@ -418,3 +418,50 @@ fn a_difference_saved_through_a_link_finds_its_base() {
     cfg.save_diff(at("one/top.yaml"), at("two/base.yaml")).unwrap();
     assert_eq!(CfgNode::load(at("one/top.yaml")).unwrap(), cfg);
 }
+
+#[test]
+fn other_spellings_of_the_base_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("base.yaml"), "lr: 0.1").unwrap();
+    for key in [
+        "_BASE_",
+        "__base__",
+        "BASE",
+        "base",
+        "_base",
+        "__BASE_",
+        "BASE__",
+        "__Base__",
+        "___BASE___",
+    ] {
+        let texts = [
+            ("top.yaml", format!("{key}: base.yaml\nx: 1\n")),
+            ("top.toml", format!("x = 1\n{key} = \"base.yaml\"\n")),
+            ("top.json", format!("{{\"{key}\": [\"base.yaml\"]}}")),
+        ];
+        for (name, text) in texts {
+            let file = folder.path().join(name);
+            fs::write(&file, text).unwrap();
+            let error = CfgNode::load(&file).unwrap_err();
+            let expected = format!(
+                "{} has the top-level key {key:?}; write \"__BASE__\" if it names the file under this one, else rename it",
+                file.display()
+            );
+            assert_eq!(error.to_string(), expected);
+            // Also in a file that is a base itself.
+            let over = folder.path().join("over.yaml");
+            fs::write(&over, format!("__BASE__: {name}")).unwrap();
+            assert_eq!(CfgNode::load(&over).unwrap_err().to_string(), expected);
+        }
+        let cfg = CfgNode::new().with(key, "base.yaml").unwrap();
+        let saved = cfg.save(folder.path().join("saved.yaml")).unwrap_err();
+        assert!(matches!(saved, CfgError::BaseMisspelt { .. }), "{saved}");
+        assert!(CfgNode::from_yaml_str(&format!("{key}: x")).is_ok(), "no base is looked for");
+    }
+    let file = folder.path().join("other.yaml");
+    for text in ["model: {_BASE_: x}", "_BASE_DIR: x", "database: x", "-BASE-: x", "base: {lr: 1}"]
+    {
+        fs::write(&file, text).unwrap();
+        assert_eq!(CfgNode::load(&file).unwrap(), CfgNode::from_yaml_str(text).unwrap());
+    }
+}

@@ -41,10 +41,10 @@ fn yaml_integers() {
 }
 
 #[test]
-fn yaml_integers_of_more_than_64_bits_are_errors() {
-    for text in ["18446744073709551616", "-9223372036854775809", &"9".repeat(60), "1e999"] {
+fn yaml_integers_of_more_than_128_bits_are_errors() {
+    for text in ["340282366920938463463374607431768211456", &"9".repeat(60), "1e999"] {
         let error = CfgNode::from_yaml_str(&format!("a: 1\nv: [{text}]")).unwrap_err().to_string();
-        assert!(error.contains(&format!("{text} does not fit in 64 bits")), "{error}");
+        assert!(error.contains(&format!("{text} does not fit in 128 bits")), "{error}");
         assert!(error.contains("line 2, column 5"), "{error}");
     }
 }
@@ -112,23 +112,7 @@ fn yaml_keys_are_the_text_that_is_written() {
 }
 
 #[test]
-fn keys_with_dots_are_refused_at_load() {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, text) in [
-        ("a.yaml", "top: [{a.b: 1}]"),
-        ("a.toml", "[[top]]\n\"a.b\" = 1"),
-        ("a.json", r#"{"top": [{"a.b": 1}]}"#),
-    ] {
-        let file = dir.path().join(name);
-        std::fs::write(&file, text).unwrap();
-        let expected = format!(
-            "the key \"a.b\" of top.0 in {} is refused: a dot separates the segments of a path",
-            file.display()
-        );
-        assert_eq!(CfgNode::load(&file).unwrap_err().to_string(), expected);
-    }
-    assert!(matches!(CfgNode::from_yaml_str("1.5: x"), Err(CfgError::Key { .. })));
-    assert!(matches!(CfgNode::from_toml_str("'1.5' = 1"), Err(CfgError::Key { .. })));
+fn keys_that_no_path_could_name_are_refused_at_load() {
     assert!(matches!(CfgNode::from_yaml_str("'': x"), Err(CfgError::Key { .. })));
     assert!(matches!(CfgNode::from_yaml_str("x[0]: x"), Err(CfgError::Key { .. })));
 }
@@ -168,9 +152,10 @@ fn numbers_that_do_not_fit_are_errors_with_their_place() {
     let error = CfgNode::from_toml_str(toml).unwrap_err().to_string();
     let expected = "9223372036854775808 does not fit in 64 bits at line 2, column 9";
     assert!(error.contains(expected), "{error}");
-    let json = "{\"a\": \"99999999999999999999\\\"\",\n \"b\": [1, 18446744073709551616]}";
+    let json = "{\"a\": \"99999999999999999999\\\"\",\n \"b\": [1, 340282366920938463463374607431768211456]}";
     let error = CfgNode::from_json_str(json).unwrap_err().to_string();
-    let expected = "18446744073709551616 does not fit in 64 bits at line 2, column 11";
+    let expected =
+        "340282366920938463463374607431768211456 does not fit in 128 bits at line 2, column 11";
     assert!(error.contains(expected), "{error}");
     assert!(CfgNode::from_toml_str("a = 1e999").is_err());
     assert!(CfgNode::from_json_str("{\"a\": 1e999}").is_err());
@@ -487,7 +472,7 @@ fn a_whole_configuration_is_made_of_one_value() {
         assert!(matches!(error, CfgError::NotANode { .. }), "{error}");
         assert!(error.to_string().contains(found), "{error}");
     }
-    let dotted = std::collections::BTreeMap::from([("a.b", 1)]);
-    let error = CfgNode::from_value(dotted).unwrap_err();
+    let indexed = std::collections::BTreeMap::from([("a[1]", 1)]);
+    let error = CfgNode::from_value(indexed).unwrap_err();
     assert!(matches!(error, CfgError::Key { .. }), "{error}");
 }

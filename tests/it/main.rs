@@ -11,6 +11,7 @@ mod batch_memory;
 mod batches;
 mod boxed;
 mod cfg;
+mod cfg_dots;
 mod cfg_env;
 mod cfg_files;
 mod cfg_formats;

@@ -23,6 +23,12 @@ fn integers() {
     }
     check("18446744073709551615", u64::MAX);
     check("-9223372036854775808", i64::MIN);
+    check("18446744073709551616", 1_i128 << 64);
+    check("-9223372036854775809", i128::from(i64::MIN) - 1);
+    check("1000000000000000019884624838656", 1_000_000_000_000_000_019_884_624_838_656_i128);
+    check("-170141183460469231731687303715884105728", i128::MIN);
+    check("340282366920938463463374607431768211455", u128::MAX);
+    check("0xFFFFFFFFFFFFFFFFF", 0xF_FFFF_FFFF_FFFF_FFFF_i128);
 }
 
 #[test]
@@ -76,8 +82,13 @@ fn texts() {
 
 #[test]
 fn numbers_that_are_too_large() {
-    for text in ["18446744073709551616", "-9223372036854775809", "1e999", "0xFFFFFFFFFFFFFFFFF"] {
-        assert_eq!(resolve(text), Err(format!("{text} does not fit in 64 bits")));
+    for text in [
+        "340282366920938463463374607431768211456",
+        "-170141183460469231731687303715884105729",
+        "1e999",
+        "0x100000000000000000000000000000000",
+    ] {
+        assert_eq!(resolve(text), Err(format!("{text} does not fit in 128 bits")));
     }
     assert!(resolve(&"9".repeat(100)).is_err());
 }
