@@ -1,5 +1,6 @@
 //! Small types that errors, settings and events share. They import nothing else of this crate.
 
+mod absolute;
 pub(crate) mod causes;
 mod duration;
 mod hook;
@@ -12,6 +13,7 @@ pub(crate) mod plain;
 pub(crate) mod quiet_waker;
 mod time_limit;
 
+pub(crate) use self::absolute::absolute;
 pub(crate) use self::causes::debug_with_causes;
 pub use self::duration::HumanDuration;
 pub use self::hook::Hook;

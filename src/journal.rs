@@ -37,6 +37,8 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::base::absolute;
+
 pub use self::error::JournalError;
 pub use self::file::Repair;
 pub(crate) use self::file::{JournalFile, check_note};
@@ -62,7 +64,10 @@ pub(crate) use self::past::{Past, Plan};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Journal {
+    /// As it was given: errors name it so.
     path: PathBuf,
+    /// The same from the root, once the runner is built.
+    anchored: Option<PathBuf>,
     mode: Mode,
     runner: Option<(String, String)>,
     every: Duration,
@@ -91,9 +96,12 @@ pub(crate) enum Mode {
 
 impl Journal {
     /// Begins a new journal. A run is refused if the file at `path` is not empty.
+    ///
+    /// A relative path is looked up in the current directory of [`build`](crate::Builder::build).
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Journal {
             path: path.into(),
+            anchored: None,
             mode: Mode::New,
             runner: None,
             every: Duration::from_millis(50),
@@ -164,6 +172,16 @@ impl Journal {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where the file is.
+    fn location(&self) -> &Path {
+        self.anchored.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Keeps naming the same file when the current directory changes.
+    pub(crate) fn anchored(self) -> Self {
+        Journal { anchored: Some(absolute(self.path.clone())), ..self }
     }
 }
 

@@ -215,7 +215,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             stack_size: self.stack_size,
             replacements: self.replacements,
             end_timeout: self.limits.end.filter(|_| factory.overdue() == Overdue::Abandoned),
-            gpu_lock: self.gpu_lock,
+            gpu_lock: self.gpu_lock.map(GpuLock::anchored),
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,
@@ -236,7 +236,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             overdue: factory.overdue(),
             name: self.name,
             hash: self.hash,
-            journal: self.journal,
+            journal: self.journal.map(Journal::anchored),
         };
         let engine =
             Engine::new(factory, self.cfg, settings, run_settings, self.told, self.observers)?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::machine::Machine;
 use super::uuid::Uuid;
 use super::{Device, DeviceError, Devices, detect};
+use crate::base::absolute;
 
 #[cfg(target_os = "linux")]
 use super::lock_file::{self, HeldLock, LockFile};
@@ -89,12 +90,18 @@ impl GpuLock {
         GpuLock { in_use: InUse::Wait, directory: None }
     }
 
-    /// Puts the lock files into this directory, which must exist.
+    /// Puts the lock files into this directory, which must exist. A relative one is looked up in the current directory
+    /// of [`build`](crate::Builder::build).
     ///
     /// Only runs that name the same directory exclude each other. If several users share it, it should be
     /// sticky (mode 1777), as `/tmp` is, so that no user can replace another's files.
     pub fn in_dir(self, directory: impl Into<PathBuf>) -> GpuLock {
         GpuLock { directory: Some(directory.into()), ..self }
+    }
+
+    /// Keeps naming the same directory when the current one changes.
+    pub(crate) fn anchored(self) -> GpuLock {
+        GpuLock { directory: self.directory.map(absolute), ..self }
     }
 
     /// Locks the GPUs of these devices; `None` if waiting was given up. `alarm` makes a pipe that is closed

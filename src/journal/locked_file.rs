@@ -99,17 +99,17 @@ fn options() -> OpenOptions {
 /// Opens and locks the file before anything is read: a line that another run is just writing would look
 /// torn.
 fn locked(journal: &Journal, options: &OpenOptions) -> Result<LockedFile, JournalError> {
-    let path = journal.path.as_path();
+    let (path, location) = (journal.path.as_path(), journal.location());
     let opened = |source: io::Error| match source.kind() {
         ErrorKind::IsADirectory => JournalError::NotAFile { path: path.to_owned() },
         _ => io_error(path, "opened", source),
     };
-    let file = options.open(path).map_err(opened)?;
+    let file = options.open(location).map_err(opened)?;
     if !file.metadata().map_err(opened)?.is_file() {
         return Err(JournalError::NotAFile { path: path.to_owned() });
     }
     // The process may change its directory during the run.
-    let path = path::absolute(path).map_err(opened)?;
+    let path = path::absolute(location).map_err(opened)?;
     check_lock(journal, file.try_lock())?;
     Ok(LockedFile { file, path, home: HomeProcess::here() })
 }

@@ -90,7 +90,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             most_cost: most(Measure::Cost),
             most_padded: most(Measure::Padded),
         });
-        let cluster = Arc::new(Cluster::new(nats, self.limits, self.stack_size, batches));
+        let cluster =
+            Arc::new(Cluster::new(nats.anchored(), self.limits, self.stack_size, batches));
         let counted = cluster.clone();
         let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
             Box::new(Lane::new(cluster.clone(), recipe, setup, shared))

@@ -82,7 +82,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let settings = KeeperSettings {
-            processes,
+            processes: processes.anchored(),
             limits: self.limits,
             names_only: devices.is_labels(),
             stack_size: self.stack_size,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::disk::{make_aside, sync_folder_of, sync_tree};
 use super::error::SinkError;
 use super::home_file::HomeFile;
+use crate::base::absolute;
 use crate::concurrency::home_process::HomeProcess;
 
 /// Begins a file that replaces `path` when it is [committed](AtomicFile::commit), and not before.
@@ -45,7 +46,7 @@ pub fn atomic_file(path: impl AsRef<Path>) -> Result<AtomicFile, SinkError> {
     }
     let target = match old {
         Some(_) => fs::canonicalize(path).map_err(SinkError::io("opened", path))?,
-        None => path.to_owned(),
+        None => absolute(path.to_owned()),
     };
     let (part, file) = make_aside(&target, |part| File::create_new(part))?;
     let file = HomeFile::new(BufWriter::with_capacity(1 << 16, file));
@@ -83,7 +84,7 @@ pub fn atomic_file(path: impl AsRef<Path>) -> Result<AtomicFile, SinkError> {
 ///
 /// [`SinkError::Exists`] if something has that name already, or if no folder can be made beside it.
 pub fn atomic_dir(path: impl AsRef<Path>) -> Result<AtomicDir, SinkError> {
-    let target = path.as_ref().to_owned();
+    let target = absolute(path.as_ref().to_owned());
     if fs::symlink_metadata(&target).is_ok() {
         return Err(SinkError::Exists { path: target });
     }

@@ -11,6 +11,7 @@ use super::disk::sync_folder_of;
 use super::error::{SinkError, clip};
 use super::format::{Format, JsonLines, NullableJsonLines};
 use super::home_file::HomeFile;
+use crate::base::absolute;
 use crate::error::Result;
 use crate::runner::ConsumerContext;
 
@@ -94,8 +95,10 @@ impl Sink<JsonLines> {
 
 impl<F> Sink<F> {
     /// Makes a sink with a [`Format`] of your own, which has an example.
+    ///
+    /// A relative path is looked up in the current directory of this call.
     pub fn new(path: impl Into<PathBuf>, format: F) -> Self {
-        Sink { path: path.into(), header: Arc::new([]), format: Arc::new(format) }
+        Sink { path: absolute(path.into()), header: Arc::new([]), format: Arc::new(format) }
     }
 
     /// Sets what the file begins with. The default is nothing, or the header of a table.
@@ -118,7 +121,7 @@ impl<F> Sink<F> {
         self
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the file, from the root.
     pub fn path(&self) -> &Path {
         &self.path
     }

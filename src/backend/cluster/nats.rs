@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::names;
+use crate::base::absolute;
 use crate::error::ClusterError;
 
 /// How a pool reaches its workers through NATS JetStream: see [`Builder::cluster`](crate::Builder::cluster).
@@ -207,6 +208,15 @@ impl Nats {
     pub(crate) fn check(&self) -> Result<(), ClusterError> {
         names::check(&self.namespace)?;
         self.run.as_deref().map_or(Ok(()), names::check)
+    }
+
+    /// Keeps naming the same files when the current directory changes: they are read again at each connection.
+    pub(crate) fn anchored(mut self) -> Self {
+        let Access { credentials, certificates, .. } = &mut self.access;
+        for file in [credentials, certificates] {
+            *file = file.take().map(absolute);
+        }
+        self
     }
 
     /// The options that are out of their bounds: the name, what is allowed, and what was given.

@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::base::absolute;
+
 /// How the child processes of a pool are started and ended: see
 /// [`Builder::processes`](crate::Builder::processes).
 ///
@@ -61,7 +63,8 @@ impl Processes {
     }
 
     /// Sets the program that workers run. Its `main` must begin with
-    /// [`worker_main`](crate::worker_main).
+    /// [`worker_main`](crate::worker_main). A relative path is looked up in the current directory of
+    /// [`build`](crate::Builder::build); a plain name is searched in `PATH`.
     ///
     /// ```
     /// use gangline::process::Processes;
@@ -70,6 +73,13 @@ impl Processes {
     /// ```
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
+        self
+    }
+
+    /// Keeps naming the same program when the current directory changes.
+    pub(crate) fn anchored(mut self) -> Self {
+        let is_path = |program: &PathBuf| program.components().nth(1).is_some();
+        self.program = self.program.map(|it| if is_path(&it) { absolute(it) } else { it });
         self
     }
 
