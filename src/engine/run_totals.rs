@@ -26,7 +26,8 @@ impl<R: Runner> Engine<R> {
         let place =
             |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
         event_log.tell(Event::RunStarted {
-            items,
+            // More than memory could hold is how an endless input shows, such as `0..u64::MAX`.
+            items: items.filter(|items| isize::try_from(*items).is_ok()),
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
             fallbacks: devices.fallbacks().to_vec(),

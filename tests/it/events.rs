@@ -10,7 +10,7 @@ use gangline::OrderedRunner;
 use gangline::event::Event;
 
 use crate::hooks::Hooks;
-use crate::support::{Counter, no_hang};
+use crate::support::{Counter, map, no_hang};
 
 /// A runner with a narrow window, which its first item fills for a while; and how often it was told that it is full.
 fn narrow() -> (OrderedRunner<Hooks>, Arc<AtomicU64>) {
@@ -92,4 +92,31 @@ fn an_item_begins_after_it_was_read_and_not_when_the_one_before_ended() {
             assert!(*at >= *read_at - read[0], "{began:?}");
         }
     });
+}
+
+#[test]
+fn an_endless_input_has_no_number_of_items() {
+    struct Hinted(usize, Option<usize>);
+    impl Iterator for Hinted {
+        type Item = u64;
+        fn next(&mut self) -> Option<u64> {
+            Some(1)
+        }
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            (self.0, self.1)
+        }
+    }
+    let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
+    for (items, known) in [
+        (Box::new(0..u64::MAX) as Box<dyn Iterator<Item = u64>>, None),
+        (Box::new((0..u64::MAX).skip(1_000)), None),
+        (Box::new(Hinted(0, Some(usize::MAX))), None),
+        (Box::new(Hinted(usize::MAX, Some(usize::MAX))), None),
+        (Box::new(Hinted(usize::MAX, None)), None),
+        (Box::new(Hinted(2, Some(9))), None),
+        (Box::new(0..100), Some(100)),
+    ] {
+        assert_eq!(pool.outputs(items).take(10).count(), 10);
+        assert_eq!(pool.report().items, known);
+    }
 }
