@@ -1,6 +1,7 @@
 //! Small types that errors, settings and events share. They import nothing else of this crate.
 
 mod absolute;
+mod bounded;
 pub(crate) mod causes;
 mod duration;
 mod hook;
@@ -14,6 +15,7 @@ pub(crate) mod quiet_waker;
 mod time_limit;
 
 pub(crate) use self::absolute::absolute;
+pub(crate) use self::bounded::bounded;
 pub(crate) use self::causes::debug_with_causes;
 pub use self::duration::HumanDuration;
 pub use self::hook::Hook;

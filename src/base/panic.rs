@@ -5,11 +5,18 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use super::bounded;
 use super::causes::debug_with_causes;
 
-/// The text of a caught panic.
+/// The text of a caught panic. Of a text of more than 8 KiB, the beginning is kept, and how much is missing.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PanicMessage(pub(crate) String);
+pub struct PanicMessage(String);
+
+impl PanicMessage {
+    pub(crate) fn new(text: String) -> Self {
+        PanicMessage(bounded(text))
+    }
+}
 
 impl fmt::Display for PanicMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +67,7 @@ pub(crate) fn message(payload: Box<dyn Any + Send>) -> PanicMessage {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
-    PanicMessage(text)
+    PanicMessage::new(text)
 }
 
 #[cfg(test)]
@@ -79,6 +86,14 @@ mod tests {
         assert_eq!(catch(|| panic!("plain")), Err::<(), _>(PanicMessage("plain".into())));
         let number = 7;
         assert_eq!(catch(|| panic!("nr {number}")), Err::<(), _>(PanicMessage("nr 7".into())));
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        for text in ["a".repeat(100_000), "é".repeat(100_000), "\u{1F980}".repeat(10_000)] {
+            let PanicMessage(kept) = catch(|| -> () { panic!("{text}") }).unwrap_err();
+            assert!(kept.len() <= 8 * 1_024 && kept.ends_with(" more bytes)"), "{}", kept.len());
+        }
     }
 
     #[test]

@@ -100,7 +100,8 @@ mod tests {
         ] {
             assert!(is_out_of_memory(&failed(text)), "{text}");
         }
-        let panic = PanicMessage("called `Result::unwrap()`: CUDA_ERROR_OUT_OF_MEMORY".to_owned());
+        let panic =
+            PanicMessage::new("called `Result::unwrap()`: CUDA_ERROR_OUT_OF_MEMORY".to_owned());
         let site = Box::new(Site::default());
         let panicked = Error::HookPanicked { hook: Hook::ProducerWorkBatch, site, source: panic };
         assert!(is_out_of_memory(&panicked));

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::bounded;
 use crate::base::debug_with_causes;
 use crate::base::plain::Plain;
 use crate::error::Error;
@@ -40,8 +41,6 @@ pub struct Failure {
     pub causes: Vec<String>,
 }
 
-/// The maximum length of a kept text, in bytes; the text of a user's error has no bound of its own.
-const LONGEST_TEXT: usize = 8 * 1_024;
 const MOST_CAUSES: usize = 16;
 
 impl Failure {
@@ -89,15 +88,6 @@ fn causes(error: &Error) -> Vec<String> {
     texts
 }
 
-fn bounded(mut text: String) -> String {
-    if text.len() > LONGEST_TEXT {
-        let end = (0..=LONGEST_TEXT).rev().find(|&end| text.is_char_boundary(end));
-        text.truncate(end.unwrap_or(0));
-        text.push_str(" ...");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,12 +95,13 @@ mod tests {
 
     #[test]
     fn a_text_without_end_is_cut_between_characters() {
-        let source = "ä".repeat(LONGEST_TEXT).into();
+        let source = "ä".repeat(100_000).into();
         let site = Box::new(Site { items: vec![7], ..Site::default() });
         let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
         let failure = Failure::of(&error);
         assert_eq!(failure.item, Some(7));
         assert_eq!(failure.causes.len(), 1);
-        assert_eq!(failure.causes[0].len(), LONGEST_TEXT + " ...".len());
+        assert!(failure.causes[0].len() <= 8 * 1_024, "{}", failure.causes[0].len());
+        assert!(failure.causes[0].ends_with(" more bytes)"));
     }
 }

@@ -66,7 +66,9 @@ pub(crate) fn error_of<R: Runner>(
         CallFailure::Error(failure) => {
             Error::HookFailed { hook, site, source: restore(recipe, failure) }
         }
-        CallFailure::Panic(text) => Error::HookPanicked { hook, site, source: PanicMessage(text) },
+        CallFailure::Panic(text) => {
+            Error::HookPanicked { hook, site, source: PanicMessage::new(text) }
+        }
         CallFailure::Outputs { inputs, outputs } => {
             let count = |n| usize::try_from(n).unwrap_or(usize::MAX);
             let source = OutputCount { inputs: count(inputs), outputs: count(outputs) };
