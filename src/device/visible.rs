@@ -82,9 +82,34 @@ impl<'a> Visible<'a> {
     }
 }
 
-/// One entry of the variable. Of an index CUDA reads the digits and ignores what follows them.
+/// One entry of the variable. An index is read as by `strtol`: after white space and a sign come digits, and what
+/// follows them is ignored. A negative one is none, but `-0` is 0.
 fn entry_of(text: &str) -> Option<Gpu> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let index = || text[..digits].parse().ok().map(Gpu::Index);
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = unsigned.len() - unsigned.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let is_fit = |index: &usize| *index == 0 || !text.starts_with('-');
+    let index = || unsigned[..digits].parse().ok().filter(is_fit).map(Gpu::Index);
     Uuid::parse(text).map(Gpu::Uuid).or_else(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn indices(text: &str) -> Vec<String> {
+        Visible::new(Some(text)).gpus.into_iter().map(|gpu| gpu.to_string()).collect()
+    }
+
+    #[test]
+    fn indices_are_read_as_cuda_reads_them() {
+        assert_eq!(indices("+1,2"), ["1", "2"]);
+        assert_eq!(indices(" +1 ,\t2,+03"), ["1", "2", "3"]);
+        assert_eq!(indices("+0,-0"), [""; 0], "a repeated entry hides all");
+        assert_eq!(indices("-0,1"), ["0", "1"]);
+        assert_eq!(indices("1x,+2 3"), ["1", "2"]);
+        for none in ["++1", "+", "-1", "+ 1", "- 1", "+-1", "x1", "+GPU-8932f937", ""] {
+            assert_eq!(indices(&format!("{none},2")), [""; 0], "{none:?}");
+            assert_eq!(indices(&format!("0,{none},2")), ["0"], "{none:?}");
+        }
+    }
 }
