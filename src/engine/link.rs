@@ -152,6 +152,13 @@ impl Progress {
     ) -> Ended {
         if let Some(error) = from.take_fatal_error() {
             let items = error.items().len() as u64;
+            let error = match error.items().first() {
+                // The parts' own indices say nothing to the caller.
+                Some(&part) if !matches!(error, Error::TooFewProducers { .. }) => {
+                    from.named_part(part, error)
+                }
+                _ => error,
+            };
             return Ended::Failed(Failure { seq: consumed, items }, FailedItem::ending(error));
         }
         let gives_up = from.policy().gives_up_at_end(self.skipped, self.items());

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use gangline::Order;
+use gangline::report::Failure;
+use gangline::{AnyOrderRunner, OnError, Order, OrderedRunner, map};
 
 use crate::hooks::Hooks;
 use crate::rows::{failing, orders, skipping, with_pipeline};
@@ -127,4 +128,46 @@ fn the_last_pool_still_lists_the_failures_of_all_stages() {
     a.then(&mut b).run(0..5).unwrap();
     assert_eq!((a.failures().len(), b.failures().len()), (0, 2));
     assert_eq!((a.account().failed, b.account().failed), (1, 1));
+}
+
+/// Runs `ab`, `cd` and so on, each expanded into its letters, of which the hook refuses `bad`.
+fn run_letters(words: &[&str], on_error: OnError, order: Order, bad: char) -> Vec<Failure> {
+    let split = map(|_| Ok(()), |_, (), word: String| Ok(word));
+    let letter = map(
+        |_| Ok(()),
+        move |_, (), letter: char| {
+            if letter == bad { Err("a bad letter".into()) } else { Ok(letter) }
+        },
+    );
+    let join = map(|_| Ok(()), |_, (), (word, _): (Arc<String>, usize)| Ok(word.len()));
+    let builder = AnyOrderRunner::builder(split).devices(1).order(order);
+    let mut split = builder.key(|word| word.clone()).on_error(on_error).build().unwrap();
+    let mut letter =
+        AnyOrderRunner::builder(letter).devices(1).order(order).on_error(on_error).build().unwrap();
+    let mut join = OrderedRunner::new(join, 1).unwrap();
+    let letters = |word: &Arc<String>| word.chars().collect::<Vec<_>>();
+    let pipeline = split.expand(letters).then(&mut letter).gather(|_| 0, |n, _, _| *n += 1);
+    let mut pipeline = pipeline.then(&mut join);
+    let result = pipeline.run(words.iter().map(|word| (*word).to_owned()));
+    assert_eq!(result.is_err(), on_error == OnError::Stop);
+    let report = pipeline.report();
+    let stage = report.stages[1].report.failures.clone();
+    assert_eq!(stage.len(), report.failures.len());
+    stage
+}
+
+#[test]
+fn a_part_that_ends_the_run_is_reported_as_its_parent() {
+    let words = ["abc", "defgh", "ij", "klmn"];
+    for (bad, item, part) in [('c', 0, 2), ('d', 1, 0), ('j', 2, 1), ('m', 3, 2)] {
+        for order in [Order::Input, Order::Completion] {
+            for on_error in [OnError::Stop, OnError::Skip] {
+                let failures = run_letters(&words, on_error, order, bad);
+                let [failure] = &failures[..] else { panic!("{failures:?}") };
+                let found = (failure.item, failure.key.as_deref(), &failure.parts[..]);
+                let expected = (Some(item), Some(words[item as usize]), &[part][..]);
+                assert_eq!(found, expected, "{on_error:?}, {order:?}");
+            }
+        }
+    }
 }
