@@ -28,6 +28,8 @@ const MOST_STALLS: usize = 3;
 /// Texts are clipped to this many characters: about two lines.
 const LONGEST: usize = 160;
 const LONGEST_FAILURE: usize = 230;
+/// With all of its causes.
+const LONGEST_CHAIN: usize = 800;
 
 /// A report as text for a terminal: see [`RunReport::styled`].
 pub(super) struct Styled<'a> {
@@ -53,7 +55,7 @@ impl fmt::Display for Styled<'_> {
             out.text(&line, Some(Ink::Faint))?;
         }
         if let Some(error) = &report.error {
-            out.text(&clipped(error, LONGEST), Some(Ink::Bad))?;
+            out.text(&clipped(error, LONGEST_FAILURE), Some(Ink::Bad))?;
         }
         if report.producers.is_empty() {
             return Ok(());
@@ -475,7 +477,9 @@ fn write_list(
     out.line("", None)?;
     out.line(heading, Some(Ink::Bad))?;
     for failure in failures.iter().take(MOST_FAILURES) {
-        out.entry("  ", &clipped(&line(report, failure), LONGEST_FAILURE), Some(Ink::Bad))?;
+        let more = failure.causes.len().saturating_sub(1) * LONGEST;
+        let longest = (LONGEST_FAILURE + more).min(LONGEST_CHAIN);
+        out.entry("  ", &clipped(&line(report, failure), longest), Some(Ink::Bad))?;
     }
     out.more(left_out(MOST_FAILURES, failures.len(), others), "failure")
 }
@@ -490,9 +494,19 @@ fn line(report: &RunReport, failure: &Failure) -> String {
     line
 }
 
-/// The innermost cause, which is the most specific one.
-fn reason(failure: &Failure) -> &str {
-    failure.causes.last().unwrap_or(&failure.error)
+/// The causes of a failure, from the outermost. Its own text names the item and the place, which are said already. A text
+/// that ends with its cause stands for both.
+fn reason(failure: &Failure) -> String {
+    let mut texts = failure.causes.iter().map(String::as_str).peekable();
+    let mut reason = String::new();
+    while let Some(text) = texts.next() {
+        if texts.peek().is_some_and(|cause| text.ends_with(cause)) {
+            continue;
+        }
+        let gap = if reason.is_empty() { "" } else { ": " };
+        reason.push_str(&format!("{gap}{}", clipped(text, LONGEST)));
+    }
+    if reason.is_empty() { clipped(&failure.error, LONGEST) } else { reason }
 }
 
 #[cfg(test)]
