@@ -60,7 +60,7 @@ pub(crate) use self::config::{Activity, Bypass, Config, Input, Meta};
 pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};
-pub(crate) use self::lease::{Copies, Lease, LeaseId, Phase, ProducerId, Readiness};
+pub(crate) use self::lease::{Copies, Lease, LeaseId, Phase, Piece, ProducerId, Readiness};
 pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
 pub(crate) use self::speculation::LEAST_COPY_AFTER;
 pub(crate) use self::time::RunTime;

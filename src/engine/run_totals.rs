@@ -115,6 +115,7 @@ impl<R: Runner> Engine<R> {
             head_stalled: stalled,
             worst_heads: heads.into_worst(),
             consumer_abandoned: stats.is_consumer_abandoned(),
+            splits: stats.splits(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where an error comes from, as runs ask for it.
 
-use super::{Error, Hook};
+use super::{Error, Hook, OutputCount};
 
 impl Error {
     /// Returns whether this is the error that another runner's `Outputs` ended with.
@@ -37,6 +37,11 @@ impl Error {
                     | Hook::ConsumerEnd
             )
         )
+    }
+
+    /// Returns whether a hook returned another number of outputs than it had inputs.
+    pub(crate) fn is_output_count(&self) -> bool {
+        matches!(self, Error::HookFailed { source, .. } if source.is::<OutputCount>())
     }
 
     /// Returns the number of items that it fails: those of a batch fail together.

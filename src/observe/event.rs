@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::failure::Failure;
+use super::split_report::SplitReport;
 use super::worker_report::WorkerReport;
 use crate::base::Order;
 
@@ -223,6 +224,9 @@ pub struct Totals {
     /// Whether the consumer's thread was abandoned, since it exceeded a time limit.
     #[serde(default)]
     pub consumer_abandoned: bool,
+    /// The batches that were split.
+    #[serde(default)]
+    pub splits: SplitReport,
 }
 
 /// The kind of source of a run's items.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Destination, Origin};
+use super::split_report::SplitReport;
 use super::worker_report::WorkerReport;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
@@ -22,6 +23,8 @@ pub(crate) struct RunStats {
     ends: Mutex<(Origin, Destination)>,
     /// The workers of producers that are not in this process.
     workers: Box<[CachePadded<Mutex<Option<WorkerReport>>>]>,
+    /// The calls of the hook for batches.
+    splits: CachePadded<Mutex<SplitReport>>,
 }
 
 /// The times and counts of one producer.
@@ -220,6 +223,7 @@ impl RunStats {
             consumer_abandoned: AtomicBool::new(false),
             ends: Mutex::default(),
             workers: (0..producers).map(|_| CachePadded::default()).collect(),
+            splits: CachePadded::default(),
         }
     }
 
@@ -335,6 +339,15 @@ impl RunStats {
         let mut noted = lock(&self.producers[producer]);
         let is_present = noted.came.is_some();
         noted.rebuilds.end(is_present);
+    }
+
+    /// Notes a call of the hook for batches. `error` is that of a batch that is split.
+    pub(crate) fn batch_called(&self, is_batch: bool, error: Option<&str>) {
+        lock(&self.splits).note(is_batch, error);
+    }
+
+    pub(crate) fn splits(&self) -> SplitReport {
+        lock(&self.splits).clone()
     }
 
     /// Changes the figures of a producer's worker.

@@ -5,7 +5,7 @@
 
 use super::Scheduler;
 use super::events::Event;
-use super::lease::{Chosen, Lease, Phase, ProducerId, Sized};
+use super::lease::{Chosen, Lease, Phase, Piece, ProducerId, Sized};
 use super::pending::Pick;
 use super::time::RunTime;
 use super::waiters::Takes;
@@ -58,15 +58,13 @@ pub(super) fn choose_retry(
     let record = scheduler.items.get_mut(index).expect("an item that waits has a record");
     record.carriers += 1;
     let (size, attempt) = (record.size, record.history.attempt);
-    Some(Chosen { items: vec![Sized { index, size }], attempt })
+    Some(Chosen { items: vec![Sized { index, size }], attempt, piece: Piece::Whole })
 }
 
 fn choose_first(scheduler: &mut Scheduler, now: RunTime) -> Option<Chosen> {
     let (rule, limits) = (scheduler.batching.rule, scheduler.batching.limits);
     match scheduler.pending.pick(rule, limits, now, More::Never) {
-        Pick::Take(selection) => {
-            Some(Chosen { items: scheduler.pending.take(selection), attempt: 1 })
-        }
+        Pick::Take(selection) => Some(Chosen::first(scheduler.pending.take(selection))),
         Pick::Wait | Pick::WaitUntil(_) => None,
     }
 }

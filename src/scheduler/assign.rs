@@ -3,7 +3,7 @@
 use super::ahead;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Items, Outcome, Standing, State};
-use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, ProducerId, Sized};
+use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
 use super::pending::Pick;
 use super::speculation::Chance;
 use super::split::{Cut, Part};
@@ -79,7 +79,7 @@ impl Scheduler {
         if !self.pending.is_empty()
             && let Pick::Take(selection) = self.pick(producer, now)
         {
-            return Some(Chosen { items: self.pending.take(selection), attempt: 1 });
+            return Some(Chosen::first(self.pending.take(selection)));
         }
         while let Some(part) = self.parts.steal(|owner| self.leases.is_busy(owner)) {
             if let Some(chosen) = self.choose_part(part, producer) {
@@ -99,7 +99,7 @@ impl Scheduler {
         if let Some(rest) = part.cut_to(self.batching.limits, &self.learned[producer]) {
             self.parts.push(rest);
         }
-        Some(Chosen { items: part.items, attempt: part.attempt })
+        Some(Chosen { items: part.items, attempt: part.attempt, piece: Piece::Part })
     }
 
     /// Chooses a copy of a slow item, if everything else waits for it.
@@ -113,7 +113,7 @@ impl Scheduler {
             record.history.attempt = attempt;
             record.carriers += 1;
         }
-        (!items.is_empty()).then_some(Chosen { items, attempt })
+        (!items.is_empty()).then_some(Chosen { items, attempt, piece: Piece::Part })
     }
 
     pub(super) fn grant_untracked(
@@ -124,12 +124,12 @@ impl Scheduler {
         now: RunTime,
     ) -> Lease {
         let items = vec![Sized { index, size: Size::ONE }];
-        self.grant(Chosen { items, attempt: 1 }, producer, readiness.into(), now)
+        self.grant(Chosen::first(items), producer, readiness.into(), now)
     }
 
     pub(super) fn grant(
         &mut self,
-        Chosen { items, attempt }: Chosen,
+        Chosen { items, attempt, piece }: Chosen,
         producer: ProducerId,
         phase: Phase,
         now: RunTime,
@@ -146,7 +146,7 @@ impl Scheduler {
             copies: Copies::Missing,
             items,
         };
-        Lease { id: self.leases.insert(held), items: indices, attempt }
+        Lease { id: self.leases.insert(held), items: indices, attempt, piece }
     }
 
     /// The time at which a producer without work has to look again.

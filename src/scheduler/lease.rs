@@ -27,6 +27,16 @@ pub(crate) struct Lease {
     pub(crate) items: Vec<u64>,
     /// The number of the attempt; the first is 1.
     pub(crate) attempt: u32,
+    pub(crate) piece: Piece,
+}
+
+/// How the items of a lease were put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// From the items that wait.
+    Whole,
+    /// A part of a batch that was split, or a copy of what another producer works on.
+    Part,
 }
 
 /// An item with its size.
@@ -56,6 +66,7 @@ pub(super) struct Held {
 pub(super) struct Chosen {
     pub(super) items: Vec<Sized>,
     pub(super) attempt: u32,
+    pub(super) piece: Piece,
 }
 
 /// Whether a producer that asks for work has its state.
@@ -96,6 +107,13 @@ pub(crate) struct Leases {
 struct Slot {
     generation: u32,
     held: Option<Held>,
+}
+
+impl Chosen {
+    /// For a first attempt.
+    pub(super) fn first(items: Vec<Sized>) -> Self {
+        Chosen { items, attempt: 1, piece: Piece::Whole }
+    }
 }
 
 impl Held {

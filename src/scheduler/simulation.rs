@@ -491,7 +491,7 @@ impl Simulation {
         matches!(self.script.items[index as usize], Fault::Panics(most) if attempt <= most)
     }
 
-    fn worked(&mut self, producer: ProducerId, Lease { id, items, attempt }: Lease) {
+    fn worked(&mut self, producer: ProducerId, Lease { id, items, attempt, .. }: Lease) {
         if items.iter().any(|&index| self.panics(index, attempt)) {
             self.has_state[producer] = false;
         }

@@ -1,6 +1,7 @@
 //! Batches in processes.
 
-use gangline::{Batch, CfgNode, OnError};
+use gangline::error::OutputCount;
+use gangline::{Batch, CfgNode, Error, OnError};
 
 use crate::chores::{Chore, builder, squared, squares, tests};
 
@@ -8,6 +9,7 @@ tests![
     a_batch_is_one_call,
     a_crash_in_a_batch_fails_the_guilty_item_only,
     an_error_in_a_batch_is_of_its_item,
+    a_wrong_number_of_outputs_fails_at_once,
 ];
 
 fn a_batch_is_one_call() {
@@ -34,4 +36,19 @@ fn an_error_in_a_batch_is_of_its_item() {
     let items = [Chore::Square(1), Chore::Fail("bad".into()), Chore::Square(3)];
     assert_eq!(pool.run(items).unwrap(), ["1", "9"]);
     assert_eq!(pool.failures()[0].item(), Some(1));
+}
+
+fn a_wrong_number_of_outputs_fails_at_once() {
+    for less in [1, 4, 8] {
+        let cfg = CfgNode::new().with("outputs_less", less).unwrap();
+        let pool = builder(1).batch(Batch::of(8)).on_error(OnError::Skip).cfg(cfg);
+        let mut pool = pool.build().unwrap();
+        let (outputs, report) = pool.run_with_report(squares(0..32));
+        assert!(outputs.unwrap().is_empty());
+        assert_eq!((report.account.failed, report.failures.len()), (32, 32));
+        assert_eq!((report.splits.batches, report.splits.split, report.splits.calls), (4, 0, 4));
+        let Error::HookFailed { source, .. } = &pool.failures()[0] else { panic!("{report}") };
+        let count = source.downcast_ref::<OutputCount>().unwrap();
+        assert_eq!((count.inputs, count.outputs), (8, 8 - less));
+    }
 }

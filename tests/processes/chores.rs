@@ -117,6 +117,21 @@ impl Runner for Chores {
         do_chore(cx, self.exponent, chore)
     }
 
+    /// Gives fewer outputs than inputs, if the configuration says so.
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut Self::ProducerState,
+        inputs: &mut Vec<Chore>,
+    ) -> Result<Vec<Result<String>>> {
+        inputs.reverse();
+        let each = std::iter::from_fn(|| inputs.pop()).enumerate();
+        let mut outputs: Vec<_> =
+            each.map(|(i, chore)| self.producer_work(&cx.at(i), state, chore)).collect();
+        outputs.truncate(outputs.len() - cx.cfg().get_or("outputs_less", 0)?);
+        Ok(outputs)
+    }
+
     fn producer_end(&self, cx: &ProducerContext<'_>, _: Self::ProducerState) -> Result<()> {
         match cx.cfg().get_or("end", String::new())?.as_str() {
             "" => Ok(()),

@@ -4,9 +4,9 @@ use crate::backend::threads::failures::Faults;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::panic::{catch, drop_quietly};
-use crate::error::{Error, is_out_of_memory};
+use crate::error::{Error, is_out_of_memory, text_of};
 use crate::runner::Runner;
-use crate::scheduler::{Inputs, Lease, Memory, Outcome, Standing, Together};
+use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 /// The producer's end of the hand-over.
 type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
@@ -42,6 +42,9 @@ pub(crate) fn each<R: Runner>(
     worked: Vec<Worked<R>>,
     desk: &mut Desk<'_, R>,
 ) {
+    if run.handover.batching().is_some() {
+        run.handover.stats.batch_called(is_batch(lease), None);
+    }
     let outcomes: Vec<_> = worked.iter().map(outcome_of).collect();
     let standings = finish(run, lease, &outcomes);
     for (item, standing) in lease.items.iter().copied().zip(worked).zip(standings) {
@@ -57,6 +60,8 @@ pub(crate) fn together<R: Runner>(
     lease: &Lease,
     FailedBatch { error, kept, mut inputs }: FailedBatch<R::Input>,
 ) -> Faults {
+    // Parts of the batch would only hide that the hook is wrong.
+    let kept = if error.is_output_count() { Inputs::Gone } else { kept };
     // Formatting an error and its causes runs user code, which may panic.
     let is_short = catch(|| is_out_of_memory(&error)).unwrap_or(false);
     let memory = if is_short { Memory::Short } else { Memory::Sufficient };
@@ -76,6 +81,9 @@ pub(crate) fn together<R: Runner>(
     spare.into_iter().for_each(drop_quietly);
     inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
     run.heed(events);
+    let is_split = matches!(together, Together::Split(_));
+    let split_by = is_split.then(|| text_of(&error));
+    run.handover.stats.batch_called(is_batch(lease), split_by.as_deref());
     match together {
         Together::Failed(items) if !items.is_empty() => {
             let error = error.of_items(&items);
@@ -86,6 +94,11 @@ pub(crate) fn together<R: Runner>(
             vec![]
         }
     }
+}
+
+/// Whether a lease is a batch as it was formed.
+fn is_batch(lease: &Lease) -> bool {
+    lease.items.len() > 1 && lease.piece == Piece::Whole
 }
 
 /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.

@@ -142,7 +142,7 @@ impl<R: Runner> Producer<R> {
         inputs: &mut Vec<R::Input>,
     ) -> std::result::Result<Outputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
-        let Lease { id, items, attempt } = lease;
+        let Lease { id, items, attempt, .. } = lease;
         let site = || site(&self.setup, items, Some(*attempt));
         let flag = run.handover.dispatch.signals.flag(self.lane, Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)

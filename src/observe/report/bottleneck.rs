@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::producer::share;
+use super::producer::{is_lost, mean, share};
+use super::splits;
 use super::text::{Count, Many, Percent, Time, capitalised};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
@@ -38,6 +39,8 @@ pub enum Bottleneck {
     Uneven,
     /// No single part: none was at work most of the time.
     Mixed,
+    /// Split batches: most batches failed as a whole, and were worked on in parts.
+    Splits,
 }
 
 /// The sentence of a report of a run in progress.
@@ -63,12 +66,21 @@ const FEWEST_EACH: u64 = 2;
 
 /// Decides the bottleneck of a run, and describes it in a sentence.
 pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
-    if let Some(sentence) = nothing_to_decide(totals) {
-        return (Bottleneck::Unknown, sentence);
-    }
     let shares = Shares::of(totals);
-    let bottleneck = shares.bottleneck();
-    let clause = shares.clause(bottleneck, totals);
+    let nothing = nothing_to_decide(totals);
+    let bottleneck = nothing.as_ref().map_or_else(|| shares.bottleneck(), |_| Bottleneck::Unknown);
+    // Other parts, if they limited the run, did so in spite of the splits.
+    let split = match bottleneck {
+        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => {
+            splits::clause(&totals.splits)
+        }
+        _ => None,
+    };
+    let (bottleneck, clause) = match (split, nothing) {
+        (Some(clause), _) => (Bottleneck::Splits, clause),
+        (None, Some(sentence)) => return (Bottleneck::Unknown, sentence),
+        (None, None) => (bottleneck, shares.clause(bottleneck, totals)),
+    };
     (bottleneck, capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals))))
 }
 
@@ -206,7 +218,7 @@ impl Shares {
             Bottleneck::Backoff => self.backoff_clause(totals),
             Bottleneck::Head => self.head_clause(totals),
             Bottleneck::Uneven => self.uneven_clause(totals),
-            Bottleneck::Mixed | Bottleneck::Unknown => self.mixed_clause(),
+            Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits => self.mixed_clause(),
         }
     }
 
@@ -395,21 +407,6 @@ impl Shares {
             String::new()
         }
     }
-}
-
-/// The mean over the producers that were not lost, or over all if every one was.
-fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
-    let lasted = totals.producers.iter().filter(|producer| !is_lost(producer));
-    let all = || totals.producers.iter();
-    let (sum, count) = match lasted.clone().count() {
-        0 => (all().map(&of).sum::<f64>(), all().count()),
-        count => (lasted.map(&of).sum(), count),
-    };
-    sum / count.max(1) as f64
-}
-
-fn is_lost(producer: &ProducerTotals) -> bool {
-    producer.quarantined.is_some() || producer.abandoned
 }
 
 pub(super) fn nothing_to_decide(totals: &Totals) -> Option<String> {

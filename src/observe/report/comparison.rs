@@ -247,6 +247,7 @@ fn limit(report: &RunReport) -> String {
         Bottleneck::Head => "the order",
         Bottleneck::Uneven => "uneven work",
         Bottleneck::Mixed => "no single part",
+        Bottleneck::Splits => "split batches",
     };
     part.to_owned()
 }

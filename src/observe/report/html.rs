@@ -17,6 +17,7 @@ pub(super) use self::table::Table;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
+use super::splits::splits;
 use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
 use super::text::{Count, Html, Percent, Time, capitalised, left_out, part};
 
@@ -46,6 +47,7 @@ pub(super) fn page(report: &RunReport) -> String {
         window,
         slowest,
         tried_again,
+        cut_up,
         provenance::section,
     ] {
         body.push_str(&section(report));
@@ -265,6 +267,12 @@ fn slowest(report: &RunReport) -> String {
         ]);
     }
     section(&format!("Slowest {}", words.items), &table.end_after(SHOWN)) + "</section>\n"
+}
+
+fn cut_up(report: &RunReport) -> String {
+    splits(&report.splits).map_or(String::new(), |splits| {
+        section("Split batches", &format!("<p>{}</p>\n", Html(&splits))) + "</section>\n"
+    })
 }
 
 fn tried_again(report: &RunReport) -> String {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use crate::observe::event::ProducerTotals;
+use crate::observe::event::{ProducerTotals, Totals};
 use crate::observe::seconds;
 use crate::observe::worker_report::WorkerReport;
 
@@ -102,4 +102,20 @@ impl ProducerReport {
 /// The share of `whole` that `of` is, from 0 to 1.
 pub(super) fn share(of: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { (of.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
+}
+
+/// The mean over the producers that were not lost, or over all if every one was.
+pub(super) fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
+    let lasted = totals.producers.iter().filter(|producer| !is_lost(producer));
+    let all = || totals.producers.iter();
+    let (sum, count) = match lasted.clone().count() {
+        0 => (all().map(&of).sum::<f64>(), all().count()),
+        count => (lasted.map(&of).sum(), count),
+    };
+    sum / count.max(1) as f64
+}
+
+/// Whether a producer has left the run.
+pub(super) fn is_lost(producer: &ProducerTotals) -> bool {
+    producer.quarantined.is_some() || producer.abandoned
 }

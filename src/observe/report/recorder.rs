@@ -149,6 +149,7 @@ impl Recorder {
             head_stalled: totals.head_stalled,
             stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
             consumer_abandoned: totals.consumer_abandoned,
+            splits: totals.splits.clone(),
             producers: totals
                 .producers
                 .iter()

@@ -18,6 +18,7 @@ use crate::observe::account::Account;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 use crate::observe::seconds;
+use crate::observe::split_report::SplitReport;
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///
@@ -104,6 +105,8 @@ pub struct RunReport {
     pub failures_undelivered: Vec<Failure>,
     /// Which items were retried, and how they ended.
     pub retries: RetryReport,
+    /// Batches that were split.
+    pub splits: SplitReport,
     /// How many items were done in each bin of time. Empty unless [`timeline`](crate::Builder::timeline)
     /// or an [`observer`](crate::Builder::observer) is set.
     pub throughput: Throughput,

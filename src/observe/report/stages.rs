@@ -16,6 +16,7 @@ use crate::observe::account::Account;
 use crate::observe::event::Totals;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
+use crate::observe::split_report::SplitReport;
 
 /// What the report of a pipeline is made of, for each stage.
 #[derive(Debug)]
@@ -84,6 +85,7 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         events_lost: reports().map(|report| report.events_lost).fold(0, u64::saturating_add),
         spans_left_out: reports().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
         retries: retries(&stages),
+        splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
         ..RunReport::default()
     };
     add_lists(&mut whole, &stages);

@@ -8,6 +8,7 @@ use textwrap::core::display_width;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
+use super::splits::splits;
 use super::stage_rows::{HEADS, figures, is_limiting};
 use super::stragglers;
 pub(super) use super::text::item;
@@ -456,7 +457,8 @@ fn write_waits(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
 }
 
 fn write_retries(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
-    retries(report).iter().try_for_each(|retries| out.text(retries, None))
+    retries(report).iter().try_for_each(|retries| out.text(retries, None))?;
+    splits(&report.splits).iter().try_for_each(|splits| out.text(splits, Some(Ink::Warning)))
 }
 
 fn write_failures(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {

@@ -1,0 +1,63 @@
+//! The batches of a run that were split.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::bounded;
+
+/// Counts of the batches that were split after [`producer_work_batch`](crate::Runner::producer_work_batch) had failed
+/// for them.
+///
+/// ```
+/// use gangline::{Batch, OrderedRunner, Result, map_batches};
+///
+/// let single = map_batches(|_| Ok(()), |_, (), xs: &mut Vec<u64>| match xs.len() {
+///     1 => Ok(xs.drain(..).map(Ok).collect()),
+///     _ => Err("one at a time, please".into()),
+/// });
+/// let mut pool = OrderedRunner::builder(single).devices(1).batch(Batch::of(4)).build()?;
+/// let (result, report) = pool.run_with_report(0..8);
+/// assert_eq!(result?.len(), 8);
+/// assert_eq!((report.splits.batches, report.splits.split, report.splits.calls), (2, 2, 14));
+/// assert!(report.splits.error.is_some_and(|error| error.ends_with("one at a time, please")));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SplitReport {
+    /// How many batches of at least two items were given to a hook. Their parts do not count.
+    pub batches: u64,
+    /// How many of them were split.
+    pub split: u64,
+    /// How many calls the hook got, with those for parts and single items.
+    pub calls: u64,
+    /// The error of the first batch that was split, in the order in which they failed; at most 8 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl SplitReport {
+    /// Notes a call of the hook. `error` is that of a batch that is split.
+    pub(crate) fn note(&mut self, is_batch: bool, error: Option<&str>) {
+        self.calls += 1;
+        self.batches += u64::from(is_batch);
+        self.split += u64::from(is_batch && error.is_some());
+        if let (None, Some(error)) = (&self.error, error) {
+            self.error = Some(bounded(error.to_owned()));
+        }
+    }
+
+    /// Returns the counts of this and another run, or stage.
+    pub(crate) fn and(mut self, other: &SplitReport) -> Self {
+        self.batches = self.batches.saturating_add(other.batches);
+        self.split = self.split.saturating_add(other.split);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.error = self.error.or_else(|| other.error.clone());
+        self
+    }
+
+    /// Whether most batches were split. One alone says nothing.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.split >= 2 && self.split > self.batches / 2
+    }
+}
