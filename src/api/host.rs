@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
 use crate::backend::cluster::environment::OWN_VARIABLES;
+use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::hosting::{
     Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task, Timeout,
 };
@@ -19,6 +21,7 @@ use crate::base::panic::catch;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
 use crate::error::Error;
+use crate::observe::run_stats::ProducerTime;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 impl<R: Runner + 'static> Host for Recipe<R> {
@@ -69,7 +72,13 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         let pool = builder
             .build()
             .map_err(|error| CallFailure::Error(remote::describe(self, error.into())))?;
-        Ok(Arc::new(HostService { service: pool.into_service(), recipe: *self, capacity }))
+        let producers = settings.devices.len();
+        Ok(Arc::new(HostService {
+            service: pool.into_service(),
+            recipe: *self,
+            producers,
+            capacity,
+        }))
     }
 
     fn share(&self) -> Arc<dyn Host + Send> {
@@ -193,12 +202,33 @@ fn origin_of(task: &Task) -> (u64, u32) {
 struct HostService<R: Runner + 'static> {
     service: Service<Hosted<R>>,
     recipe: Recipe<R>,
+    producers: usize,
     capacity: usize,
 }
 
 impl<R: Runner + 'static> Loaded for HostService<R> {
     fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    fn producers(&self) -> usize {
+        self.producers
+    }
+
+    fn init(&self) -> Duration {
+        let times = self.service.producer_times();
+        times.into_iter().map(|(_, init)| init).max().unwrap_or_default()
+    }
+
+    fn hook_times(&self) -> HookTimes {
+        let of_one = |(time, _): (ProducerTime, _)| HookTimes {
+            working: time.working(),
+            states_lost: time.rebuilds.states_lost,
+            rebuilds: time.rebuilds.inits,
+            rebuilding: time.rebuilds.took,
+        };
+        let times = self.service.producer_times().into_iter().map(of_one);
+        times.fold(HookTimes::default(), HookTimes::and)
     }
 
     fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>> {

@@ -14,6 +14,8 @@ use crate::engine::service::{PendingCall, ServiceHost};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+use crate::observe::run_stats::ProducerTime;
 use crate::runner::Runner;
 
 /// A pool that answers calls, from any thread and from async code.
@@ -374,6 +376,12 @@ impl<R: Runner + 'static> Service<R> {
     /// ```
     pub fn queue(&self) -> usize {
         self.host.0.calls().board.size()
+    }
+
+    /// The times of its producers up to now, each with the duration of its last `producer_init`.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
+        self.host.0.producer_times()
     }
 
     fn begin(&self, input: R::Input) -> PendingCall<R> {

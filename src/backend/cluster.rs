@@ -62,6 +62,7 @@ mod coordinator;
 mod ending;
 pub(crate) mod environment;
 mod event;
+pub(crate) mod hook_times;
 pub(crate) mod hosting;
 pub(crate) mod lane;
 pub(crate) mod listing;

@@ -1,6 +1,7 @@
 //! What an engine reports of its runs.
 
 use std::sync::Arc;
+#[cfg(all(feature = "nats", target_os = "linux"))]
 use std::time::Duration;
 
 use super::session::Engine;
@@ -15,16 +16,20 @@ use crate::error::{Error, text_of};
 use crate::observe::account::Account;
 use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
-use crate::observe::report::{Ending, ProducerReport, RunReport};
+use crate::observe::report::{Ending, ProducerReport, RunReport, leave_out_vacant};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
-use crate::observe::worker_report::WorkerReport;
+use crate::observe::worker_report::{WorkerReport, seat_name};
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {
     pub(super) fn report_start(&self, event_log: &EventLog, items: Option<u64>) {
         let devices = &self.settings.devices;
-        let place =
-            |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
+        // A seat has no place before a worker takes it.
+        let has_seats = self.factory().has_seats();
+        let place = |producer| match devices.place(producer) {
+            Some(place) if !has_seats => place.to_string(),
+            _ => String::new(),
+        };
         event_log.tell(Event::RunStarted {
             // More than memory could hold is how an endless input shows, such as `0..u64::MAX`.
             items: items.filter(|items| isize::try_from(*items).is_ok()),
@@ -32,9 +37,11 @@ impl<R: Runner> Engine<R> {
             producers: (0..devices.len()).map(place).collect(),
             fallbacks: devices.fallbacks().to_vec(),
         });
-        let Some(producers) = &self.producers else { return };
+        // Workers say themselves when they are ready.
+        let Some(producers) = self.producers.as_ref() else { return };
         for (producer, took) in producers.inits().into_iter().enumerate() {
             event_log.tell(match self.gone.get(producer) {
+                None if has_seats => continue,
                 None if producers.is_ready(producer) => {
                     Event::ProducerReady { producer, took, is_rebuilt: false }
                 }
@@ -122,29 +129,32 @@ impl<R: Runner> Engine<R> {
     fn producer_totals(&self, run: &Run<R>, producer: usize) -> ProducerTotals {
         let lanes = run.handover.dispatch.lanes_of(producer);
         let stats = &run.handover.stats;
-        let workers = lanes.iter().filter_map(|&lane| stats.worker(lane));
+        let workers = lanes.into_iter().filter_map(|lane| stats.worker(lane));
         let worker = workers.reduce(WorkerReport::and);
-        let times = lanes.into_iter().map(|lane| stats.producer(lane));
-        let all = times.fold(ProducerTime::default(), ProducerTime::and);
-        let ProducerTime { items, failed, present, waited, rebuilds, recycling, .. } = all;
+        let all = times_of(run, producer);
+        let ProducerTime { items, failed, waited, rebuilds, recycling, .. } = all;
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
                 .and_then(|producers| known(producers).get(producer).copied().flatten())
         };
-        let init =
-            self.producers.as_ref().map_or(Duration::ZERO, |producers| producers.inits()[producer]);
+        let own_init = || self.producers.as_ref().map(|producers| producers.inits()[producer]);
+        let init = all.seat.map(|seat| seat.init).or_else(own_init).unwrap_or_default();
         let loss = self.gone.get(producer).or_else(|| self.abandoned.get(producer));
-        let place = self.settings.devices.place(producer);
+        let place = match (&worker, self.factory().has_seats()) {
+            (Some(WorkerReport { host: Some(host), .. }), true) => Some(seat_name(host, producer)),
+            (_, true) => None,
+            (_, false) => self.settings.devices.place(producer).map(ToString::to_string),
+        };
         ProducerTotals {
-            place: place.map_or_else(String::new, ToString::to_string),
+            place: place.unwrap_or_default(),
             items,
             failed,
             init,
             states_lost: rebuilds.states_lost,
             rebuilds: rebuilds.inits,
             rebuilding: rebuilds.took,
-            working: present.saturating_sub(waited.all + rebuilds.took_in_run),
+            working: all.working(),
             waiting: waited.all,
             held_up: waited.for_permits,
             backing_off: waited.for_retries,
@@ -166,7 +176,8 @@ impl<R: Runner> Engine<R> {
     /// The report of a service, up to now: its producers leave when it is closed. `reason` is why it has ended, if it
     /// has by itself.
     pub(super) fn report_up_to_now(&self, run: &Run<R>, reason: Option<&Error>) -> RunReport {
-        let mut report = self.report();
+        let mut report = lock(self.event_log.recorder()).report_with_vacant();
+        report.provenance.devices = models(&self.settings.devices);
         let totals: Vec<_> =
             (0..report.producers.len()).map(|it| self.producer_totals(run, it)).collect();
         report.lasted = run.event_log.elapsed();
@@ -184,7 +195,16 @@ impl<R: Runner> Engine<R> {
             report.error = Some(text_of(reason).to_string());
             report.conclusion.clear();
         }
+        leave_out_vacant(&mut report);
         report
+    }
+
+    /// The times of each producer up to now, with the duration of its last `producer_init`.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(super) fn times_up_to_now(&self, run: &Run<R>) -> Vec<(ProducerTime, Duration)> {
+        let inits = self.producers.as_ref().map(Producers::inits).unwrap_or_default();
+        let times = |(producer, init)| (times_of(run, producer), init);
+        inits.into_iter().enumerate().map(times).collect()
     }
 
     pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {
@@ -207,4 +227,11 @@ pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
     let mut report = lock(event_log.recorder()).report();
     report.provenance.devices = models(devices);
     report
+}
+
+/// The times of a producer, and of those that took its place.
+fn times_of<R: Runner>(run: &Run<R>, producer: usize) -> ProducerTime {
+    let lanes = run.handover.dispatch.lanes_of(producer);
+    let times = lanes.into_iter().map(|lane| run.handover.stats.producer(lane));
+    times.fold(ProducerTime::default(), ProducerTime::and)
 }

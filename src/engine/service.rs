@@ -40,6 +40,8 @@ use crate::observe::account::Account;
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::observe::report::RunReport;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+use crate::observe::run_stats::ProducerTime;
 use crate::runner::Runner;
 use crate::scheduler::Meta;
 use crate::scheduler::batch::Size;
@@ -161,6 +163,17 @@ impl<R: Runner + 'static> ServiceHost<R> {
 
     pub(crate) fn calls(&self) -> &Calls<R> {
         &self.calls
+    }
+
+    /// The times of its producers up to now, each with the duration of its last `producer_init`.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
+        match lock(&self.serving).as_ref() {
+            Some(Serving { engine, session: Some((session, _)) }) => {
+                engine.times_up_to_now(&session.run)
+            }
+            _ => vec![],
+        }
     }
 
     /// The report of the service since its start, up to its end.

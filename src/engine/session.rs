@@ -340,7 +340,7 @@ impl<R: Runner> Engine<R> {
         self.factory().runner()
     }
 
-    fn factory(&self) -> &ProducerFactory<R> {
+    pub(super) fn factory(&self) -> &ProducerFactory<R> {
         self.factory.as_ref().expect("it is there until the engine is dropped")
     }
 

@@ -26,7 +26,8 @@ pub enum Event {
         items: Option<u64>,
         /// The order in which results are consumed.
         order: Order,
-        /// The places of the producers, as text, in the order of their numbers: `cuda:0+cuda:1`.
+        /// The places of the producers, as text, in the order of their numbers: `cuda:0+cuda:1`. In a cluster,
+        /// producers are seats, and empty until [`WorkerJoined`](Event::WorkerJoined) gives them a place.
         producers: Vec<String>,
         /// The [fallbacks](crate::Devices::fallbacks) in use.
         fallbacks: Vec<String>,
@@ -139,12 +140,16 @@ pub enum Event {
         producer: usize,
         /// The name of its machine.
         host: Arc<str>,
+        /// Its place, as text: the host and the number of the seat, `node1/0`.
+        place: Arc<str>,
     },
     /// A worker of a cluster takes part no more.
     #[non_exhaustive]
     WorkerLeft {
         /// The number of its seat among the producers.
         producer: usize,
+        /// Why it was lost; `None` if it left in order.
+        lost: Option<Arc<str>>,
     },
     /// A producer exceeded its time limit. Its thread is abandoned.
     #[non_exhaustive]
@@ -261,7 +266,8 @@ pub enum Destination {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProducerTotals {
-    /// Its place, as text.
+    /// Its place, as text. In a cluster, the host of its worker and the number of its seat: `node1/0`; empty if no
+    /// worker has had the seat.
     pub place: String,
     /// The number of items it finished, successfully or not.
     pub items: u64,
@@ -306,6 +312,13 @@ pub struct ProducerTotals {
     /// Its worker, unless its hooks run in this process.
     #[serde(default)]
     pub worker: Option<WorkerReport>,
+}
+
+impl ProducerTotals {
+    /// Whether it is a seat of a cluster that no worker has had.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.place.is_empty()
+    }
 }
 
 /// Receives the events of runs: see [`Builder::observer`](crate::Builder::observer).

@@ -29,9 +29,9 @@ use super::failure::Failure;
 /// | `gangline_consumer_busy_seconds` | histogram | the time that the consumer was busy in a run |
 /// | `gangline_retries_total` | counter | failed attempts that were followed by another |
 /// | `gangline_reinits_total` | counter | states rebuilt during a run, after a panic |
-/// | `gangline_producers` | gauge | producers that take items |
+/// | `gangline_producers` | gauge | producers that take items; in a cluster, workers |
 /// | `gangline_workers` | gauge | workers that take part, in a cluster |
-/// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned` |
+/// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned`; in a cluster, workers that were lost: `worker_lost` |
 /// | `gangline_producers_replaced_total` | counter | producers started in the place of lost ones |
 /// | `gangline_runs_total{outcome}` | counter | runs that were `ok`, `failed` or `cancelled` |
 /// | `gangline_run_seconds` | histogram | the time of a run |
@@ -107,6 +107,7 @@ struct Producers {
     reinits: Counter,
     quarantined: Counter,
     abandoned: Counter,
+    worker_lost: Counter,
     replaced: Counter,
 }
 
@@ -126,13 +127,15 @@ struct RunSoFar {
     delivered: u64,
     /// The number of items up to the last one that was begun: they have all been read.
     read: u64,
-    calls: BTreeMap<usize, Call>,
+    /// By the producer, and if that is a worker of a cluster by the item: a worker may have several.
+    calls: BTreeMap<(usize, Option<u64>), Call>,
+    /// The seats of a cluster with a worker.
+    workers: BTreeSet<usize>,
     ready: BTreeSet<usize>,
     lost: BTreeSet<usize>,
     live: usize,
-    workers: usize,
     /// The time of work on the device of each producer.
-    busy: Vec<Histogram>,
+    busy: BTreeMap<usize, Histogram>,
 }
 
 /// What a producer works on.
@@ -188,6 +191,7 @@ impl Metrics {
                 reinits: counter!("gangline_reinits_total", runner.clone()),
                 quarantined: lost("quarantined"),
                 abandoned: lost("abandoned"),
+                worker_lost: lost("worker_lost"),
                 replaced: counter!("gangline_producers_replaced_total", runner.clone()),
             },
             runs: Runs {
@@ -203,9 +207,12 @@ impl Metrics {
     }
 
     fn run_started(&mut self, producers: &[String]) {
-        let busy = producers.iter().map(|place| self.busy_on(place)).collect();
-        self.run = RunSoFar { live: producers.len(), busy, ..RunSoFar::default() };
-        self.producers.live.set(producers.len() as f64);
+        // A seat of a cluster has no place before a worker takes it.
+        let places = producers.iter().enumerate().filter(|(_, place)| !place.is_empty());
+        let busy: BTreeMap<_, _> =
+            places.map(|(producer, place)| (producer, self.busy_on(place))).collect();
+        self.producers.live.set(busy.len() as f64);
+        self.run = RunSoFar { live: busy.len(), busy, ..RunSoFar::default() };
     }
 
     /// The time of work on a device.
@@ -227,32 +234,56 @@ impl Metrics {
     fn item_started(&mut self, at: Duration, item: u64, producer: usize) {
         let run = &mut self.run;
         run.read = run.read.max(item + 1);
-        match run.calls.get_mut(&producer) {
+        let caller = run.caller(producer, item);
+        match run.calls.get_mut(&caller) {
             // The items of a batch begin at the same time.
             Some(call) if call.since == at && call.left == call.items => {
                 call.items += 1;
                 call.left += 1;
             }
-            _ => drop(run.calls.insert(producer, Call { since: at, items: 1, left: 1 })),
+            _ => drop(run.calls.insert(caller, Call { since: at, items: 1, left: 1 })),
         }
     }
 
-    fn item_finished(&mut self, at: Duration, producer: usize) {
-        let Some(call) = self.run.calls.get_mut(&producer) else { return };
+    fn item_finished(&mut self, at: Duration, producer: usize, item: u64) {
+        let caller = self.run.caller(producer, item);
+        let Some(call) = self.run.calls.get_mut(&caller) else { return };
         if call.left == call.items {
             let took = at.saturating_sub(call.since);
             self.hooks.work.record(took);
-            self.run.busy.get(producer).into_iter().for_each(|busy| busy.record(took));
+            self.run.busy.get(&producer).into_iter().for_each(|busy| busy.record(took));
             self.hooks.batch_items.record(call.items as f64);
         }
         call.left -= 1;
         if call.left == 0 {
-            self.run.calls.remove(&producer);
+            self.run.calls.remove(&caller);
+        }
+    }
+
+    fn worker_joined(&mut self, producer: usize, place: &str) {
+        let busy = self.busy_on(place);
+        self.run.busy.insert(producer, busy);
+        self.run.workers.insert(producer);
+        self.show_workers();
+        self.run.lost.remove(&producer);
+        self.run.live += 1;
+        self.producers.live.set(self.run.live as f64);
+    }
+
+    fn worker_left(&mut self, producer: usize, is_lost: bool) {
+        if is_lost {
+            self.producers.worker_lost.increment(1);
+        }
+        self.run.workers.remove(&producer);
+        self.show_workers();
+        // The worker of a producer that was quarantined leaves after that.
+        if !self.run.lost.contains(&producer) {
+            self.producer_lost(producer);
         }
     }
 
     fn producer_lost(&mut self, producer: usize) {
-        self.run.calls.remove(&producer);
+        self.run.calls.retain(|&(caller, _), _| caller != producer);
         self.run.lost.insert(producer);
         self.run.live = self.run.live.saturating_sub(1);
         self.producers.live.set(self.run.live as f64);
@@ -268,9 +299,8 @@ impl Metrics {
         }
     }
 
-    fn set_workers(&mut self, workers: usize) {
-        self.run.workers = workers;
-        self.producers.workers.set(workers as f64);
+    fn show_workers(&self) {
+        self.producers.workers.set(self.run.workers.len() as f64);
     }
 
     fn show_flow(&self) {
@@ -304,8 +334,14 @@ impl Metrics {
         self.hooks.consumer.record(totals.consumer_working);
         self.runs.seconds.record(totals.lasted);
         self.producers.live.set(0.0);
-        self.set_workers(0);
+        self.show_workers();
         self.show_flow();
+    }
+}
+
+impl RunSoFar {
+    fn caller(&self, producer: usize, item: u64) -> (usize, Option<u64>) {
+        (producer, self.workers.contains(&producer).then_some(item))
     }
 }
 
@@ -317,7 +353,7 @@ impl Observer for Metrics {
                 self.producer_ready(*producer, *took, *is_rebuilt);
             }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
-            Event::ItemFinished { producer, .. } => self.item_finished(at, *producer),
+            Event::ItemFinished { item, producer } => self.item_finished(at, *producer, *item),
             Event::ItemsDone { items } => {
                 self.run.ok += items;
                 self.outcomes.ok.increment(*items);
@@ -343,8 +379,8 @@ impl Observer for Metrics {
                 self.producers.abandoned.increment(1);
                 self.producer_lost(*producer);
             }
-            Event::WorkerJoined { .. } => self.set_workers(self.run.workers + 1),
-            Event::WorkerLeft { .. } => self.set_workers(self.run.workers.saturating_sub(1)),
+            Event::WorkerJoined { producer, place, .. } => self.worker_joined(*producer, place),
+            Event::WorkerLeft { producer, lost } => self.worker_left(*producer, lost.is_some()),
             Event::ProducerReplaced { producer } => self.producer_replaced(*producer),
             Event::RunEnded { totals } => self.run_ended(totals),
             _ => {}

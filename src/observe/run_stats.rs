@@ -44,6 +44,8 @@ pub(crate) struct ProducerTime {
     pub(crate) replacements: u64,
     /// Another has taken its place. What it still does, late, does not count.
     pub(crate) is_replaced: bool,
+    /// The workers of a cluster in its seat; `None` if its hooks run on this machine.
+    pub(crate) seat: Option<SeatTime>,
 }
 
 impl ProducerTime {
@@ -62,8 +64,47 @@ impl ProducerTime {
         self.recycling.states += later.recycling.states;
         self.recycling.took += later.recycling.took;
         self.replacements += later.replacements;
+        self.seat = later.seat.or(self.seat);
         self
     }
+
+    /// The time in which the producer worked on items, or looked for them.
+    pub(crate) fn working(&self) -> Duration {
+        self.present.saturating_sub(self.waited.all + self.rebuilds.took_in_run)
+    }
+
+    /// Replaces the times of the seat's thread, which only waits for workers, by those of the workers.
+    fn seen_from_seat(&mut self, seat: SeatTime) {
+        self.present = seat.present + seat.since.map_or(Duration::ZERO, |since| now() - since);
+        let rebuilding = seat.rebuilding.min(self.present);
+        let waited = self.present.saturating_sub(seat.working + rebuilding);
+        let Waits { for_permits, for_retries, .. } = self.waited;
+        self.waited = Waits {
+            all: waited,
+            for_permits: for_permits.min(waited),
+            for_retries: for_retries.min(waited),
+        };
+        let (states_lost, inits) = (seat.states_lost, seat.rebuilds);
+        let (took, took_in_run) = (rebuilding, rebuilding);
+        self.rebuilds = Rebuilds { states_lost, inits, took, took_in_run, since: None };
+    }
+}
+
+/// The times of the workers that had one seat of a cluster in a run, one after the other. Of a worker with several
+/// producers, times are their mean.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SeatTime {
+    /// When the present worker took the seat; `None` if the seat is empty.
+    pub(crate) since: Option<Instant>,
+    /// The time that earlier workers had it.
+    pub(crate) present: Duration,
+    /// The time that hooks worked.
+    pub(crate) working: Duration,
+    pub(crate) states_lost: u64,
+    pub(crate) rebuilds: u64,
+    pub(crate) rebuilding: Duration,
+    /// The duration of the last worker's `producer_init`.
+    pub(crate) init: Duration,
 }
 
 /// The number of states that a producer lost in a run, and the time that rebuilding them took.
@@ -286,8 +327,8 @@ impl RunStats {
             return;
         }
         let (present, rebuilds) = (noted.present + time.present, noted.rebuilds);
-        let ProducerTime { failed, recycling, replacements, .. } = *noted;
-        *noted = ProducerTime { failed, present, rebuilds, recycling, replacements, ..time };
+        let ProducerTime { failed, recycling, replacements, seat, .. } = *noted;
+        *noted = ProducerTime { failed, present, rebuilds, recycling, replacements, seat, ..time };
     }
 
     /// A producer was started in the place of another, before the run.
@@ -350,6 +391,12 @@ impl RunStats {
         lock(&self.splits).clone()
     }
 
+    /// Sets the times of the workers that have had a seat so far.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn set_seat(&self, producer: usize, seat: SeatTime) {
+        lock(&self.producers[producer]).seat = Some(seat);
+    }
+
     /// Changes the figures of a producer's worker.
     #[cfg(all(feature = "processes", target_os = "linux"))]
     pub(crate) fn note_worker(&self, producer: usize, change: impl FnOnce(&mut WorkerReport)) {
@@ -372,6 +419,9 @@ impl RunStats {
         time.waited.all += time.waits_since.take().map_or(Duration::ZERO, |since| now() - since);
         time.rebuilds.end(time.came.is_some());
         time.recycling.end();
+        if let Some(seat) = time.seat {
+            time.seen_from_seat(seat);
+        }
         time
     }
 

@@ -20,8 +20,15 @@ pub struct WorkerReport {
     /// The id of its process; of several, that of the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// How many producers it has. In a cluster, the times of its row are the mean of theirs.
+    pub producers: u64,
     /// How often another worker took the place of one that had ended.
     pub restarts: u64,
+    /// How many workers of this place were lost, in a cluster: their lease ended, or they lost their producers.
+    pub losses: u64,
+    /// Why the last worker of this place was lost; `None` if it took part to the end, or left in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
     /// How many items came back from it before a hook began them: it had ended, another producer had nothing to do, or
     /// the run was over. In a cluster, items that the broker had to deliver to it again count too.
     pub returned: u64,
@@ -36,13 +43,21 @@ pub struct WorkerReport {
     pub bytes_up: u64,
 }
 
+/// The name of a seat in a cluster, for a worker on this host: its place in events and reports.
+pub(crate) fn seat_name(host: &str, seat: usize) -> String {
+    format!("{host}/{seat}")
+}
+
 impl WorkerReport {
     /// Both, for two workers of one place, of which this one came first.
     pub(crate) fn and(self, later: WorkerReport) -> Self {
         WorkerReport {
             host: later.host.or(self.host),
             pid: later.pid.or(self.pid),
+            producers: later.producers,
             restarts: self.restarts + later.restarts,
+            losses: self.losses + later.losses,
+            lost: later.lost,
             returned: self.returned + later.returned,
             wire_wait: self.wire_wait + later.wire_wait,
             bytes_down: self.bytes_down + later.bytes_down,

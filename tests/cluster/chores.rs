@@ -128,6 +128,7 @@ impl Runner for Chores {
         if let Ok(gate) = cx.cfg().get::<PathBuf>("gate") {
             text_in(&gate);
         }
+        std::thread::sleep(Duration::from_millis(cx.cfg().get_or("init_millis", 0)?));
         Ok(std::rc::Rc::new(0))
     }
 

@@ -1,11 +1,13 @@
 //! What reports and progress say of the workers.
 
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gangline::OrderedRunner;
 use gangline::event::{Event, Observer};
-use gangline::report::WorkerReport;
+use gangline::metrics::Metrics;
+use gangline::report::{IncidentKind, ProducerReport, RunReport, WorkerReport};
+use gangline::{Batch, CfgNode, OnError, OrderedRunner, map};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use rustix::process::Signal;
 
 use crate::broker::Broker;
@@ -15,6 +17,17 @@ tests![
     a_report_has_the_figures_of_each_worker,
     a_report_counts_workers_that_took_a_seat_and_items_that_came_back,
     observers_hear_of_workers_that_come_and_go,
+    only_seats_with_a_worker_have_a_row,
+    a_row_has_the_times_of_the_hooks,
+    a_worker_that_comes_late_waits_since_then,
+    a_lost_worker_is_a_row_that_says_so,
+    each_run_has_its_own_times,
+    a_timeline_has_a_line_for_each_worker,
+    a_worker_with_batches_has_the_time_of_its_hooks_once,
+    services_and_pipelines_have_rows_for_workers_too,
+    metrics_count_workers_and_not_seats,
+    progress_has_a_line_for_each_worker,
+    a_panic_shows_in_the_row_of_its_worker,
 ];
 
 /// More than is sent in a message.
@@ -128,4 +141,275 @@ fn observers_hear_of_workers_that_come_and_go() {
         });
         pool.run([Chore::Await(file("begun"), file("go"))]).unwrap();
     });
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The texts of a report: for the terminal, as a page, as JSON and as a trace.
+fn texts_of(report: &RunReport) -> [String; 4] {
+    [report.to_string(), report.to_html(), report.to_json(), report.to_trace()]
+}
+
+fn only_seats_with_a_worker_have_a_row() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker(2), broker.worker(1)];
+    for max_workers in [3, 4, 64, 1000] {
+        let nats = broker.nats().min_workers(3).max_workers(max_workers);
+        let mut pool = broker.builder().cluster(&CHORES, nats).build().unwrap();
+        let (_, report) = pool.run_with_report((0..12).map(|_| Chore::Sleep(20)));
+        let places: Vec<_> = report.producers.iter().map(|it| it.place.clone()).collect();
+        let expected: Vec<_> = (0..3).map(|seat| format!("{}/{seat}", host())).collect();
+        assert_eq!(places, expected, "of {max_workers}");
+        assert_eq!(report.producers.iter().map(|it| it.items).sum::<u64>(), 12);
+        assert!(report.conclusion.contains("workers"), "{report}");
+        for text in texts_of(&report) {
+            assert!(text.contains(&expected[2]), "{text}");
+            assert!(!text.contains(&format!("{}/3", host())), "{text}");
+        }
+    }
+}
+
+fn a_row_has_the_times_of_the_hooks() {
+    let broker = Broker::start();
+    let places = [("1", "0"), ("4", "0"), ("1", "1")];
+    for (producers, processes) in places {
+        let worker =
+            broker.worker_with(producers.parse().unwrap(), &[("GANGLINE_PROCESSES", processes)]);
+        let cfg = CfgNode::new().with("init_millis", 60).unwrap();
+        let mut pool = broker.builder().cfg(cfg).build().unwrap();
+        let (_, report) = pool.run_with_report((0..8).map(|_| Chore::Sleep(100)));
+        let row = &report.producers[0];
+        let each = 800 / producers.parse::<u64>().unwrap();
+        assert!(row.working >= ms(each), "{producers} {processes} {report}");
+        assert!(row.init >= ms(60), "{report}");
+        assert!(row.working + row.waiting <= report.lasted, "{report}");
+        assert_eq!(row.worker.as_ref().unwrap().producers.to_string(), producers);
+        drop(pool);
+        drop(worker);
+    }
+}
+
+fn a_worker_that_comes_late_waits_since_then() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let _first = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    let begun = Instant::now();
+    let (second, before, report) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            text_in(&path("begun"));
+            std::thread::sleep(ms(300));
+            (begun.elapsed(), broker.worker(1))
+        });
+        let (_, report) = pool.run_with_report([
+            Chore::Await(path("begun"), path("joined")),
+            Chore::Touch(path("joined")),
+        ]);
+        let (before, second) = second.join().unwrap();
+        (second, before, report)
+    });
+    let [first, late] = &report.producers[..] else { panic!("{report}") };
+    assert_eq!(late.worker.as_ref().unwrap().pid, Some(second.pid()));
+    assert!(
+        late.working + late.waiting <= report.lasted.saturating_sub(before - ms(100)),
+        "{report}"
+    );
+    assert!(first.working >= ms(300), "{report}");
+}
+
+fn a_lost_worker_is_a_row_that_says_so() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let first = broker.worker(1);
+    let (sender, counts) = mpsc::channel();
+    let builder = broker.builder().retries(1).observer(Count(0, sender));
+    let mut pool = builder.build().unwrap();
+    let (second, report) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            text_in(&path("begun"));
+            first.signal(Signal::KILL);
+            broker.worker(1)
+        });
+        let (_, report) = pool
+            .run_with_report([Chore::AwaitOnce(path("begun"), path("never")), Chore::Square(2)]);
+        (second.join().unwrap(), report)
+    });
+    drop(counts);
+    let [lost, other] = &report.producers[..] else { panic!("{report}") };
+    let workers = [lost, other].map(|it| it.worker.clone().unwrap());
+    assert_eq!(workers.each_ref().map(|it| it.pid), [Some(first.pid()), Some(second.pid())]);
+    assert_eq!(workers.each_ref().map(|it| it.losses), [1, 0]);
+    assert_eq!(workers[1].lost, None);
+    let why = "it gave no sign of life for 1.5 s";
+    assert_eq!(workers[0].lost.as_deref(), Some(why));
+    assert!(report.incidents.iter().any(|it| it.kind == IncidentKind::WorkerLost), "{report}");
+    for text in texts_of(&report) {
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+fn each_run_has_its_own_times() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    let mut other = broker.builder().build().unwrap();
+    pool.run([Chore::Sleep(400)]).unwrap();
+    // The same service works for another pool.
+    other.run([Chore::Sleep(400)]).unwrap();
+    let (_, report) = pool.run_with_report([Chore::Square(2)]);
+    let row = &report.producers[0];
+    assert!(row.working < ms(400), "{report}");
+    assert!(row.working + row.waiting <= report.lasted, "{report}");
+}
+
+fn a_timeline_has_a_line_for_each_worker() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker(3)];
+    let nats = broker.nats().min_workers(2);
+    let builder = broker.builder().cluster(&CHORES, nats).timeline().key(|_| "a key");
+    let mut pool = builder.build().unwrap();
+    let (_, report) = pool.run_with_report((0..20).map(|_| Chore::Sleep(50)));
+    let timeline = report.timeline.as_ref().unwrap();
+    assert_eq!(timeline.busy_ns.len(), 2);
+    for (row, busy) in report.producers.iter().zip(&timeline.busy_ns) {
+        let busy = Duration::from_nanos(busy.iter().sum());
+        assert!(busy >= ms(50) && busy <= report.lasted, "{busy:?} {report}");
+        assert_eq!(row.latency.unwrap().count, row.items);
+    }
+    assert_eq!(report.latency.unwrap().count, 20);
+    assert_eq!(report.spans.len(), 20);
+    assert!(report.spans.iter().all(|it| it.producer < 2 && !it.is_open));
+    assert_eq!(report.slowest[0].key.as_deref(), Some("a key"));
+    assert!(!report.to_html().contains("No item events"), "{report}");
+}
+
+fn a_worker_with_batches_has_the_time_of_its_hooks_once() {
+    let broker = Broker::start();
+    for processes in ["0", "1"] {
+        let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", processes)]);
+        let builder = broker.builder().batch(Batch::up_to(4).within(ms(50))).timeline();
+        let mut pool = builder.build().unwrap();
+        let (_, report) = pool.run_with_report((0..8).map(|_| Chore::Sleep(100)));
+        let row = &report.producers[0];
+        // Each sleeps for itself.
+        assert!(row.working >= ms(800), "{report}");
+        assert!(row.working + row.waiting <= report.lasted, "{report}");
+        assert_eq!(row.items, 8);
+    }
+}
+
+fn services_and_pipelines_have_rows_for_workers_too() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let pool = || {
+        let nats = broker.nats().min_workers(2);
+        broker.builder().cluster(&CHORES, nats).build().unwrap()
+    };
+    let rows = |report: &RunReport| {
+        let items = |it: &ProducerReport| (it.place.contains('/'), it.items);
+        report.producers.iter().map(items).filter(|it| it.0).map(|it| it.1).collect::<Vec<_>>()
+    };
+    let service = pool().into_service();
+    for _ in 0..3 {
+        service.call(Chore::Sleep(50)).unwrap();
+    }
+    let report = service.report();
+    assert_eq!((rows(&report).len(), rows(&report).iter().sum::<u64>()), (2, 3), "{report}");
+    let working: Duration = report.producers.iter().map(|it| it.working).sum();
+    assert!(working >= ms(150) && working <= report.lasted * 2, "{report}");
+    service.close().unwrap();
+    let (mut first, mut last) = (
+        OrderedRunner::builder(map(|_| Ok(()), |_, (), n: u64| Ok(Chore::Sleep(n))))
+            .devices(3)
+            .build()
+            .unwrap(),
+        pool(),
+    );
+    let mut pipeline = first.then(&mut last);
+    pipeline.run([20; 8]).unwrap();
+    let report = pipeline.report();
+    assert_eq!(report.producers.len(), 5, "{report}");
+    assert_eq!(rows(&report).iter().sum::<u64>(), 8, "{report}");
+    assert!(report.stages[1].report.producers.iter().all(|it| !it.waiting.is_zero()), "{report}");
+}
+
+fn metrics_count_workers_and_not_seats() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let first = broker.worker(2);
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let exporter = recorder.handle();
+    let metrics = metrics::with_local_recorder(&recorder, || Metrics::new("r"));
+    let builder = broker.builder().retries(1).observer(metrics);
+    let (sender, counts) = mpsc::channel();
+    let mut pool = builder.observer(Count(0, sender)).build().unwrap();
+    let text = std::thread::scope(|scope| {
+        let (broker, path, first, exporter) = (&broker, &path, &first, &exporter);
+        let second = scope.spawn(move || {
+            text_in(&path("begun"));
+            while counts.recv().unwrap() != 1 {}
+            let text = exporter.render();
+            first.signal(Signal::KILL);
+            (text, broker.worker(1))
+        });
+        pool.run([Chore::AwaitOnce(path("begun"), path("never")), Chore::Square(2)]).unwrap();
+        second.join().unwrap().0
+    });
+    assert!(text.contains("gangline_producers{runner=\"r\"} 1\n"), "{text}");
+    let text = exporter.render();
+    let lost = "gangline_producers_lost_total{runner=\"r\",why=\"worker_lost\"} 1\n";
+    assert!(text.contains(lost), "{text}");
+    assert!(text.contains("gangline_items_working{runner=\"r\"} 0\n"), "{text}");
+}
+
+fn progress_has_a_line_for_each_worker() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    let sink = seen.clone();
+    let observer = move |_: Duration, event: &Event| {
+        let text = match event {
+            Event::RunStarted { producers, .. } => format!("{producers:?}"),
+            Event::WorkerJoined { producer, place, .. } => format!("{producer} is {place}"),
+            Event::ProducerReady { producer, .. } => format!("{producer} is ready"),
+            _ => return,
+        };
+        sink.lock().unwrap().push(text);
+    };
+    let nats = broker.nats().min_workers(2).max_workers(3);
+    let builder = broker.builder().cluster(&CHORES, nats).observer(observer);
+    let mut pool = builder.build().unwrap();
+    pool.run(squares(0..9)).unwrap();
+    let mut seen = seen.lock().unwrap().clone();
+    seen.sort();
+    let expected = [
+        r#"["", "", ""]"#.to_owned(),
+        format!("0 is {}/0", host()),
+        "0 is ready".to_owned(),
+        format!("1 is {}/1", host()),
+        "1 is ready".to_owned(),
+    ];
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(seen, expected);
+}
+
+fn a_panic_shows_in_the_row_of_its_worker() {
+    let broker = Broker::start();
+    for processes in ["0", "1"] {
+        let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", processes)]);
+        let cfg = CfgNode::new().with("init_millis", 40).unwrap();
+        let mut pool = broker.builder().cfg(cfg).on_error(OnError::Skip).build().unwrap();
+        let items = [Chore::Panic("a".to_owned()), Chore::Square(1), Chore::Panic("b".to_owned())];
+        let (_, report) = pool.run_with_report(items.into_iter().chain([Chore::Square(2)]));
+        let row = &report.producers[0];
+        assert_eq!((row.states_lost, row.rebuilds, row.failed), (2, 2, 2), "{report}");
+        assert!(row.rebuilding >= ms(80), "{report}");
+        assert!(row.working < report.lasted - ms(80), "{report}");
+    }
 }

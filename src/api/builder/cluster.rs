@@ -98,7 +98,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         });
         self.build_with(|runner| {
             let factory = ProducerFactory::leasing(runner, make, Overdue::Ended);
-            factory.forming_batches(Arc::new(move || counted.capacity()))
+            factory.with_seats(Arc::new(move || counted.capacity()))
         })
     }
 

@@ -1,12 +1,16 @@
 //! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
 
 mod runs;
+mod seat;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::runs::Runs;
+use self::seat::Seat;
+pub(super) use self::seat::{Departed, SeatedWorker};
+use super::hook_times::HookTimes;
 use super::news::News;
 use super::publication::{Address, Publication, Stored};
 use super::wire::JoinReply;
@@ -45,34 +49,6 @@ struct State {
     refusals: BTreeMap<String, String>,
 }
 
-/// One lane, with the worker that works for it.
-#[derive(Debug, Default)]
-struct Seat {
-    worker: Option<Arc<SeatedWorker>>,
-    /// Wakes the lane; `None` while the lane is in no run.
-    bell: Option<Arc<dyn Bell>>,
-    /// The number of the run in which the lane is.
-    run: Option<u64>,
-    /// For the lane, which takes them with its mail.
-    news: Vec<News>,
-    /// The number of publications of this lane.
-    held: usize,
-    /// The last run that the lane has left.
-    left_run: Option<u64>,
-    /// No worker takes it any more: its producer was quarantined.
-    is_banned: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct SeatedWorker {
-    pub(super) id: String,
-    /// The number of its part.
-    pub(super) part: u64,
-    pub(super) host: Arc<str>,
-    pub(super) pid: u32,
-    pub(super) capacity: usize,
-}
-
 /// Why no run can go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fatal {
@@ -86,7 +62,10 @@ pub(super) enum Fatal {
 /// What a lane finds when it looks.
 pub(super) struct Mail {
     pub(super) news: Vec<News>,
+    pub(super) departed: Vec<Departed>,
     pub(super) worker: Option<Arc<SeatedWorker>>,
+    /// What the worker has said of its hooks.
+    pub(super) times: HookTimes,
     pub(super) fatal: Option<Fatal>,
     /// The coordinator has ended, and answers no lane.
     pub(super) is_closed: bool,
@@ -149,6 +128,7 @@ impl Board {
         // lanes. Those of an earlier run concern publications that are gone.
         let seat = &mut state.seats[lane];
         (seat.bell, seat.run) = (Some(bell), Some(run));
+        seat.departed.clear();
     }
 
     /// The lane leaves its run. Returns its publications.
@@ -170,8 +150,16 @@ impl Board {
         let mut state = lock(&self.state);
         let (fatal, is_closed) = (state.fatal.clone(), state.is_closed);
         let seat = &mut state.seats[lane];
-        let (news, worker) = (std::mem::take(&mut seat.news), seat.worker.clone());
-        Mail { news, worker, fatal, is_closed }
+        let (news, departed) = (std::mem::take(&mut seat.news), std::mem::take(&mut seat.departed));
+        let (worker, times) = (seat.worker.clone(), seat.times);
+        Mail { news, departed, worker, times, fatal, is_closed }
+    }
+
+    /// The worker of a lane, and what it has said of its hooks.
+    pub(super) fn here(&self, lane: usize) -> Option<(Arc<SeatedWorker>, HookTimes)> {
+        let state = lock(&self.state);
+        let seat = &state.seats[lane];
+        Some((seat.worker.clone()?, seat.times))
     }
 
     /// The number of publications of a lane.
@@ -211,10 +199,10 @@ impl Board {
     }
 
     /// The lease of a publication, and the number of bytes of its input.
-    pub(super) fn lease_of(&self, publication: u64) -> Option<(LeaseId, usize)> {
+    pub(super) fn lease_of(&self, publication: u64) -> Option<(Lease, usize)> {
         let state = lock(&self.state);
         let it = state.publications.get(&publication)?;
-        Some((it.lease.id, it.bytes))
+        Some((it.lease.clone(), it.bytes))
     }
 
     pub(super) fn remove(&self, publication: u64) -> Option<Publication> {
@@ -247,24 +235,27 @@ impl Board {
 
 /// For the coordinator.
 impl Board {
-    /// Gives a worker a free seat. A worker that has a seat keeps it.
+    /// Gives a worker a free seat: the one that it had, else one that no worker has had, so that reports tell workers
+    /// apart. A worker that has a seat keeps it.
     pub(super) fn seat(&self, worker: SeatedWorker) -> JoinReply {
         let mut state = lock(&self.state);
         state.refusals.remove(&worker.id);
         if state.lane_of(&worker.id).is_some() {
             return JoinReply::Seated;
         }
-        let free = |seat: &&mut Seat| seat.worker.is_none() && !seat.is_banned;
-        let Some(seat) = state.seats.iter_mut().find(free) else { return JoinReply::Full };
-        seat.worker = Some(Arc::new(worker));
+        let free = state.seats.iter_mut().filter(|it| it.worker.is_none() && !it.is_banned);
+        let Some(seat) = free.min_by_key(|seat| seat.rank_for(&worker.id)) else {
+            return JoinReply::Full;
+        };
+        seat.take(worker);
         seat.ring();
         self.changed.notify_all();
         JoinReply::Seated
     }
 
-    /// Ends the part of a worker. What it had begun is lost. Returns its lane, and the places in the stream of
-    /// messages that no worker must get. `None` if it has no seat.
-    pub(super) fn unseat(&self, worker: &str) -> Option<(usize, Vec<u64>)> {
+    /// Ends the part of a worker, which may be `lost` for a reason. What it had begun is lost. Returns its lane, and the
+    /// places in the stream of messages that no worker must get. `None` if it has no seat.
+    pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
         let gone = state.seats[lane].worker.take().expect("it was just found there");
@@ -278,8 +269,11 @@ impl Board {
             }
             sequences.extend(it.sequence);
         }
-        state.seats[lane].news.extend(news);
-        state.seats[lane].ring();
+        let seat = &mut state.seats[lane];
+        seat.news.extend(news);
+        // A lane without a run has nothing to report.
+        seat.departed.extend(seat.run.map(|_| Departed { times: seat.times, lost }));
+        seat.ring();
         Some((lane, sequences))
     }
 
@@ -349,6 +343,16 @@ impl Board {
         state.seats[lane].news.push(news);
         state.seats[lane].ring();
         true
+    }
+
+    /// Notes what a worker says of its hooks. An earlier word may come later.
+    pub(super) fn note_times(&self, worker: &str, times: HookTimes) {
+        let mut state = lock(&self.state);
+        let Some(lane) = state.lane_of(worker) else { return };
+        let seat = &mut state.seats[lane];
+        if times.working >= seat.times.working {
+            seat.times = times;
+        }
     }
 
     /// Tells the lane of a worker that no hook has an item up to this publication. Returns the lane.
@@ -453,12 +457,6 @@ impl State {
 
     fn lane_of(&self, worker: &str) -> Option<usize> {
         self.seats.iter().position(|seat| seat.worker.as_ref().is_some_and(|it| it.id == worker))
-    }
-}
-
-impl Seat {
-    fn ring(&self) {
-        self.bell.iter().for_each(|bell| bell.ring());
     }
 }
 

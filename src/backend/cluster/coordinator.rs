@@ -21,17 +21,15 @@ use self::fetching::Fetching;
 use self::publishing::{Publishing, input_name};
 use self::purge::Purge;
 use super::board::{Board, Fatal, SeatedWorker};
-use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
+use super::connection::{Connection, REQUEST_TIMEOUT, refused};
 use super::event::{CoordinatorEvent, KeyOwner, ToPublish};
-use super::names::{self, consumer_of, consumer_of_any};
+use super::names;
 use super::nats::Nats;
 use super::news::{News, Reply};
 use super::objects;
 use super::publication::Address;
 use super::readers;
-use super::wire::{
-    self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
-};
+use super::wire::{self, ClaimReply, Command, Notice, Order, ResultHeader, RunKey, WorkerNews};
 use crate::error::ClusterError;
 
 /// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
@@ -314,12 +312,13 @@ impl Coordinator {
         let Some(worker) = self.board.ban(lane) else { return };
         self.banned.insert(worker.id.clone());
         self.order(Command::Leave { worker: worker.id.clone() }).await;
-        self.lose(&worker.id);
+        self.lose(&worker.id, None);
     }
 
     async fn take_result(&self, message: jetstream::Message) {
         match wire::split::<ResultHeader>(&message.payload) {
             Ok((header, output)) if header.epoch == self.key.epoch => {
+                self.board.note_times(&header.worker, header.times);
                 let ResultHeader { publication, worker, outcome, object, .. } = header;
                 let reply = Box::new(Reply {
                     outcome,
@@ -361,10 +360,9 @@ impl Coordinator {
         let Notice { worker, news, .. } = notice;
         self.seen.insert(worker.clone(), Instant::now());
         match news {
-            WorkerNews::Join { part, host, pid, capacity } => {
+            WorkerNews::Join(joining) => {
                 if let Some(reply) = message.reply {
-                    let (host, capacity) = (host.into(), capacity.max(1) as usize);
-                    self.join(SeatedWorker { id: worker, part, host, pid, capacity }, reply).await;
+                    self.join(SeatedWorker::new(worker, *joining), reply).await;
                 }
             }
             WorkerNews::Begun(publication) => {
@@ -382,12 +380,16 @@ impl Coordinator {
                 };
                 self.answer(message.reply, wire::encode(&answer)).await;
             }
-            WorkerNews::Drained(upto) => {
+            WorkerNews::Drained(upto, times) => {
+                self.board.note_times(&worker, times);
                 if let Some(lane) = self.board.drained(&worker, upto) {
                     self.draining.retain(|&it, wanted| it != lane || *wanted > upto);
                 }
             }
-            WorkerNews::Leaving => self.lose(&worker),
+            WorkerNews::Leaving { times, lost } => {
+                self.board.note_times(&worker, times);
+                self.lose(&worker, lost.map(Into::into));
+            }
             // It may be of a run that has failed already.
             WorkerNews::Refused(publication, said) => {
                 if self.board.has(publication) {
@@ -406,89 +408,5 @@ impl Coordinator {
         if let Err(error) = self.connection.client.publish(reply, answer.into()).await {
             tracing::debug!("not answered: {error}");
         }
-    }
-
-    /// Makes the consumer of a worker. Then `seat` gives it a seat.
-    async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
-        if self.banned.contains(&worker.id) {
-            return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
-        }
-        let config = self.consumer_for(&worker.id);
-        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
-        let (events, consumers) = (self.events.clone(), self.consumers.clone());
-        tokio::spawn(async move {
-            let mut made = consumers.lock().await;
-            // Before the request: if the answer of the broker is lost, the consumer may be there.
-            made.insert(worker.id.clone());
-            match context.create_consumer_on_stream(config, items).await {
-                Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
-                // It asks again.
-                Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
-            }
-        });
-    }
-
-    fn consumer_for(&self, worker: &str) -> async_nats::jetstream::consumer::pull::Config {
-        let RunKey { run, epoch, .. } = &self.key;
-        let subject = self.connection.names.to(run, *epoch, worker);
-        item_consumer(consumer_of(run, *epoch, worker), subject, self.nats.lease_time)
-    }
-
-    fn consumer_for_any(&self) -> async_nats::jetstream::consumer::pull::Config {
-        let RunKey { run, epoch, .. } = &self.key;
-        let subject = self.connection.names.any(run, *epoch);
-        item_consumer(consumer_of_any(run, *epoch), subject, self.nats.lease_time)
-    }
-
-    async fn seat(&mut self, worker: SeatedWorker, reply: async_nats::Subject) {
-        let (id, host) = (worker.id.clone(), worker.host.clone());
-        if let Some(earlier) = self.board.part_of(&id)
-            && earlier != worker.part
-        {
-            // The part in the seat has ended, and the notice of that was lost. The consumer stays: it is the worker's, and
-            // `join` has made it for this part.
-            self.unseat(&id);
-        }
-        let seated = self.board.seat(worker);
-        if seated == JoinReply::Seated {
-            tracing::info!(worker = %id, %host, "a worker takes part");
-        }
-        self.answer(Some(reply), wire::encode(&seated)).await;
-    }
-
-    /// Notes that a worker lives, and compares the part in its card with the part in its seat.
-    async fn take_card(&mut self, worker: String, card: Result<Card, String>) {
-        self.seen.insert(worker.clone(), Instant::now());
-        match card.and_then(|card| self.check(&card).map(|()| card)) {
-            Ok(card) => {
-                let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
-                match (part, self.board.part_of(&worker)) {
-                    // The worker takes part and has lost its seat, as after a pause of its process.
-                    (Some(_), None) if !self.banned.contains(&worker) => {
-                        self.order(Command::Rejoin { worker }).await;
-                    }
-                    // The part in the seat has ended, and the notice of that was lost.
-                    (Some(part), Some(seated)) if part > seated => self.lose(&worker),
-                    (None, Some(seated)) if card.parts >= seated => self.lose(&worker),
-                    _ => {}
-                }
-            }
-            Err(reason) => {
-                tracing::debug!("worker {worker} does not serve: {reason}");
-                self.board.refuse(&worker, reason);
-            }
-        }
-    }
-
-    /// Whether a worker can serve this run.
-    fn check(&self, card: &Card) -> Result<(), String> {
-        let Card { host, recipes, .. } = card;
-        let wanted = &self.key.recipe;
-        let Some((_, terms)) = recipes.iter().find(|(name, _)| name == wanted) else {
-            let names: Vec<_> = recipes.iter().map(|(name, _)| name).collect();
-            return Err(format!("{host} has the recipes {names:?}, and not {wanted:?}"));
-        };
-        let difference = terms.difference(&self.key.terms);
-        difference.map_or(Ok(()), |it| Err(format!("{host}, recipe {wanted:?}: {it}")))
     }
 }

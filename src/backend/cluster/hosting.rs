@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
+use super::hook_times::HookTimes;
 use crate::backend::process::message::{CallFailure, Terms};
 use crate::base::Hook;
 use crate::device::Devices;
@@ -59,6 +60,12 @@ pub(crate) enum HookPlace {
 pub trait Loaded: Send + Sync {
     /// The number of items that its producers can work on at the same time, in their largest batches.
     fn capacity(&self) -> usize;
+    /// The number of its producers.
+    fn producers(&self) -> usize;
+    /// The longest of its producers' last calls of `producer_init`.
+    fn init(&self) -> Duration;
+    /// The times of its hooks since it was made.
+    fn hook_times(&self) -> HookTimes;
     /// Works on one item. Dropping the future gives the item up.
     fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
     /// Ends the producers. It waits for their hooks.

@@ -3,19 +3,22 @@
 //! A lane runs user code: it encodes inputs and decodes outputs. It sends events to the coordinator's thread through the
 //! [`Session`], and gets news from the board. Without a worker, the lane is detached from the scheduler.
 
+mod attempts;
 mod figures;
 mod settling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::attempts::Attempts;
 use self::figures::Figures;
 use super::board::{Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
+use super::hook_times::HookTimes;
 use super::hosting::BatchLimits;
 use super::nats::Nats;
 use super::news::News;
-use super::publication::Address;
+use super::publication::{Address, Publication};
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
 use crate::backend::process::recipe::Recipe;
@@ -170,6 +173,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
             drained: 0,
             told_to_stop: None,
             figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
+            attempts: Attempts::new(self.lane, &run.event_log),
         };
         in_run.work();
         in_run.desk.leave();
@@ -207,6 +211,7 @@ struct LaneRun<'a, R: Runner> {
     /// The worker that was last told to drain or to leave.
     told_to_stop: Option<String>,
     figures: Figures<'a>,
+    attempts: Attempts<'a>,
 }
 
 /// What a lane does next.
@@ -225,9 +230,11 @@ impl<R: Runner> LaneRun<'_, R> {
         let id = std::ptr::from_ref(self.run).addr();
         self.session.board.enter(self.lane, id, bell);
         // A lane with a worker takes part from the start: retries wait for it.
-        self.worker = self.session.board.worker_of(self.lane);
-        match &self.worker {
-            Some(worker) => self.figures.came(worker),
+        match self.session.board.here(self.lane) {
+            Some((worker, times)) => {
+                self.figures.came(&worker, times);
+                self.worker = Some(worker);
+            }
             None => self.detach(),
         }
         loop {
@@ -241,36 +248,37 @@ impl<R: Runner> LaneRun<'_, R> {
         for publication in self.session.board.leave(self.lane) {
             dispatch.release(publication.lease.id);
         }
+        self.attempts.end_all();
+        self.figures.end();
         self.session.send(CoordinatorEvent::Left);
     }
 
     /// Takes the mail: handles the news, notes the worker in the seat, and cancels what is stale.
     fn take_mail(&mut self) {
-        let Mail { news, worker, fatal, is_closed } = self.session.board.mail(self.lane);
+        let Mail { news, departed, worker, times, fatal, is_closed } =
+            self.session.board.mail(self.lane);
         let has_news = !news.is_empty();
         news.into_iter().for_each(|news| self.heed(news));
+        departed.into_iter().for_each(|it| self.figures.left(it));
         match (&self.worker, worker) {
-            (Some(_), None) => {
-                self.figures.left();
-                self.detach();
-            }
+            (Some(_), None) => self.detach(),
             // The news may have ended a lease, and then the scheduler takes the producer for one that is back.
             (None, None) if has_news => self.detach(),
             (None, Some(worker)) => {
-                self.figures.came(&worker);
+                self.figures.came(&worker, HookTimes::default());
                 self.worker = Some(worker);
                 let dispatch = &self.run.handover.dispatch;
                 dispatch.schedule(|state, _| state.scheduler.producer_joined(self.lane));
             }
             (Some(before), Some(worker)) => {
-                if before.id != worker.id {
-                    self.figures.left();
-                    self.figures.came(&worker);
+                if before.id != worker.id || before.part != worker.part {
+                    self.figures.came(&worker, HookTimes::default());
                 }
                 self.worker = Some(worker);
             }
             (None, None) => {}
         }
+        self.figures.note_times(times);
         if let Some(fatal) = fatal
             && !self.run.is_over()
         {
@@ -379,7 +387,7 @@ impl<R: Runner> LaneRun<'_, R> {
             News::Answer(publication, reply) => self.settle(publication, *reply),
             News::Lost(publication, host) => self.fail_lost(publication, host),
             News::Vanished(publication) => {
-                if let Some(publication) = self.session.board.remove(publication) {
+                if let Some(publication) = self.remove(publication) {
                     self.figures.returned(1);
                     self.run.handover.dispatch.release(publication.lease.id);
                 }
@@ -391,16 +399,24 @@ impl<R: Runner> LaneRun<'_, R> {
     }
 
     /// A worker begins an item: its lease is now on this lane.
-    fn begin(&self, publication: u64) {
+    fn begin(&mut self, publication: u64) {
         let Some((lease, bytes)) = self.session.board.lease_of(publication) else { return };
         self.figures.begun(bytes);
+        let key = self.run.name_of(lease.items[0]);
+        self.attempts.begin(publication, &lease, key);
         let (begin, events) = self.run.handover.dispatch.schedule(|state, now| {
-            hand_over::hand_over(&mut state.scheduler, lease, self.lane, now)
+            hand_over::hand_over(&mut state.scheduler, lease.id, self.lane, now)
         });
         self.run.heed(events);
         if begin == Begin::Stale {
             self.session.send(CoordinatorEvent::Cancel(publication));
         }
+    }
+
+    /// Removes a publication: no hook has its item any more.
+    fn remove(&mut self, publication: u64) -> Option<Publication> {
+        self.attempts.end(publication);
+        self.session.board.remove(publication)
     }
 
     /// Gives up publications with stale leases.
@@ -435,8 +451,13 @@ impl<R: Runner> LaneRun<'_, R> {
         let lane = self.lane;
         self.told_to_stop = None;
         loop {
-            let Mail { news, worker, fatal, is_closed } = self.session.board.mail(lane);
+            let Mail { news, departed, worker, times, fatal, is_closed } =
+                self.session.board.mail(lane);
             news.into_iter().for_each(|news| self.heed(news));
+            departed.into_iter().for_each(|it| self.figures.left(it));
+            if worker.is_some() {
+                self.figures.note_times(times);
+            }
             let Some(worker) = worker.filter(|_| fatal.is_none() && !is_closed) else { return };
             if self.drained >= upto && is_over || dispatch.signals.is_abandoned(lane) {
                 return;
@@ -452,7 +473,9 @@ impl<R: Runner> LaneRun<'_, R> {
         }
     }
 
+    /// The device is the worker's, which names it.
     fn site(&self, lease: &Lease, host: Option<Arc<str>>) -> Site {
-        Site { host, ..site(self.setup, &lease.items, Some(lease.attempt)) }
+        let site = site(self.setup, &lease.items, Some(lease.attempt));
+        Site { host, device: None, ..site }
     }
 }

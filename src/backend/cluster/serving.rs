@@ -18,7 +18,7 @@ use super::names::{consumer_of, consumer_of_any};
 use super::publication::Address;
 use super::services::Services;
 use super::slots::{PULL, Slots};
-use super::wire::{self, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
+use super::wire::{self, Command, JoinReply, Joining, Notice, Order, RunKey, WorkerNews};
 
 /// One part in a run.
 pub(super) struct Serving {
@@ -57,7 +57,7 @@ impl Serving {
         let subject = self.connection.names.orders(&self.key.run);
         let Ok(orders) = self.connection.client.subscribe(subject).await else { return };
         let mut ends = self.ends.clone();
-        let joined = unless_over(&mut ends, self.join(service.capacity())).await;
+        let joined = unless_over(&mut ends, self.join(&**service)).await;
         if joined != Some(JoinReply::Seated) {
             return;
         }
@@ -69,7 +69,7 @@ impl Serving {
             service.clone(),
         );
         let slots = Arc::new(slots);
-        let join = self.request_for_seat(service.capacity());
+        let join = self.request_for_seat(&**service);
         let obeying = tokio::spawn(obey(slots.clone(), orders, join, leave));
         let (run, epoch) = (&self.key.run, self.key.epoch);
         let own = consumer_of(run, epoch, &self.worker);
@@ -85,7 +85,7 @@ impl Serving {
             slots.give_up_all().await;
         }
         // The coordinator may live although this worker heard nothing of it: then it gives the items to others.
-        self.notify(WorkerNews::Leaving).await;
+        self.notify(WorkerNews::Leaving { times: slots.times(), lost: None }).await;
         if *self.ends.borrow() != Ending::Over {
             // The coordinator does not know which worker gets an item for any. So those on their way are waited for and
             // handed back. Without a broker none come.
@@ -99,8 +99,8 @@ impl Serving {
     }
 
     /// Asks for a seat until there is one.
-    async fn join(&self, capacity: usize) -> JoinReply {
-        let notice = self.notice(self.request_for_seat(capacity));
+    async fn join(&self, service: &dyn Loaded) -> JoinReply {
+        let notice = self.notice(self.request_for_seat(service));
         loop {
             let subject = self.connection.names.notices(&self.key.run);
             let request = async_nats::Request::new().payload(notice.clone().into());
@@ -115,10 +115,16 @@ impl Serving {
         }
     }
 
-    fn request_for_seat(&self, capacity: usize) -> WorkerNews {
-        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        let (host, pid) = (self.host_name.clone(), std::process::id());
-        WorkerNews::Join { part: self.part, host, pid, capacity }
+    fn request_for_seat(&self, service: &dyn Loaded) -> WorkerNews {
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        WorkerNews::Join(Box::new(Joining {
+            part: self.part,
+            host: self.host_name.clone(),
+            pid: std::process::id(),
+            capacity: number(service.capacity()),
+            producers: number(service.producers()),
+            init: service.init(),
+        }))
     }
 
     fn notice(&self, news: WorkerNews) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! The items that a worker has of one run.
 
 mod answering;
+mod meter;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -14,8 +15,10 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use self::meter::Meter;
 use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
+use super::hook_times::HookTimes;
 use super::hosting::{Loaded, Task};
 use super::objects;
 use super::publication::Address;
@@ -51,6 +54,7 @@ struct State {
     held: BTreeMap<u64, Held>,
     /// The number of begun items, at most the capacity of the service.
     begun: usize,
+    meter: Meter,
     /// Publications up to this one are given up; `u64::MAX` if all are.
     floor: u64,
     /// No more items are begun.
@@ -203,7 +207,7 @@ impl Slots {
         if let Some(hook_over) = hook_over {
             _ = hook_over.await;
         }
-        lock(&self.state).begun -= 1;
+        self.note_end();
         self.changed.notify_waiters();
     }
 
@@ -322,6 +326,9 @@ impl Slots {
                     Some(_) if is_closed => return Admission::Closed,
                     Some(held) if has_room => {
                         held.is_begun = true;
+                        if state.begun == 0 {
+                            state.meter.resume(self.service.hook_times());
+                        }
                         state.begun += 1;
                         return Admission::Begin;
                     }
@@ -330,6 +337,21 @@ impl Slots {
             }
             changed.await;
         }
+    }
+
+    /// An item is begun no more.
+    fn note_end(&self) {
+        let mut state = lock(&self.state);
+        state.begun -= 1;
+        if state.begun == 0 {
+            state.meter.pause(self.service.hook_times());
+        }
+    }
+
+    /// The times of the hooks in this part so far.
+    pub(super) fn times(&self) -> HookTimes {
+        let state = lock(&self.state);
+        state.meter.times(self.service.hook_times())
     }
 
     /// Notes whether this process was stopped for so long that its lease may have ended; then other workers may have its
@@ -394,7 +416,7 @@ impl Slots {
     /// Gives up all items up to a publication, and tells the coordinator when no hook has one.
     pub(super) async fn drain(self: Arc<Self>, upto: u64) {
         self.give_up(upto).await;
-        self.notify(WorkerNews::Drained(upto)).await;
+        self.notify(WorkerNews::Drained(upto, self.times())).await;
     }
 
     /// Begins no more items, gives up all, and waits until none is held.

@@ -1,13 +1,16 @@
 //! The messages between a coordinator and its workers, in postcard.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::hook_times::HookTimes;
 use crate::backend::process::message::{CallFailure, RemoteFailure, Terms};
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -95,6 +98,8 @@ pub(super) struct ResultHeader {
     pub(super) busy_nanos: u64,
     /// How often the broker has delivered the item.
     pub(super) deliveries: u64,
+    /// The times of the worker's hooks in this run's part so far.
+    pub(super) times: HookTimes,
     /// Where the output is, if it does not follow; with another outcome, where a part of it may be.
     pub(super) object: Option<Object>,
 }
@@ -144,20 +149,34 @@ pub(super) struct Notice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerNews {
     /// The worker asks for a seat. The answer is a [`JoinReply`].
-    Join { part: u64, host: String, pid: u32, capacity: u32 },
+    Join(Box<Joining>),
     /// A hook is about to get the item.
     Begun(u64),
     /// The worker has a publication that another one may have too: it was delivered before, or the lease of this worker may
     /// have ended. The answer is a [`ClaimReply`].
     Claim(u64),
-    /// No hook of the worker has a publication up to this one.
-    Drained(u64),
-    /// The worker takes no more items in this part.
-    Leaving,
+    /// No hook of the worker has a publication up to this one. The times are those of its hooks until then.
+    Drained(u64, HookTimes),
+    /// The worker takes no more items in this part. `lost` says why it ends, if it has lost its producers.
+    Leaving { times: HookTimes, lost: Option<String> },
     /// The worker could not make the runner or its producers.
     Unable { host: String, reason: String },
     /// The broker does not store its result of a publication, and says why.
     Refused(u64, String),
+}
+
+/// A worker that asks for a seat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Joining {
+    /// The number of its part.
+    pub(super) part: u64,
+    pub(super) host: String,
+    pub(super) pid: u32,
+    /// The number of items that it can have in hooks.
+    pub(super) capacity: u32,
+    pub(super) producers: u32,
+    /// The longest of its producers' last calls of `producer_init`.
+    pub(super) init: Duration,
 }
 
 /// Whether a worker has a seat.
@@ -239,7 +258,7 @@ mod tests {
     fn another_protocol_is_named_before_the_rest_is_read() {
         let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 1");
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 2");
         assert!(decode::<Card>(b"").is_err());
     }
 

@@ -94,6 +94,7 @@ impl<R: Runner> Keeper<R> {
         let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
         run.handover.stats.note_worker(self.lane, |worker| {
             if let Some((pid, Traffic { down, up })) = child {
+                worker.producers = 1;
                 let before = worker.pid.replace(pid);
                 worker.restarts += u64::from(before.is_some_and(|before| before != pid));
                 worker.bytes_down += down;

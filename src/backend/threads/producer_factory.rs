@@ -58,9 +58,10 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         ProducerFactory { runner, make, bypass, overdue, capacity: None }
     }
 
-    /// Its backends form the batches, so they lease single items: as many as `capacity` says.
+    /// Its producers are the seats of a cluster. Their workers form the batches, so each leases single items: as many as
+    /// `capacity` says.
     #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(crate) fn forming_batches(self, capacity: Arc<Capacity>) -> Self {
+    pub(crate) fn with_seats(self, capacity: Arc<Capacity>) -> Self {
         ProducerFactory { capacity: Some(capacity), ..self }
     }
 }
@@ -84,6 +85,11 @@ impl<R: Runner> ProducerFactory<R> {
     /// The number of items that its producers can have now; `None` if that is one for each, or a batch.
     pub(crate) fn capacity(&self) -> Option<usize> {
         self.capacity.as_ref().map(|count| count())
+    }
+
+    /// Whether its producers are seats, which workers take.
+    pub(crate) fn has_seats(&self) -> bool {
+        self.capacity.is_some()
     }
 
     pub(crate) fn runner(&self) -> &R {

@@ -88,11 +88,14 @@ impl Board {
                 return (!fallbacks.is_empty())
                     .then(|| self.named(one_line(&fallbacks.join("; "))));
             }
-            Event::WorkerJoined { .. } => {
+            Event::WorkerJoined { producer, place, .. } => {
                 self.workers = Some(self.workers.unwrap_or(0) + 1);
+                let watch = self.producers.get_mut(*producer);
+                watch.into_iter().for_each(|watch| *watch = Watch::of_worker(place, at));
             }
-            Event::WorkerLeft { .. } => {
+            Event::WorkerLeft { producer, lost } => {
                 self.workers = self.workers.map(|workers| workers.saturating_sub(1));
+                return self.empty(*producer, lost.as_deref());
             }
             Event::RunEnded { .. }
             | Event::WindowFull { .. }
@@ -125,11 +128,13 @@ impl Board {
         let mut lines = self.head(columns, most);
         lines.extend(self.held_up().map(|text| format!("  {text}")).filter(|_| lines.len() < most));
         let room = most.saturating_sub(lines.len());
-        let one_by_one = match self.producers.len() {
+        let producers = self.producers.iter().enumerate().filter(|(_, watch)| !watch.is_vacant());
+        let producers: Vec<_> = producers.collect();
+        let one_by_one = match producers.len() {
             all if all <= room => all,
             _ => room.saturating_sub(1),
         };
-        let (shown, rest) = self.producers.split_at(one_by_one);
+        let (shown, rest) = producers.split_at(one_by_one);
         lines.extend(self.producers(shown));
         if !rest.is_empty() && room > 0 {
             lines.push(self.sum_of(rest));
@@ -201,7 +206,7 @@ impl Board {
             Event::ItemStarted { item, key, attempt, .. } => {
                 watch.starts(at, *item, key.as_ref(), *attempt);
             }
-            Event::ItemFinished { .. } => watch.finishes(at),
+            Event::ItemFinished { item, .. } => watch.finishes(at, *item),
             Event::ProducerQuarantined { reason, .. } => {
                 return self.lose(*producer, "out of service", reason);
             }
@@ -211,6 +216,15 @@ impl Board {
             _ => watch.is_ready(at),
         }
         None
+    }
+
+    /// The worker has left its seat, and has no line any more.
+    fn empty(&mut self, producer: usize, lost: Option<&str>) -> Option<String> {
+        // One that was quarantined before keeps its line.
+        let watch = self.producers.get_mut(producer).filter(|watch| !watch.is_lost())?;
+        let place = std::mem::replace(watch, Watch::new("")).place;
+        let why = one_line(lost?);
+        Some(self.named(format!("worker {place} is lost: {why}")))
     }
 
     fn lose(&mut self, producer: usize, how: &str, why: &str) -> Option<String> {
@@ -278,14 +292,14 @@ impl Board {
         parts
     }
 
-    fn producers(&self, shown: &[Watch]) -> impl Iterator<Item = String> {
+    fn producers(&self, shown: &[(usize, &Watch)]) -> impl Iterator<Item = String> {
         let longest = |text: fn(&Watch) -> String| {
-            shown.iter().map(|watch| text(watch).chars().count()).max().unwrap_or(0)
+            shown.iter().map(|(_, watch)| text(watch).chars().count()).max().unwrap_or(0)
         };
-        let digits = shown.len().saturating_sub(1).to_string().len();
+        let digits = shown.last().map_or(0, |(number, _)| *number).to_string().len();
         let place = longest(|watch| watch.place.clone());
         let done = longest(|watch| watch.items.to_string());
-        shown.iter().enumerate().map(move |(number, watch)| {
+        shown.iter().map(move |&(number, watch)| {
             let line = format!(
                 "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  {}",
                 watch.place,
@@ -298,9 +312,9 @@ impl Board {
         })
     }
 
-    fn sum_of(&self, rest: &[Watch]) -> String {
-        let done = items(rest.iter().map(|watch| watch.items).sum());
-        let busy = share(share_of(rest, self.now));
+    fn sum_of(&self, rest: &[(usize, &Watch)]) -> String {
+        let done = items(rest.iter().map(|(_, watch)| watch.items).sum());
+        let busy = share(share_of(rest.iter().map(|it| it.1), self.now));
         format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
     }
 
@@ -414,12 +428,16 @@ mod tests {
 
     #[test]
     fn the_workers_of_a_cluster_are_counted() {
-        let joined = |producer| Event::WorkerJoined { producer, host: "a".into() };
+        let joined = |producer| Event::WorkerJoined {
+            producer,
+            host: "a".into(),
+            place: format!("a/{producer}").into(),
+        };
         let mut events = vec![(0, started(Some(8), &["cpu", "cpu"])), (0, joined(0))];
         assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 1 worker");
         events.push((5, joined(1)));
         assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 2 workers");
-        events.extend([0, 1].map(|producer| (9, Event::WorkerLeft { producer })));
+        events.extend([0, 1].map(|producer| (9, Event::WorkerLeft { producer, lost: None })));
         assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 0 workers");
     }
 
@@ -449,6 +467,37 @@ mod tests {
         events.push((5_700, finished(1, 1)));
         let line = board(&events).line();
         assert!(line.ends_with("149 done, 1 delivered (waiting for item 1)"), "{line}");
+    }
+
+    #[test]
+    fn only_seats_with_a_worker_have_a_line() {
+        let joined = |seat: usize| Event::WorkerJoined {
+            producer: seat,
+            host: "node".into(),
+            place: format!("node/{seat}").into(),
+        };
+        let mut board = board(&[(0, started(Some(8), &["", "", ""])), (1_000, joined(1))]);
+        board.observe(ms(1_000), &starts(0, 1, None));
+        board.observe(ms(2_000), &starts(1, 1, None));
+        board.pass(ms(3_000));
+        let line = "  1  node/1  0 items  100 % busy  item 0 and 1 more, 2.0 s";
+        assert_eq!(board.lines(9, 90)[1..], [line]);
+        board.observe(ms(3_000), &finished(0, 1));
+        board.pass(ms(5_000));
+        let line = "  1  node/1  1 item   100 % busy  item 1, 3.0 s";
+        assert_eq!(board.lines(9, 90)[1..], [line]);
+        board.observe(ms(5_000), &finished(1, 1));
+        board.pass(ms(9_000));
+        let line = "  1  node/1  2 items   50 % busy  waiting";
+        assert_eq!(board.lines(9, 90)[1..], [line]);
+        let left =
+            |lost: Option<&str>| Event::WorkerLeft { producer: 1, lost: lost.map(Into::into) };
+        let message = board.observe(ms(9_000), &left(Some("silent")));
+        assert_eq!(message.as_deref(), Some("Segmenting: worker node/1 is lost: silent"));
+        assert_eq!(board.lines(9, 90).len(), 1);
+        assert_eq!(board.observe(ms(9_000), &joined(2)), None);
+        assert_eq!(board.observe(ms(9_500), &left(None)), None);
+        assert_eq!(board.lines(9, 90).len(), 2);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::text::{clipped, duration, printable};
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
     /// Its place, as displayed.
+    /// Empty for a seat of a cluster that has no worker.
     pub(super) place: String,
     /// How many items it finished.
     pub(super) items: u64,
@@ -25,6 +26,7 @@ pub(super) struct Watch {
     counted: Duration,
     /// Whether events of this producer may be missing since then.
     misses: Misses,
+    is_worker: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ enum Doing {
     Starting,
     Waiting,
     Working(Call),
+    /// The items in hooks of a worker, each with its own beginning: at least one.
+    Serving(Vec<Call>),
 }
 
 /// A call of a hook of the producer, with one item or a batch.
@@ -64,7 +68,18 @@ impl Watch {
             known: Duration::ZERO,
             counted: Duration::ZERO,
             misses: Misses::Nothing,
+            is_worker: false,
         }
+    }
+
+    /// A worker takes this seat.
+    pub(super) fn of_worker(place: &str, at: Duration) -> Self {
+        Watch { counted: at, is_worker: true, ..Watch::new(place) }
+    }
+
+    /// Whether it is a seat of a cluster without a worker.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.place.is_empty()
     }
 
     pub(super) fn is_ready(&mut self, at: Duration) {
@@ -77,34 +92,43 @@ impl Watch {
     pub(super) fn starts(&mut self, at: Duration, item: u64, key: Option<&Arc<str>>, attempt: u32) {
         let lacks = self.misses == Misses::Events;
         self.count_up_to(at);
+        let items = || vec![(item, key.cloned())];
+        let new_call = || Call { items: items(), attempt, done: 0, since: at };
         match &mut self.doing {
+            Doing::Serving(calls) if !lacks => calls.push(new_call()),
+            _ if self.is_worker => self.doing = Doing::Serving(vec![new_call()]),
             // A batch: its items begin and end together. An item begun before events were lost has very
             // likely ended, and must not be shown with an ever longer time.
             Doing::Working(call) if call.done == 0 && !lacks => {
-                call.items.push((item, key.cloned()))
+                call.items.push((item, key.cloned()));
             }
-            _ => {
-                let items = vec![(item, key.cloned())];
-                let call = Call { items, attempt, done: 0, since: at };
-                self.doing = Doing::Working(call);
-            }
+            _ => self.doing = Doing::Working(new_call()),
         }
     }
 
-    pub(super) fn finishes(&mut self, at: Duration) {
+    pub(super) fn finishes(&mut self, at: Duration, item: u64) {
         self.count_up_to(at);
         self.items += 1;
         match &mut self.doing {
             Doing::Working(call) if call.done + 1 < call.items.len() => call.done += 1,
+            Doing::Serving(calls) if calls.iter().any(|call| !call.is_of(item)) => {
+                calls.retain(|call| !call.is_of(item));
+            }
             _ => self.doing = Doing::Waiting,
         }
     }
 
     /// Returns the name of an item that it works on, and for how long it has.
     pub(super) fn works_on(&self, item: u64, at: Duration) -> Option<(String, Duration)> {
-        let Doing::Working(call) = &self.doing else { return None };
-        let (item, key) = call.items.iter().find(|(index, _)| *index == item)?;
-        Some((name(*item, key.as_deref()), at.saturating_sub(call.since)))
+        let calls = match &self.doing {
+            Doing::Working(call) => std::slice::from_ref(call),
+            Doing::Serving(calls) => calls,
+            Doing::Starting | Doing::Waiting => &[],
+        };
+        calls.iter().find_map(|call| {
+            let (item, key) = call.items.iter().find(|(index, _)| *index == item)?;
+            Some((name(*item, key.as_deref()), at.saturating_sub(call.since)))
+        })
     }
 
     /// Events were lost, possibly of this producer: its work is unknown until its next event.
@@ -126,7 +150,7 @@ impl Watch {
             Misses::Nothing => at.saturating_sub(self.counted),
             Misses::Events => Duration::ZERO,
         };
-        let working = matches!(self.doing, Doing::Working(_));
+        let working = matches!(self.doing, Doing::Working(_) | Doing::Serving(_));
         (self.busy + if working { open } else { Duration::ZERO }, self.known + open)
     }
 
@@ -138,6 +162,11 @@ impl Watch {
             (None, Doing::Starting) => "starting".to_owned(),
             (None, Doing::Waiting) => "waiting".to_owned(),
             (None, Doing::Working(call)) => call.text(at),
+            (None, Doing::Serving(calls)) => {
+                let first = calls.first().expect("it serves an item");
+                let items = calls.iter().flat_map(|call| call.items.clone()).collect();
+                Call { items, ..first.clone() }.text(at)
+            }
         }
     }
 
@@ -149,6 +178,10 @@ impl Watch {
 }
 
 impl Call {
+    fn is_of(&self, item: u64) -> bool {
+        self.items.iter().any(|(index, _)| *index == item)
+    }
+
     fn text(&self, at: Duration) -> String {
         let [(item, key), others @ ..] = &*self.items else { unreachable!("a call has an item") };
         let mut text = name(*item, key.as_deref());

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::producer::{is_lost, mean, share};
+use super::parties::{Parties, all_producers, lost, mean, producers, without_vacant};
+use super::producer::share;
 use super::splits;
 use super::text::{Count, Many, Percent, Time, capitalised};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
@@ -66,6 +67,7 @@ const FEWEST_EACH: u64 = 2;
 
 /// Decides the bottleneck of a run, and describes it in a sentence.
 pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
+    let totals = &*without_vacant(totals);
     let shares = Shares::of(totals);
     let nothing = nothing_to_decide(totals);
     let bottleneck = nothing.as_ref().map_or_else(|| shares.bottleneck(), |_| Bottleneck::Unknown);
@@ -87,6 +89,7 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Shares {
+    parties: Parties,
     origin: Origin,
     destination: Destination,
     source: f64,
@@ -117,16 +120,17 @@ impl Shares {
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
         Shares {
+            parties: Parties::of(totals),
             origin: totals.origin,
             destination: totals.destination,
             source: share(totals.source_working),
             full: share(totals.source_waiting),
-            producers: mean(totals, |producer| share(producer.working)),
+            producers: mean(totals, |producer| producer.working),
             busiest: busiest.unwrap_or_default(),
-            rebuilding: mean(totals, |producer| share(producer.rebuilding)),
-            starved: mean(totals, |producer| share(producer.waiting)),
-            held_up: mean(totals, |producer| share(producer.held_up)),
-            backing_off: mean(totals, |producer| share(producer.backing_off)),
+            rebuilding: mean(totals, |producer| producer.rebuilding),
+            starved: mean(totals, |producer| producer.waiting),
+            held_up: mean(totals, |producer| producer.held_up),
+            backing_off: mean(totals, |producer| producer.backing_off),
             consumer: share(totals.consumer_working),
             taking: share(totals.consumer_working),
             stalled: share(totals.head_stalled),
@@ -226,29 +230,32 @@ impl Shares {
         format!(
             "the source limited the run: it was at work {} of the time, while {} found nothing \
              for {} of it{}; make the iterator faster (do less in it, or read ahead on a thread of \
-             its own), since more producers would only wait",
+             its own), since more {} would only wait",
             Percent(self.source),
             producers(totals),
             Percent(self.starved),
             self.runner_up(),
+            self.parties.plural(),
         )
     }
 
     fn stage_before_clause(&self, totals: &Totals) -> String {
         format!(
             "the stage before limited the run: it delivered nothing for {} of the time, while {} \
-             found nothing for {} of it{}; see what limits that stage, since more producers here \
+             found nothing for {} of it{}; see what limits that stage, since more {} here \
              would only wait",
             Percent(self.source),
             producers(totals),
             Percent(self.starved),
             self.runner_up(),
+            self.parties.plural(),
         )
     }
 
     fn producers_clause(&self, totals: &Totals) -> String {
+        let parties = self.parties.plural();
         format!(
-            "the producers limited the run: {} worked {} of the time{}{}; use more producers or faster \
+            "the {parties} limited the run: {} worked {} of the time{}{}; use more {parties} or faster \
              devices; if a device is faster with many items at once, use larger batches (`batch`, with a \
              runner that implements `producer_work_batch`)",
             producers(totals),
@@ -278,10 +285,11 @@ impl Shares {
         format!(
             "the consumer limited the run: it was at work {} of the time, and the window was full \
              for {}{}; do less in `consumer_work` (move work that needs no order to \
-             `producer_work`), since more producers would only wait",
+             `producer_work`), since more {} would only wait",
             Percent(self.consumer),
             Percent(self.full),
             self.runner_up(),
+            self.parties.plural(),
         )
     }
 
@@ -289,19 +297,21 @@ impl Shares {
         format!(
             "{} limited the run: it was at work on something else {} of the time{}; do less between \
              one result and the next (move work that needs no order to `producer_work`), since more \
-             producers would only wait",
+             {} would only wait",
             self.consumer_name(),
             Percent(self.consumer),
             self.runner_up(),
+            self.parties.plural(),
         )
     }
 
     fn next_stage_clause(&self) -> String {
         format!(
             "the next stage limited the run: it took no results for {} of the time{}; see what \
-             limits that stage, since more producers here would only wait",
+             limits that stage, since more {} here would only wait",
             Percent(self.consumer),
             self.runner_up(),
+            self.parties.plural(),
         )
     }
 
@@ -345,9 +355,10 @@ impl Shares {
     fn uneven_clause(&self, totals: &Totals) -> String {
         let (share, producer) = self.busiest;
         format!(
-            "uneven work limited the run: producer {producer} ({}) worked {} of the time, and {} \
+            "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \
              {} on average; put long items first, make batches smaller, or let a second producer copy \
              slow items (`speculate()`)",
+            self.parties.singular(),
             totals.producers[producer].place,
             Percent(share),
             producers(totals),
@@ -357,10 +368,11 @@ impl Shares {
 
     fn mixed_clause(&self) -> String {
         format!(
-            "no single part limited the run: {} was at work {} of the time, the producers {}{}, {} {}, \
+            "no single part limited the run: {} was at work {} of the time, the {} {}{}, {} {}, \
              and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
             self.source_name(),
             Percent(self.source),
+            self.parties.plural(),
             Percent(self.producers),
             self.and_rebuilt(),
             self.consumer_name(),
@@ -397,9 +409,9 @@ impl Shares {
     fn runner_up(&self) -> String {
         let [(_, first), (second, share), _] = self.parts();
         let name = match second {
-            Bottleneck::Source => self.source_name(),
-            Bottleneck::Consumer => self.consumer_name(),
-            _ => "the producers",
+            Bottleneck::Source => self.source_name().to_owned(),
+            Bottleneck::Consumer => self.consumer_name().to_owned(),
+            _ => format!("the {}", self.parties.plural()),
         };
         if share >= MOST && first - share <= CLOSE {
             format!(", closely followed by {name} ({})", Percent(share))
@@ -436,8 +448,7 @@ pub(super) fn nothing_to_decide(totals: &Totals) -> Option<String> {
         }
         _ if too_few || totals.lasted < SHORTEST => {
             let ended = ended.map_or(String::new(), |ended| format!(", and {ended}"));
-            let (items, producers) =
-                (Many(worked, "item"), Many(totals.producers.len() as u64, "producer"));
+            let (items, producers) = (Many(worked, "item"), all_producers(totals));
             Some(format!(
                 "The run is too short to say what limited it: it had {items} for {producers} in \
                  {lasted}{ended}."
@@ -455,37 +466,9 @@ pub(super) fn opening(totals: &Totals) -> String {
     }
 }
 
-pub(super) fn lost(totals: &Totals) -> String {
-    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
-    match lost {
-        0 => String::new(),
-        1 => format!("; 1 of {} was lost during the run", all_producers(totals)),
-        _ => format!("; {} of {} were lost during the run", lost, all_producers(totals)),
-    }
-}
-
 fn worst_head(totals: &Totals) -> String {
     match totals.worst_heads.first() {
         Some((item, lasted)) => format!(", the longest {} for item {item}", Time(*lasted)),
         None => String::new(),
     }
-}
-
-/// Names the producers that averages are taken over.
-fn producers(totals: &Totals) -> String {
-    let all = totals.producers.len();
-    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
-    match all - lost {
-        // If every producer was lost, averages are over all.
-        0 if all > 1 => format!("the {all} producers"),
-        0 => "the producer".to_owned(),
-        1 if lost == 0 => "the producer".to_owned(),
-        1 => "the remaining producer".to_owned(),
-        left if lost == 0 => format!("the {left} producers"),
-        left => format!("the {left} remaining producers"),
-    }
-}
-
-fn all_producers(totals: &Totals) -> Many {
-    Many(totals.producers.len() as u64, "producer")
 }

@@ -1,8 +1,10 @@
 //! The stage of a pipeline that limited its run.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, lost, nothing_to_decide, opening};
+use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, nothing_to_decide, opening};
+use super::parties::{lost, without_vacant};
 use super::text::{Percent, capitalised};
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
@@ -18,7 +20,7 @@ pub(super) struct Decision {
 /// The stage that limited the run.
 struct Stage<'a> {
     name: &'a str,
-    totals: &'a Totals,
+    totals: Cow<'a, Totals>,
     shares: Shares,
 }
 
@@ -40,10 +42,9 @@ pub(super) fn decide<'a>(
     stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>)>,
     account: Account,
 ) -> Decision {
-    let stage = |(name, totals): (&'a str, &'a Arc<Totals>)| Stage {
-        name,
-        totals,
-        shares: Shares::of(totals).without_neighbours(),
+    let stage = |(name, totals): (&'a str, &'a Arc<Totals>)| {
+        let totals = without_vacant(totals);
+        Stage { name, shares: Shares::of(&totals).without_neighbours(), totals }
     };
     let stages: Vec<Stage<'_>> = stages.map(stage).collect();
     let whole = whole(&stages, account);
@@ -75,7 +76,7 @@ pub(super) fn decide<'a>(
 
 /// The run as one: only what decides whether there is anything to say.
 fn whole(stages: &[Stage<'_>], account: Account) -> Totals {
-    let last = stages.last().expect("a pipeline has stages").totals;
+    let last = &stages.last().expect("a pipeline has stages").totals;
     let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());
     Totals {
         account,

@@ -20,6 +20,7 @@ use super::run_report::{Ending, RunReport};
 use super::splits::splits;
 use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
 use super::text::{Count, Html, Percent, Time, capitalised, left_out, part};
+use crate::observe::worker_report::WorkerReport;
 
 /// Rows beyond these are only counted.
 const MOST_RETRIED: usize = 1_000;
@@ -219,6 +220,9 @@ fn tag(producer: &ProducerReport) -> &'static str {
     match producer {
         ProducerReport { abandoned: true, .. } => " <span class=\"tag\">abandoned</span>",
         ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of service</span>",
+        ProducerReport { worker: Some(WorkerReport { lost: Some(_), .. }), .. } => {
+            " <span class=\"tag\">lost</span>"
+        }
         _ => "",
     }
 }

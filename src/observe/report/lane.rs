@@ -40,6 +40,8 @@ pub(super) struct Lane {
     pub(super) cut_off_at: Option<u64>,
     /// Allocated with the first attempt that is measured, since there may be many producers.
     pub(super) latency: Option<Distribution>,
+    /// Whether its items are in hooks of a worker, which may begin and end each by itself.
+    is_of_worker: bool,
     in_hand: VecDeque<Work>,
     batch: u64,
     is_ending: bool,
@@ -57,7 +59,16 @@ impl Lane {
         Lane { place: place.to_owned(), ..Lane::default() }
     }
 
+    /// A worker of a cluster takes the place.
+    pub(super) fn has_worker(&mut self, place: &str) {
+        place.clone_into(&mut self.place);
+        self.is_of_worker = true;
+    }
+
     pub(super) fn begin(&mut self, mut work: Work) {
+        if self.is_of_worker {
+            return self.begin_alone(work);
+        }
         let is_old = |first: &Work| work.start.saturating_sub(first.start) > SAME_BATCH;
         // The ends of these items were lost, and their times are unknown.
         if self.is_ending || self.in_hand.front().is_some_and(is_old) {
@@ -73,13 +84,27 @@ impl Lane {
         }
     }
 
+    fn begin_alone(&mut self, work: Work) {
+        self.batch = 1;
+        // The ends of the earliest were lost.
+        if self.in_hand.len() == MOST_IN_HAND {
+            self.in_hand.pop_front();
+        }
+        self.in_hand.push_back(work);
+    }
+
     /// Returns `None` if the item's beginning was lost.
     pub(super) fn end(&mut self, item: u64) -> Option<Work> {
         self.items += 1;
-        self.is_ending = true;
+        self.is_ending = !self.is_of_worker;
         let mut work = self.take(item)?;
         work.together = self.batch;
         Some(work)
+    }
+
+    /// When the first of the items in hand began.
+    pub(super) fn busy_from(&self) -> Option<u64> {
+        self.in_hand.front().map(|first| first.start)
     }
 
     /// The start of the time up to `until` that is not yet counted as busy, if it was busy from `from` on.

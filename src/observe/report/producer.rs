@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use crate::observe::event::{ProducerTotals, Totals};
+use crate::observe::event::ProducerTotals;
 use crate::observe::seconds;
 use crate::observe::worker_report::WorkerReport;
 
@@ -21,7 +21,7 @@ pub struct ProducerReport {
     /// The name of its stage, in the report of a pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// Its place as text: `cuda:0+cuda:1`.
+    /// Its place as text: `cuda:0+cuda:1`. In a cluster, the host of its worker and the number of its seat: `node1/0`.
     pub place: String,
     /// How many items it finished, whether they succeeded or failed.
     pub items: u64,
@@ -29,10 +29,10 @@ pub struct ProducerReport {
     pub failed: u64,
     /// The share of the run that it worked, from 0 to 1.
     pub busy: f64,
-    /// How long it worked on items or looked for them.
+    /// How long it worked on items or looked for them. In a cluster, as its worker measured it.
     #[serde(with = "seconds")]
     pub working: Duration,
-    /// How long it waited without an item.
+    /// How long it waited without an item. In a cluster, since its worker joined.
     #[serde(with = "seconds")]
     pub waiting: Duration,
     /// How often it lost its state to a panic of a hook.
@@ -71,7 +71,8 @@ pub struct ProducerReport {
 
 impl ProducerReport {
     pub(super) fn is_lost(&self) -> bool {
-        self.quarantined.is_some() || self.abandoned
+        let has_worker = self.worker.as_ref().is_none_or(|worker| worker.lost.is_none());
+        self.quarantined.is_some() || self.abandoned || !has_worker
     }
 
     pub(crate) fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
@@ -102,20 +103,4 @@ impl ProducerReport {
 /// The share of `whole` that `of` is, from 0 to 1.
 pub(super) fn share(of: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { (of.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
-}
-
-/// The mean over the producers that were not lost, or over all if every one was.
-pub(super) fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
-    let lasted = totals.producers.iter().filter(|producer| !is_lost(producer));
-    let all = || totals.producers.iter();
-    let (sum, count) = match lasted.clone().count() {
-        0 => (all().map(&of).sum::<f64>(), all().count()),
-        count => (lasted.map(&of).sum(), count),
-    };
-    sum / count.max(1) as f64
-}
-
-/// Whether a producer has left the run.
-pub(super) fn is_lost(producer: &ProducerTotals) -> bool {
-    producer.quarantined.is_some() || producer.abandoned
 }

@@ -15,6 +15,7 @@ use super::run_report::{Ending, RunReport, Stall};
 use super::slowest::Slowest;
 use super::span::{IncidentKind, Incidents, Span, Spans, span};
 use super::timeline::{Throughput, Timeline};
+use super::vacant::leave_out_vacant;
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::event::{Event, Observer, Totals};
@@ -103,6 +104,13 @@ impl Recorder {
 
     /// Returns the report up to the last event.
     pub(crate) fn report(&self) -> RunReport {
+        let mut report = self.report_with_vacant();
+        leave_out_vacant(&mut report);
+        report
+    }
+
+    /// Returns the report with a row for each seat of a cluster, also for those that no worker has had.
+    pub(crate) fn report_with_vacant(&self) -> RunReport {
         let mut report = match &self.totals {
             Some(totals) => self.report_of_ended(totals),
             None => self.report_of_running(),
@@ -301,9 +309,10 @@ impl Recorder {
     fn item_finished(&mut self, at: u64, producer: usize, item: u64) {
         self.has_item_events = true;
         let Some(lane) = self.lanes.get_mut(producer) else { return };
+        let busy_from = lane.busy_from();
         let Some(work) = lane.end(item) else { return };
         let took = at.saturating_sub(work.start);
-        let since = lane.busy_since(work.start, at);
+        let since = lane.busy_since(busy_from.unwrap_or(work.start), at);
         let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
         self.busy.add_time(producer, since, at);
         if !is_measured {
@@ -336,6 +345,11 @@ impl Recorder {
                 self.measure(producer, &work, at.saturating_sub(work.start));
             }
         }
+    }
+
+    fn has_worker(&mut self, producer: usize, place: &str) {
+        let lane = self.lanes.get_mut(producer);
+        lane.into_iter().for_each(|lane| lane.has_worker(place));
     }
 
     fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
@@ -396,6 +410,12 @@ impl Recorder {
         }
         self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.1));
         self.stalls.truncate(MOST_STALLS);
+    }
+
+    fn abandoned(&mut self, at: Duration, producer: usize) {
+        self.cut_off(nanos(at), producer);
+        let why = Arc::from("it did not return in time");
+        self.lost(at, IncidentKind::Abandoned, producer, &why);
     }
 
     fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
@@ -464,16 +484,17 @@ impl Observer for Recorder {
             // The report of a stage is about its own items.
             Event::ItemEndedEarlier { .. } | Event::ItemsDelivered { .. } => {}
             // The total is known at the end of the run.
-            Event::WindowFull { .. } | Event::WorkerJoined { .. } | Event::WorkerLeft { .. } => {}
+            Event::WindowFull { .. } => {}
+            Event::WorkerJoined { producer, place, .. } => self.has_worker(*producer, place),
+            Event::WorkerLeft { producer, lost } => {
+                let kind = IncidentKind::WorkerLost;
+                lost.iter().for_each(|why| self.incidents.keep_loss(at, kind, *producer, why));
+            }
             Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
             Event::ProducerQuarantined { producer, reason } => {
                 self.lost(at, IncidentKind::Quarantined, *producer, reason);
             }
-            Event::ProducerAbandoned { producer } => {
-                let why = Arc::from("it did not return in time");
-                self.cut_off(nanos(at), *producer);
-                self.lost(at, IncidentKind::Abandoned, *producer, &why);
-            }
+            Event::ProducerAbandoned { producer } => self.abandoned(at, *producer),
             Event::ProducerRecycled { producer, took } => {
                 if let Some(lane) = self.lanes.get_mut(*producer) {
                     lane.recycles += 1;

@@ -89,7 +89,8 @@ pub struct RunReport {
     pub stalls: Vec<Stall>,
     /// Whether the consumer's thread was abandoned because it did not return in time.
     pub consumer_abandoned: bool,
-    /// The producers, in the order of their numbers.
+    /// The producers, in the order of their numbers. In a cluster, there is one for each seat that a worker has had, and
+    /// they are numbered without the other seats.
     pub producers: Vec<ProducerReport>,
     /// Latency of items over all producers. `None` without item events.
     pub latency: Option<Latencies>,

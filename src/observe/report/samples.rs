@@ -156,7 +156,10 @@ fn measure(totals: &mut Totals) {
         producer.worker = Some(WorkerReport {
             host: (index % 2 == 1).then(|| HOSTILE.to_owned()),
             pid: Some(4_194_304 - index as u32),
+            producers: 1,
             restarts: 1_200,
+            losses: u64::from(index == 1),
+            lost: (index == 1).then(|| HOSTILE.to_owned()),
             returned: 64,
             wire_wait: ms(1_234),
             bytes_down: 123_456_789,

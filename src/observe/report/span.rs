@@ -76,6 +76,8 @@ pub enum IncidentKind {
     Abandoned,
     /// Another producer was started in the place of a lost one.
     Replaced,
+    /// A worker of a cluster was lost.
+    WorkerLost,
 }
 
 impl IncidentKind {
@@ -87,6 +89,7 @@ impl IncidentKind {
             IncidentKind::Quarantined => "quarantined",
             IncidentKind::Abandoned => "abandoned",
             IncidentKind::Replaced => "replaced",
+            IncidentKind::WorkerLost => "worker lost",
         }
     }
 }

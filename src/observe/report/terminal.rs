@@ -422,6 +422,9 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
         } else if producer.quarantined.is_some() {
             losses.push(format!("{name} was taken out of service{why}"));
         }
+        if let Some(why) = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref()) {
+            losses.push(format!("{name} lost its worker: {}", clipped(why, LONGEST)));
+        }
         if let Some(ceiling) = producer.batch_ceiling {
             losses.push(format!(
                 "{name} had memory for batches of at most {} ({}, or cost or padded size if \

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -118,19 +119,71 @@ pub(super) fn to_text<'a>(
 }
 
 fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Event<'a>> {
-    let mut events = names(name, report, pid);
-    if !report.has_item_events() {
-        events.push(no_item_events());
-    }
+    let mut tracks = Tracks::default();
     // Attempts of different producers may be interleaved.
     let mut spans: Vec<&Span> = report.spans.iter().collect();
     spans.sort_by_key(|span| batch_of(span));
     let batches = spans.chunk_by(|one, other| batch_of(one) == batch_of(other));
+    let batches = batches.map(|batch| tracks.place(report, lasted(batch)));
     let rebuilds = report.incidents.iter().filter(|incident| !incident.took.is_zero());
-    events.extend(nested(batches.map(lasted).chain(rebuilds.map(rebuilt)).collect()));
+    let extents = nested(batches.chain(rebuilds.map(rebuilt)).collect());
+    let mut events = names(name, report, pid);
+    events.extend(tracks.names(report));
+    if !report.has_item_events() {
+        events.push(no_item_events());
+    }
+    events.extend(extents);
     let moments = report.incidents.iter().filter(|incident| incident.took.is_zero());
     events.extend(moments.map(moment));
     events.into_iter().map(|event| Event { pid, ..event }).collect()
+}
+
+/// Further threads for workers with several producers, whose items overlap.
+#[derive(Default)]
+struct Tracks {
+    /// The thread of the row and those after it, by row: until when each is in use.
+    until: BTreeMap<usize, Vec<u128>>,
+    /// The rows of the further threads, in the order of their numbers, which follow those of the rows.
+    further: Vec<usize>,
+    /// The numbers of the threads of each row.
+    threads: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Tracks {
+    /// Puts an extent on the first thread of its row that is free. They come in the order of their beginnings.
+    fn place<'a>(&mut self, report: &RunReport, mut extent: Extent<'a>) -> Extent<'a> {
+        let row = extent.thread - 1;
+        let worker = report.producers.get(row).and_then(|it| it.worker.as_ref());
+        if worker.is_none_or(|worker| worker.producers < 2) {
+            return extent;
+        }
+        let until = self.until.entry(row).or_default();
+        let threads = self.threads.entry(row).or_insert_with(|| vec![extent.thread]);
+        let free = until.iter().position(|until| *until <= extent.from);
+        let track = free.unwrap_or(until.len());
+        until.resize(until.len().max(track + 1), 0);
+        until[track] = extent.until;
+        if track == threads.len() {
+            self.further.push(row);
+            threads.push(report.producers.len() + self.further.len());
+        }
+        extent.thread = threads[track];
+        extent
+    }
+
+    fn names<'a>(&self, report: &RunReport) -> Vec<Event<'a>> {
+        let mut names = Vec::new();
+        for (&row, threads) in &self.threads {
+            let place = &report.producers[row].place;
+            for (track, &tid) in threads.iter().enumerate().skip(1) {
+                let text = format!("producer {row} ({place}), item {} at a time", track + 1);
+                names.push(meta("thread_name", tid, Args::Name { name: text }));
+                let sort_index = row + 1;
+                names.push(meta("thread_sort_index", tid, Args::Order { sort_index }));
+            }
+        }
+        names
+    }
 }
 
 /// Sorts spans so that each comes before those inside it. Perfetto discards a span that overlaps another
@@ -176,23 +229,21 @@ fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Event<'a
         None if pid > 1 => format!("gangline: stage {pid}"),
         None => "gangline".to_owned(),
     };
-    let name = |what: &str, tid, args| Event {
-        name: what.to_owned(),
-        ph: "M",
-        tid,
-        args,
-        ..Event::default()
-    };
-    let mut names = vec![name("process_name", 0, Args::Name { name: process })];
-    names.push(name("process_sort_index", 0, Args::Order { sort_index: pid }));
-    names.push(name("thread_name", 0, Args::Name { name: "run".to_owned() }));
+    let mut names = vec![meta("process_name", 0, Args::Name { name: process })];
+    names.push(meta("process_sort_index", 0, Args::Order { sort_index: pid }));
+    names.push(meta("thread_name", 0, Args::Name { name: "run".to_owned() }));
     for (index, producer) in report.producers.iter().enumerate() {
         let tid = thread(Some(index));
         let text = format!("{} {index} ({})", report.words().producer, producer.place);
-        names.push(name("thread_name", tid, Args::Name { name: text }));
-        names.push(name("thread_sort_index", tid, Args::Order { sort_index: tid }));
+        names.push(meta("thread_name", tid, Args::Name { name: text }));
+        names.push(meta("thread_sort_index", tid, Args::Order { sort_index: tid }));
     }
     names
+}
+
+/// Names or sorts a process or a thread.
+fn meta<'a>(what: &str, tid: usize, args: Args<'a>) -> Event<'a> {
+    Event { name: what.to_owned(), ph: "M", tid, args, ..Event::default() }
 }
 
 /// Attempts with the same value were one batch.

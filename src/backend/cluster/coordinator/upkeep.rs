@@ -1,5 +1,6 @@
-//! What time brings to a coordinator: workers and brokers that are gone, its key, and its end.
+//! What comes to a coordinator and goes: workers, the broker, its key, and its end.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{Consumer, pull};
@@ -8,16 +9,104 @@ use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
 use super::Coordinator;
-use crate::backend::cluster::board::Fatal;
-use crate::backend::cluster::connection::{AGAIN, Connection, refused};
+use crate::backend::cluster::board::{Fatal, SeatedWorker};
+use crate::backend::cluster::connection::{AGAIN, Connection, item_consumer, refused};
 use crate::backend::cluster::coordinator::purge::Purge;
 use crate::backend::cluster::event::{CoordinatorEvent, KeyOwner};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
-use crate::backend::cluster::wire::{self, RunKey};
+use crate::backend::cluster::wire::{self, Card, Command, JoinReply, RunKey};
 use crate::backend::cluster::{objects, reconciler};
+use crate::base::HumanDuration;
 use crate::error::ClusterError;
 
 impl Coordinator {
+    /// Makes the consumer of a worker. Then `seat` gives it a seat.
+    pub(super) async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
+        if self.banned.contains(&worker.id) {
+            return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
+        }
+        let config = self.consumer_for(&worker.id);
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        let (events, consumers) = (self.events.clone(), self.consumers.clone());
+        tokio::spawn(async move {
+            let mut made = consumers.lock().await;
+            // Before the request: if the answer of the broker is lost, the consumer may be there.
+            made.insert(worker.id.clone());
+            match context.create_consumer_on_stream(config, items).await {
+                Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
+                // It asks again.
+                Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
+            }
+        });
+    }
+
+    pub(super) fn consumer_for(
+        &self,
+        worker: &str,
+    ) -> async_nats::jetstream::consumer::pull::Config {
+        let RunKey { run, epoch, .. } = &self.key;
+        let subject = self.connection.names.to(run, *epoch, worker);
+        item_consumer(consumer_of(run, *epoch, worker), subject, self.nats.lease_time)
+    }
+
+    pub(super) fn consumer_for_any(&self) -> async_nats::jetstream::consumer::pull::Config {
+        let RunKey { run, epoch, .. } = &self.key;
+        let subject = self.connection.names.any(run, *epoch);
+        item_consumer(consumer_of_any(run, *epoch), subject, self.nats.lease_time)
+    }
+
+    pub(super) async fn seat(&mut self, worker: SeatedWorker, reply: async_nats::Subject) {
+        let (id, host) = (worker.id.clone(), worker.host.clone());
+        if let Some(earlier) = self.board.part_of(&id)
+            && earlier != worker.part
+        {
+            // The part in the seat has ended, and the notice of that was lost. The consumer stays: it is the worker's, and
+            // `join` has made it for this part.
+            self.unseat(&id, None);
+        }
+        let seated = self.board.seat(worker);
+        if seated == JoinReply::Seated {
+            tracing::info!(worker = %id, %host, "a worker takes part");
+        }
+        self.answer(Some(reply), wire::encode(&seated)).await;
+    }
+
+    /// Notes that a worker lives, and compares the part in its card with the part in its seat.
+    pub(super) async fn take_card(&mut self, worker: String, card: Result<Card, String>) {
+        self.seen.insert(worker.clone(), Instant::now());
+        match card.and_then(|card| self.check(&card).map(|()| card)) {
+            Ok(card) => {
+                let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
+                match (part, self.board.part_of(&worker)) {
+                    // The worker takes part and has lost its seat, as after a pause of its process.
+                    (Some(_), None) if !self.banned.contains(&worker) => {
+                        self.order(Command::Rejoin { worker }).await;
+                    }
+                    // The part in the seat has ended, and the notice of that was lost.
+                    (Some(part), Some(seated)) if part > seated => self.lose(&worker, None),
+                    (None, Some(seated)) if card.parts >= seated => self.lose(&worker, None),
+                    _ => {}
+                }
+            }
+            Err(reason) => {
+                tracing::debug!("worker {worker} does not serve: {reason}");
+                self.board.refuse(&worker, reason);
+            }
+        }
+    }
+
+    /// Whether a worker can serve this run.
+    fn check(&self, card: &Card) -> Result<(), String> {
+        let Card { host, recipes, .. } = card;
+        let wanted = &self.key.recipe;
+        let Some((_, terms)) = recipes.iter().find(|(name, _)| name == wanted) else {
+            let names: Vec<_> = recipes.iter().map(|(name, _)| name).collect();
+            return Err(format!("{host} has the recipes {names:?}, and not {wanted:?}"));
+        };
+        let difference = terms.difference(&self.key.terms);
+        difference.map_or(Ok(()), |it| Err(format!("{host}, recipe {wanted:?}: {it}")))
+    }
+
     /// Gives up what was silent for too long: workers after a lease, then the run.
     pub(super) async fn tick(&mut self) {
         let now = Instant::now();
@@ -43,7 +132,8 @@ impl Coordinator {
             let seen = *self.seen.entry(worker.clone()).or_insert(now);
             if now.duration_since(seen) > lease {
                 tracing::warn!("worker {worker} gave no sign of life for {lease:?}");
-                self.lose(worker);
+                let lease = HumanDuration(lease);
+                self.lose(worker, Some(format!("it gave no sign of life for {lease:#}").into()));
             }
         }
         self.seen.retain(|_, seen| now.duration_since(*seen) < lease * 10);
@@ -64,7 +154,7 @@ impl Coordinator {
     fn end_drains(&mut self) {
         for lane in self.draining.keys().copied().collect::<Vec<_>>() {
             match self.board.worker_of(lane) {
-                Some(worker) => _ = self.unseat(&worker.id),
+                Some(worker) => _ = self.unseat(&worker.id, None),
                 None => _ = self.draining.remove(&lane),
             }
         }
@@ -81,10 +171,10 @@ impl Coordinator {
         });
     }
 
-    /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. Returns whether
-    /// it had a seat.
-    pub(super) fn unseat(&mut self, worker: &str) -> bool {
-        let Some((lane, sequences)) = self.board.unseat(worker) else { return false };
+    /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. `lost` says why,
+    /// unless the worker leaves in order. Returns whether it had a seat.
+    pub(super) fn unseat(&mut self, worker: &str, lost: Option<Arc<str>>) -> bool {
+        let Some((lane, sequences)) = self.board.unseat(worker, lost) else { return false };
         tracing::info!("worker {worker} takes part no more");
         self.clock.staffed = Instant::now();
         self.draining.remove(&lane);
@@ -93,8 +183,8 @@ impl Coordinator {
     }
 
     /// Takes the seat from a worker, and removes its consumer and the items that are addressed to it.
-    pub(super) fn lose(&mut self, worker: &str) {
-        if !self.unseat(worker) {
+    pub(super) fn lose(&mut self, worker: &str, lost: Option<Arc<str>>) {
+        if !self.unseat(worker, lost) {
             return;
         }
         let (names, RunKey { run, epoch, .. }) = (&self.connection.names, &self.key);

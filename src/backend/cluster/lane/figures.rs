@@ -4,19 +4,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::backend::cluster::board::SeatedWorker;
+use crate::backend::cluster::board::{Departed, SeatedWorker};
+use crate::backend::cluster::hook_times::HookTimes;
 use crate::concurrency::now;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::observe::run_stats::RunStats;
+use crate::observe::run_stats::{RunStats, SeatTime};
+use crate::observe::worker_report::seat_name;
 
-/// Notes what it costs to reach the worker of a lane.
+/// Notes what the worker of a lane does, and what it costs to reach it.
 pub(super) struct Figures<'a> {
     lane: usize,
     stats: &'a RunStats,
     events: &'a EventLog,
-    /// The worker that was noted last.
-    worker: Option<String>,
+    /// The id of the worker that was noted last.
+    noted: Option<String>,
+    /// The worker in the seat, and what it had said of its hooks before the run or its part began.
+    here: Option<(Arc<SeatedWorker>, HookTimes)>,
+    /// The times of the workers that have left the seat.
+    earlier: HookTimes,
+    seat: SeatTime,
     /// When the last answers came, at most one for each item that the worker can have in hooks.
     answers: VecDeque<Instant>,
     capacity: usize,
@@ -24,28 +31,84 @@ pub(super) struct Figures<'a> {
 
 impl<'a> Figures<'a> {
     pub(super) fn new(lane: usize, stats: &'a RunStats, events: &'a EventLog) -> Self {
-        let (worker, answers) = (None, VecDeque::new());
-        Figures { lane, stats, events, worker, answers, capacity: 1 }
+        let seat = SeatTime::default();
+        // A seat without a worker has no times.
+        stats.set_seat(lane, seat);
+        Figures {
+            lane,
+            stats,
+            events,
+            noted: None,
+            here: None,
+            earlier: HookTimes::default(),
+            seat,
+            answers: VecDeque::new(),
+            capacity: 1,
+        }
     }
 
-    /// A worker is in the seat.
-    pub(super) fn came(&mut self, worker: &Arc<SeatedWorker>) {
-        let before = self.worker.replace(worker.id.clone());
-        let is_another = before.is_some_and(|before| before != worker.id);
+    /// A worker is in the seat. `before` is what it has said of its hooks so far.
+    pub(super) fn came(&mut self, worker: &Arc<SeatedWorker>, before: HookTimes) {
+        let noted = self.noted.replace(worker.id.clone());
+        let is_another = noted.is_some_and(|noted| noted != worker.id);
         self.capacity = worker.capacity;
         self.answers.clear();
+        self.here = Some((worker.clone(), before));
         self.stats.note_worker(self.lane, |it| {
             it.host = Some(worker.host.to_string());
             it.pid = Some(worker.pid);
+            it.producers = worker.producers as u64;
             it.restarts += u64::from(is_another);
+            it.lost = None;
         });
-        let host = worker.host.clone();
-        self.events.tell(Event::WorkerJoined { producer: self.lane, host });
+        (self.seat.since, self.seat.init) = (Some(now()), worker.init);
+        self.stats.set_seat(self.lane, self.seat);
+        let (producer, host) = (self.lane, worker.host.clone());
+        let place = seat_name(&host, producer).into();
+        self.events.tell(Event::WorkerJoined { producer, host, place });
+        let took = worker.init;
+        self.events.tell(Event::ProducerReady { producer, took, is_rebuilt: false });
     }
 
-    /// The seat is empty.
-    pub(super) fn left(&self) {
-        self.events.tell(Event::WorkerLeft { producer: self.lane });
+    /// The worker has left the seat.
+    pub(super) fn left(&mut self, Departed { times, lost }: Departed) {
+        if self.here.is_none() {
+            return;
+        }
+        self.note_times(times);
+        self.end();
+        if let Some(lost) = &lost {
+            self.stats.note_worker(self.lane, |it| {
+                it.losses += 1;
+                it.lost = Some(lost.to_string());
+            });
+        }
+        self.events.tell(Event::WorkerLeft { producer: self.lane, lost });
+    }
+
+    /// What the worker has said of its hooks so far.
+    pub(super) fn note_times(&mut self, times: HookTimes) {
+        if let Some((worker, before)) = &self.here {
+            let all = self.earlier.and(times.since(*before).mean(worker.producers));
+            self.seat = SeatTime {
+                working: all.working,
+                states_lost: all.states_lost,
+                rebuilds: all.rebuilds,
+                rebuilding: all.rebuilding,
+                ..self.seat
+            };
+            self.stats.set_seat(self.lane, self.seat);
+        }
+    }
+
+    /// The worker takes part no more.
+    pub(super) fn end(&mut self) {
+        self.here = None;
+        let SeatTime { working, states_lost, rebuilds, rebuilding, .. } = self.seat;
+        self.earlier = HookTimes { working, states_lost, rebuilds, rebuilding };
+        let since = self.seat.since.take();
+        self.seat.present += since.map_or(Duration::ZERO, |since| now() - since);
+        self.stats.set_seat(self.lane, self.seat);
     }
 
     pub(super) fn begun(&self, bytes: usize) {
@@ -54,7 +117,7 @@ impl<'a> Figures<'a> {
 
     /// Items came back without an attempt, or went out once more.
     pub(super) fn returned(&self, items: u64) {
-        if items > 0 && self.worker.is_some() {
+        if items > 0 && self.noted.is_some() {
             self.stats.note_worker(self.lane, |it| it.returned += items);
         }
     }

@@ -18,7 +18,7 @@ use crate::runner::Runner;
 impl<R: Runner> LaneRun<'_, R> {
     /// A worker has answered.
     pub(super) fn settle(&mut self, publication: u64, reply: Reply) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
+        let Some(publication) = self.remove(publication) else { return };
         let (lease, published) = (publication.lease, publication.published);
         let Reply { outcome, output, host, busy, redeliveries } = reply;
         let hook = self.hook;
@@ -63,7 +63,7 @@ impl<R: Runner> LaneRun<'_, R> {
 
     /// The attempt has failed because its worker is gone.
     pub(super) fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
+        let Some(publication) = self.remove(publication) else { return };
         let lease = publication.lease;
         let run = self.run;
         self.note_crash(lease.items[0]);
@@ -85,7 +85,7 @@ impl<R: Runner> LaneRun<'_, R> {
 
     /// The attempt has failed because the object store does not take the input.
     pub(super) fn fail_unsent(&mut self, publication: u64, source: Box<ClusterError>) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
+        let Some(publication) = self.remove(publication) else { return };
         let lease = publication.lease;
         let site = Box::new(self.site(&lease, None));
         let error = Error::HookFailed { hook: self.hook, site, source };

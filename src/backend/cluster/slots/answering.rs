@@ -72,8 +72,16 @@ impl Slots {
         );
         let busy_nanos = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
         let deliveries = u64::try_from(delivered).unwrap_or(0);
-        let result =
-            ResultHeader { epoch, publication, worker, outcome, busy_nanos, deliveries, object };
+        let result = ResultHeader {
+            epoch,
+            publication,
+            worker,
+            outcome,
+            busy_nanos,
+            deliveries,
+            times: self.times(),
+            object,
+        };
         let result = StreamMessage {
             subject: self.connection.names.results_of(&self.key.run),
             id: &id,
@@ -96,9 +104,10 @@ impl Slots {
     /// producers again.
     async fn leave(&self, reason: &str) {
         self.finish().await;
-        self.notify(WorkerNews::Leaving).await;
+        let lost = format!("its producers are gone: {reason}");
+        self.notify(WorkerNews::Leaving { times: self.times(), lost: Some(lost.clone()) }).await;
         _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
-        give_up(&format!("its producers are gone: {reason}"))
+        give_up(&lost)
     }
 
     /// Puts a large output into the object store. Fails with the text for the item if the store refuses the output.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::observe::account::Account;
+use crate::observe::worker_report::WorkerReport;
 use proptest::prelude::*;
 
 const SECOND: f64 = 1.0;
@@ -208,4 +209,33 @@ proptest! {
         let is_short = ok < 2 * working.len() as u64 || times[0] < 0.01 || ok == 0;
         prop_assert_eq!(bottleneck == Bottleneck::Unknown, is_short);
     }
+}
+
+#[test]
+fn workers_that_came_late_count_for_their_own_time() {
+    let worker = |present: f64, working: f64| ProducerTotals {
+        place: "node/0".to_owned(),
+        working: time(working),
+        waiting: time(present - working),
+        worker: Some(WorkerReport { host: Some("node".to_owned()), ..WorkerReport::default() }),
+        ..ProducerTotals::default()
+    };
+    let vacant = ProducerTotals::default();
+    let totals = Totals {
+        account: Account { ok: 1_000, ..Account::default() },
+        lasted: time(10.0),
+        producers: vec![worker(10.0, 9.5), vacant.clone(), worker(1.0, 0.9), vacant],
+        ..Totals::default()
+    };
+    let (bottleneck, sentence) = decide(&totals);
+    assert_eq!(bottleneck, Bottleneck::Producers, "{sentence}");
+    assert!(sentence.contains("the 2 workers worked 95 % of the time"), "{sentence}");
+    assert!(sentence.contains("use more workers"), "{sentence}");
+    let mut idle = totals;
+    idle.producers[0] = worker(10.0, 1.5);
+    idle.producers[2].worker.as_mut().unwrap().lost = Some("silent".to_owned());
+    let (bottleneck, sentence) = decide(&idle);
+    assert_eq!(bottleneck, Bottleneck::Mixed, "{sentence}");
+    assert!(sentence.contains("the workers 15 %"), "{sentence}");
+    assert!(sentence.contains("1 of 2 workers was lost"), "{sentence}");
 }

@@ -2,6 +2,7 @@ use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::observe::report::samples::{Told, eventful, failure};
+use crate::observe::report::{ProducerReport, WorkerReport};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -163,4 +164,18 @@ fn each_stage_is_a_process() {
     let events = trace["traceEvents"].as_array().unwrap();
     let pids: BTreeSet<_> = events.iter().map(|event| event["pid"].as_u64()).collect();
     assert_eq!(pids, [Some(1), Some(2)].into());
+}
+
+#[test]
+fn items_that_a_worker_has_at_the_same_time_are_on_threads_beside_each_other() {
+    let mut report = report_of([(0, 9_000), (1_000, 4_000), (2_000, 2_000), (5_000, 1_000)]);
+    let worker = Some(WorkerReport { producers: 3, ..WorkerReport::default() });
+    let place = "node/0".to_owned();
+    report.producers = vec![ProducerReport { place, worker, ..ProducerReport::default() }];
+    let spans = read_back(&report);
+    let durations: Vec<Vec<u64>> =
+        spans.values().map(|it| it.iter().map(|(from, to)| to - from).collect()).collect();
+    assert_eq!(durations, [vec![9_000], vec![4_000, 1_000], vec![2_000]]);
+    let names = json!(events(&report, "M")).to_string();
+    assert!(names.contains("producer 0 (node/0), item 3 at a time"), "{names}");
 }

@@ -1,0 +1,86 @@
+//! The seats of a pool, one for each lane.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::cluster::hook_times::HookTimes;
+use crate::backend::cluster::news::News;
+use crate::backend::cluster::wire::Joining;
+use crate::concurrency::bell::Bell;
+
+/// One lane, with the worker that works for it.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    pub(super) worker: Option<Arc<SeatedWorker>>,
+    /// The id of the last worker.
+    pub(super) last: Option<String>,
+    /// What the last worker has said of its hooks.
+    pub(super) times: HookTimes,
+    /// The workers that have left the seat, for the lane.
+    pub(super) departed: Vec<Departed>,
+    /// Wakes the lane; `None` while the lane is in no run.
+    pub(super) bell: Option<Arc<dyn Bell>>,
+    /// The number of the run in which the lane is.
+    pub(super) run: Option<u64>,
+    /// For the lane, which takes them with its mail.
+    pub(super) news: Vec<News>,
+    /// The number of publications of this lane.
+    pub(super) held: usize,
+    /// The last run that the lane has left.
+    pub(super) left_run: Option<u64>,
+    /// No worker takes it any more: its producer was quarantined.
+    pub(super) is_banned: bool,
+}
+
+#[derive(Debug)]
+pub(in crate::backend::cluster) struct SeatedWorker {
+    pub(in crate::backend::cluster) id: String,
+    /// The number of its part.
+    pub(in crate::backend::cluster) part: u64,
+    pub(in crate::backend::cluster) host: Arc<str>,
+    pub(in crate::backend::cluster) pid: u32,
+    pub(in crate::backend::cluster) capacity: usize,
+    pub(in crate::backend::cluster) producers: usize,
+    /// The duration of its `producer_init`.
+    pub(in crate::backend::cluster) init: Duration,
+}
+
+/// A worker that has left its seat during a run.
+#[derive(Debug)]
+pub(in crate::backend::cluster) struct Departed {
+    /// What it has said of its hooks.
+    pub(in crate::backend::cluster) times: HookTimes,
+    /// Why it was lost; `None` if it left in order.
+    pub(in crate::backend::cluster) lost: Option<Arc<str>>,
+}
+
+impl SeatedWorker {
+    /// The worker with this id, as it describes itself.
+    pub(in crate::backend::cluster) fn new(id: String, joining: Joining) -> Self {
+        let Joining { part, host, pid, capacity, producers, init } = joining;
+        let number = |number: u32| number.max(1) as usize;
+        let (capacity, producers) = (number(capacity), number(producers));
+        SeatedWorker { id, part, host: host.into(), pid, capacity, producers, init }
+    }
+}
+
+impl Seat {
+    /// Seats a worker.
+    pub(super) fn take(&mut self, worker: SeatedWorker) {
+        (self.last, self.times) = (Some(worker.id.clone()), HookTimes::default());
+        self.worker = Some(Arc::new(worker));
+    }
+
+    /// The lowest is the best seat for a worker.
+    pub(super) fn rank_for(&self, worker: &str) -> u8 {
+        match &self.last {
+            Some(last) if last == worker => 0,
+            None => 1,
+            Some(_) => 2,
+        }
+    }
+
+    pub(super) fn ring(&self) {
+        self.bell.iter().for_each(|bell| bell.ring());
+    }
+}
