@@ -69,6 +69,7 @@ pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
 mod news;
+mod no_access;
 mod objects;
 mod publication;
 mod publisher;

@@ -5,6 +5,17 @@ use std::fmt;
 
 use super::plain::PlainLines;
 
+/// The text of an error, with its causes.
+#[cfg(all(feature = "nats", target_os = "linux"))]
+pub(crate) struct WithCauses<'a>(pub(crate) &'a dyn Error);
+
+#[cfg(all(feature = "nats", target_os = "linux"))]
+impl fmt::Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_causes(f, self.0)
+    }
+}
+
 /// Writes an error and its causes.
 pub(crate) fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     write!(f, "{}", PlainLines(&error.to_string()))?;

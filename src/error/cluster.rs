@@ -85,6 +85,13 @@ pub enum ClusterError {
         /// The name of the run.
         run: String,
     },
+    /// The broker is connected, and has answered no request for longer than
+    /// [`wait_for`](crate::cluster::Nats::wait_for).
+    #[non_exhaustive]
+    NoAnswer {
+        /// The given address.
+        url: String,
+    },
     /// The broker was gone for longer than [`wait_for`](crate::cluster::Nats::wait_for).
     #[non_exhaustive]
     BrokerGone {
@@ -137,6 +144,9 @@ impl fmt::Display for ClusterError {
             ),
             ClusterError::Superseded { run } => {
                 write!(f, "another coordinator has taken over the run {run:?}")
+            }
+            ClusterError::NoAnswer { url } => {
+                write!(f, "the broker at {url} is connected, and does not answer")
             }
             ClusterError::BrokerGone { url, waited } => {
                 let waited = HumanDuration(*waited);

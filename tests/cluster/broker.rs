@@ -96,6 +96,26 @@ impl Broker {
         self.server.wait().unwrap();
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.server), signal).unwrap();
+    }
+
+    /// Waits until a stream has this number of messages.
+    pub fn await_messages(&self, stream: &str, count: u64) {
+        let has_them = |it: &serde_json::Value| {
+            it["name"] == stream && it["state"]["messages"].as_u64() == Some(count)
+        };
+        loop {
+            let status = self.status("/jsz?streams=true");
+            // Before the first stream, there is no list of them.
+            let streams = status["account_details"][0]["stream_detail"].as_array();
+            if streams.is_some_and(|streams| streams.iter().any(has_them)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// At the same address, with what it had stored.
     pub fn restart(&mut self) {
         let Broker { port, monitor, folder, options, variables, .. } = self;

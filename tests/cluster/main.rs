@@ -15,6 +15,8 @@ mod broker_faults;
 #[cfg(target_os = "linux")]
 mod bugs;
 #[cfg(target_os = "linux")]
+mod causes;
+#[cfg(target_os = "linux")]
 mod chores;
 #[cfg(target_os = "linux")]
 mod confirmations;
@@ -72,6 +74,7 @@ fn main() {
         refusals::TESTS,
         reports::TESTS,
         broker_faults::TESTS,
+        causes::TESTS,
         coordinators::TESTS,
         bugs::TESTS,
         security::TESTS,

@@ -12,6 +12,7 @@ use self::seat::Seat;
 pub(super) use self::seat::{Departed, SeatedWorker};
 use super::hook_times::HookTimes;
 use super::news::News;
+use super::no_access::NoAccess;
 use super::publication::{Address, Publication, Stored};
 use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
@@ -50,13 +51,17 @@ struct State {
 }
 
 /// Why no run can go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Fatal {
     NoWorkers,
     Superseded,
     BrokerGone,
-    /// The broker does not store a message.
-    Refused(Arc<str>),
+    /// The broker is connected, and does not answer.
+    NoAnswer,
+    /// The broker does not let this user connect, or denies it a right.
+    NoAccess(NoAccess),
+    /// The broker does not do what was asked for, and says why.
+    Refused(&'static str, Arc<str>),
 }
 
 /// What a lane finds when it looks.
@@ -69,6 +74,18 @@ pub(super) struct Mail {
     pub(super) fatal: Option<Fatal>,
     /// The coordinator has ended, and answers no lane.
     pub(super) is_closed: bool,
+}
+
+impl Fatal {
+    /// Whether the next run may go on.
+    fn is_of_one_run(&self) -> bool {
+        matches!(self, Fatal::NoWorkers | Fatal::NoAnswer | Fatal::Refused(..))
+    }
+
+    /// Whether a new connection mends it.
+    fn ends_with_connection(&self) -> bool {
+        matches!(self, Fatal::BrokerGone | Fatal::NoAnswer | Fatal::NoAccess(_))
+    }
 }
 
 impl Board {
@@ -106,6 +123,15 @@ impl Board {
         }
     }
 
+    /// Waits until the coordinator says why no run can go on, or has ended.
+    pub(super) fn wait_for_fatal(&self, is_over: &dyn Fn() -> bool) -> Option<Fatal> {
+        let mut state = lock(&self.state);
+        while state.fatal.is_none() && !state.is_closed && !is_over() {
+            state = self.changed.wait(state).expect("nothing panics under a lock of ours");
+        }
+        state.fatal.clone()
+    }
+
     /// Why workers do not serve: each reason once.
     pub(super) fn refusals(&self) -> Vec<String> {
         let reasons: BTreeSet<_> = lock(&self.state).refusals.values().cloned().collect();
@@ -119,7 +145,7 @@ impl Board {
     pub(super) fn enter(&self, lane: usize, id: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
         // These errors concern the last run only; the others concern the pool.
-        if matches!(state.fatal, Some(Fatal::NoWorkers | Fatal::Refused(_))) {
+        if state.fatal.as_ref().is_some_and(Fatal::is_of_one_run) {
             state.fatal = None;
         }
         let last = state.last;
@@ -430,7 +456,7 @@ impl Board {
             seat.news.extend(seat.bell.is_some().then_some(News::Restored));
             seat.ring();
         }
-        if state.fatal == Some(Fatal::BrokerGone) {
+        if state.fatal.as_ref().is_some_and(Fatal::ends_with_connection) {
             state.fatal = None;
         }
     }

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{self, kv};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr, ServerError};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
 use super::names::{Names, Role};
 use super::nats::{Access, Security};
+use super::no_access::NoAccess;
 use crate::base::BoxError;
 use crate::error::ClusterError;
 
@@ -50,6 +51,15 @@ pub(super) struct Connection {
     pub(super) names: Names,
     /// What the broker first said about a right that this user lacks.
     denied: watch::Receiver<Option<String>>,
+    /// Why the broker does not let this user connect again.
+    locked_out: watch::Receiver<Option<LockedOut>>,
+}
+
+/// The broker has refused the credentials of a client that was connected before.
+#[derive(Debug, Clone)]
+struct LockedOut {
+    since: Instant,
+    said: String,
 }
 
 impl Connection {
@@ -61,6 +71,7 @@ impl Connection {
         let addresses = addresses(access)?;
         let (sender, restored) = watch::channel(0);
         let (deny, denied) = watch::channel(None);
+        let (lock_out, locked_out) = watch::channel(None);
         let options = ConnectOptions::new()
             .name("gangline")
             .custom_inbox_prefix(names.inbox(role))
@@ -72,15 +83,26 @@ impl Connection {
             })
             .event_callback(move |event| {
                 match &event {
-                    Event::Connected => sender.send_modify(|count| *count += 1),
-                    Event::ServerError(ServerError::Other(text)) if is_violation(text) => {
-                        tracing::warn!("NATS: {text}");
-                        // The later ones follow from the first.
-                        deny.send_modify(|denied| {
-                            denied.get_or_insert_with(|| text.clone());
-                        });
+                    Event::Connected => {
+                        lock_out.send_replace(None);
+                        // What is denied now is denied again.
+                        deny.send_replace(None);
+                        sender.send_modify(|count| *count += 1);
                     }
                     event => tracing::debug!("NATS: {event}"),
+                }
+                if let Some(text) = NoAccess::right_in(&event) {
+                    tracing::warn!("NATS: {text}");
+                    // The later ones follow from the first.
+                    deny.send_modify(|denied| {
+                        denied.get_or_insert_with(|| text.to_owned());
+                    });
+                }
+                if let Some(said) = NoAccess::credentials_in(&event) {
+                    lock_out.send_modify(|locked_out| {
+                        let now = || LockedOut { since: Instant::now(), said };
+                        locked_out.get_or_insert_with(now);
+                    });
                 }
                 std::future::ready(())
             });
@@ -110,7 +132,21 @@ impl Connection {
             return Err(ClusterError::Version { version: client.server_info().version });
         }
         let context = jetstream::new(client.clone());
-        Ok(Connection { client, context, restored, names, denied })
+        Ok(Connection { client, context, restored, names, denied, locked_out })
+    }
+
+    /// Fails if this user may not do what it was allowed before: the broker has denied it a right, or has refused its
+    /// credentials for `patience`.
+    pub(super) fn check_access(&self, patience: Duration) -> Result<(), NoAccess> {
+        if let Some(violation) = &*self.denied.borrow() {
+            return Err(NoAccess::Right(violation.clone()));
+        }
+        match &*self.locked_out.borrow() {
+            Some(LockedOut { since, said }) if since.elapsed() >= patience => {
+                Err(NoAccess::Credentials(said.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no
@@ -264,10 +300,6 @@ pub(super) fn item_consumer(name: String, subject: String, lease: Duration) -> p
 
 pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> ClusterError {
     ClusterError::Refused { request, source: source.into() }
-}
-
-fn is_violation(text: &str) -> bool {
-    text.to_ascii_lowercase().contains("permissions violation")
 }
 
 /// The client neither names a file that it cannot read nor refuses one without a certificate.

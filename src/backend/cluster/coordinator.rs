@@ -22,7 +22,7 @@ use self::publishing::{Publishing, input_name};
 use self::purge::Purge;
 use super::board::{Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, refused};
-use super::event::{CoordinatorEvent, KeyOwner, ToPublish};
+use super::event::{CoordinatorEvent, ToPublish};
 use super::names;
 use super::nats::Nats;
 use super::news::{News, Reply};
@@ -61,6 +61,8 @@ pub(super) struct Coordinator {
     /// until the broker has answered, so that consumers are made and removed in the order of the events. The lock is
     /// fair.
     consumers: Arc<tokio::sync::Mutex<HashSet<String>>>,
+    /// Why the broker did not keep the key when it was last refreshed.
+    key_refused: Option<Arc<str>>,
     clock: Clock,
     /// The place of the message that says that the run is live.
     announced: Option<u64>,
@@ -75,8 +77,12 @@ struct Clock {
     staffed: Instant,
     /// The run at the last tick, by the count of the board.
     run: Option<u64>,
-    /// When the broker was last there at a tick.
+    /// When the broker was last there at a tick, and had answered.
     connected: Instant,
+    /// When the broker last answered to the refreshed key.
+    answered: Instant,
+    /// When a result last came.
+    result: Instant,
 }
 
 impl Coordinator {
@@ -92,9 +98,17 @@ impl Coordinator {
         objects::furnish(&connection).await;
         let now = Instant::now();
         let keys = connection.keys().await?;
-        let clock = Clock { ticked: now, staffed: now, run: None, connected: now };
+        let clock = Clock {
+            ticked: now,
+            staffed: now,
+            run: None,
+            connected: now,
+            answered: now,
+            result: now,
+        };
         let (seen, banned, draining) = (HashMap::new(), HashSet::new(), HashMap::new());
         let (consumers, revision, announced, reading) = (Arc::default(), 0, None, None);
+        let key_refused = None;
         let mut coordinator = Coordinator {
             connection,
             keys,
@@ -108,6 +122,7 @@ impl Coordinator {
             draining,
             purge: Purge::default(),
             consumers,
+            key_refused,
             clock,
             announced,
             reading,
@@ -147,12 +162,18 @@ impl Coordinator {
                         self.delete(Some(sequence));
                     }
                 }
-                CoordinatorEvent::Result(message) => self.take_result(*message).await,
+                CoordinatorEvent::Result(message) => {
+                    self.clock.result = Instant::now();
+                    self.take_result(*message).await;
+                }
                 CoordinatorEvent::Notice(message) => self.take_notice(message).await,
                 CoordinatorEvent::Card(worker, card) => self.take_card(worker, card).await,
                 CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply).await,
-                CoordinatorEvent::KeyPut(KeyOwner::This { revision }) => self.revision = revision,
-                CoordinatorEvent::KeyPut(KeyOwner::Another) => self.yield_run(),
+                CoordinatorEvent::KeyPut(state) => self.take_key_state(state),
+                CoordinatorEvent::TooFew => self.look_for_cause(),
+                CoordinatorEvent::Judge => {
+                    self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
+                }
                 CoordinatorEvent::Restored => self.restore(),
                 // While this coordinator has the client, nothing else ends it.
                 CoordinatorEvent::ClientDied => {
@@ -393,7 +414,7 @@ impl Coordinator {
             // It may be of a run that has failed already.
             WorkerNews::Refused(publication, said) => {
                 if self.board.has(publication) {
-                    self.board.fail(Fatal::Refused(said.into()));
+                    self.board.fail(Fatal::Refused("a result", said.into()));
                 }
             }
             WorkerNews::Unable { host, reason } => {

@@ -1,8 +1,6 @@
 //! The process of a worker: its environment, its start and its end.
 
 use std::env;
-use std::error::Error;
-use std::fmt;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -14,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::hosting::HookPlace;
 use super::nats::{Access, NAMESPACE, Security};
 use crate::base::BoxError;
-use crate::base::causes::write_with_causes;
+use crate::base::causes::WithCauses;
 use crate::device::{DeviceError, Devices};
 use crate::error::ClusterError;
 
@@ -139,15 +137,6 @@ pub(super) fn end_because_of(error: &BoxError) -> ! {
 fn end_with(status: i32, reason: &str) -> ! {
     _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
     process::exit(status)
-}
-
-/// The text of an error, with its causes.
-struct WithCauses<'a>(&'a dyn Error);
-
-impl fmt::Display for WithCauses<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_with_causes(f, self.0)
-    }
 }
 
 fn is_on(name: &str) -> bool {

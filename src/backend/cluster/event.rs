@@ -1,5 +1,7 @@
 //! The events of the coordinator's thread, from the lanes of its pool and from the broker.
 
+use std::sync::Arc;
+
 use async_nats::jetstream;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -28,6 +30,8 @@ pub(super) enum CoordinatorEvent {
     Ban {
         lane: usize,
     },
+    /// Too few workers have come in time for the pool to be built.
+    TooFew,
     /// A lane has left its run. A coordinator that is closing looks whether it was the last.
     Left,
     /// The pool begins no further run.
@@ -48,8 +52,10 @@ pub(super) enum CoordinatorEvent {
     Card(String, Result<Card, String>),
     /// The consumer of a worker that asked for a seat is there. The worker waits for the answer at this subject.
     Seat(SeatedWorker, async_nats::Subject),
-    /// The broker has answered to the refreshed key.
-    KeyPut(KeyOwner),
+    /// The broker has answered to the refreshed key, or has not.
+    KeyPut(KeyState),
+    /// Why too few workers have come is known now: the last `KeyPut` says whether the broker answers.
+    Judge,
     /// The connection was restored.
     Restored,
     /// The tasks of the broker's client have ended.
@@ -69,11 +75,18 @@ pub(super) struct ToPublish {
     pub(super) input: Vec<u8>,
 }
 
-/// The coordinator that the key of a run names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeyOwner {
-    This { revision: u64 },
-    Another,
+/// The key of a run, as far as the broker has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KeyState {
+    /// It names this coordinator.
+    Own {
+        revision: u64,
+    },
+    /// It names another coordinator.
+    OfAnother,
+    /// The broker does not keep it, and says why.
+    Refused(Arc<str>),
+    Unanswered,
 }
 
 /// An input in the object store, which is removed with this value.

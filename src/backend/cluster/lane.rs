@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::attempts::Attempts;
 use self::figures::Figures;
-use super::board::{Mail, SeatedWorker};
+use super::board::{Fatal, Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
 use super::hook_times::HookTimes;
 use super::hosting::BatchLimits;
@@ -121,9 +121,10 @@ impl<R: Runner> Lane<R> {
         let is_over = || wanted.gave_up_on(None);
         let here = session.board.wait_for(min_workers, wait_for, &is_over);
         if here < min_workers {
-            let error = match session.board.fatal() {
+            session.send(CoordinatorEvent::TooFew);
+            let error = match session.board.wait_for_fatal(&is_over) {
+                Some(Fatal::NoWorkers) | None => cluster(session.too_few(here, min_workers)),
                 Some(fatal) => session.error(fatal),
-                None => cluster(session.too_few(here, min_workers)),
             };
             session.close();
             return Err(error);

@@ -58,8 +58,11 @@ pub(super) async fn publish(
             Err(error) => error,
         };
         tracing::debug!("not published: {error}");
-        let is_refusal =
-            !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
+        // What a user may not publish is not answered.
+        let is_denied = connection.check_access(Duration::ZERO).is_err();
+        let is_unanswered =
+            matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
+        let is_refusal = is_denied || !is_unanswered;
         refused = is_refusal.then(|| refused.unwrap_or_else(Instant::now));
         if refused.is_some_and(|since| since.elapsed() > patience) {
             return Err(error);

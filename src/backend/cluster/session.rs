@@ -126,8 +126,10 @@ impl Session {
             Fatal::BrokerGone => {
                 ClusterError::BrokerGone { url: access.shown(), waited: *wait_for }
             }
-            Fatal::Refused(said) => {
-                ClusterError::Refused { request: "an item or a result", source: (*said).into() }
+            Fatal::NoAnswer => ClusterError::NoAnswer { url: access.shown() },
+            Fatal::NoAccess(lost) => lost.error(access.shown()),
+            Fatal::Refused(request, said) => {
+                ClusterError::Refused { request, source: (*said).into() }
             }
         })
     }

@@ -33,6 +33,10 @@ use crate::concurrency::spawn::spawn;
 /// How often a worker shows that it lives, if no run asks for more.
 const SLOWEST_BEAT: Duration = Duration::from_secs(3);
 
+/// How long the broker may refuse the credentials of a worker before the worker ends. While a broker reads another
+/// configuration, it may do so for a moment.
+const LOCKED_OUT: Duration = Duration::from_secs(5);
+
 /// Serves as a worker of a cluster, if this process was asked to, and then never returns.
 pub(crate) fn serve_if_asked(hosts: &[&dyn Host]) {
     if let Some(url) = environment::own_marker() {
@@ -81,11 +85,15 @@ enum WorkerEvent {
     /// The part in the run of this name and epoch has ended.
     Left(String, u64),
     Tick,
+    /// The broker has stored the card.
+    Answered,
     Terminate,
 }
 
 struct Worker {
     connection: Connection,
+    /// The address of the broker without the password.
+    url: String,
     card: Card,
     cards: kv::Store,
     hosts: Vec<Arc<dyn Host + Send>>,
@@ -94,6 +102,8 @@ struct Worker {
     runs: HashMap<String, Part>,
     /// When this worker last showed that it lives.
     beaten: Instant,
+    /// When the broker last stored the card.
+    answered: Instant,
 }
 
 /// The part in one run.
@@ -130,12 +140,14 @@ impl Worker {
         let services = Arc::new(Services::new(devices, environment::hook_place()));
         Ok(Worker {
             connection,
+            url: access.shown(),
             card,
             cards,
             hosts,
             services,
             runs: HashMap::new(),
             beaten: Instant::now(),
+            answered: Instant::now(),
         })
     }
 
@@ -151,7 +163,7 @@ impl Worker {
             _ = terminate.recv().await;
             _ = terminated.send(WorkerEvent::Terminate);
         });
-        self.put_card().await;
+        self.put_card(&events).await;
         let mut ticking = tokio::spawn(tick(SLOWEST_BEAT, events.clone()));
         let mut period = SLOWEST_BEAT;
         while let Some(event) = receiver.recv().await {
@@ -159,7 +171,12 @@ impl Worker {
                 WorkerEvent::Key(key) => self.take_key(*key, &events).await,
                 WorkerEvent::Gone(run) => self.end(&run, Ending::Over),
                 WorkerEvent::Left(run, epoch) => self.leave(&run, epoch),
-                WorkerEvent::Tick => self.beat().await,
+                WorkerEvent::Tick => {
+                    let access = self.connection.check_access(LOCKED_OUT);
+                    access.map_err(|lost| lost.error(self.url.clone()))?;
+                    self.beat(&events).await;
+                }
+                WorkerEvent::Answered => self.answered = Instant::now(),
                 WorkerEvent::Terminate => break,
             }
             // The worker shows that it lives three times within the shortest lease.
@@ -168,11 +185,11 @@ impl Worker {
             if wanted != period {
                 ticking.abort();
                 (period, ticking) = (wanted, tokio::spawn(tick(wanted, events.clone())));
-                self.put_card().await;
+                self.put_card(&events).await;
             }
         }
         terminating.abort();
-        self.drain(receiver).await;
+        self.drain(receiver, &events).await;
         if self.connection.is_connected() {
             _ = self.cards.delete(&self.card.worker).await;
             _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
@@ -185,7 +202,11 @@ impl Worker {
 
     /// Finishes begun items, and ends all parts. Without a broker for longer than a lease it gives up: by then other workers
     /// have the items, or the run is over.
-    async fn drain(&mut self, mut receiver: UnboundedReceiver<WorkerEvent>) {
+    async fn drain(
+        &mut self,
+        mut receiver: UnboundedReceiver<WorkerEvent>,
+        events: &UnboundedSender<WorkerEvent>,
+    ) {
         for part in self.runs.values() {
             part.ending.send_replace(Ending::Drain);
         }
@@ -196,7 +217,7 @@ impl Worker {
                 Some(WorkerEvent::Left(run, epoch)) => self.leave(&run, epoch),
                 Some(WorkerEvent::Tick) if self.connection.is_connected() => {
                     connected = Instant::now();
-                    self.beat().await;
+                    self.beat(events).await;
                 }
                 Some(WorkerEvent::Tick) if connected.elapsed() > longest => break,
                 Some(_) => {}
@@ -251,7 +272,7 @@ impl Worker {
     }
 
     /// Shows that this worker lives, and ends the parts with silent coordinators.
-    async fn beat(&mut self) {
+    async fn beat(&mut self, events: &UnboundedSender<WorkerEvent>) {
         let now = Instant::now();
         let is_connected = self.connection.is_connected();
         let pause = now.duration_since(std::mem::replace(&mut self.beaten, now));
@@ -261,25 +282,32 @@ impl Worker {
         });
         self.connection.restored.mark_unchanged();
         for part in self.runs.values_mut() {
-            // A process that was stopped has heard nothing, and its coordinators may be well.
-            if !is_connected || has_restored || pause > part.lease() / 2 {
+            // A process that was stopped has heard nothing, nor has one whose broker is, and its coordinators may be well.
+            let is_mute = now.duration_since(self.answered) > part.lease() / 2;
+            if !is_connected || is_mute || has_restored || pause > part.lease() / 2 {
                 part.seen = now;
             } else if now.duration_since(part.seen) > part.lease() {
                 tracing::warn!("the coordinator of run {} is silent", part.key.run);
                 part.ending.send_replace(Ending::Over);
             }
         }
-        self.put_card().await;
+        self.put_card(events).await;
     }
 
-    async fn put_card(&mut self) {
+    async fn put_card(&mut self, events: &UnboundedSender<WorkerEvent>) {
         let runs = self.runs.iter().map(|(run, part)| (run.clone(), part.number));
         self.card.runs = runs.collect();
         let (cards, card) = (self.cards.clone(), self.card.clone());
+        let (connection, events) = (self.connection.clone(), events.clone());
         // Not waited for: without a broker it would take seconds.
         tokio::spawn(async move {
-            if let Err(error) = cards.put(&card.worker, wire::encode(&card).into()).await {
-                tracing::debug!("the card was not put: {error}");
+            match cards.put(&card.worker, wire::encode(&card).into()).await {
+                Ok(_) => _ = events.send(WorkerEvent::Answered),
+                Err(error) => {
+                    tracing::debug!("the card was not put: {error}");
+                    // The broker may have lost the bucket. The next card is put into it.
+                    _ = connection.workers().await;
+                }
             }
         });
     }

@@ -50,7 +50,10 @@ impl Publishing {
             Ok(Some(sequence)) => {
                 _ = self.events.send(CoordinatorEvent::Confirmed { publication, sequence });
             }
-            Err(error) => self.board.fail(Fatal::Refused(error.to_string().into())),
+            Err(error) => self.board.fail(match self.connection.check_access(Duration::ZERO) {
+                Err(lost) => Fatal::NoAccess(lost),
+                Ok(()) => Fatal::Refused("an item", error.to_string().into()),
+            }),
         }
     }
 

@@ -10,13 +10,16 @@ use tokio::task::AbortHandle;
 
 use super::Coordinator;
 use crate::backend::cluster::board::{Fatal, SeatedWorker};
-use crate::backend::cluster::connection::{AGAIN, Connection, item_consumer, refused};
+use crate::backend::cluster::connection::{
+    AGAIN, Connection, REQUEST_TIMEOUT, item_consumer, refused,
+};
 use crate::backend::cluster::coordinator::purge::Purge;
-use crate::backend::cluster::event::{CoordinatorEvent, KeyOwner};
+use crate::backend::cluster::event::{CoordinatorEvent, KeyState};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, Card, Command, JoinReply, RunKey};
 use crate::backend::cluster::{objects, reconciler};
 use crate::base::HumanDuration;
+use crate::base::causes::WithCauses;
 use crate::error::ClusterError;
 
 impl Coordinator {
@@ -28,6 +31,7 @@ impl Coordinator {
         let config = self.consumer_for(&worker.id);
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
         let (events, consumers) = (self.events.clone(), self.consumers.clone());
+        let board = self.board.clone();
         tokio::spawn(async move {
             let mut made = consumers.lock().await;
             // Before the request: if the answer of the broker is lost, the consumer may be there.
@@ -35,7 +39,12 @@ impl Coordinator {
             match context.create_consumer_on_stream(config, items).await {
                 Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
                 // It asks again.
-                Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
+                Err(error) => {
+                    let host = &worker.host;
+                    let reason = format!("{host}: the broker refuses its consumer: {error}");
+                    tracing::debug!("{reason}");
+                    board.refuse(&worker.id, reason);
+                }
             }
         });
     }
@@ -114,7 +123,8 @@ impl Coordinator {
         // A process that was stopped has heard nothing, and its workers may be well.
         let was_stopped = now.duration_since(self.clock.ticked) > lease / 2;
         self.clock.ticked = now;
-        if self.connection.is_connected() && !was_stopped {
+        let has_answered = now.duration_since(self.clock.answered) <= lease / 2;
+        if self.connection.is_connected() && has_answered && !was_stopped {
             self.clock.connected = now;
         } else {
             self.seen.values_mut().for_each(|seen| *seen = now);
@@ -122,8 +132,12 @@ impl Coordinator {
             if gone > lease {
                 self.end_drains();
             }
-            if !self.connection.is_connected() && gone > self.nats.wait_for {
-                self.board.fail(Fatal::BrokerGone);
+            if !was_stopped && gone > self.nats.wait_for {
+                self.board.fail(self.cause().unwrap_or(Fatal::BrokerGone));
+            }
+            // Requests of a client that is not connected would pile up.
+            if self.connection.is_connected() {
+                self.refresh_key();
             }
             return;
         }
@@ -143,7 +157,12 @@ impl Coordinator {
         if !seated.is_empty() || run.is_none() || is_new {
             self.clock.staffed = now;
         } else if now.duration_since(self.clock.staffed) > self.nats.wait_for {
-            self.board.fail(Fatal::NoWorkers);
+            self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
+        }
+        if run.is_some() && now.duration_since(self.clock.result) > self.nats.wait_for {
+            // Without the right to read results, none come.
+            let denied = self.connection.check_access(self.nats.wait_for).err();
+            denied.into_iter().for_each(|it| self.board.fail(Fatal::NoAccess(it)));
         }
         self.refresh_key();
         self.order_drains().await;
@@ -160,15 +179,56 @@ impl Coordinator {
         }
     }
 
+    /// What is wrong with the broker, if anything is.
+    pub(super) fn cause(&self) -> Option<Fatal> {
+        if let Err(lost) = self.connection.check_access(Duration::ZERO) {
+            return Some(Fatal::NoAccess(lost));
+        }
+        if !self.connection.is_connected() {
+            return Some(Fatal::BrokerGone);
+        }
+        if self.clock.answered.elapsed() > self.nats.lease_time / 2 {
+            return Some(Fatal::NoAnswer);
+        }
+        let said = self.key_refused.clone()?;
+        Some(Fatal::Refused("the run's key", said))
+    }
+
+    /// Asks the broker whether it is there. Then it is judged why too few workers are.
+    pub(super) fn look_for_cause(&self) {
+        let (refreshing, events) = (self.refreshed_key(), self.events.clone());
+        tokio::spawn(async move {
+            _ = events.send(CoordinatorEvent::KeyPut(refreshing.await));
+            _ = events.send(CoordinatorEvent::Judge);
+        });
+    }
+
+    /// Notes whether this coordinator still has its key, and whether the broker answers.
+    pub(super) fn take_key_state(&mut self, state: KeyState) {
+        if state != KeyState::Unanswered {
+            self.clock.answered = Instant::now();
+            self.key_refused = None;
+        }
+        match state {
+            KeyState::Own { revision } => self.revision = revision,
+            KeyState::OfAnother => self.yield_run(),
+            KeyState::Refused(said) => self.key_refused = Some(said),
+            KeyState::Unanswered => {}
+        }
+    }
+
     /// Shows workers that this coordinator lives, unless another has taken the run.
     fn refresh_key(&self) {
-        let (keys, key, revision) = (self.keys.clone(), self.key.clone(), self.revision);
-        let events = self.events.clone();
+        let (refreshing, events) = (self.refreshed_key(), self.events.clone());
         tokio::spawn(async move {
-            if let Some(owner) = refresh(&keys, &key, revision).await {
-                _ = events.send(CoordinatorEvent::KeyPut(owner));
-            }
+            _ = events.send(CoordinatorEvent::KeyPut(refreshing.await));
         });
+    }
+
+    fn refreshed_key(&self) -> impl Future<Output = KeyState> + Send + use<> {
+        let (connection, keys) = (self.connection.clone(), self.keys.clone());
+        let (key, revision) = (self.key.clone(), self.revision);
+        async move { refresh(&connection, &keys, &key, revision).await }
     }
 
     /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. `lost` says why,
@@ -275,8 +335,8 @@ impl Coordinator {
         // The task would make the consumer of results anew.
         self.reading.iter().for_each(AbortHandle::abort);
         // The last answer to a refresh may not have come yet.
-        let owner = refresh(&self.keys, &self.key, self.revision).await;
-        if let Some(KeyOwner::This { revision }) = owner {
+        let owner = self.refreshed_key().await;
+        if let KeyState::Own { revision } = owner {
             _ = self.keys.purge_expect_revision(&self.key.run, Some(revision)).await;
         }
         let (context, names) = (self.connection.context.clone(), self.connection.names.clone());
@@ -288,8 +348,8 @@ impl Coordinator {
         let RunKey { run, epoch, .. } = &self.key;
         self.purge_items().await;
         // Results are those of another coordinator if that has the run.
-        let is_replaced = self.board.fatal() == Some(Fatal::Superseded);
-        if owner != Some(KeyOwner::Another) && !is_replaced {
+        let is_replaced = matches!(self.board.fatal(), Some(Fatal::Superseded));
+        if owner != KeyState::OfAnother && !is_replaced {
             self.purge_results().await;
             _ = context
                 .delete_consumer_from_stream(consumer_of_results(run), names.results())
@@ -344,20 +404,46 @@ async fn furnished(
     Ok(())
 }
 
-/// Puts the key once more, if this coordinator still has it. `None` if the broker has not answered.
-async fn refresh(keys: &kv::Store, key: &RunKey, revision: u64) -> Option<KeyOwner> {
+/// Puts the key once more, if this coordinator still has it.
+async fn refresh(
+    connection: &Connection,
+    keys: &kv::Store,
+    key: &RunKey,
+    revision: u64,
+) -> KeyState {
+    let refreshed =
+        tokio::time::timeout(REQUEST_TIMEOUT, put_again(connection, keys, key, revision));
+    match refreshed.await {
+        Ok(Ok(state)) => state,
+        Ok(Err(ClusterError::Refused { source, .. })) => {
+            KeyState::Refused(WithCauses(&*source).to_string().into())
+        }
+        Ok(Err(_)) | Err(_) => KeyState::Unanswered,
+    }
+}
+
+async fn put_again(
+    connection: &Connection,
+    keys: &kv::Store,
+    key: &RunKey,
+    revision: u64,
+) -> Result<KeyState, ClusterError> {
     let value = wire::encode(key);
     if let Ok(revision) = keys.update(&key.run, value.clone().into(), revision).await {
-        return Some(KeyOwner::This { revision });
+        return Ok(KeyState::Own { revision });
     }
-    // The answer to the last update may be lost, or the broker has lost the key.
-    let entry = keys.entry(&key.run).await.ok()?;
-    let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
-        let revision = keys.create(&key.run, value.into()).await.ok()?;
-        return Some(KeyOwner::This { revision });
+    // The answer to the last update may be lost, or the broker has lost the key or its bucket.
+    let entry = match keys.entry(&key.run).await {
+        Ok(entry) => entry,
+        Err(_) => connection.keys().await.map(|_| None)?,
     };
-    match wire::decode::<RunKey>(&entry.value) {
-        Ok(other) if other.epoch == key.epoch => Some(KeyOwner::This { revision: entry.revision }),
-        _ => Some(KeyOwner::Another),
-    }
+    let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
+        let created = keys.create(&key.run, value.into()).await;
+        let revision = created.map_err(|source| refused("the run's key", source))?;
+        return Ok(KeyState::Own { revision });
+    };
+    Ok(match wire::decode::<RunKey>(&entry.value) {
+        Ok(other) if other.epoch == key.epoch => KeyState::Own { revision: entry.revision },
+        _ => KeyState::OfAnother,
+    })
 }

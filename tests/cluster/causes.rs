@@ -1,0 +1,227 @@
+//! Which cause an error names if the broker is at fault.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gangline::OrderedRunner;
+use gangline::cluster::Nats;
+use rustix::process::Signal;
+
+use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+
+tests![
+    a_broker_that_is_stopped_while_workers_are_awaited_is_named,
+    a_broker_that_is_stopped_during_a_run_costs_no_worker,
+    a_bucket_that_is_deleted_is_made_again,
+    a_stream_that_is_deleted_is_named,
+    a_password_that_is_changed_is_named,
+    a_right_that_is_taken_away_is_named,
+    a_broker_without_room_for_the_key_is_named,
+];
+
+fn in_cluster(nats: Nats) -> ChoresBuilder {
+    OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats)
+}
+
+fn short(nats: Nats) -> Nats {
+    nats.lease_time(LEASE).wait_for(Duration::from_secs(3))
+}
+
+fn error_of(builder: ChoresBuilder) -> String {
+    format!("{:#}", builder.build().map(|_| ()).unwrap_err())
+}
+
+fn a_broker_that_is_stopped_while_workers_are_awaited_is_named() {
+    let broker = Broker::start();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            broker.await_messages("KV_gangline-keys", 1);
+            broker.signal(Signal::STOP);
+        });
+        let text = error_of(in_cluster(short(broker.nats())));
+        let expected = format!("the broker at {} is connected, and does not answer", broker.url());
+        assert_eq!(text, expected);
+    });
+}
+
+fn a_broker_that_is_stopped_during_a_run_costs_no_worker() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            broker.signal(Signal::STOP);
+            std::thread::sleep(LEASE * 2);
+            broker.signal(Signal::CONT);
+            std::fs::write(path("go"), "").unwrap();
+        });
+        // There is but one attempt.
+        pool.run([Chore::Await(path("begun"), path("go"))]).unwrap();
+    });
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+}
+
+/// Makes requests as another client of the broker.
+fn request(broker: &Broker, subject: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(broker.url()).await.unwrap();
+        let answer = client.request(subject.to_owned(), "".into()).await.unwrap();
+        let text = String::from_utf8_lossy(&answer.payload).into_owned();
+        assert!(text.contains("\"success\":true"), "{text}");
+    });
+}
+
+fn a_bucket_that_is_deleted_is_made_again() {
+    for bucket in ["KV_gangline-keys", "KV_gangline-workers"] {
+        let broker = Broker::start();
+        let worker = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                broker.await_messages("KV_gangline-keys", 1);
+                request(&broker, &format!("$JS.API.STREAM.DELETE.{bucket}"));
+                broker.worker(1)
+            });
+            let mut pool = broker.builder().build().unwrap();
+            assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+            let worker = worker.join().unwrap();
+            request(&broker, &format!("$JS.API.STREAM.DELETE.{bucket}"));
+            assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+            worker
+        });
+        drop(worker);
+    }
+}
+
+fn a_stream_that_is_deleted_is_named() {
+    let broker = Broker::start();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            broker.await_messages("KV_gangline-keys", 1);
+            request(&broker, "$JS.API.STREAM.DELETE.gangline-items");
+            broker.worker(1)
+        });
+        let text = error_of(in_cluster(short(broker.nats())));
+        assert!(text.contains("the broker refuses its consumer: "), "{text}");
+        assert!(text.contains("stream not found"), "{text}");
+        drop(worker.join().unwrap());
+    });
+}
+
+/// A broker with a configuration of its own.
+struct Configured {
+    broker: Broker,
+    config: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Configured {
+    fn start(users: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("nats.conf");
+        std::fs::write(&config, config_of(users)).unwrap();
+        let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
+        Configured { broker, config, _folder: folder }
+    }
+
+    /// Starts it again for other users. A broker that reads them by SIGHUP may lose its JetStream, before 2.10.
+    fn restart(&mut self, users: &str) {
+        self.broker.kill();
+        std::fs::write(&self.config, config_of(users)).unwrap();
+        self.broker.restart();
+    }
+
+    fn url(&self, user: &str) -> String {
+        self.broker.url().replace("nats://", &format!("nats://{user}@"))
+    }
+
+    fn worker(&self, user: &str) -> Worker {
+        self.broker.worker_with(1, &[("GANGLINE_NATS", &self.url(user))])
+    }
+}
+
+fn config_of(users: &str) -> String {
+    format!("authorization {{ users: [{users}] }}\n")
+}
+
+fn a_password_that_is_changed_is_named() {
+    let users =
+        |c: &str, w: &str| format!("{{user: c, password: {c}}}, {{user: w, password: {w}}}");
+    // Of the coordinator, of the worker, of both.
+    for (c, w) in [("new", "old"), ("old", "new"), ("new", "new")] {
+        let mut configured = Configured::start(&users("old", "old"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        let mut worker = configured.worker("w:old");
+        let nats = Nats::connect(configured.url("c:old"));
+        let url = configured.broker.url();
+        let mut pool = in_cluster(short(nats)).build().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                text_in(&path("begun"));
+                configured.restart(&users(c, w));
+            });
+            let text = format!("{:#}", pool.run([Chore::Hang(path("begun"))]).unwrap_err());
+            if c == "new" {
+                let expected =
+                    format!("no connection to the broker at {url}: authorization violation");
+                assert_eq!(text, expected);
+            } else {
+                assert!(text.contains("is gone: its lease has ended"), "{text}");
+            }
+        });
+        if w == "new" {
+            assert_eq!(worker.wait().code(), Some(78));
+        }
+    }
+}
+
+fn a_right_that_is_taken_away_is_named() {
+    let users = |c: &str, w: &str| {
+        let allow = |denied: &str| match denied {
+            "" => String::new(),
+            _ => format!(", permissions: {{publish: {{deny: [\"{denied}\"]}}}}"),
+        };
+        let user = |name: &str, denied| format!("{{user: {name}, password: p{}}}", allow(denied));
+        format!("{}, {}", user("c", c), user("w", w))
+    };
+    let rights = [
+        ("gangline.items.>", ""),
+        ("$JS.API.CONSUMER.MSG.NEXT.gangline-results.>", ""),
+        ("", "gangline.results.>"),
+        ("", "$JS.API.CONSUMER.MSG.NEXT.>"),
+    ];
+    for (c, w) in rights {
+        let mut configured = Configured::start(&users("", ""));
+        let mut worker = configured.worker("w:p");
+        let mut pool = in_cluster(short(Nats::connect(configured.url("c:p")))).build().unwrap();
+        let mut is_reloaded = false;
+        let items = (0..1_000_000).map(|n| {
+            if !std::mem::replace(&mut is_reloaded, n > 100) && n > 100 {
+                configured.restart(&users(c, w));
+            }
+            Chore::Sleep(1)
+        });
+        let text = format!("{:#}", pool.run(items).unwrap_err());
+        if w.is_empty() {
+            assert!(text.starts_with("the broker denies this user a right: "), "{c} {w} {text}");
+        } else {
+            assert_eq!(worker.wait().code(), Some(78), "{text}");
+        }
+    }
+}
+
+fn a_broker_without_room_for_the_key_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("nats.conf");
+    let limits =
+        "accounts { A { jetstream: {max_file: 300K}, users: [{user: c, password: p}] } }\n";
+    std::fs::write(&config, limits).unwrap();
+    let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
+    let url = broker.url().replace("nats://", "nats://c:p@");
+    let text = error_of(in_cluster(short(Nats::connect(url))));
+    assert!(text.starts_with("the broker refuses "), "{text}");
+}
