@@ -37,6 +37,16 @@ pub enum ClusterError {
         /// Its version.
         version: String,
     },
+    /// The broker takes messages of too few bytes.
+    #[non_exhaustive]
+    SmallMessages {
+        /// The largest number of bytes that it takes: its `max_payload`.
+        most: usize,
+        /// The number that is needed.
+        least: usize,
+        /// What needs it.
+        content: &'static str,
+    },
     /// The broker refuses a request: it has no JetStream, no room, or the account may not do it.
     #[non_exhaustive]
     Refused {
@@ -119,6 +129,11 @@ impl fmt::Display for ClusterError {
             ClusterError::Version { version } => {
                 write!(f, "the broker has version {version}; nats-server 2.9 or later is needed")
             }
+            ClusterError::SmallMessages { most, least, content } => write!(
+                f,
+                "the broker takes messages of at most {most} bytes, and {content} needs {least}; set \
+                 `max_payload` in its configuration"
+            ),
             ClusterError::Refused { request, .. } => write!(f, "the broker refuses {request}"),
             ClusterError::Denied { violation } => write!(
                 f,

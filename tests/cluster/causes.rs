@@ -17,7 +17,7 @@ tests![
     a_stream_that_is_deleted_is_named,
     a_password_that_is_changed_is_named,
     a_right_that_is_taken_away_is_named,
-    a_broker_without_room_for_the_key_is_named,
+    limits_of_an_account_are_named,
 ];
 
 fn in_cluster(nats: Nats) -> ChoresBuilder {
@@ -214,14 +214,37 @@ fn a_right_that_is_taken_away_is_named() {
     }
 }
 
-fn a_broker_without_room_for_the_key_is_named() {
+fn limits_of_an_account_are_named() {
+    let limits = [
+        (
+            "max_file: 300K",
+            "the stream of results, which reserves 256 MiB: ",
+            "insufficient storage",
+        ),
+        ("max_streams: 2", "the stream of runs: ", "maximum number of streams"),
+        ("max_streams: 4", "a bucket, one of six streams: ", "maximum number of streams"),
+    ];
+    for (limit, request, said) in limits {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("nats.conf");
+        let account = format!("jetstream: {{{limit}}}, users: [{{user: c, password: p}}]");
+        std::fs::write(&config, format!("accounts {{ A {{ {account} }} }}\n")).unwrap();
+        let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
+        let url = broker.url().replace("nats://", "nats://c:p@");
+        let text = error_of(in_cluster(short(Nats::connect(url))));
+        assert!(text.starts_with(&format!("the broker refuses {request}")), "{limit}: {text}");
+        assert!(text.contains(said), "{limit}: {text}");
+    }
+    // Each worker needs a consumer of the stream of items, beside the one that all share.
+    let users =
+        "accounts { A { jetstream: {max_consumers: 1}, users: [{user: c, password: p}] } }\n";
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("nats.conf");
-    let limits =
-        "accounts { A { jetstream: {max_file: 300K}, users: [{user: c, password: p}] } }\n";
-    std::fs::write(&config, limits).unwrap();
+    std::fs::write(&config, users).unwrap();
     let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
     let url = broker.url().replace("nats://", "nats://c:p@");
+    let _worker = broker.worker_with(1, &[("GANGLINE_NATS", &url)]);
     let text = error_of(in_cluster(short(Nats::connect(url))));
-    assert!(text.starts_with("the broker refuses "), "{text}");
+    assert!(text.contains("the broker refuses its consumer: "), "{text}");
+    assert!(text.contains("maximum consumers limit"), "{text}");
 }

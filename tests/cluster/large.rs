@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use gangline::error::{ClusterError, WorkerError};
-use gangline::{CancelToken, Error, OnError, OrderedRunner};
+use gangline::{CancelToken, CfgNode, Error, OnError, OrderedRunner};
 
 use crate::broker::Broker;
 use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 
 tests![
+    an_output_above_the_limit_fails_its_item,
+    a_broker_with_small_messages_works_or_is_refused,
+    an_error_that_is_too_large_for_a_message_is_shortened,
     an_item_larger_than_a_message_goes_in_and_out,
     batches_and_child_processes_get_large_items,
     a_large_item_of_a_killed_worker_goes_to_another,
@@ -229,4 +232,74 @@ fn a_result_that_a_full_broker_never_takes_ends_the_run() {
     let mut pool = builder.build().unwrap();
     refusal(&pool.run([Chore::Large(200 << 10)]).unwrap_err());
     assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5), "the pool can be used again");
+}
+
+fn an_output_above_the_limit_fails_its_item() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    // The encoded text has its length before it: three bytes here.
+    for (limit, sizes) in [(SIZE as u64, [SIZE, SIZE - 4]), (100, [SIZE, 90]), (100, [200, 9])] {
+        let nats = broker.nats().largest_output(limit);
+        let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
+        let mut pool = builder.on_error(OnError::Skip).build().unwrap();
+        let outputs = pool.run(sizes.map(Chore::Large)).unwrap();
+        assert_eq!(outputs.iter().map(String::len).collect::<Vec<_>>(), [sizes[1]]);
+        let text = format!("{:#}", pool.failures()[0]);
+        let expected = format!("bytes, and `Nats::largest_output` allows {limit}");
+        assert!(text.contains(&expected), "{text}");
+        pool.close().unwrap();
+        assert_eq!(broker.messages(OBJECTS), 0);
+    }
+}
+
+fn a_broker_with_small_messages_works_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("nats.conf");
+    for most in [0_usize, 512, 1024, 2047, 2048, 4096] {
+        std::fs::write(&config, format!("max_payload: {most}\n")).unwrap();
+        let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
+        let mut worker = broker.worker(2);
+        if (1..2048).contains(&most) {
+            let error = broker.builder().build().map(|_| ()).unwrap_err();
+            let expected = format!(
+                "the broker takes messages of at most {most} bytes, and a cluster needs 2048; set \
+                 `max_payload` in its configuration"
+            );
+            assert_eq!(format!("{error:#}"), expected);
+            assert_eq!(worker.wait().code(), Some(78));
+            continue;
+        }
+        let mut pool = broker.builder().build().unwrap();
+        let text = "x".repeat(20_000);
+        assert_eq!(pool.run([Chore::Text(text.clone())]).unwrap(), [text]);
+        pool.close().unwrap();
+        let cfg = CfgNode::new().with("long", "x".repeat(2_000)).unwrap();
+        let built = broker.builder().cfg(cfg).build().map(|_| ());
+        match most {
+            2048 => {
+                let text = format!("{:#}", built.unwrap_err());
+                assert!(text.contains("2048 bytes, and the configuration needs 3"), "{text}");
+            }
+            _ => built.unwrap(),
+        }
+    }
+}
+
+fn an_error_that_is_too_large_for_a_message_is_shortened() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("nats.conf");
+    std::fs::write(&config, "max_payload: 4096\n").unwrap();
+    let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
+    let long = |start: &str| format!("{start}{}", "x".repeat(10_000));
+    let items =
+        [Chore::Fail(long("one")), Chore::Panic(long("two")), Chore::Fail("three".to_owned())];
+    pool.run(items.into_iter().chain([Chore::Square(2)])).unwrap();
+    let texts: Vec<_> = pool.failures().iter().map(|it| format!("{it:#}")).collect();
+    assert_eq!(pool.account().ok, 1);
+    for (text, start) in texts.iter().zip(["onexx", "twoxx", "three"]) {
+        assert!(text.contains(start) && text.len() < 4_000, "{text}");
+    }
+    assert!(texts[0].contains("a message of the broker at most 3072"), "{}", texts[0]);
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, pull};
@@ -16,6 +17,7 @@ use super::names::{Names, Role};
 use super::nats::{Access, Security};
 use super::no_access::NoAccess;
 use crate::base::BoxError;
+use crate::concurrency::{Mutex, lock};
 use crate::error::ClusterError;
 
 /// How long one request to the broker may take.
@@ -38,6 +40,8 @@ const CONSUMER_AGE: Duration = Duration::from_secs(10 * 60);
 const MOST_INLINE: usize = 512 << 10;
 /// A bound for what precedes a value in its message.
 const HEADERS: usize = 1024;
+/// The least number of bytes of a message: what precedes a value, or a request that makes a stream, and as much again.
+const LEAST_PAYLOAD: usize = 2 * HEADERS;
 /// More workers than any broker holds can wait for an item. The default of 512 turns others away.
 const MOST_WAITING: i64 = 100_000;
 
@@ -53,6 +57,8 @@ pub(super) struct Connection {
     denied: watch::Receiver<Option<String>>,
     /// Why the broker does not let this user connect again.
     locked_out: watch::Receiver<Option<LockedOut>>,
+    /// What the broker last said about a message that it did not store, and when.
+    refusal: Arc<Mutex<Option<(Instant, String)>>>,
 }
 
 /// The broker has refused the credentials of a client that was connected before.
@@ -106,33 +112,15 @@ impl Connection {
                 }
                 std::future::ready(())
             });
+        let options = authenticated(options, access, &addresses).await?;
         let failed = |source: BoxError| ClusterError::Connect { url: access.shown(), source };
-        let options = match &access.credentials {
-            Some(path) => options.credentials_file(path).await.map_err(|it| failed(it.into()))?,
-            None => options,
-        };
-        let options = match &access.certificates {
-            Some(path) => {
-                check_certificates(path).map_err(|it| failed(it.into()))?;
-                options.add_root_certificates(path.clone())
-            }
-            None => options,
-        };
-        // The client takes none from the address.
-        let named = addresses.iter().find(|address| address.has_user_pass());
-        let options = match named.map(|it| (it.username(), it.password())) {
-            Some((Some(user), Some(password))) => {
-                options.user_and_password(user.to_owned(), password.to_owned())
-            }
-            Some((Some(token), None)) => options.token(token.to_owned()),
-            _ => options,
-        };
         let client = options.connect(addresses).await.map_err(|it| failed(it.into()))?;
         if !client.is_server_compatible(2, 9, 0) {
             return Err(ClusterError::Version { version: client.server_info().version });
         }
         let context = jetstream::new(client.clone());
-        Ok(Connection { client, context, restored, names, denied, locked_out })
+        let refusal = Arc::default();
+        Ok(Connection { client, context, restored, names, denied, locked_out, refusal })
     }
 
     /// Fails if this user may not do what it was allowed before: the broker has denied it a right, or has refused its
@@ -147,6 +135,17 @@ impl Connection {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes what the broker says about a message that it does not store.
+    pub(super) fn note_refusal(&self, said: String) {
+        *lock(&self.refusal) = Some((Instant::now(), said));
+    }
+
+    /// What the broker has said about a message within this time.
+    pub(super) fn refusal_within(&self, time: Duration) -> Option<String> {
+        let refusal = lock(&self.refusal);
+        refusal.as_ref().filter(|it| it.0.elapsed() <= time).map(|it| it.1.clone())
     }
 
     /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no
@@ -171,6 +170,23 @@ impl Connection {
 
     pub(super) fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Fails if the broker takes no messages that are as large as needed: `bytes` for the `content`, beside headers.
+    pub(super) fn check_payload(
+        &self,
+        content: &'static str,
+        bytes: usize,
+    ) -> Result<(), ClusterError> {
+        let (most, needed) = (self.client.max_payload(), bytes.saturating_add(HEADERS));
+        let (content, least) = match needed > LEAST_PAYLOAD {
+            true => (content, needed),
+            false => ("a cluster", LEAST_PAYLOAD),
+        };
+        match most < least {
+            true => Err(ClusterError::SmallMessages { most, least, content }),
+            false => Ok(()),
+        }
     }
 
     /// The largest number of bytes of a value that is sent in a message.
@@ -200,7 +216,7 @@ impl Connection {
         let runs = stream::Config { discard: DiscardPolicy::Old, ..runs };
         for (config, request) in [
             (items, "the stream of items"),
-            (results, "the stream of results"),
+            (results, "the stream of results, which reserves 256 MiB"),
             (runs, "the stream of runs"),
         ] {
             self.stream(config, request).await?;
@@ -254,7 +270,7 @@ impl Connection {
             discard: DiscardPolicy::New,
             ..stream::Config::default()
         };
-        self.stream(config, "a bucket").await?;
+        self.stream(config, "a bucket, one of six streams").await?;
         let store = self.context.get_key_value(&bucket).await;
         store.map_err(|source| refused("a bucket", source))
     }
@@ -300,6 +316,35 @@ pub(super) fn item_consumer(name: String, subject: String, lease: Duration) -> p
 
 pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> ClusterError {
     ClusterError::Refused { request, source: source.into() }
+}
+
+/// The options of a connection with the credentials of the user and the certificates to trust.
+async fn authenticated(
+    options: ConnectOptions,
+    access: &Access,
+    addresses: &[ServerAddr],
+) -> Result<ConnectOptions, ClusterError> {
+    let failed = |source: BoxError| ClusterError::Connect { url: access.shown(), source };
+    let options = match &access.credentials {
+        Some(path) => options.credentials_file(path).await.map_err(|it| failed(it.into()))?,
+        None => options,
+    };
+    let options = match &access.certificates {
+        Some(path) => {
+            check_certificates(path).map_err(|it| failed(it.into()))?;
+            options.add_root_certificates(path.clone())
+        }
+        None => options,
+    };
+    // The client takes none from the address.
+    let named = addresses.iter().find(|address| address.has_user_pass());
+    Ok(match named.map(|it| (it.username(), it.password())) {
+        Some((Some(user), Some(password))) => {
+            options.user_and_password(user.to_owned(), password.to_owned())
+        }
+        Some((Some(token), None)) => options.token(token.to_owned()),
+        _ => options,
+    })
 }
 
 /// The client neither names a file that it cannot read nor refuses one without a certificate.

@@ -29,7 +29,9 @@ use super::news::{News, Reply};
 use super::objects;
 use super::publication::Address;
 use super::readers;
-use super::wire::{self, ClaimReply, Command, Notice, Order, ResultHeader, RunKey, WorkerNews};
+use super::wire::{
+    self, ClaimReply, Command, Notice, Order, Outcome, ResultHeader, RunKey, WorkerNews,
+};
 use crate::error::ClusterError;
 
 /// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
@@ -232,6 +234,8 @@ impl Coordinator {
         let notices = self.connection.client.subscribe(subject).await;
         let notices = notices.map_err(|source| refused("the notices of workers", source))?;
         let (connection, events) = (&self.connection, &self.events);
+        let made = readers::make_results_consumer(connection, &self.key.run).await;
+        made.map_err(|source| refused("the consumer of results", source))?;
         let workers = connection.workers().await?;
         tokio::spawn(readers::read_notices(notices, events.clone()));
         let results =
@@ -341,6 +345,12 @@ impl Coordinator {
             Ok((header, output)) if header.epoch == self.key.epoch => {
                 self.board.note_times(&header.worker, header.times);
                 let ResultHeader { publication, worker, outcome, object, .. } = header;
+                let most = self.nats.largest_output;
+                let bytes = object.as_ref().map_or(output.len() as u64, |object| object.bytes);
+                let outcome = match outcome {
+                    Outcome::Output if bytes > most => too_large(bytes, most),
+                    outcome => outcome,
+                };
                 let reply = Box::new(Reply {
                     outcome,
                     output: output.to_vec(),
@@ -412,10 +422,13 @@ impl Coordinator {
                 self.lose(&worker, lost.map(Into::into));
             }
             // It may be of a run that has failed already.
-            WorkerNews::Refused(publication, said) => {
+            WorkerNews::GivenUp(publication, said) => {
                 if self.board.has(publication) {
-                    self.board.fail(Fatal::Refused("a result", said.into()));
+                    self.board.fail(Fatal::Refused("an item or a result", said.into()));
                 }
+            }
+            WorkerNews::Alive(said) => {
+                said.into_iter().for_each(|said| self.connection.note_refusal(said));
             }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
@@ -430,4 +443,9 @@ impl Coordinator {
             tracing::debug!("not answered: {error}");
         }
     }
+}
+
+fn too_large(bytes: u64, most: u64) -> Outcome {
+    let text = format!("the output has {bytes} bytes, and `Nats::largest_output` allows {most}");
+    Outcome::error(text)
 }

@@ -115,7 +115,10 @@ fn status_of(error: &BoxError) -> i32 {
     };
     match error.downcast_ref::<ClusterError>() {
         Some(
-            ClusterError::Name { .. } | ClusterError::Insecure { .. } | ClusterError::Denied { .. },
+            ClusterError::Name { .. }
+            | ClusterError::Insecure { .. }
+            | ClusterError::SmallMessages { .. }
+            | ClusterError::Denied { .. },
         ) => SETUP,
         Some(ClusterError::Connect { source, .. }) if is_denied(source) => SETUP,
         _ if error.is::<DeviceError>() => SETUP,

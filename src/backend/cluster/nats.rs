@@ -26,6 +26,7 @@ pub struct Nats {
     pub(super) max_workers: usize,
     pub(super) wait_for: Duration,
     pub(super) lease_time: Duration,
+    pub(super) largest_output: u64,
 }
 
 /// How to reach a broker.
@@ -81,6 +82,7 @@ impl Nats {
             max_workers: 64,
             wait_for: Duration::from_secs(60),
             lease_time: Duration::from_secs(10),
+            largest_output: 1 << 30,
         }
     }
 
@@ -201,6 +203,19 @@ impl Nats {
     /// ```
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.lease_time = time;
+        self
+    }
+
+    /// Sets the largest number of bytes of an output. An item with a larger one fails, and its output is not read. The
+    /// default is 1 GiB.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").largest_output(64 << 20); // 64 MiB
+    /// ```
+    pub fn largest_output(mut self, bytes: u64) -> Self {
+        self.largest_output = bytes;
         self
     }
 

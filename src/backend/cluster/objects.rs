@@ -65,7 +65,8 @@ pub(super) async fn put(
         let subject = format!("{subject}.{n}");
         async move {
             let id = subject.clone();
-            let message = StreamMessage { subject, id: &id, payload, patience };
+            let answered_within = None;
+            let message = StreamMessage { subject, id: &id, payload, patience, answered_within };
             publish(connection, message, is_wanted).await
         }
     });
@@ -97,6 +98,9 @@ pub(super) async fn get(
     while let Some(chunk) = read.next().await {
         let Some(chunk) = chunk? else { return Ok(None) };
         value.extend_from_slice(&chunk);
+        if value.len() as u64 > object.bytes {
+            break;
+        }
     }
     match value.len() as u64 == object.bytes {
         true => Ok(Some(value)),

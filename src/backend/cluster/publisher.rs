@@ -18,6 +18,8 @@ pub(super) struct StreamMessage<'a> {
     pub(super) payload: Bytes,
     /// How long the broker may refuse the message before publishing fails. It does so without room or without the stream.
     pub(super) patience: Duration,
+    /// How long a broker that is connected may leave the message unanswered; `None` if something else ends the waiting.
+    pub(super) answered_within: Option<Duration>,
 }
 
 /// Publishes a message until the broker has confirmed it, and returns its place in the stream. `None` if `is_wanted`
@@ -31,10 +33,11 @@ pub(super) async fn publish(
     message: StreamMessage<'_>,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Option<u64>, PublishError> {
-    let StreamMessage { subject, id, payload, patience } = message;
+    let StreamMessage { subject, id, payload, patience, answered_within } = message;
     let mut restored = connection.restored.clone();
     // Since when the broker refuses the message.
     let mut refused: Option<Instant> = None;
+    let mut unanswered: Option<Instant> = None;
     while is_wanted() {
         restored.mark_unchanged();
         let mut headers = HeaderMap::new();
@@ -50,7 +53,7 @@ pub(super) async fn publish(
                     Either::Left((Err(error), _)) => error,
                     // What the last connection was sent may be lost.
                     Either::Right(_) => {
-                        refused = None;
+                        (refused, unanswered) = (None, None);
                         continue;
                     }
                 }
@@ -63,8 +66,16 @@ pub(super) async fn publish(
         let is_unanswered =
             matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
         let is_refusal = is_denied || !is_unanswered;
+        if !is_unanswered {
+            connection.note_refusal(error.to_string());
+        }
         refused = is_refusal.then(|| refused.unwrap_or_else(Instant::now));
-        if refused.is_some_and(|since| since.elapsed() > patience) {
+        let is_mute = is_unanswered && connection.is_connected();
+        unanswered = is_mute.then(|| unanswered.unwrap_or_else(Instant::now));
+        let has_passed = |since: Option<Instant>, most| since.is_some_and(|it| it.elapsed() > most);
+        if has_passed(refused, patience)
+            || answered_within.is_some_and(|most| has_passed(unanswered, most))
+        {
             return Err(error);
         }
         tokio::time::sleep(AGAIN).await;

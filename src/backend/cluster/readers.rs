@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use async_nats::Subscriber;
-use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::kv;
+use async_nats::jetstream::stream::ConsumerError;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
@@ -88,10 +89,11 @@ pub(super) async fn read_results(
     }
 }
 
-async fn open_results(
+/// Makes the consumer of the results of a run, so that a broker that refuses it is noticed.
+pub(super) async fn make_results_consumer(
     connection: &Connection,
     run: &str,
-) -> Result<pull::Stream, async_nats::Error> {
+) -> Result<Consumer<pull::Config>, ConsumerError> {
     let config = pull::Config {
         durable_name: Some(consumer_of_results(run)),
         filter_subject: connection.names.results_of(run),
@@ -103,7 +105,14 @@ async fn open_results(
         ..pull::Config::default()
     };
     let stream = connection.names.results();
-    let consumer = connection.context.create_consumer_on_stream(config, stream).await?;
+    connection.context.create_consumer_on_stream(config, stream).await
+}
+
+async fn open_results(
+    connection: &Connection,
+    run: &str,
+) -> Result<pull::Stream, async_nats::Error> {
+    let consumer = make_results_consumer(connection, run).await?;
     let results = consumer.stream().max_messages_per_batch(256).heartbeat(HEARTBEAT);
     Ok(results.expires(HEARTBEAT * 5).messages().await?)
 }

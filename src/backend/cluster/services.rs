@@ -164,7 +164,8 @@ fn batch_of(BatchRule { most, wait_nanos, most_cost, most_padded }: BatchRule) -
     BatchLimits { rule, most_cost, most_padded }
 }
 
-fn reason_of(failure: &CallFailure) -> String {
+/// A failure as one text.
+pub(super) fn reason_of(failure: &CallFailure) -> String {
     match failure {
         CallFailure::Make(error) | CallFailure::Cfg(error) | CallFailure::Error(error) => {
             error.texts.join(": ")

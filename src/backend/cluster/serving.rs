@@ -4,7 +4,7 @@
 //! them from other workers, and obey the orders of the coordinator. The main task in `worker` says when the part ends.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
@@ -30,6 +30,8 @@ pub(super) struct Serving {
     pub(super) host_name: String,
     pub(super) services: Arc<Services>,
     pub(super) ends: watch::Receiver<Ending>,
+    /// When the coordinator last gave an order.
+    pub(super) ordered: watch::Sender<Instant>,
 }
 
 impl Serving {
@@ -70,7 +72,8 @@ impl Serving {
         );
         let slots = Arc::new(slots);
         let join = self.request_for_seat(&**service);
-        let obeying = tokio::spawn(obey(slots.clone(), orders, join, leave));
+        let ordered = self.ordered.clone();
+        let obeying = tokio::spawn(obey(slots.clone(), orders, join, (leave, ordered)));
         let (run, epoch) = (&self.key.run, self.key.epoch);
         let own = consumer_of(run, epoch, &self.worker);
         let any = consumer_of_any(run, epoch);
@@ -145,14 +148,16 @@ async fn obey(
     slots: Arc<Slots>,
     mut orders: Subscriber,
     join: WorkerNews,
-    leave: watch::Sender<bool>,
+    (leave, ordered): (watch::Sender<bool>, watch::Sender<Instant>),
 ) {
     while let Some(message) = orders.next().await {
         let Ok(order) = wire::decode::<Order>(&message.payload) else { continue };
         if order.epoch != slots.key.epoch {
             continue;
         }
+        ordered.send_replace(Instant::now());
         match order.command {
+            Command::Stay => {}
             Command::Cancel(publication) => slots.cancel(publication),
             Command::Drain { worker, upto } if worker == slots.worker => {
                 // Not waited for here: another order may be needed for its hooks to return.

@@ -15,7 +15,7 @@ use super::event::{CoordinatorEvent, StoredInput};
 use super::names::{Names, Role};
 use super::nats::Nats;
 use super::publication::Stored;
-use super::wire::{Load, RunKey};
+use super::wire::{self, Load, RunKey};
 use crate::backend::process::message::Terms;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
@@ -171,6 +171,11 @@ impl Start {
                 return;
             }
         };
+        let key_bytes = wire::encode(&key).len();
+        if let Err(error) = connection.check_payload("the configuration", key_bytes) {
+            _ = opened.send(Err(error));
+            return;
+        }
         let most_inline = connection.most_inline();
         let begun = Coordinator::begin(connection.clone(), board, nats, key, events);
         match connection.unless_denied(begun).await {

@@ -159,10 +159,12 @@ pub(super) enum WorkerNews {
     Drained(u64, HookTimes),
     /// The worker takes no more items in this part. `lost` says why it ends, if it has lost its producers.
     Leaving { times: HookTimes, lost: Option<String> },
+    /// The worker lives, although the broker does not keep its card, or refuses messages: what the broker says.
+    Alive(Option<String>),
     /// The worker could not make the runner or its producers.
     Unable { host: String, reason: String },
-    /// The broker does not store its result of a publication, and says why.
-    Refused(u64, String),
+    /// The broker did not store its result of a publication for too long.
+    GivenUp(u64, String),
 }
 
 /// A worker that asks for a seat.
@@ -211,6 +213,8 @@ pub(super) struct Order {
 /// An order to all workers of a run, of which one with a `worker` is for that one alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
+    /// The coordinator lives, although the broker does not keep its key.
+    Stay,
     /// Whichever worker has this publication gives it up.
     Cancel(u64),
     /// This worker gives up all publications up to this one, and says when no hook has one.

@@ -26,8 +26,9 @@ use super::names::{Names, Role, cleaned};
 use super::services::Services;
 use super::serving::Serving;
 use super::session::random;
-use super::wire::{self, Card, RunKey};
+use super::wire::{self, Card, Notice, RunKey, WorkerNews};
 use crate::base::BoxError;
+use crate::base::causes::WithCauses;
 use crate::concurrency::spawn::spawn;
 
 /// How often a worker shows that it lives, if no run asks for more.
@@ -112,6 +113,8 @@ struct Part {
     key: RunKey,
     /// When the coordinator was last heard of.
     seen: Instant,
+    /// When the coordinator last gave an order.
+    ordered: watch::Receiver<Instant>,
     /// Ends the part.
     ending: watch::Sender<Ending>,
 }
@@ -135,6 +138,7 @@ impl Worker {
             runs: vec![],
             parts: 0,
         };
+        connection.check_payload("the card of this worker", wire::encode(&card).len())?;
         let cards = connection.unless_denied(connection.workers()).await?;
         let hosts = hosts.iter().map(|host| host.share()).collect();
         let services = Arc::new(Services::new(devices, environment::hook_place()));
@@ -245,6 +249,7 @@ impl Worker {
         let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
         let Some(host) = host.filter(|host| host.terms() == key.terms).cloned() else { return };
         let (ending, ends) = watch::channel(Ending::NotYet);
+        let (order, ordered) = watch::channel(now);
         self.card.parts += 1;
         let number = self.card.parts;
         let serving = Serving {
@@ -255,9 +260,10 @@ impl Worker {
             host_name: self.card.host.clone(),
             services: self.services.clone(),
             ends,
+            ordered: order,
         };
         let (run, epoch, events) = (key.run.clone(), key.epoch, events.clone());
-        self.runs.insert(run.clone(), Part { number, key, seen: now, ending });
+        self.runs.insert(run.clone(), Part { number, key, seen: now, ordered, ending });
         tokio::spawn(async move {
             serving.serve(host).await;
             _ = events.send(WorkerEvent::Left(run, epoch));
@@ -281,9 +287,16 @@ impl Worker {
             give_up("the client of the broker died of a bug; its panic tells more")
         });
         self.connection.restored.mark_unchanged();
+        let unanswered = now.duration_since(self.answered);
+        let said = self.connection.refusal_within(SLOWEST_BEAT);
+        // Notices need no room at the broker.
+        if said.is_some() || self.runs.values().any(|part| unanswered > part.lease() / 2) {
+            self.tell_all(WorkerNews::Alive(said)).await;
+        }
         for part in self.runs.values_mut() {
+            part.seen = part.seen.max(*part.ordered.borrow());
             // A process that was stopped has heard nothing, nor has one whose broker is, and its coordinators may be well.
-            let is_mute = now.duration_since(self.answered) > part.lease() / 2;
+            let is_mute = unanswered > part.lease() / 2;
             if !is_connected || is_mute || has_restored || pause > part.lease() / 2 {
                 part.seen = now;
             } else if now.duration_since(part.seen) > part.lease() {
@@ -292,6 +305,19 @@ impl Worker {
             }
         }
         self.put_card(events).await;
+    }
+
+    /// Tells the coordinators of all runs.
+    async fn tell_all(&self, news: WorkerNews) {
+        for Part { key, .. } in self.runs.values() {
+            let worker = self.card.worker.clone();
+            let notice = Notice { epoch: key.epoch, worker, news: news.clone() };
+            let subject = self.connection.names.notices(&key.run);
+            let sent = self.connection.client.publish(subject, wire::encode(&notice).into());
+            if let Err(error) = sent.await {
+                tracing::debug!("not sent: {error}");
+            }
+        }
     }
 
     async fn put_card(&mut self, events: &UnboundedSender<WorkerEvent>) {
@@ -304,7 +330,7 @@ impl Worker {
             match cards.put(&card.worker, wire::encode(&card).into()).await {
                 Ok(_) => _ = events.send(WorkerEvent::Answered),
                 Err(error) => {
-                    tracing::debug!("the card was not put: {error}");
+                    connection.note_refusal(WithCauses(&error).to_string());
                     // The broker may have lost the bucket. The next card is put into it.
                     _ = connection.workers().await;
                 }

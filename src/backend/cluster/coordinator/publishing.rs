@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::backend::cluster::board::{Board, Fatal};
@@ -44,17 +45,27 @@ impl Publishing {
             id: &format!("{run}/{epoch:x}/{item}/{publication}"),
             payload: wire::with_body(&header, &input).into(),
             patience: self.wait_for,
+            answered_within: Some(self.wait_for),
         };
         match publish(&self.connection, message, || self.board.has(publication)).await {
             Ok(None) => {}
             Ok(Some(sequence)) => {
                 _ = self.events.send(CoordinatorEvent::Confirmed { publication, sequence });
             }
-            Err(error) => self.board.fail(match self.connection.check_access(Duration::ZERO) {
-                Err(lost) => Fatal::NoAccess(lost),
-                Ok(()) => Fatal::Refused("an item", error.to_string().into()),
-            }),
+            Err(error) => self.board.fail(self.cause_of(&error)),
         }
+    }
+
+    /// Why the broker has not stored an item.
+    fn cause_of(&self, error: &PublishError) -> Fatal {
+        if let Err(lost) = self.connection.check_access(Duration::ZERO) {
+            return Fatal::NoAccess(lost);
+        }
+        let said = match error.kind() {
+            PublishErrorKind::TimedOut => self.connection.refusal_within(self.wait_for * 2),
+            _ => Some(error.to_string()),
+        };
+        said.map_or(Fatal::NoAnswer, |said| Fatal::Refused("an item or a result", said.into()))
     }
 
     /// Puts a large input into the object store. `None` if its item then needs none: it failed, or is not wanted any more.

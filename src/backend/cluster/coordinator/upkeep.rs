@@ -123,8 +123,11 @@ impl Coordinator {
         // A process that was stopped has heard nothing, and its workers may be well.
         let was_stopped = now.duration_since(self.clock.ticked) > lease / 2;
         self.clock.ticked = now;
-        let has_answered = now.duration_since(self.clock.answered) <= lease / 2;
-        if self.connection.is_connected() && has_answered && !was_stopped {
+        // A broker that does not keep the key keeps no card either.
+        let is_well = now.duration_since(self.clock.answered) <= lease / 2
+            && self.key_refused.is_none()
+            && self.connection.is_connected();
+        if is_well && !was_stopped {
             self.clock.connected = now;
         } else {
             self.seen.values_mut().for_each(|seen| *seen = now);
@@ -138,6 +141,8 @@ impl Coordinator {
             // Requests of a client that is not connected would pile up.
             if self.connection.is_connected() {
                 self.refresh_key();
+                // Orders need no room at the broker.
+                self.order(Command::Stay).await;
             }
             return;
         }
@@ -187,11 +192,14 @@ impl Coordinator {
         if !self.connection.is_connected() {
             return Some(Fatal::BrokerGone);
         }
-        if self.clock.answered.elapsed() > self.nats.lease_time / 2 {
-            return Some(Fatal::NoAnswer);
+        let is_mute = self.clock.answered.elapsed() > self.nats.lease_time / 2;
+        // A broker with a full disk may say so once, and then nothing any more.
+        let said = self.connection.refusal_within(self.nats.wait_for * 2);
+        match (said, &self.key_refused) {
+            (Some(said), _) => Some(Fatal::Refused("an item or a result", said.into())),
+            (None, Some(said)) => Some(Fatal::Refused("the run's key", said.clone())),
+            (None, None) => is_mute.then_some(Fatal::NoAnswer),
         }
-        let said = self.key_refused.clone()?;
-        Some(Fatal::Refused("the run's key", said))
     }
 
     /// Asks the broker whether it is there. Then it is judged why too few workers are.

@@ -11,6 +11,7 @@ use crate::backend::cluster::connection::REQUEST_TIMEOUT;
 use crate::backend::cluster::environment::give_up;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
+use crate::backend::cluster::services::reason_of;
 use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHeader, WorkerNews};
 use crate::concurrency::lock;
 
@@ -66,6 +67,7 @@ impl Slots {
                 (Some(object), vec![])
             }
         };
+        let outcome = fitting(outcome, self.connection.most_inline());
         let id = format!(
             "{}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivered}",
             self.key.run
@@ -87,9 +89,10 @@ impl Slots {
             id: &id,
             payload: wire::with_body(&result, &output).into(),
             patience: Duration::from_millis(self.key.wait_millis),
+            answered_within: Some(Duration::from_millis(self.key.wait_millis)),
         };
         if let Err(error) = publish(&self.connection, result, is_wanted).await {
-            self.notify(WorkerNews::Refused(publication, error.to_string())).await;
+            self.notify(WorkerNews::GivenUp(publication, error.to_string())).await;
         }
         // If the confirmation is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
         // items, as at the end of its part, they may still be wanted, so they are handed back.
@@ -129,4 +132,22 @@ impl Slots {
             )
         })
     }
+}
+
+/// The outcome, with a shorter text if it is too large for a message.
+fn fitting(outcome: Outcome, most: usize) -> Outcome {
+    let bytes = wire::encode(&outcome).len();
+    if bytes <= most {
+        return outcome;
+    }
+    let said = match &outcome {
+        Outcome::Failed { failure, .. } => reason_of(failure),
+        Outcome::Crashed { stderr, .. } => stderr.clone(),
+        _ => String::new(),
+    };
+    let shown: String = said.chars().take(most / 8).collect();
+    let text = format!(
+        "{shown} ... (the error has {bytes} bytes, and a message of the broker at most {most} for it)"
+    );
+    Outcome::error(text)
 }
