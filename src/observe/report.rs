@@ -9,6 +9,7 @@ mod bins;
 mod bottleneck;
 mod bottleneck_stage;
 mod comparison;
+mod failure_text;
 mod failures;
 mod html;
 mod json;

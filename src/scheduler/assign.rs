@@ -272,6 +272,7 @@ impl Scheduler {
         self.leases.get(id).is_none_or(|held| self.items.are_shared(&held.items))
     }
 
+    /// The leases that are held.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
     }

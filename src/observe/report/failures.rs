@@ -45,6 +45,11 @@ impl Failures {
         self.kept[kept].iter_mut().for_each(|kept| kept.is_delivered = true);
     }
 
+    /// Notes that the consumer comes to the last failure at once.
+    pub(super) fn deliver_last(&mut self) {
+        self.deliver(self.counted - 1..self.counted);
+    }
+
     /// The number of failures so far, kept or not.
     pub(super) fn count(&self) -> u64 {
         self.counted

@@ -14,7 +14,7 @@ use super::retries::{Consumed, Retries};
 use super::run_report::{Ending, RunReport, Stall};
 use super::slowest::Slowest;
 use super::span::{IncidentKind, Incidents, Span, Spans, span};
-use super::timeline::{Throughput, Timeline};
+use super::timeline::{DoneCounts, Timeline};
 use super::vacant::leave_out_vacant;
 use crate::base::Order;
 use crate::observe::account::Account;
@@ -39,10 +39,7 @@ pub(crate) struct Recorder {
     has_item_events: bool,
     events_lost: u64,
     busy: Bins,
-    /// The items that were done over time.
-    done: Bins,
-    /// The time up to which done items are counted.
-    counted: u64,
+    done: DoneCounts,
     /// Latencies of producers that have no histogram of their own.
     other_latencies: Distribution,
     slowest: Slowest,
@@ -79,8 +76,7 @@ impl Recorder {
             has_item_events: false,
             events_lost: 0,
             busy: Bins::new(0, MOST_BINS),
-            done: Bins::of_counts(1, MOST_BINS),
-            counted: 0,
+            done: DoneCounts::new(MOST_BINS),
             other_latencies: Distribution::default(),
             slowest: Slowest::default(),
             spans: Spans::default(),
@@ -121,8 +117,7 @@ impl Recorder {
         report.items = self.items;
         report.fallbacks = self.fallbacks.clone();
         self.add_failures(&mut report);
-        let (bin, mut rows) = self.done.clone().until(nanos(report.lasted.max(self.now)));
-        report.throughput = Throughput { bin, items: rows.remove(0) };
+        report.throughput = self.done.throughput(nanos(report.lasted.max(self.now)));
         if self.has_item_events {
             self.add_item_events(&mut report);
         }
@@ -131,8 +126,9 @@ impl Recorder {
 
     /// States that later events report items done after `at`.
     pub(crate) fn is_counted(&mut self, at: Duration) {
-        self.counted = nanos(at);
-        (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, self.counted));
+        let at = nanos(at);
+        self.done.count_until(at);
+        (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, at));
         self.measure_what_was_cut_off();
     }
 
@@ -362,18 +358,6 @@ impl Recorder {
         }
     }
 
-    fn done(&mut self, at: u64, items: u64) {
-        self.done.spread(0, self.counted.min(at), at, items);
-        self.counted = at;
-    }
-
-    /// Adds a failure that the consumer comes to at once.
-    fn failed_at_consumer(&mut self, at: Duration, failure: &Arc<Failure>) {
-        let number = self.failures_so_far();
-        self.failed(at, failure);
-        self.failures_delivered(number..number + 1);
-    }
-
     /// The number of failures so far.
     pub(crate) fn failures_so_far(&self) -> u64 {
         self.failures.count()
@@ -466,7 +450,7 @@ impl Observer for Recorder {
             Event::ItemFinished { item, producer } => {
                 self.item_finished(nanos(at), *producer, *item);
             }
-            Event::ItemsDone { items } => self.done(nanos(at), *items),
+            Event::ItemsDone { items } => self.done.add(nanos(at), *items),
             Event::ItemsConsumed { items } => self.so_far.ok += items,
             Event::RunStarted { items, order, producers, fallbacks } => {
                 self.started(*items, *order, producers);
@@ -479,7 +463,10 @@ impl Observer for Recorder {
                 self.retries.retried(failure);
                 self.attempt_failed(at, IncidentKind::Retried, failure);
             }
-            Event::ItemFailed { failure } => self.failed_at_consumer(at, failure),
+            Event::ItemFailed { failure } => {
+                self.failed(at, failure);
+                self.failures.deliver_last();
+            }
             Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
             // The report of a stage is about its own items.
             Event::ItemEndedEarlier { .. } | Event::ItemsDelivered { .. } => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use textwrap::core::display_width;
 
+use super::failure_text::{LONGEST, line};
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
@@ -12,7 +13,7 @@ use super::splits::splits;
 use super::stage_rows::{HEADS, figures, is_limiting};
 use super::stragglers;
 pub(super) use super::text::item;
-use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out, part};
+use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
 use super::worker_rows::{self, workers};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
@@ -26,8 +27,6 @@ const MOST_WORKERS: usize = 16;
 const MOST_FAILURES: usize = 10;
 const MOST_STALLS: usize = 3;
 
-/// Texts are clipped to this many characters: about two lines.
-const LONGEST: usize = 160;
 const LONGEST_FAILURE: usize = 230;
 /// With all of its causes.
 const LONGEST_CHAIN: usize = 800;
@@ -228,22 +227,6 @@ pub(super) fn lack_of_keys(report: &RunReport) -> Option<String> {
     let is_mixed = (1..report.stalls.len()).contains(&with_key);
     let items = report.words().items;
     is_mixed.then(|| format!("Keys are kept for the longest waits and the slowest {items} only."))
-}
-
-/// Names the hook, stage, device and attempts of a failure.
-pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
-    let hook = failure.hook.as_deref().unwrap_or("input");
-    let mut site = report.vocabulary.part(hook).to_owned();
-    if let Some(stage) = &failure.stage {
-        site.push_str(&format!(" of {stage}"));
-    }
-    if let Some(device) = &failure.device {
-        site.push_str(&format!(" on {device}"));
-    }
-    if failure.attempts > 1 {
-        site.push_str(&format!(", {} attempts", failure.attempts));
-    }
-    site
 }
 
 type Percentile = fn(&Latencies) -> Duration;
@@ -487,31 +470,6 @@ fn write_list(
         out.entry("  ", &clipped(&line(report, failure), longest), Some(Ink::Bad))?;
     }
     out.more(left_out(MOST_FAILURES, failures.len(), others), "failure")
-}
-
-/// The failure, and its causes unless an earlier text contains them.
-fn line(report: &RunReport, failure: &Failure) -> String {
-    let mut line = match failure.item {
-        Some(index) => part(report.words(), index, failure.key.as_deref(), &failure.parts),
-        None => "the run".to_owned(),
-    };
-    line.push_str(&format!(" in {}: {}", site(report, failure), reason(failure)));
-    line
-}
-
-/// The causes of a failure, from the outermost. Its own text names the item and the place, which are said already. A text
-/// that ends with its cause stands for both.
-fn reason(failure: &Failure) -> String {
-    let mut texts = failure.causes.iter().map(String::as_str).peekable();
-    let mut reason = String::new();
-    while let Some(text) = texts.next() {
-        if texts.peek().is_some_and(|cause| text.ends_with(cause)) {
-            continue;
-        }
-        let gap = if reason.is_empty() { "" } else { ": " };
-        reason.push_str(&format!("{gap}{}", clipped(text, LONGEST)));
-    }
-    if reason.is_empty() { clipped(&failure.error, LONGEST) } else { reason }
 }
 
 #[cfg(test)]

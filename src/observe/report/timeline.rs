@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::bins::Bins;
 use crate::observe::seconds;
 
 /// Working time of each producer, in bins.
@@ -32,6 +33,36 @@ pub struct Throughput {
     pub bin: Duration,
     /// Items done in each bin. At most 512 bins.
     pub items: Vec<u64>,
+}
+
+/// Counts items as they are done. What is told at once is spread over the time since it was last told.
+#[derive(Debug)]
+pub(super) struct DoneCounts {
+    bins: Bins,
+    /// The time up to which items are counted, in nanoseconds.
+    until: u64,
+}
+
+impl DoneCounts {
+    pub(super) fn new(most_bins: usize) -> Self {
+        DoneCounts { bins: Bins::of_counts(1, most_bins), until: 0 }
+    }
+
+    pub(super) fn add(&mut self, at: u64, items: u64) {
+        self.bins.spread(0, self.until.min(at), at, items);
+        self.until = at;
+    }
+
+    /// All items that were done before `at` are counted.
+    pub(super) fn count_until(&mut self, at: u64) {
+        self.until = at;
+    }
+
+    /// The counts of a run that has lasted until `end`.
+    pub(super) fn throughput(&self, end: u64) -> Throughput {
+        let (bin, mut rows) = self.bins.clone().until(end);
+        Throughput { bin, items: rows.remove(0) }
+    }
 }
 
 impl Timeline {

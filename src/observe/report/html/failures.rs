@@ -3,8 +3,8 @@
 use super::markup::{more, push, section as begin};
 use super::table::Table;
 use crate::observe::failure::Failure;
+use crate::observe::report::failure_text::site;
 use crate::observe::report::run_report::RunReport;
-use crate::observe::report::terminal::site;
 use crate::observe::report::text::{Html, clipped, left_out, part};
 
 const MOST: usize = 1_000;
