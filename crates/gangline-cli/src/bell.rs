@@ -9,7 +9,7 @@ use crate::error::naming;
 
 /// A descriptor that is readable from the time it is rung until it is silenced.
 ///
-/// It is a pipe and no `eventfd`, which some containers refuse.
+/// The bell is a pipe, since some containers refuse `eventfd`.
 #[derive(Debug)]
 pub(crate) struct Bell {
     reader: OwnedFd,
@@ -24,7 +24,7 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
-        // Fails if the pipe is full, and it is readable then anyway.
+        // Fails if the pipe is full; a full pipe is readable.
         let _ = rustix::io::write(&self.writer, &[0]);
     }
 

@@ -1,6 +1,7 @@
 //! Writes what jobs print, and what is recorded about them.
 
 pub(crate) mod capture;
+pub(crate) mod cut_off;
 pub(crate) mod joblog;
 pub(crate) mod lines;
 pub(crate) mod misplaced;
@@ -14,5 +15,4 @@ pub(crate) mod summary;
 pub(crate) mod table;
 pub(crate) mod tagged;
 pub(crate) mod terminal;
-pub(crate) mod unmade;
 pub(crate) mod verdict;

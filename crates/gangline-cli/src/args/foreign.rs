@@ -48,7 +48,7 @@ pub(crate) fn advised(mut error: Error, arguments: &[OsString]) -> Error {
     error
 }
 
-/// The name that differs from another by the fewest slips of the finger, if these are few.
+/// Returns the name that is the fewest typing errors away, if they are at most three.
 pub(super) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let common = |other: &str| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let most = |other: &str| match name.len() {
@@ -62,7 +62,7 @@ pub(super) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Opt
     alike.min_by_key(|(slips, _)| *slips).map(|(_, other)| other)
 }
 
-/// A switch with a number behind it, which would be the command.
+/// Returns a switch and the number after it. Without the error, that number would be the command.
 fn switch_with_number(arguments: &[OsString]) -> Option<(&str, &str)> {
     arguments.windows(2).find_map(|words| {
         let (switch, number) = (words[0].to_str()?, words[1].to_str()?);

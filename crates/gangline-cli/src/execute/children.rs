@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
 /// Kills all children, and their children, which then become children of this process.
 pub(crate) fn kill_children() {
-    // Without `/proc` they cannot be found, and a wait for them would last until they end.
+    // Without `/proc` the children cannot be found, and waiting for them could last for ever.
     while Path::new("/proc/self").exists() {
         children().for_each(|pid| send(pid, Signal::KILL));
         match wait(WaitOptions::empty()) {

@@ -119,8 +119,8 @@ impl Commands {
         }
     }
 
-    /// The result of a job that could not be started. If the program of all jobs is not there, the first ends
-    /// the run, and others that were starting say nothing.
+    /// Returns the result of a job that could not be started. If the program of all jobs does not exist, the
+    /// first such job ends the run. Other jobs that were starting print no message.
     fn not_started(&self, job: &Job, error: io::Error) -> JobResult {
         let is_missing = error.kind() == io::ErrorKind::NotFound && !self.finds_by_job(job);
         let program = self.program.as_ref().filter(|_| is_missing);
@@ -132,7 +132,7 @@ impl Commands {
         }
     }
 
-    /// Whether jobs look for their program in places of their own.
+    /// Whether each job may find another program: in its own working directory, or by its own `PATH`.
     fn finds_by_job(&self, job: &Job) -> bool {
         let workdir = self.lane.texts.workdir.as_ref();
         let is_relative = |program: &OsString| {

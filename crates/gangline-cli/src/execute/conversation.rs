@@ -159,7 +159,7 @@ impl Conversation {
         stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
     }
 
-    /// Closes its input, and waits for its end, at most that time. Returns its status if it has ended.
+    /// Closes the worker's input, and waits at most `longest` for its end. Returns its status if it has ended.
     pub(crate) fn finish(&mut self, longest: Duration, aside: &mut Aside<'_>) -> Option<End> {
         self.stdin = None;
         let is_stuck = |groups: &Groups, worker| groups.is_stuck(worker);
@@ -167,7 +167,7 @@ impl Conversation {
         has_ended.then(|| self.leader.end().ok().map(end_of)).flatten()
     }
 
-    /// Signals the worker, and kills it after that time. Returns what it says until then.
+    /// Signals the worker, and kills it after `kill_after`. Returns its standard error until then.
     pub(crate) fn end(mut self, kill_after: Duration) -> Captured {
         self.stdin = None;
         let (mut stderr, spill) = (Captured::default(), Arc::new(Spill::default()));
@@ -181,7 +181,8 @@ impl Conversation {
         stderr
     }
 
-    /// Reads its output, so that it can end. Returns whether it ended in that time, and before it was given up.
+    /// Reads the worker's output, so that a full pipe does not keep it from ending. Returns whether it has ended
+    /// within `patience`, and before `is_given_up`.
     fn watch_for(
         &mut self,
         patience: Duration,

@@ -1,4 +1,4 @@
-//! The end of a child, as a descriptor to wait for.
+//! A descriptor that reports the end of a child.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::error::naming;
 
 /// A descriptor that is readable once a child has ended.
 ///
-/// It is closed before the child is reaped: then another child may get its number.
+/// It must be closed before the child is reaped, because then another child may get the same number.
 #[derive(Debug)]
 pub(crate) struct ExitWatch(Way);
 
@@ -31,11 +31,11 @@ impl ExitWatch {
     }
 
     fn by_thread(child: Pid) -> io::Result<ExitWatch> {
-        // If this is refused too, the thread would take the child for ended.
+        // If `waitid` is refused too, the thread would report a running child as ended.
         wait(child, WaitIdOptions::NOHANG).map_err(naming("waitid"))?;
         let (reader, writer) = io::pipe()?;
         let thread = thread::Builder::new().name("gangline-exit".into()).spawn(move || {
-            // It fails only if the child is gone.
+            // The wait fails only if the child is gone.
             let _ = wait(child, WaitIdOptions::empty());
             drop(writer);
         })?;

@@ -26,7 +26,7 @@ pub(crate) struct Groups {
 struct State {
     slots: Vec<GroupSlot>,
     wish: Wish,
-    /// Whether a process that has stopped is ended: it would not end by itself.
+    /// Whether stopped processes are ended, since they would not end by themselves.
     ends_stopped: bool,
     /// How many groups have entered so far.
     entered: u64,
@@ -52,14 +52,14 @@ struct Group {
     /// The number of its entry: the youngest has the largest.
     entry: u64,
     occupant: Occupant,
-    /// Whether it has stopped, other than with all.
+    /// Whether the process has stopped by itself, and not because all jobs were stopped.
     is_stopped: bool,
 }
 
 /// What a process is started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occupant {
-    /// With its number.
+    /// A job, with its number.
     Job(u64),
     /// A warm worker, with the number of its slot.
     Worker(usize),
@@ -74,9 +74,9 @@ impl fmt::Display for Occupant {
     }
 }
 
-/// What the leader of a group has done.
+/// A change of the leader of a group, as job control reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Motion {
+pub(crate) enum Transition {
     Stopped,
     Continued,
 }
@@ -151,7 +151,7 @@ impl Groups {
         }
     }
 
-    /// Whether the process of a slot has stopped, and is to end.
+    /// Whether the process of a slot has stopped, although it is to end.
     pub(crate) fn is_stuck(&self, worker: usize) -> bool {
         let state = self.state();
         let has_stopped =
@@ -191,17 +191,17 @@ impl Groups {
         self.state().recalled == Some(worker)
     }
 
-    /// Ends each process that has stopped, and each that stops from then on. The run is ending, and it would wait
-    /// for them for ever.
+    /// Ends each process that has stopped or stops later. The run is ending, and would otherwise wait for it for
+    /// ever.
     pub(crate) fn end_stopped(&self) {
         self.state().ends_stopped = true;
         self.ring();
     }
 
-    /// Notes what the leader of a group has done. Returns what it was started for if it has stopped, unless it has
-    /// stopped with all.
-    pub(crate) fn note(&self, pid: Pid, motion: Motion) -> Option<Occupant> {
-        // A process may stop before it has entered.
+    /// Records a change of the leader of a group. If the leader has stopped by itself, and not because all jobs
+    /// were stopped, returns what it was started for.
+    pub(crate) fn note(&self, pid: Pid, transition: Transition) -> Option<Occupant> {
+        // A process may stop before its group has entered.
         let may_enter = |state: &mut State| {
             state.group(pid).is_none() && state.slots.contains(&GroupSlot::Starting)
         };
@@ -209,7 +209,7 @@ impl Groups {
         let (mut state, _) = waited.expect("nothing panics with the lock held");
         let stops_with_all = state.stopped_at.is_some();
         let group = state.group(pid)?;
-        group.is_stopped = motion == Motion::Stopped && !stops_with_all;
+        group.is_stopped = transition == Transition::Stopped && !stops_with_all;
         let stopped = group.is_stopped.then_some(group.occupant);
         let is_ended = stopped.is_some() && state.ends_stopped;
         drop(state);
@@ -230,7 +230,7 @@ impl Groups {
     pub(crate) fn stop_all(&self) {
         let mut state = self.state();
         state.stopped_at.get_or_insert_with(Instant::now);
-        // They continue with all.
+        // Stopped groups continue with the others.
         state.groups().for_each(|group| group.is_stopped = false);
         state.send(Signal::STOP);
         // One that is being started stops when it enters.

@@ -216,7 +216,7 @@ fn captured(file: &mut impl Read, length: u64, spill: &Arc<Spill>) -> io::Result
     Ok(captured)
 }
 
-/// Removes the jobs in a directory, and it, unless it has something else.
+/// Removes the jobs in a directory, and the directory if it has no other file.
 fn remove_jobs(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

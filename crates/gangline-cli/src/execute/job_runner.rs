@@ -82,7 +82,7 @@ impl<W: Work> Runner for JobRunner<W> {
         let next = self.next(&outcome);
         if next != Next::Nothing {
             self.lanes.finish();
-            self.tell_of_retry(&outcome);
+            self.report_retry(&outcome);
             return Err(Box::new(JobFailed { outcome, next }));
         }
         self.lane.retries.forget(job.number);
@@ -120,7 +120,7 @@ impl<W: Work> Runner for JobRunner<W> {
         let Some(JobFailed { outcome, .. }) = source else { return Ok(()) };
         self.write(outcome)?;
         let Outcome { number, result, .. } = &**outcome;
-        // The job that found it has a message.
+        // The first job without its program has printed a message for all.
         if matches!(result, JobResult::NoProgram(_)) {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl<W: Work> Runner for JobRunner<W> {
 }
 
 impl<W> JobRunner<W> {
-    /// What follows an attempt. No job is tried again once the run is ending.
+    /// Decides what follows an attempt. No job is tried again once the run is ending.
     fn next(&self, outcome: &Arc<Outcome>) -> Next {
         match outcome.result.is_ok() || !self.lane.gate.is_wanted() {
             true => Next::Nothing,
@@ -160,7 +160,7 @@ impl<W> JobRunner<W> {
     }
 
     /// Reports that a job is retried. The output of the failed attempt is not printed.
-    fn tell_of_retry(&self, outcome: &Outcome) {
+    fn report_retry(&self, outcome: &Outcome) {
         let Outcome { number, attempts, result, .. } = outcome;
         let command = outcome.short_command();
         let text =

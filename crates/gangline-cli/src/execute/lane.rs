@@ -42,7 +42,7 @@ impl Lane {
     pub(crate) fn close(&self) {
         let rest = self.gate.close();
         if rest == Rest::Some {
-            // The jobs that wait for another attempt end with the one that they had.
+            // Jobs that wait for another attempt end with the outcome of the last one.
             self.token.drain();
         }
         self.follow(rest);
@@ -103,8 +103,7 @@ impl Lanes {
         admission
     }
 
-    /// Waits until a job that has started before may start again. Returns whether it may: otherwise the run is
-    /// ending.
+    /// Waits until a retried job may start. Returns false if the run is ending.
     pub(crate) fn start_again(&self, lane: &Lane) -> bool {
         let brake = &self.shared.brake;
         lane.gate.is_wanted() && (brake.is_off() || self.wait_for_brake(lane))
@@ -161,8 +160,8 @@ impl Lanes {
         }
     }
 
-    /// The place of the results of an attempt at a job. The error is the result of the attempt, which does not
-    /// start.
+    /// Returns the place of the results of an attempt. If it is refused, the attempt does not start, and the error
+    /// is its result.
     pub(crate) fn place_results(
         &self,
         lane: &Lane,
@@ -172,7 +171,7 @@ impl Lanes {
         let Some(results) = &self.shared.results else { return Ok(None) };
         let name = lane.texts.results.as_ref().map(|text| texts::fill(text, job, slot));
         match results.place(job.number, &name.unwrap_or_default()) {
-            // The text lacks a mark, which later jobs lack too.
+            // The text lacks a mark that tells jobs apart, so later jobs would fail as well.
             Err(taken @ Misplaced::Taken { .. }) => {
                 self.shared.fail_output(RESULTS, io::Error::other(taken));
                 self.close();

@@ -65,7 +65,7 @@ struct Ready {
     gangline: u64,
 }
 
-/// The values stay text at first: one that cannot be read is the item's fault, and not the worker's.
+/// An answer with unparsed values, since a value that cannot be read fails the item and does not blame the worker.
 #[derive(Deserialize)]
 struct Reply<'a> {
     item: u64,
@@ -132,7 +132,7 @@ pub(crate) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violatio
     let reply = match serde_json::from_str(&text) {
         Ok(reply) => reply,
         Err(_) => {
-            let (word, rest) = without_numbers_of_no_value(&text);
+            let (word, rest) = replace_non_finite(&text);
             fault = fault.or(word.map(|word| format!("{word} is not JSON")));
             replaced = rest;
             serde_json::from_str(&replaced).map_err(|_| Violation::NotJson(shown(line)))?
@@ -154,9 +154,9 @@ pub(crate) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violatio
     }
 }
 
-/// Replaces the words that languages write for numbers without a value, `NaN` and `-Infinity`, by `null`.
-/// Returns the first of them, and the text without them.
-fn without_numbers_of_no_value(text: &str) -> (Option<String>, Cow<'_, str>) {
+/// Replaces `NaN`, `-Infinity` and the like, which are not JSON, by `null`. Returns the first of these words, and
+/// the new text.
+fn replace_non_finite(text: &str) -> (Option<String>, Cow<'_, str>) {
     static WORDS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#""(?:[^"\\]|\\.)*"|([-+]?\b(?i:nan|inf(?:inity)?)\b)"#)
             .expect("the pattern is valid")

@@ -1,18 +1,18 @@
-//! Which failed jobs are tried again, and on which slot.
+//! Decides which failed jobs are tried again, and on which slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::output::capture::Captured;
+use crate::output::cut_off::CutOff;
 use crate::output::outcome::{Next, Outcome};
-use crate::output::unmade::CutOff;
 
-/// The jobs of a lane that have failed and wait for another attempt. The library decides when they have it.
+/// The jobs of a lane that have failed and wait for another attempt. The library decides when to make it.
 #[derive(Debug)]
 pub(crate) struct Retries {
     /// The number of attempts after the first.
     most: u32,
-    /// By the number of the job.
+    /// The failed jobs, by number.
     failed: Mutex<HashMap<u64, Failed>>,
     cut_off: Mutex<CutOff>,
 }
@@ -20,11 +20,11 @@ pub(crate) struct Retries {
 #[derive(Debug)]
 struct Failed {
     outcome: Arc<Outcome>,
-    /// The number of warm workers that ended at the job.
+    /// The number of warm workers that ended while they worked on the job.
     deaths: u32,
 }
 
-/// An item at which this many workers ended is itself at fault.
+/// After this number of workers has ended at a job, the job is at fault and not the workers.
 pub(crate) const DEATHS_OF_ITEM: u32 = 3;
 
 impl Retries {
@@ -51,12 +51,12 @@ impl Retries {
         next
     }
 
-    /// The last attempt at a job has ended.
+    /// Forgets a job, since its last attempt has ended.
     pub(crate) fn forget(&self, number: u64) {
         self.failed().remove(&number);
     }
 
-    /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the attempt that failed.
+    /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the last attempt.
     pub(crate) fn cut_off(&self, number: u64) -> Arc<Outcome> {
         let failed = self.failed().remove(&number);
         let outcome = failed.expect("a job that is tried again has failed").outcome;
@@ -69,7 +69,7 @@ impl Retries {
         std::mem::take(&mut *self.all_cut_off())
     }
 
-    /// Takes what an attempt before this one could not print before its turn came.
+    /// Takes the output that earlier attempts at a job could not print before its turn.
     pub(crate) fn take_unshown(&self, number: u64) -> [Captured; 2] {
         let failed = self.failed();
         failed.get(&number).map_or_else(Default::default, |failed| {

@@ -18,9 +18,9 @@ use crate::execute::setup::{doubts, ending, hidden, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
 use crate::exit;
+use crate::output::cut_off::remove_cut_off;
 use crate::output::outcome::{JobFailed, Next};
 use crate::output::report::{Numbers, number_by_jobs};
-use crate::output::unmade::leave_out_unmade;
 use crate::output::verdict::advise;
 use crate::plan::Plan;
 use crate::plan::gated::Gated;
@@ -187,7 +187,7 @@ fn drive<W: Work + 'static>(
     let report = (!args.record.report.is_empty()).then(|| {
         let mut report = pool.report();
         number_by_jobs(&mut report, &numbers);
-        leave_out_unmade(&mut report, &own.retries.take_cut_off());
+        remove_cut_off(&mut report, &own.retries.take_cut_off());
         advise(&mut report);
         report
     });

@@ -100,7 +100,7 @@ fn existing(args: &Run) -> Existing {
 fn results(args: &Run, plans: &[Plan]) -> Result<Option<Results>, CliError> {
     let Some(path) = args.output.results.as_deref() else { return Ok(None) };
     let errors = if args.warm.warm { Errors::Column } else { Errors::None };
-    // The same text in all lanes.
+    // All lanes have the same text.
     let results = match plans.iter().find_map(|plan| plan.texts.results.as_ref()) {
         Some(text) => Results::named(&text.beginning()),
         None => Results::new(path, existing(args), errors),

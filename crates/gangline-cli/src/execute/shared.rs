@@ -76,7 +76,7 @@ pub(crate) enum Output {
     LinesInOrder,
     /// The job itself prints.
     Direct,
-    /// As it arrives. A job that printed itself would lose what a non-blocking stream refuses.
+    /// As it arrives, through this process. A job that printed to a non-blocking stream itself would lose output.
     Relayed,
 }
 
@@ -230,7 +230,7 @@ impl Shared {
         self.state().is_halted
     }
 
-    /// A warm worker was killed while it ended.
+    /// Records that a warm worker was killed while it ended.
     pub(crate) fn cut_off_end(&self) {
         self.state().has_cut_off_end = true;
     }

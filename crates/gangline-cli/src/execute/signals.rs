@@ -206,8 +206,8 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// The supervisor, as a descriptor to wait for. If `pidfd_open` is refused, as in old containers, a signal says that
-/// it has died.
+/// Returns a descriptor that reports the end of the supervisor. If `pidfd_open` is refused, as in old containers, a
+/// signal reports it.
 fn watched(supervisor: Pid) -> io::Result<Option<OwnedFd>> {
     let watched = pidfd_open(supervisor, PidfdFlags::empty());
     if watched.is_err() {
@@ -236,7 +236,8 @@ fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
 }
 
 impl Meaning {
-    /// No user sends it, so it is never meant to be ignored; but the setting may be inherited.
+    /// Whether the signal is handled even if it is ignored at the start. No user means to ignore these: the setting was
+    /// inherited.
     fn is_private(self) -> bool {
         match self {
             Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop => true,
@@ -324,7 +325,7 @@ impl Watch {
     fn look_for_stops(&self) {
         let Some(lanes) = self.lanes.get() else { return };
         for change in stops::changes() {
-            let occupant = lanes.groups().note(change.pid, change.motion());
+            let occupant = lanes.groups().note(change.pid, change.transition());
             if let (Some(occupant), Some(signal)) = (occupant, change.stopped_by) {
                 self.tell(&Stop { occupant, pid: change.pid, signal }.to_string());
             }

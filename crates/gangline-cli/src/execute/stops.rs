@@ -1,4 +1,4 @@
-//! Jobs that have stopped: one that reads from the terminal, for example.
+//! Finds and reports jobs that have stopped, for example because they read from the terminal.
 
 use std::fmt;
 use std::iter;
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use rustix::process::Pid;
 
-use crate::execute::groups::{Motion, Occupant};
+use crate::execute::groups::{Occupant, Transition};
 
 /// A child that has stopped or goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,19 +18,19 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    pub(crate) fn motion(self) -> Motion {
+    pub(crate) fn transition(self) -> Transition {
         match self.stopped_by {
-            Some(_) => Motion::Stopped,
-            None => Motion::Continued,
+            Some(_) => Transition::Stopped,
+            None => Transition::Continued,
         }
     }
 }
 
-/// The children that have stopped or gone on since the last call. None of them is reaped.
+/// Returns the children that have stopped or gone on since the last call, and reaps none of them.
 pub(crate) fn changes() -> impl Iterator<Item = Change> {
     let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WCONTINUED | WaitPidFlag::WNOHANG;
     iter::from_fn(move || {
-        // It fails only without children.
+        // The call fails only without children.
         let (pid, stopped_by) = match waitid(Id::All, flags) {
             Ok(WaitStatus::Stopped(pid, signal)) => (pid, Some(signal)),
             Ok(WaitStatus::Continued(pid)) => (pid, None),

@@ -10,14 +10,14 @@ use crate::args::workers::{Workers, in_file};
 /// Limits the threads of a worker's libraries, which otherwise take all cores in each worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// The user's number, whatever the environment says.
+    /// The number of `--threads`, which overrides the environment.
     Given(usize),
     /// Each worker's share of the cores, unless the user has set a variable.
     Share(usize),
 }
 
-/// The variables that say how many threads a library uses. Where the others are not set, libraries look at the
-/// first.
+/// The variables that set the number of threads of a library. Most libraries read the first if their own is not
+/// set.
 const VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 impl Threads {
@@ -60,7 +60,7 @@ fn value(command: &Command, variable: &str) -> Option<OsString> {
     }
 }
 
-/// The number for the outermost level, of `4` or `4,2`.
+/// Reads the number of the outermost level from a value such as `4` or `4,2`.
 fn number(value: OsString) -> Option<usize> {
     let value = value.into_string().ok()?;
     let outermost = value.split(',').next()?.trim();

@@ -44,8 +44,9 @@ pub(crate) struct Warm {
     workers: WorkerSlots,
     threads: Threads,
     end_timeout: Duration,
-    /// Whether a slow start has been reported, and a slow end.
+    /// Whether a slow start has been reported.
     has_told_of_wait: AtomicBool,
+    /// Whether a slow end has been reported.
     has_told_of_end: AtomicBool,
 }
 
@@ -119,8 +120,7 @@ impl Work for Warm {
 }
 
 impl Warm {
-    /// Starts the worker of a slot for the first time, as part of no job. If that fails, the first job tries
-    /// again.
+    /// Starts the worker of a slot before its first job. If that fails, the first job tries again.
     fn load(&self, slot: usize) -> Loading {
         let Some((index, mut worker)) = self.workers.take(slot, None) else {
             return Loading::Tried;
@@ -142,8 +142,8 @@ impl Warm {
         Loading::Tried
     }
 
-    /// Makes an attempt at a job with the worker of a slot. If that does not get ready, or is given up, the job
-    /// moves to another worker if there is one; that is not an attempt.
+    /// Makes an attempt at a job with the worker of a slot. If the worker does not get ready, or is given up, the
+    /// job moves to another worker if there is one. Such a move does not count as an attempt.
     fn try_workers(&self, slot: usize, job: &Job, attempt: u32) -> Outcome {
         let mut avoided = None;
         loop {

@@ -1,4 +1,4 @@
-//! Why the results of a job have no place.
+//! The reasons to refuse the path of a job's results.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use crate::plain::beginning;
 use crate::plan::template::quoted;
 
-/// A name for the results of a job that is not used.
+/// The reason why the path of a job's results is refused.
 #[derive(Debug)]
 pub(crate) enum Misplaced {
-    /// Something else than earlier results is in the place; a folder holds that name.
+    /// The path holds something other than earlier results. `holds` is the name of a foreign file in a folder.
     Occupied { path: PathBuf, holds: Option<OsString> },
     /// The name leads out of the folder that the text names before its first mark.
     LeadsOut { name: OsString, folder: PathBuf },
-    /// The name ends with the folder itself.
+    /// The name is that of the folder itself, such as `out/.`.
     Unnamed { name: OsString },
-    /// Its files would be among the results of another job of this run.
+    /// The files would be among the results of another job of this run.
     Among { path: PathBuf, number: u64 },
     /// Another job of this run has the name.
     Taken { path: PathBuf, number: u64 },

@@ -14,20 +14,20 @@ use rustix::fs::syncfs;
 use crate::output::misplaced::Misplaced;
 use crate::output::place::{ENDS, Place, parent, with_end};
 
-/// The names of a run. Each lies in the folder that the text has before its first mark, and belongs to one
-/// job.
+/// The names of the results of a run. Each lies in the folder before the first mark of the text, and belongs to
+/// one job.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// The folder as it was typed, with a slash at its end, or nothing for the current one.
+    /// The folder as it was typed, with a slash at its end; empty for the current one.
     typed: OsString,
-    /// The same without links.
+    /// The folder without links.
     folder: PathBuf,
     given: Mutex<Given>,
 }
 
 #[derive(Debug, Default)]
 struct Given {
-    /// The jobs of the names. Two jobs with one name would lose the results of the first.
+    /// The job of each name, since a second job with the name would replace the results of the first.
     names: HashMap<PathBuf, (u64, Form)>,
     /// The folders that have names.
     folders: HashSet<PathBuf>,
@@ -50,7 +50,8 @@ impl Names {
         Ok(Names { typed, folder, given: Mutex::default() })
     }
 
-    /// The place of a job's results, by the name that the marks make. It is checked before the job starts.
+    /// Returns the place of a job's results, by the name that the marks make. Fails before the job starts if the
+    /// place is refused.
     pub(crate) fn place(&self, number: u64, name: &OsStr) -> Result<Place, Misplaced> {
         let path = Path::new(&self.typed).join(self.below(name)?);
         let form = match name.as_bytes().ends_with(b"/") {
@@ -61,7 +62,7 @@ impl Names {
             Form::Directory => Place::Directory(path.clone()),
             Form::Files => Place::Files(path.clone()),
         };
-        // For as long as no other job can take a name, or make a folder in the place of a file.
+        // The lock keeps other jobs from taking a name, or making a folder in the place of a file, until the insertion.
         let mut given = self.given();
         let folder = self.make_folder(name, parent(&path))?;
         let own = folder.join(path.file_name().unwrap_or_default());
@@ -84,7 +85,7 @@ impl Names {
         Ok(())
     }
 
-    /// The path below the folder that a name stands for.
+    /// Returns the part of a name below the folder.
     fn below(&self, name: &OsStr) -> Result<PathBuf, Misplaced> {
         let made = &name.as_bytes()[self.typed.len().min(name.len())..];
         let is_absolute = self.typed.is_empty() && made.starts_with(b"/");
@@ -149,7 +150,7 @@ impl Given {
     }
 }
 
-/// The path of a folder, of which nothing is the current one.
+/// Returns the path of a folder; an empty name is the current folder.
 fn here(folder: &OsStr) -> &Path {
     match folder.is_empty() {
         true => Path::new("."),
@@ -157,7 +158,7 @@ fn here(folder: &OsStr) -> &Path {
     }
 }
 
-/// The name that a file has results beside, if its end is that of one of them.
+/// Removes the ending of a file beside a result, such as `.json`; `None` without such an ending.
 fn without_end(file: &Path) -> Option<PathBuf> {
     let bytes = file.as_os_str().as_bytes();
     let name = ENDS.iter().find_map(|end| bytes.strip_suffix(end.as_bytes()))?;

@@ -57,9 +57,9 @@ pub(crate) struct Printed {
 pub(crate) enum JobResult {
     Ended(End),
     NotStarted(io::Error),
-    /// Its program is not there, as an earlier job has found for all.
+    /// Its program does not exist, which an earlier job has reported for all.
     NoProgram(io::Error),
-    /// Its results have no place, so it was not started.
+    /// The path of its results was refused, so it was not started.
     Misplaced(Misplaced),
     /// Its output could not be kept.
     NotKept(io::Error),
@@ -100,7 +100,7 @@ impl JobResult {
         matches!(self, JobResult::Ended(End::Exited(0)))
     }
 
-    /// Whether another attempt would end as this one.
+    /// Whether another attempt would end in the same way.
     pub(crate) fn is_final(&self) -> bool {
         let ends_it = |result: &JobResult| {
             matches!(

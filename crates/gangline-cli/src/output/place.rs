@@ -1,4 +1,4 @@
-//! The place of the results of one job.
+//! The files of the results of one job.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 /// What a directory of results holds.
 const NAMES: [&str; 3] = ["stdout", "stderr", SUMMARY];
 const SUMMARY: &str = "job.json";
-/// What the names of the files beside that of standard output end with.
+/// The endings of the files beside that of standard output.
 pub(super) const ENDS: [&str; 2] = [".err", ".json"];
 
 impl Place {
@@ -66,7 +66,7 @@ impl Place {
             Place::Directory(path) => write_directory(path, outcome, printed),
             Place::Files(_) => {
                 let [stdout, stderr, summary] = self.files();
-                // First, since the others are recognised by it.
+                // The summary comes first, since the other files are recognised as results by it.
                 write_file(&summary, &|file| file.write_all(&Summary::of(outcome).text()?))?;
                 write_file(&stderr, &|file| printed.stderr.write_to(file))?;
                 write_file(&stdout, &|file| printed.stdout.write_to(file))
@@ -147,7 +147,7 @@ fn write_directory(place: &Path, outcome: &Outcome, printed: &Printed) -> io::Re
     let summary = Summary::of(outcome).text()?;
     write(&path.join(SUMMARY), |file| file.write_all(&summary))?;
     match fs::rename(path, place) {
-        // It was renamed, so nothing is left to remove.
+        // After the rename nothing is left to remove.
         Ok(()) => drop(unfinished.keep()),
         Err(error) if place.is_dir() => {
             renameat_with(CWD, path, CWD, place, RenameFlags::EXCHANGE).map_err(|_| error)?;
@@ -169,9 +169,9 @@ fn remove_results(directory: &Path) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
-/// How the name of a directory begins that is not complete.
+/// The prefix of a directory or file that is not complete.
 const UNFINISHED: &str = ".job-";
-/// As long as such a name.
+/// A name with that prefix, to check that the file system takes its length.
 const UNFINISHED_EXAMPLE: &str = ".job-000000";
 
 fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

@@ -56,7 +56,7 @@ pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
     all.for_each(|item| *item = numbers.of(*item));
 }
 
-/// The library's text about an item, as one about a job. The text of the job itself is its cause.
+/// Turns the library's text about an item into one about a job.
 fn of_job(text: &str, item: u64, number: u64) -> String {
     let Some(rest) = text.strip_prefix("producer_work failed for ") else {
         return text.to_owned();

@@ -57,7 +57,7 @@ fn wait_for_reader(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Both are set before `main`.
+/// Whether standard input was closed at the start. Both variables are set before `main`.
 static STDIN_IS_CLOSED: AtomicBool = AtomicBool::new(false);
 static STDOUT_IS_CLOSED: AtomicBool = AtomicBool::new(false);
 
@@ -71,7 +71,7 @@ fn look_at_streams() {
     STDOUT_IS_CLOSED.store(!is_open, Ordering::Relaxed);
 }
 
-/// Fails if standard input was closed when the program was started: it would look like one without inputs.
+/// Fails if standard input was closed when the program was started. It would look like an input without lines.
 pub(crate) fn check_stdin() -> Result<(), CliError> {
     match STDIN_IS_CLOSED.load(Ordering::Relaxed) {
         false => Ok(()),

@@ -28,7 +28,7 @@ pub(crate) struct Summary<'a> {
     seconds: f64,
 }
 
-/// The keys by which a summary is recognised. Earlier versions wrote them too.
+/// The keys by which a summary is recognised: those that every version writes.
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only their presence and types count")]
 struct Known {
@@ -73,5 +73,5 @@ pub(crate) fn is_summary(path: &Path) -> bool {
     matches!(known, Ok(Ok(_)))
 }
 
-/// Input and command have a mebibyte each at most, and up to six bytes for a character.
+/// Input and command have at most a mebibyte each, and JSON up to six bytes for one of theirs.
 const LARGEST: u64 = 16 << 20;

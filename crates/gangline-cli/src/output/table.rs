@@ -39,7 +39,7 @@ struct State {
     columns: Option<usize>,
 }
 
-/// Whether a table has a column that says why a job failed. A warm worker says it; other jobs have a status.
+/// Whether a table has a column with the reason of a failure. Only warm workers give one; other jobs have a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Errors {
     Column,
@@ -74,7 +74,7 @@ impl Form {
         }
     }
 
-    /// Whether a file begins as a table of results does, as far as it goes.
+    /// Whether a file begins like a table of results. A file that was cut off may be shorter than that beginning.
     fn begins(self, file: &mut File) -> io::Result<bool> {
         let beginnings = match self {
             // The order of the keys depends on how serde_json was built.

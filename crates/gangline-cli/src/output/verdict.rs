@@ -5,8 +5,8 @@ use std::time::Duration;
 use gangline::RunReport;
 use gangline::report::{Bottleneck, Vocabulary};
 
-/// Gives a report the words of the program. Its advice, which names calls of the library, is replaced by advice
-/// that names options; the bottleneck is the report's.
+/// Gives a report the words of the program. Advice that names options replaces the advice of the report, which
+/// names calls of the library. The bottleneck stays the same.
 pub(crate) fn advise(report: &mut RunReport) {
     report.vocabulary = Vocabulary::Jobs;
     let clause = match report.bottleneck {

@@ -66,7 +66,7 @@ impl Lines {
 
     fn read(&mut self) -> Result<Option<OsString>, Problem> {
         let mut line = Vec::new();
-        // One byte more than allowed, a mark and a line end.
+        // Room for a byte order mark, one byte more than allowed, and a line end.
         let most = (LONGEST + 1 + BYTE_ORDER_MARK.len() + 2) as u64;
         let mut reader = (&mut self.reader).take(most);
         if reader.read_until(self.separator.byte(), &mut line).map_err(Problem::Io)? == 0 {
@@ -74,7 +74,7 @@ impl Lines {
         }
         if self.number == 0 && line.starts_with(BYTE_ORDER_MARK) {
             line.drain(..BYTE_ORDER_MARK.len());
-            // Nothing else is in the file.
+            // The file has nothing but the mark.
             if line.is_empty() {
                 return Ok(None);
             }

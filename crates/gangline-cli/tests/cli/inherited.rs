@@ -114,7 +114,7 @@ fn an_interrupt_counts_whatever_else_is_ignored() {
     assert_eq!(running.ran().code, Some(130));
 }
 
-/// A pipe that is full, and whose writer does not wait.
+/// A full pipe with a non-blocking writer.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -132,7 +132,7 @@ fn prints_all(place: &Place, line: &str) {
     let mut program = command.spawn().unwrap();
     drop(command);
     let pid = Pid::from_child(&program);
-    // It has ended, or it waits, unless it only seems to.
+    // A sleeping program waits for its reader, or for something else for a moment.
     wait_until("it waits", || state(pid).is_none_or(|state| "SZ".contains(state)));
     let read = |mut pipe: PipeReader| {
         let mut bytes = Vec::new();
@@ -154,7 +154,7 @@ fn prints_all(place: &Place, line: &str) {
     }
 }
 
-/// Each prints more than a pipe holds.
+/// Each job prints more than a pipe holds.
 #[test]
 fn outputs_wait_for_the_reader_of_a_non_blocking_stream() {
     let place = Place::new();

@@ -31,7 +31,7 @@ mod call {
 const ENOSYS: u32 = 38;
 const EPERM: u32 = 1;
 
-/// Calls `run` on a thread for which, and for whose children, these calls fail with this error.
+/// Calls `run` on a thread of its own. In this thread and its child processes, these calls fail with this error.
 fn refusing<T: Send>(calls: &[i64], errno: u32, run: impl FnOnce() -> T + Send) -> T {
     let rules: BTreeMap<_, _> = calls.iter().map(|call| (*call, Vec::new())).collect();
     let arch: TargetArch = std::env::consts::ARCH.try_into().unwrap();
@@ -47,7 +47,7 @@ fn refusing<T: Send>(calls: &[i64], errno: u32, run: impl FnOnce() -> T + Send) 
     })
 }
 
-/// The error of each way to refuse.
+/// Runs the line twice; a container refuses calls with one of two errors.
 fn refused(calls: &[i64], line: &str) -> [Ran; 2] {
     [ENOSYS, EPERM].map(|errno| {
         let place = Place::new();
@@ -133,7 +133,7 @@ fn no_job_outlives_a_run_where_calls_are_refused() {
     }
 }
 
-/// In a namespace in which `/proc` is an empty directory.
+/// The jobs run in a namespace with an empty directory as `/proc`.
 #[test]
 fn jobs_run_without_proc() {
     let hide = ["--user", "--map-root-user", "--mount"];

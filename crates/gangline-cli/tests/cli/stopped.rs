@@ -136,7 +136,7 @@ fn a_worker_that_has_stopped_is_named_and_ended() {
     }
 }
 
-/// On a terminal of its own, whose keyboard is a pipe.
+/// Runs the job on a terminal of its own, with a pipe as its keyboard.
 #[track_caller]
 fn on_a_terminal(job: &str, said: &str) {
     let place = Place::new();

@@ -9,11 +9,11 @@ use crate::execute::worker_slots::Worker;
 use crate::output::capture::Captured;
 use gangline::report::HumanDuration;
 
-/// When a slow end is reported.
+/// After this time, a slow end is reported.
 const LONG_END: Duration = Duration::from_secs(5);
 
 impl Warm {
-    /// Ends a worker that is no longer needed, and reports its failure. It may still have files to write.
+    /// Ends a worker after its last input, and reports its failure. The worker may still have files to write.
     pub(super) fn dismiss(&self, slot: usize, worker: Worker) {
         let Worker { conversation: Some(mut conversation), spill, .. } = worker else { return };
         let (slot, shared) = (self.number(slot), &self.lanes.shared);
@@ -23,7 +23,7 @@ impl Warm {
         let is_heard = conversation.is_heard();
         let end = match is_heard {
             true => self.await_end(&mut conversation, &mut aside),
-            // It cannot notice the end of its input.
+            // A worker that has closed its input cannot notice its end.
             false => conversation.finish(kill_after, &mut aside),
         };
         self.show_said(&said);

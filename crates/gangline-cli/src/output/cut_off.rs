@@ -1,15 +1,15 @@
-//! Attempts that the library began, and that no job has had.
+//! Removes from reports the attempts that the library began but no job made, because the run ended.
 
 use std::collections::BTreeMap;
 
 use gangline::RunReport;
 use gangline::report::{Incident, IncidentKind};
 
-/// The jobs that waited for another attempt when the run ended, by number, with the attempts that they had.
+/// The jobs that waited for another attempt when the run ended, by number, with the number of their attempts.
 pub(crate) type CutOff = BTreeMap<u64, u32>;
 
-/// Leaves the attempts that were not made out of a report. Each is the last of its job.
-pub(crate) fn leave_out_unmade(report: &mut RunReport, cut_off: &CutOff) {
+/// Removes the attempts that were cut off from a report. Each is the last of its job.
+pub(crate) fn remove_cut_off(report: &mut RunReport, cut_off: &CutOff) {
     for failure in &mut report.failures {
         let Some(made) = failure.item.and_then(|job| cut_off.get(&job)) else { continue };
         let [from, to] = [failure.attempts, *made].map(|attempt| format!("attempt {attempt}"));
