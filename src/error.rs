@@ -220,8 +220,8 @@ pub enum Error {
     /// hook's own producer could not take part.
     #[non_exhaustive]
     OwnThread {},
-    /// The runner was built before a `fork`, and is used in the child. Its threads run in the parent only. In the
-    /// child, dropping the runner ends nothing and runs no destructor of what it holds. Build a runner after the
+    /// The runner was built before a `fork`, and is used in the child. Its threads run in the parent only. Dropping
+    /// the runner in the child ends nothing, and runs no destructor of its values. Build a runner after the
     /// `fork`, or call [`close`](crate::Pool::close) and [`activate`](crate::Pool::activate) in the child.
     #[non_exhaustive]
     Forked {

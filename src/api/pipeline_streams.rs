@@ -39,9 +39,9 @@ pub struct PipelineRunStream<'p, 'h, R: Runner + 'static, S: Runner + 'static, T
 /// The outputs of a pipeline as a stream of async code, from another stream as input.
 ///
 /// [`Pipeline::outputs_stream`](crate::Pipeline::outputs_stream) makes it. It is to a pipeline what [`OutputsStream`] is
-/// to a pool: it does nothing before it is polled, and each poll takes as much of the input as there is, and as the
-/// window of the first stage has room for, at most 128 items. An output is in flight in the last stage until the next
-/// is asked for.
+/// to a pool, and does nothing before it is polled. Each poll takes at most 128 items: those that the input has ready,
+/// as far as the window of the first stage has room. An output is in flight in the last stage until the next is asked
+/// for.
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the stream cancels all
 /// stages and waits for nothing, as for [`PipelineRunStream`].

@@ -378,7 +378,7 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.calls().board.size()
     }
 
-    /// The times of its producers up to now, each with the duration of its last `producer_init`.
+    /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
         self.host.0.producer_times()

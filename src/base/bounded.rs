@@ -1,6 +1,6 @@
-//! Texts of the user's, cut to a length that can be kept for each of many failures.
+//! Cuts texts of the user to a length that can be kept for each of thousands of failures.
 
-/// The most that is kept of a text, in bytes, with the note of what was cut off.
+/// The largest length of a text in bytes, including the note of how much was cut off.
 const LONGEST: usize = 8 * 1_024;
 
 /// Room for the note.

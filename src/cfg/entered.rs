@@ -9,13 +9,13 @@ use super::error::MAX_DEPTH;
 use super::scalar;
 use super::yaml::{self, Malformed};
 
-/// What stands between the values of YAML.
+/// Characters between the values of YAML.
 const STRUCTURE: [char; 8] = [',', '[', ']', '{', '}', ':', '-', '?'];
 
-/// What the first line of a block of text has.
+/// Characters of the header of a block scalar, such as `|-` or `>2`.
 const BLOCK: &[char] = &['|', '>', '+', '-', '1', '2', '3', '4', '5', '6', '7', '8', '9'];
 
-/// Reads what was entered. It is a text if YAML has no value that holds all of it.
+/// Reads an entered value. If YAML would drop a part of it, the whole of it is a text.
 pub(super) fn read(origin: &String, text: &str) -> Result<Value, Malformed> {
     match is_cut(text) {
         true => Ok(Value::new(Some(origin), text)),
@@ -23,31 +23,32 @@ pub(super) fn read(origin: &String, text: &str) -> Result<Value, Malformed> {
     }
 }
 
-/// Whether YAML would drop a part of `text`: a comment, an anchor, an alias, a tag, a marker of a document, a line
-/// break. What is malformed is not cut, except where its first character alone makes it so.
+/// Whether YAML would drop a part of `text`: a comment, an anchor, an alias, a tag, a document marker, a line break.
+/// Malformed text is refused later and not kept, unless only its first character makes it malformed.
 fn is_cut(text: &str) -> bool {
     let shown = text.trim();
-    // Indicators that YAML reserves, an alias of nothing, and indicators without what they indicate.
+    // Reserved indicators, aliases, and indicators without a value.
     if shown.starts_with(['*', '@', '`', '%']) || matches!(shown, "-" | "?" | ":" | "|" | ">" | "&")
     {
         return true;
     }
-    let mut look = Look { text, at: 0, depth: 0, has_aliases: text.contains('*'), is_over: false };
+    let has_aliases = text.contains('*');
+    let mut walk = EventWalk { text, at: 0, depth: 0, has_aliases, is_over: false };
     let mut is_cut = false;
     for event in Parser::new_from_str(text) {
         let Ok((event, span)) = event else { return false };
-        is_cut |= look.cuts(&event, &span);
-        if look.depth > MAX_DEPTH {
+        is_cut |= walk.cuts(&event, &span);
+        if walk.depth > MAX_DEPTH {
             return false;
         }
     }
-    is_cut || look.cuts_gap(text.len())
+    is_cut || walk.cuts_gap(text.len())
 }
 
-/// A walk through the events of a text.
-struct Look<'t> {
+/// A walk through the parser's events, which finds what they drop.
+struct EventWalk<'t> {
     text: &'t str,
-    /// Where the last event has ended.
+    /// The end of the last event, in bytes.
     at: usize,
     /// The number of lists and nodes around.
     depth: usize,
@@ -56,7 +57,7 @@ struct Look<'t> {
     is_over: bool,
 }
 
-impl Look<'_> {
+impl EventWalk<'_> {
     fn cuts(&mut self, event: &Event<'_>, span: &Span) -> bool {
         if self.cuts_event(event, span) {
             return true;
@@ -119,7 +120,7 @@ impl Look<'_> {
             ScalarStyle::Plain => {
                 let is_text = || matches!(scalar::resolve(value), Ok(config::ValueKind::String(_)));
                 let is_whole = match self.depth {
-                    // Of a number the white space around it may go.
+                    // White space around a number may be dropped.
                     0 if tag.is_none() && is_text() => value == self.text,
                     _ => span.slice(self.text) == Some(value),
                 };
@@ -131,7 +132,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether the tag is not of the core schema, so that it is no more than text.
+/// Whether the tag is not one of the core schema, and so a part of a text.
 fn has_other_tag(tag: Option<&Tag>) -> bool {
     tag.is_some_and(|tag| !tag.is_yaml_core_schema())
 }

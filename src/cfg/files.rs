@@ -85,8 +85,8 @@ impl CfgNode {
     /// - [`CfgError::Extension`], [`CfgError::NotAFile`], [`CfgError::Write`]
     /// - [`CfgError::Unsupported`]: TOML has no null and no integer over `i64::MAX`, JSON no `.inf`
     ///   and no `.nan`.
-    /// - [`CfgError::BaseOutsideFile`], [`CfgError::BaseMisspelt`]: a top-level key `__BASE__` would be taken for a
-    ///   file's name, and another spelling of it for a slip.
+    /// - [`CfgError::BaseOutsideFile`], [`CfgError::BaseMisspelt`]: the configuration has a top-level key `__BASE__`, or
+    ///   one that differs from it only in case or underscores. The file would not load.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CfgError> {
         save::save(&self.root, path.as_ref())
     }

@@ -90,7 +90,7 @@ impl Format {
     }
 }
 
-/// One value as it was entered, in YAML's notation, such as `3`, `[1, 2]` or `"007"`.
+/// Parses one value as it was entered, in YAML's notation, such as `3`, `[1, 2]` or `"007"`.
 pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value, CfgError> {
     check_size(text, Some(origin))?;
     let origin = origin.to_owned();

@@ -70,8 +70,8 @@ fn with_origin(value: Value, uri: Option<&String>) -> Value {
     Value::new(uri, kind)
 }
 
-/// Gives integers of more than 64 bits their value: the parser makes floats of them. `numbers` are those of the text,
-/// in its order, which is that of the tree.
+/// Restores the integers of more than 64 bits, which the parser has turned into floats. `numbers` are the numbers of the
+/// text; the tree has them in the same order.
 fn restore<'t>(
     value: &mut Value,
     numbers: &mut impl Iterator<Item = Number<'t>>,

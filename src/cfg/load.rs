@@ -54,8 +54,8 @@ pub(super) fn check_no_base(root: &Value, origin: Option<&Path>) -> Result<(), C
     }
 }
 
-/// Refuses a top-level key that another tool, or a slip, writes for `__BASE__`: the base would be missing in silence.
-/// A node is no name of a file.
+/// Refuses a misspelt `__BASE__` at the top, since its base would silently be missing. A node is allowed, since it
+/// names no file.
 pub(super) fn check_spelling(root: &Value, file: &Path) -> Result<(), CfgError> {
     let ValueKind::Table(table) = &root.kind else { return Ok(()) };
     let letters = |key: &str| key.replace('_', "").to_lowercase();

@@ -19,7 +19,7 @@ pub(super) fn near(root: &Value, path: &str) -> Option<String> {
     Some(nearest)
 }
 
-/// A path as it is often written, without the quotes that its keys with dots need.
+/// Returns a path without the quotes around keys with dots, which users often forget.
 fn without_quotes(path: &str) -> String {
     segments(path).join(".")
 }

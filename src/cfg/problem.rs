@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathProblem {
-    /// It is empty.
+    /// The path or the key is empty.
     Empty,
     /// A segment before, after or between dots is empty.
     EmptySegment,

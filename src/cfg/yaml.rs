@@ -1,4 +1,4 @@
-//! YAML, in and out. Beside this file only that of entered values names the parser.
+//! Reads and writes YAML. Only this file and `entered.rs` use the parser.
 //!
 //! The tree is composed here, from the events of serde-saphyr's parser, and not by its
 //! deserializer. That one recurses, with 36 KiB of stack a level in a debug build, so that 60 levels

@@ -38,7 +38,7 @@ pub(crate) trait Interrupt: Send + Sync {
     fn cancel(&self);
     /// Stops reading input, and [ends backoff](Interrupt::end_backoff).
     fn drain(&self);
-    /// Has no retry wait for its backoff.
+    /// Makes all retries due at once.
     fn end_backoff(&self) {}
 }
 

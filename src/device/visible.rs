@@ -83,7 +83,7 @@ impl<'a> Visible<'a> {
 }
 
 /// One entry of the variable. An index is read as by `strtol`: after white space and a sign come digits, and what
-/// follows them is ignored. A negative one is none, but `-0` is 0.
+/// follows them is ignored. A negative number is no index, but `-0` is 0.
 fn entry_of(text: &str) -> Option<Gpu> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.len() - unsigned.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -295,7 +295,7 @@ impl<R: Runner> Consumer<R> {
     /// of this one, which see the whole pipeline, get them again.
     fn report(&self, fault: &FailedItem) {
         let failure = match fault.disposition {
-            Disposition::End | Disposition::Skip => return self.run.meet_failure(fault),
+            Disposition::End | Disposition::Skip => return self.run.failure_delivered(fault),
             Disposition::AlreadyDone
             | Disposition::Withdrawn
             | Disposition::PartsEnd

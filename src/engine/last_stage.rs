@@ -98,7 +98,7 @@ impl<S: Runner> LastStage<S> {
 
     /// Handles a failed item in its turn.
     fn meet(&mut self, seq: u64, fault: FailedItem) -> Yield<S::Output> {
-        self.run.meet_failure(&fault);
+        self.run.failure_delivered(&fault);
         if fault.disposition.ends_run() {
             self.taken.failure = Some(Failure { seq, items: fault.items() });
             return Yield::Last(fault.error);

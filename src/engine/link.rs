@@ -125,7 +125,7 @@ impl Progress {
             fault.error = from.named_part(seq, fault.error);
         }
         self.ended_earlier += u64::from(fault.disposition == Disposition::SkipEarlier);
-        from.meet_failure(&fault);
+        from.failure_delivered(&fault);
         self.tell(from);
         if from.policy().gives_up_at(self.skipped, self.items()) {
             return Err(self.too_many_failures(from.policy(), seq, Some(fault.error)));
@@ -139,7 +139,7 @@ impl Progress {
         if fault.disposition == Disposition::End {
             fault.error = from.named_part(seq, fault.error);
         }
-        from.meet_failure(&fault);
+        from.failure_delivered(&fault);
         Ended::Failed(failure, fault)
     }
 

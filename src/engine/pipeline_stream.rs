@@ -83,8 +83,8 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
 
     /// The next step of the stream; `None` after the last.
     ///
-    /// It pulls items in place of the results that were consumed before it returns another, even if that is ready.
-    /// Otherwise a caller that is slow would find the stages empty, and wait for an item to come all the way.
+    /// Before it returns a result, even one that is ready, it pulls items in place of those that were consumed.
+    /// Otherwise a slow caller would find the stages empty, and wait until an item has passed all of them.
     pub(crate) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<S::Output>> {
         self.unreplaced += u64::from(self.last.take_back());
         while self.unreplaced > 0 && self.pull(source) {}

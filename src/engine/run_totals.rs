@@ -31,13 +31,13 @@ impl<R: Runner> Engine<R> {
             _ => String::new(),
         };
         event_log.tell(Event::RunStarted {
-            // More than memory could hold is how an endless input shows, such as `0..u64::MAX`.
+            // An endless input, such as `0..u64::MAX`, has a size hint beyond any memory.
             items: items.filter(|items| isize::try_from(*items).is_ok()),
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
             fallbacks: devices.fallbacks().to_vec(),
         });
-        // Workers say themselves when they are ready.
+        // Each worker reports by itself when it is ready.
         let Some(producers) = self.producers.as_ref() else { return };
         for (producer, took) in producers.inits().into_iter().enumerate() {
             event_log.tell(match self.gone.get(producer) {
@@ -173,8 +173,8 @@ impl<R: Runner> Engine<R> {
         report_of(&self.event_log, &self.settings.devices)
     }
 
-    /// The report of a service, up to now: its producers leave when it is closed. `reason` is why it has ended, if it
-    /// has by itself.
+    /// Returns the report of a service up to the present. The times of its producers are read here, since they are recorded
+    /// only at the end. `reason` says why the service has ended, if it was not closed.
     pub(super) fn report_up_to_now(&self, run: &Run<R>, reason: Option<&Error>) -> RunReport {
         let mut report = lock(self.event_log.recorder()).report_with_vacant();
         report.provenance.devices = models(&self.settings.devices);
@@ -199,7 +199,7 @@ impl<R: Runner> Engine<R> {
         report
     }
 
-    /// The times of each producer up to now, with the duration of its last `producer_init`.
+    /// Returns the times of each producer so far, with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(super) fn times_up_to_now(&self, run: &Run<R>) -> Vec<(ProducerTime, Duration)> {
         let inits = self.producers.as_ref().map(Producers::inits).unwrap_or_default();
@@ -222,7 +222,7 @@ impl<R: Runner> Engine<R> {
     }
 }
 
-/// The report of the last run that these are the events of, or of the one in progress.
+/// Returns the report of the last run in an event log, or of the run in progress.
 pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
     let mut report = lock(event_log.recorder()).report();
     report.provenance.devices = models(devices);

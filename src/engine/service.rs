@@ -165,7 +165,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
         &self.calls
     }
 
-    /// The times of its producers up to now, each with the duration of its last `producer_init`.
+    /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
         match lock(&self.serving).as_ref() {

@@ -482,7 +482,7 @@ impl<R: Runner> Drop for Engine<R> {
     fn drop(&mut self) {
         if self.is_in_fork() {
             self.leave_to_parent();
-            // Nor are the values of the user dropped: the parent has them too.
+            // The user's values are not dropped either, since their destructors could end what the parent uses.
             let user = (self.factory.take(), self.run_settings.clone());
             return forget((user, take(&mut self.failures), take(&mut self.observers)));
         }

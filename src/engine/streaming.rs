@@ -348,7 +348,7 @@ impl<R: Runner> Streaming<R> {
                 Yield::Output(output)
             }
             Err(fault) => {
-                run.meet_failure(&fault);
+                run.failure_delivered(&fault);
                 let next = self.meet(run.policy(), *fault);
                 self.tell(run);
                 next

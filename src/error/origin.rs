@@ -1,4 +1,4 @@
-//! Where an error comes from, as runs ask for it.
+//! Classifies errors by their origin.
 
 use super::{Error, Hook, OutputCount};
 

@@ -90,8 +90,8 @@ pub enum Event {
         /// The failure.
         failure: Arc<Failure>,
     },
-    /// An item failed for good: its last attempt has ended. In a run that ends early, the consumer may never
-    /// come to it; then the account counts the item as cancelled.
+    /// An item failed for good: its last attempt has ended. If the run ends early and the failure is not
+    /// delivered, the account counts the item as cancelled.
     #[non_exhaustive]
     ItemFailed {
         /// The failure.
@@ -140,7 +140,7 @@ pub enum Event {
         producer: usize,
         /// The name of its machine.
         host: Arc<str>,
-        /// Its place, as text: the host and the number of the seat, `node1/0`.
+        /// The place of the worker: its host and the number of its seat, `node1/0`.
         place: Arc<str>,
     },
     /// A worker of a cluster takes part no more.

@@ -44,12 +44,12 @@ pub(super) struct Feed {
     pub(super) woken: Woken<()>,
 }
 
-/// The counts of the consumer, which writes them.
+/// Counts that the consumer writes.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     /// The number of items whose results were consumed.
     pub(super) consumed: AtomicU64,
-    /// Of all items that it has come to.
+    /// The number of items that were delivered, with any outcome.
     pub(super) all: AtomicU64,
 }
 
@@ -163,8 +163,8 @@ impl EventLog {
         }
     }
 
-    /// Records the failures of items whose last attempts end now. The consumer has yet to
-    /// [meet](EventLog::failures_delivered) them. Returns their numbers among the failures of the run.
+    /// Records the failures of items whose last attempts have ended, before they are
+    /// [delivered](EventLog::failures_delivered). Returns their numbers among the failures of the run.
     pub(crate) fn tell_failures(&self, failures: Vec<Failure>) -> Range<u64> {
         let at = self.elapsed();
         let failures: Vec<_> = failures.into_iter().map(Arc::new).collect();
@@ -173,18 +173,18 @@ impl EventLog {
         let mut recorder = lock(&self.recorder);
         let first = recorder.failures_so_far();
         failures.iter().for_each(|failure| recorder.failed(at, failure));
-        let told = first..recorder.failures_so_far();
+        let numbers = first..recorder.failures_so_far();
         drop(recorder);
         if let Some(feed) = &self.feed {
             failures.iter().for_each(|failure| feed.add(at, event(failure)));
         }
-        told
+        numbers
     }
 
-    /// Notes that the consumer has come to failures.
-    pub(crate) fn failures_delivered(&self, told: &Range<u64>) {
-        if !told.is_empty() {
-            lock(&self.recorder).failures_delivered(told.clone());
+    /// Records that the consumer has come to failures with these numbers.
+    pub(crate) fn failures_delivered(&self, numbers: &Range<u64>) {
+        if !numbers.is_empty() {
+            lock(&self.recorder).failures_delivered(numbers.clone());
         }
     }
 
@@ -225,7 +225,7 @@ impl EventLog {
         }
     }
 
-    /// Sets the number of items whose results were consumed, and that of all items that the consumer has come to.
+    /// Sets the number of items whose results were consumed, and the number of all delivered items.
     #[inline]
     pub(crate) fn delivered(&self, consumed: u64, all: u64) {
         if let Some(feed) = &self.feed {

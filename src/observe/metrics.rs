@@ -320,7 +320,7 @@ impl Metrics {
         let delivered = ok + failed + already_done;
         self.delivered.increment(delivered.saturating_sub(told.delivered));
         self.outcomes.already_done.increment(already_done.saturating_sub(told.already_done));
-        // Failures of the consumer are told as `ok`.
+        // An item that the consumer fails at was counted as `ok`.
         let untold = (ok + failed).saturating_sub(told.ok + told.failed);
         let untold_failed = failed.saturating_sub(told.failed).min(untold);
         self.outcomes.failed.increment(untold_failed);

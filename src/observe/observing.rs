@@ -159,7 +159,7 @@ impl<'a> Dispatcher<'a> {
     fn count(&mut self) -> Vec<Event> {
         let Feed { deliveries, backlogs, .. } = self.feed;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        // In this order, so that what was delivered is known to be done.
+        // Read in this order, so that no more items are delivered than done.
         let delivered = read(&deliveries.all);
         let consumed = read(&deliveries.consumed);
         let done = backlogs.iter().map(|backlog| read(&backlog.done)).sum();

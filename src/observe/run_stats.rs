@@ -73,8 +73,8 @@ impl ProducerTime {
         self.present.saturating_sub(self.waited.all + self.rebuilds.took_in_run)
     }
 
-    /// Replaces the times of the seat's thread, which only waits for workers, by those of the workers.
-    fn seen_from_seat(&mut self, seat: SeatTime) {
+    /// Replaces the times of the lane's thread, which only waits for workers, by those of the workers.
+    fn replace_by_seat(&mut self, seat: SeatTime) {
         self.present = seat.present + seat.since.map_or(Duration::ZERO, |since| now() - since);
         let rebuilding = seat.rebuilding.min(self.present);
         let waited = self.present.saturating_sub(seat.working + rebuilding);
@@ -90,8 +90,8 @@ impl ProducerTime {
     }
 }
 
-/// The times of the workers that had one seat of a cluster in a run, one after the other. Of a worker with several
-/// producers, times are their mean.
+/// The times of the successive workers in one seat of a cluster. If a worker has several producers, its times are their
+/// mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SeatTime {
     /// When the present worker took the seat; `None` if the seat is empty.
@@ -420,7 +420,7 @@ impl RunStats {
         time.rebuilds.end(time.came.is_some());
         time.recycling.end();
         if let Some(seat) = time.seat {
-            time.seen_from_seat(seat);
+            time.replace_by_seat(seat);
         }
         time
     }

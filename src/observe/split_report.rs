@@ -27,9 +27,9 @@ use crate::base::bounded;
 pub struct SplitReport {
     /// How many batches of at least two items were given to a hook. Their parts do not count.
     pub batches: u64,
-    /// How many of them were split.
+    /// How many of these batches were split.
     pub split: u64,
-    /// How many calls the hook got, with those for parts and single items.
+    /// How many calls the hook got, including those for parts and single items.
     pub calls: u64,
     /// The error of the first batch that was split, in the order in which they failed; at most 8 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub struct SplitReport {
 }
 
 impl SplitReport {
-    /// Notes a call of the hook. `error` is that of a batch that is split.
+    /// Records a call of the hook. `error` is the error of a batch that is split.
     pub(crate) fn note(&mut self, is_batch: bool, error: Option<&str>) {
         self.calls += 1;
         self.batches += u64::from(is_batch);
@@ -56,7 +56,7 @@ impl SplitReport {
         self
     }
 
-    /// Whether most batches were split. One alone says nothing.
+    /// Whether most batches were split, and at least two.
     pub(crate) fn is_usual(&self) -> bool {
         self.split >= 2 && self.split > self.batches / 2
     }

@@ -32,7 +32,7 @@ pub(crate) enum Standing {
 pub(super) struct AttemptHistory {
     /// The number of the next attempt.
     pub(super) attempt: u32,
-    /// Of the producers that have tried it, the last failed it last.
+    /// The last of the producers in `tried` is the one that failed the item last.
     pub(super) claims: Claims,
     pub(super) blame: Blame,
 }

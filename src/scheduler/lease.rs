@@ -110,7 +110,7 @@ struct Slot {
 }
 
 impl Chosen {
-    /// For a first attempt.
+    /// Chooses items for a first attempt.
     pub(super) fn first(items: Vec<Sized>) -> Self {
         Chosen { items, attempt: 1, piece: Piece::Whole }
     }

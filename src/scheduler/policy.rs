@@ -25,7 +25,7 @@ pub enum Verdict {
     /// The item is tried again, if the builder allows another [attempt](crate::Builder::retries). If not,
     /// [`on_error`](crate::Builder::on_error) decides whether it is skipped or ends the run.
     Retry,
-    /// The same, but the producer that failed the item tries it again.
+    /// The item is tried again as for [`Retry`](Verdict::Retry), but by the producer that failed it.
     ///
     /// The item waits for that producer, which does other work meanwhile. If the producer is lost, another
     /// one tries the item. Such a failure is the item's: it does not count towards

@@ -9,7 +9,7 @@ use super::time::RunTime;
 use super::waiters::Waiters;
 use crate::scheduler::policy::{Backoff, OnError};
 
-/// Items that wait for a retry, in classes of those that the same producers may try.
+/// Items that wait for a retry, in classes by the producers that may try them.
 ///
 /// A producer that asks for work looks at the classes, not at the items. There are about as many classes as
 /// producers, but up to a window of items.
@@ -37,7 +37,7 @@ struct Class {
 pub(super) struct Claims {
     /// The producers that should not try it if others can.
     pub(super) tried: Vec<ProducerId>,
-    /// The producer that alone tries it, while it is available.
+    /// The only producer that may try the item, as long as that producer is available.
     pub(super) keeper: Option<ProducerId>,
 }
 
@@ -201,7 +201,7 @@ impl Class {
 pub(crate) enum Verdict {
     /// The item is retried if an attempt is left; else `on_error` decides.
     Retry,
-    /// The same, on the producer that failed it.
+    /// The item is retried by the producer that failed it, if an attempt is left; else `on_error` decides.
     RetryHere,
     Skip,
     Fail,
@@ -281,7 +281,7 @@ mod tests {
 
     const LATER: Duration = Duration::from_secs(1);
 
-    /// Of an item that this producer has failed.
+    /// Returns the claims on an item that this producer has failed.
     fn after(producer: ProducerId) -> Claims {
         Claims { tried: vec![producer], keeper: None }
     }

@@ -85,7 +85,7 @@ impl<O: Serialize + ?Sized> Format<O> for JsonLines {
     fn encode(&self, output: &O, to: &mut Vec<u8>) -> Result<()> {
         let start = to.len();
         NullableJsonLines.encode(output, to)?;
-        // The second look costs as much as the first, and few outputs have a null.
+        // The check costs as much as encoding, so only outputs with a null are checked.
         if to[start..].windows(4).any(|bytes| bytes == b"null") {
             check_finite(output).map_err(no_json)?;
         }

@@ -77,12 +77,12 @@ pub(super) struct Mail {
 }
 
 impl Fatal {
-    /// Whether the next run may go on.
+    /// Whether the error ends one run only, and not the pool.
     fn is_of_one_run(&self) -> bool {
         matches!(self, Fatal::NoWorkers | Fatal::NoAnswer | Fatal::Refused(..))
     }
 
-    /// Whether a new connection mends it.
+    /// Whether a restored connection ends the problem.
     fn ends_with_connection(&self) -> bool {
         matches!(self, Fatal::BrokerGone | Fatal::NoAnswer | Fatal::NoAccess(_))
     }
@@ -279,8 +279,8 @@ impl Board {
         JoinReply::Seated
     }
 
-    /// Ends the part of a worker, which may be `lost` for a reason. What it had begun is lost. Returns its lane, and the
-    /// places in the stream of messages that no worker must get. `None` if it has no seat.
+    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun are
+    /// lost. Returns the lane, and the places in the stream of the messages that no worker may get; `None` without a seat.
     pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
@@ -371,7 +371,7 @@ impl Board {
         true
     }
 
-    /// Notes what a worker says of its hooks. An earlier word may come later.
+    /// Records the times of a worker's hooks. Messages may overtake each other.
     pub(super) fn note_times(&self, worker: &str, times: HookTimes) {
         let mut state = lock(&self.state);
         let Some(lane) = state.lane_of(worker) else { return };

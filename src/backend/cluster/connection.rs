@@ -40,7 +40,8 @@ const CONSUMER_AGE: Duration = Duration::from_secs(10 * 60);
 const MOST_INLINE: usize = 512 << 10;
 /// A bound for what precedes a value in its message.
 const HEADERS: usize = 1024;
-/// The least number of bytes of a message: what precedes a value, or a request that makes a stream, and as much again.
+/// The smallest `max_payload` that is accepted: twice the bound for what precedes a value, or for a request that makes a
+/// stream.
 const LEAST_PAYLOAD: usize = 2 * HEADERS;
 /// More workers than any broker holds can wait for an item. The default of 512 turns others away.
 const MOST_WAITING: i64 = 100_000;
@@ -91,7 +92,7 @@ impl Connection {
                 match &event {
                     Event::Connected => {
                         lock_out.send_replace(None);
-                        // What is denied now is denied again.
+                        // The broker denies a right again after each connection, so an old denial says nothing.
                         deny.send_replace(None);
                         sender.send_modify(|count| *count += 1);
                     }
@@ -99,7 +100,7 @@ impl Connection {
                 }
                 if let Some(text) = NoAccess::right_in(&event) {
                     tracing::warn!("NATS: {text}");
-                    // The later ones follow from the first.
+                    // Later denials may follow from the first, which names the cause.
                     deny.send_modify(|denied| {
                         denied.get_or_insert_with(|| text.to_owned());
                     });
@@ -123,8 +124,7 @@ impl Connection {
         Ok(Connection { client, context, restored, names, denied, locked_out, refusal })
     }
 
-    /// Fails if this user may not do what it was allowed before: the broker has denied it a right, or has refused its
-    /// credentials for `patience`.
+    /// Fails if the broker has denied this user a right, or has refused its credentials for `patience`.
     pub(super) fn check_access(&self, patience: Duration) -> Result<(), NoAccess> {
         if let Some(violation) = &*self.denied.borrow() {
             return Err(NoAccess::Right(violation.clone()));
@@ -137,12 +137,12 @@ impl Connection {
         }
     }
 
-    /// Notes what the broker says about a message that it does not store.
+    /// Records the broker's reason for not storing a message.
     pub(super) fn note_refusal(&self, said: String) {
         *lock(&self.refusal) = Some((Instant::now(), said));
     }
 
-    /// What the broker has said about a message within this time.
+    /// Returns the broker's last reason for not storing a message, if it came within this time.
     pub(super) fn refusal_within(&self, time: Duration) -> Option<String> {
         let refusal = lock(&self.refusal);
         refusal.as_ref().filter(|it| it.0.elapsed() <= time).map(|it| it.1.clone())

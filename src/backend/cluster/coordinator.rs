@@ -79,7 +79,7 @@ struct Clock {
     staffed: Instant,
     /// The run at the last tick, by the count of the board.
     run: Option<u64>,
-    /// When the broker was last there at a tick, and had answered.
+    /// The last tick at which the broker was connected and had answered.
     connected: Instant,
     /// When the broker last answered to the refreshed key.
     answered: Instant,
@@ -173,7 +173,7 @@ impl Coordinator {
                 CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply).await,
                 CoordinatorEvent::KeyPut(state) => self.take_key_state(state),
                 CoordinatorEvent::TooFew => self.look_for_cause(),
-                CoordinatorEvent::Judge => {
+                CoordinatorEvent::DecideCause => {
                     self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
                 }
                 CoordinatorEvent::Restored => self.restore(),

@@ -54,8 +54,8 @@ pub(super) enum CoordinatorEvent {
     Seat(SeatedWorker, async_nats::Subject),
     /// The broker has answered to the refreshed key, or has not.
     KeyPut(KeyState),
-    /// Why too few workers have come is known now: the last `KeyPut` says whether the broker answers.
-    Judge,
+    /// The reason why too few workers have come can be decided: the last `KeyPut` says whether the broker answers.
+    DecideCause,
     /// The connection was restored.
     Restored,
     /// The tasks of the broker's client have ended.
@@ -78,13 +78,13 @@ pub(super) struct ToPublish {
 /// The key of a run, as far as the broker has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KeyState {
-    /// It names this coordinator.
+    /// The key names this coordinator.
     Own {
         revision: u64,
     },
-    /// It names another coordinator.
+    /// The key names another coordinator.
     OfAnother,
-    /// The broker does not keep it, and says why.
+    /// The broker does not store the key, and says why.
     Refused(Arc<str>),
     Unanswered,
 }

@@ -1,4 +1,4 @@
-//! How the producers of a worker have spent their time, as it tells the coordinator.
+//! The times of a worker's hooks, which the worker sends to the coordinator.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct HookTimes {
 }
 
 impl HookTimes {
-    /// The part since an earlier reading.
+    /// Returns the times since an earlier reading.
     pub(crate) fn since(self, earlier: HookTimes) -> Self {
         HookTimes {
             working: self.working.saturating_sub(earlier.working),
@@ -27,7 +27,7 @@ impl HookTimes {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub(crate) fn and(self, other: HookTimes) -> Self {
         HookTimes {
             working: self.working.saturating_add(other.working),
@@ -37,7 +37,7 @@ impl HookTimes {
         }
     }
 
-    /// The mean of this number of producers: the times are divided, the counts are not.
+    /// Returns the mean of `producers`: the times are divided, the counts are not.
     pub(crate) fn mean(self, producers: usize) -> Self {
         let producers = u32::try_from(producers).unwrap_or(u32::MAX).max(1);
         HookTimes {

@@ -1,10 +1,10 @@
-//! The reason why a user may not do what it was allowed before.
+//! The reasons why the broker refuses a user that it had accepted.
 
 use async_nats::{ClientError, ConnectError, ConnectErrorKind, Event, ServerError};
 
 use crate::error::ClusterError;
 
-/// Why a user may not do what it was allowed before.
+/// The reason why the broker refuses a user that it had accepted.
 #[derive(Debug, Clone)]
 pub(super) enum NoAccess {
     /// The broker denies it a right, and says which.
@@ -14,17 +14,17 @@ pub(super) enum NoAccess {
 }
 
 impl NoAccess {
-    /// What an event says about credentials that the broker refuses.
+    /// Returns the text of an event that says that the broker refuses the credentials.
     pub(super) fn credentials_in(event: &Event) -> Option<String> {
         let (text, is_refusal) = match event {
             Event::ServerError(ServerError::AuthorizationViolation) => {
                 (ConnectErrorKind::AuthorizationViolation.to_string(), true)
             }
-            // Such as "User Authentication Expired" and "Account Authentication Expired".
+            // Texts such as "User Authentication Expired" and "Account Authentication Expired".
             Event::ServerError(ServerError::Other(text)) => {
                 (text.clone(), text.to_ascii_lowercase().contains("authentication"))
             }
-            // The client tells the kind of the error that a new connection has met, as text.
+            // The client passes on the kind of a connection error as text only.
             Event::ClientError(ClientError::Other(text)) => {
                 use ConnectErrorKind::{Authentication, AuthorizationViolation};
                 let kinds = [Authentication, AuthorizationViolation];
@@ -35,7 +35,7 @@ impl NoAccess {
         is_refusal.then_some(text)
     }
 
-    /// What an event says about a right that this user lacks.
+    /// Returns the text of an event that says that this user lacks a right.
     pub(super) fn right_in(event: &Event) -> Option<&str> {
         match event {
             Event::ServerError(ServerError::Other(text))

@@ -18,7 +18,7 @@ pub(super) struct StreamMessage<'a> {
     pub(super) payload: Bytes,
     /// How long the broker may refuse the message before publishing fails. It does so without room or without the stream.
     pub(super) patience: Duration,
-    /// How long a broker that is connected may leave the message unanswered; `None` if something else ends the waiting.
+    /// How long a connected broker may leave the message unanswered; `None` if something else ends the wait.
     pub(super) answered_within: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn publish(
             Err(error) => error,
         };
         tracing::debug!("not published: {error}");
-        // What a user may not publish is not answered.
+        // The broker does not answer a message that the user may not publish.
         let is_denied = connection.check_access(Duration::ZERO).is_err();
         let is_unanswered =
             matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);

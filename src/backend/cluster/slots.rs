@@ -339,7 +339,7 @@ impl Slots {
         }
     }
 
-    /// An item is begun no more.
+    /// Records that a hook has ended its item.
     fn note_end(&self) {
         let mut state = lock(&self.state);
         state.begun -= 1;

@@ -295,7 +295,7 @@ impl Worker {
         }
         for part in self.runs.values_mut() {
             part.seen = part.seen.max(*part.ordered.borrow());
-            // A process that was stopped has heard nothing, nor has one whose broker is, and its coordinators may be well.
+            // If this process or the broker was stopped, no order has come, although the coordinators may be alive.
             let is_mute = unanswered > part.lease() / 2;
             if !is_connected || is_mute || has_restored || pause > part.lease() / 2 {
                 part.seen = now;

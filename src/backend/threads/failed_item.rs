@@ -12,7 +12,7 @@ pub(crate) struct FailedItem {
     /// The number of stages of a pipeline that passed it on: 0 in the stage where it failed.
     pub(crate) passed_on: usize,
     /// The numbers of its failures in the report of the stage where it failed. Empty if it has none there yet.
-    pub(crate) told: Range<u64>,
+    pub(crate) numbers: Range<u64>,
 }
 
 /// How the run goes on after a failure.
@@ -85,12 +85,12 @@ impl FailedItem {
     }
 
     fn new(error: Error, disposition: Disposition) -> Box<Self> {
-        Box::new(FailedItem { error, disposition, passed_on: 0, told: 0..0 })
+        Box::new(FailedItem { error, disposition, passed_on: 0, numbers: 0..0 })
     }
 
-    /// The same, with its numbers in the report.
-    pub(crate) fn as_told(mut self: Box<Self>, told: Range<u64>) -> Box<Self> {
-        self.told = told;
+    /// Sets the numbers of the failures in the report.
+    pub(crate) fn numbered(mut self: Box<Self>, numbers: Range<u64>) -> Box<Self> {
+        self.numbers = numbers;
         self
     }
 

@@ -67,9 +67,9 @@ impl<R: Runner> Run<R> {
                 vec![]
             }
             Decision::Fail => {
-                let (error, told) = self.tell_failed(items, error);
+                let (error, numbers) = self.tell_failed(items, error);
                 self.fail(first);
-                vec![(first, FailedItem::ending(error).as_told(told))]
+                vec![(first, FailedItem::ending(error).numbered(numbers))]
             }
             Decision::Skip => self.skip_all(items, error),
         }
@@ -102,13 +102,13 @@ impl<R: Runner> Run<R> {
         }
         let is_wanted = |item: &u64| *item == first || !self.wanted.gave_up_on(Some(*item));
         let items: Vec<u64> = items.iter().copied().filter(is_wanted).collect();
-        let (error, told) = self.tell_failed(&items, error);
+        let (error, numbers) = self.tell_failed(&items, error);
         let others = items[1..].iter().map(|&item| self.failed_with(item, first));
         let errors = std::iter::once(error).chain(others);
-        // None are told in a service.
-        let told = told.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
-        let fault = |((item, error), told)| (item, FailedItem::skipped(error).as_told(told));
-        items.iter().copied().zip(errors).zip(told).map(fault).collect()
+        // In a service no failure has a number.
+        let numbers = numbers.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
+        let fault = |((item, error), numbers)| (item, FailedItem::skipped(error).numbered(numbers));
+        items.iter().copied().zip(errors).zip(numbers).map(fault).collect()
     }
 
     /// The error of an item that failed in a batch with the item `first`, which has the cause.
@@ -157,15 +157,15 @@ impl<R: Runner> Run<R> {
     /// A failure outside of the producers' hooks, which ends the run.
     pub(crate) fn ending(&self, error: Error) -> Box<FailedItem> {
         let items = error.items().to_vec();
-        let (error, told) = self.tell_failed(&items, error);
-        FailedItem::ending(error).as_told(told)
+        let (error, numbers) = self.tell_failed(&items, error);
+        FailedItem::ending(error).numbered(numbers)
     }
 
     /// A failure of an item outside of the producers' hooks, which the run skips.
     pub(crate) fn skipping(&self, error: Error) -> Box<FailedItem> {
         let items = error.items().to_vec();
-        let (error, told) = self.tell_failed(&items, error);
-        FailedItem::skipped(error).as_told(told)
+        let (error, numbers) = self.tell_failed(&items, error);
+        FailedItem::skipped(error).numbered(numbers)
     }
 
     /// Fails items of an abandoned producer.
@@ -237,10 +237,11 @@ impl<R: Runner> Run<R> {
         (error, self.event_log.tell_failures(failures))
     }
 
-    /// Notes that the consumer has come to a failed item. One of an earlier stage is in the report of that stage.
-    pub(crate) fn meet_failure(&self, fault: &FailedItem) {
+    /// Records that the consumer has come to a failed item. An item that failed in an earlier stage is in the report of
+    /// that stage.
+    pub(crate) fn failure_delivered(&self, fault: &FailedItem) {
         if matches!(fault.disposition, Disposition::End | Disposition::Skip) {
-            self.event_log.failures_delivered(&fault.told);
+            self.event_log.failures_delivered(&fault.numbers);
         }
     }
 
@@ -261,14 +262,14 @@ impl<R: Runner> Run<R> {
     pub(crate) fn abort_with(&self, error: Error) {
         let items = error.items().to_vec();
         // Before the lock: the text of an error is user code.
-        let (error, told) = match items.is_empty() {
+        let (error, numbers) = match items.is_empty() {
             true => (error, 0..0),
             false => self.tell_failed(&items, error),
         };
         let mut fatal_error = lock(&self.fatal_error);
         let spare = match *fatal_error {
             None => {
-                *fatal_error = Some((error, told));
+                *fatal_error = Some((error, numbers));
                 None
             }
             Some(_) => Some(error),
@@ -281,8 +282,8 @@ impl<R: Runner> Run<R> {
 
     /// Takes the error that ended the run, if it was not the failure of an item.
     pub(crate) fn take_fatal_error(&self) -> Option<Error> {
-        let (error, told) = lock(&self.fatal_error).take()?;
-        self.event_log.failures_delivered(&told);
+        let (error, numbers) = lock(&self.fatal_error).take()?;
+        self.event_log.failures_delivered(&numbers);
         Some(error)
     }
 

@@ -67,8 +67,8 @@ pub(crate) struct Run<R: Runner> {
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
     pub(super) timeouts: Mutex<Timeouts>,
-    /// The error that ends the run, if it is not the failure of an item.
-    /// With the numbers of its failures in the report, if it is of items.
+    /// The error that ends the run, if no item's result carries it. If it is an error of items, the range has the
+    /// numbers of their failures in the report.
     pub(super) fatal_error: Mutex<Option<(Error, Range<u64>)>>,
     pub(super) has_fatal_error: AtomicBool,
     pub(crate) tally: Tally,

@@ -218,9 +218,9 @@ impl Board {
         None
     }
 
-    /// The worker has left its seat, and has no line any more.
+    /// Removes the line of a worker that has left its seat. Returns a message if the worker was lost.
     fn empty(&mut self, producer: usize, lost: Option<&str>) -> Option<String> {
-        // One that was quarantined before keeps its line.
+        // A worker that was quarantined before keeps its line.
         let watch = self.producers.get_mut(producer).filter(|watch| !watch.is_lost())?;
         let place = std::mem::replace(watch, Watch::new("")).place;
         let why = one_line(lost?);
@@ -318,7 +318,7 @@ impl Board {
         format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
     }
 
-    /// What was done and not delivered, and the item that it waits for.
+    /// Says how many items are done and how many delivered, and names the item that holds the others up.
     fn held_up(&self) -> Option<String> {
         let item = self.awaited?;
         let mut watches = self.producers.iter();

@@ -48,7 +48,7 @@ pub(super) fn page(report: &RunReport) -> String {
         window,
         slowest,
         tried_again,
-        cut_up,
+        split_batches,
         provenance::section,
     ] {
         body.push_str(&section(report));
@@ -273,7 +273,7 @@ fn slowest(report: &RunReport) -> String {
     section(&format!("Slowest {}", words.items), &table.end_after(SHOWN)) + "</section>\n"
 }
 
-fn cut_up(report: &RunReport) -> String {
+fn split_batches(report: &RunReport) -> String {
     splits(&report.splits).map_or(String::new(), |splits| {
         section("Split batches", &format!("<p>{}</p>\n", Html(&splits))) + "</section>\n"
     })

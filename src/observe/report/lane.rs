@@ -40,7 +40,7 @@ pub(super) struct Lane {
     pub(super) cut_off_at: Option<u64>,
     /// Allocated with the first attempt that is measured, since there may be many producers.
     pub(super) latency: Option<Distribution>,
-    /// Whether its items are in hooks of a worker, which may begin and end each by itself.
+    /// Whether its items are in hooks of a cluster's worker, so that each may begin and end by itself.
     is_of_worker: bool,
     in_hand: VecDeque<Work>,
     batch: u64,
@@ -59,7 +59,7 @@ impl Lane {
         Lane { place: place.to_owned(), ..Lane::default() }
     }
 
-    /// A worker of a cluster takes the place.
+    /// Records that a worker of a cluster has the seat.
     pub(super) fn has_worker(&mut self, place: &str) {
         place.clone_into(&mut self.place);
         self.is_of_worker = true;

@@ -1,4 +1,4 @@
-//! The producers of a run, or the workers of a cluster: their number, their name and their means.
+//! Names and counts the producers of a run or the workers of a cluster, and averages their times.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::producer::share;
 use super::text::Many;
 use crate::observe::event::{ProducerTotals, Totals};
 
-/// What works in a run.
+/// Whether a run has producers on this machine, or workers of a cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Parties {
     #[default]
     Producers,
-    /// Those of a cluster, each on a host of its own.
+    /// The workers of a cluster.
     Workers,
 }
 
@@ -39,7 +39,7 @@ impl Parties {
     }
 }
 
-/// The share of their time that the producers spent so, those that were not lost, or all if every one was.
+/// Returns the share of their time that producers spent in this way. Lost producers do not count, unless all were lost.
 pub(super) fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> Duration) -> f64 {
     let every_one_was_lost = totals.producers.iter().all(is_lost);
     let counted = || totals.producers.iter().filter(|it| every_one_was_lost || !is_lost(it));
@@ -47,7 +47,7 @@ pub(super) fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> Duration) ->
     share(counted().map(time).sum(), counted().map(|it| presence(it, totals)).sum())
 }
 
-/// The totals without the seats that no worker has had.
+/// Returns the totals without the seats that no worker has had.
 pub(super) fn without_vacant(totals: &Totals) -> Cow<'_, Totals> {
     if !totals.producers.iter().any(ProducerTotals::is_vacant) {
         return Cow::Borrowed(totals);
@@ -57,7 +57,7 @@ pub(super) fn without_vacant(totals: &Totals) -> Cow<'_, Totals> {
     Cow::Owned(totals)
 }
 
-/// Says how many of them were lost.
+/// Says how many producers were lost.
 pub(super) fn lost(totals: &Totals) -> String {
     let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
     match lost {
@@ -92,7 +92,7 @@ fn is_of_cluster(producer: &ProducerTotals) -> bool {
     producer.worker.as_ref().is_some_and(|worker| worker.host.is_some())
 }
 
-/// The time that a producer took part. A worker of a cluster may come late.
+/// Returns the time that a producer took part. A worker of a cluster may join in the middle of a run.
 fn presence(producer: &ProducerTotals, totals: &Totals) -> Duration {
     match is_of_cluster(producer) {
         true => producer.working + producer.rebuilding + producer.waiting,

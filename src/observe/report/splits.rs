@@ -1,4 +1,4 @@
-//! What a report says of batches that were split.
+//! Sentences of a report about batches that were split.
 
 use super::text::{Count, Many, clipped};
 use crate::observe::split_report::SplitReport;

@@ -28,7 +28,7 @@ const MOST_FAILURES: usize = 10;
 const MOST_STALLS: usize = 3;
 
 const LONGEST_FAILURE: usize = 230;
-/// With all of its causes.
+/// The most characters of a failure with several causes.
 const LONGEST_CHAIN: usize = 800;
 
 /// A report as text for a terminal: see [`RunReport::styled`].

@@ -138,19 +138,19 @@ fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Even
     events.into_iter().map(|event| Event { pid, ..event }).collect()
 }
 
-/// Further threads for workers with several producers, whose items overlap.
+/// Assigns the overlapping items of a worker with several producers to separate threads of a trace.
 #[derive(Default)]
 struct Tracks {
-    /// The thread of the row and those after it, by row: until when each is in use.
+    /// By row, the time until which each of its threads is in use.
     until: BTreeMap<usize, Vec<u128>>,
-    /// The rows of the further threads, in the order of their numbers, which follow those of the rows.
+    /// The row of each further thread. Their numbers follow those of the first threads of all rows.
     further: Vec<usize>,
     /// The numbers of the threads of each row.
     threads: BTreeMap<usize, Vec<usize>>,
 }
 
 impl Tracks {
-    /// Puts an extent on the first thread of its row that is free. They come in the order of their beginnings.
+    /// Puts an extent on the first free thread of its row. Extents have to come in the order of their beginnings.
     fn place<'a>(&mut self, report: &RunReport, mut extent: Extent<'a>) -> Extent<'a> {
         let row = extent.thread - 1;
         let worker = report.producers.get(row).and_then(|it| it.worker.as_ref());

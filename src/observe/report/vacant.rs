@@ -1,8 +1,8 @@
-//! Leaves the seats of a cluster without a worker out of a report.
+//! Removes from a report the seats of a cluster that no worker has had.
 
 use super::run_report::RunReport;
 
-/// Leaves out the seats that no worker has had, and numbers the others anew.
+/// Removes the seats that no worker has had, and renumbers the others.
 pub(crate) fn leave_out_vacant(report: &mut RunReport) {
     let is_row: Vec<bool> = report.producers.iter().map(|it| !it.place.is_empty()).collect();
     if is_row.iter().all(|is_row| *is_row) {

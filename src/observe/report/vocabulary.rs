@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The words that a report has for the work of a run and for those that do it.
+/// The words that the texts of a report use for items, producers and the other parts of a run.
 ///
-/// A program whose users know neither items nor producers sets it before it shows or writes the report. The
-/// fields of JSON keep their names.
+/// Set it before you show or write the report, for users that know jobs and slots. The fields of JSON keep their
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -70,7 +70,7 @@ impl Vocabulary {
         }
     }
 
-    /// What failed, for the name of a hook.
+    /// Returns the name of the part that failed, for the name of a hook.
     pub(super) fn part(self, hook: &str) -> &str {
         match (self, hook) {
             (Vocabulary::Jobs, "producer_work") => "the command",

@@ -8,13 +8,13 @@ use crate::backend::cluster::news::News;
 use crate::backend::cluster::wire::Joining;
 use crate::concurrency::bell::Bell;
 
-/// One lane, with the worker that works for it.
+/// A seat: one lane, with the worker that works for it.
 #[derive(Debug, Default)]
 pub(super) struct Seat {
     pub(super) worker: Option<Arc<SeatedWorker>>,
     /// The id of the last worker.
     pub(super) last: Option<String>,
-    /// What the last worker has said of its hooks.
+    /// The times of the last worker's hooks, as it has reported them.
     pub(super) times: HookTimes,
     /// The workers that have left the seat, for the lane.
     pub(super) departed: Vec<Departed>,
@@ -22,20 +22,20 @@ pub(super) struct Seat {
     pub(super) bell: Option<Arc<dyn Bell>>,
     /// The number of the run in which the lane is.
     pub(super) run: Option<u64>,
-    /// For the lane, which takes them with its mail.
+    /// News for the lane, which takes them with its mail.
     pub(super) news: Vec<News>,
     /// The number of publications of this lane.
     pub(super) held: usize,
     /// The last run that the lane has left.
     pub(super) left_run: Option<u64>,
-    /// No worker takes it any more: its producer was quarantined.
+    /// Whether no further worker gets the seat, since its producer was quarantined.
     pub(super) is_banned: bool,
 }
 
 #[derive(Debug)]
 pub(in crate::backend::cluster) struct SeatedWorker {
     pub(in crate::backend::cluster) id: String,
-    /// The number of its part.
+    /// The number of the worker's part in the run.
     pub(in crate::backend::cluster) part: u64,
     pub(in crate::backend::cluster) host: Arc<str>,
     pub(in crate::backend::cluster) pid: u32,
@@ -48,7 +48,7 @@ pub(in crate::backend::cluster) struct SeatedWorker {
 /// A worker that has left its seat during a run.
 #[derive(Debug)]
 pub(in crate::backend::cluster) struct Departed {
-    /// What it has said of its hooks.
+    /// The times of its hooks, as it has reported them.
     pub(in crate::backend::cluster) times: HookTimes,
     /// Why it was lost; `None` if it left in order.
     pub(in crate::backend::cluster) lost: Option<Arc<str>>,
@@ -71,7 +71,7 @@ impl Seat {
         self.worker = Some(Arc::new(worker));
     }
 
-    /// The lowest is the best seat for a worker.
+    /// Ranks the seat for a worker; the seat with the lowest rank suits it best.
     pub(super) fn rank_for(&self, worker: &str) -> u8 {
         match &self.last {
             Some(last) if last == worker => 0,

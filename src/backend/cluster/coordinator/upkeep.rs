@@ -1,4 +1,4 @@
-//! What comes to a coordinator and goes: workers, the broker, its key, and its end.
+//! What a coordinator does beside its runs: it admits workers, watches them and the broker, keeps its key, and ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::base::causes::WithCauses;
 use crate::error::ClusterError;
 
 impl Coordinator {
-    /// Makes the consumer of a worker. Then `seat` gives it a seat.
+    /// Makes the consumer of a worker. Then `seat` gives the worker a seat.
     pub(super) async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
         if self.banned.contains(&worker.id) {
             return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
@@ -34,11 +34,11 @@ impl Coordinator {
         let board = self.board.clone();
         tokio::spawn(async move {
             let mut made = consumers.lock().await;
-            // Before the request: if the answer of the broker is lost, the consumer may be there.
+            // The id is inserted before the request, because the consumer may exist even if the broker's answer is lost.
             made.insert(worker.id.clone());
             match context.create_consumer_on_stream(config, items).await {
                 Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
-                // It asks again.
+                // The worker asks again.
                 Err(error) => {
                     let host = &worker.host;
                     let reason = format!("{host}: the broker refuses its consumer: {error}");
@@ -184,7 +184,7 @@ impl Coordinator {
         }
     }
 
-    /// What is wrong with the broker, if anything is.
+    /// Returns what is wrong with the broker, if anything is.
     pub(super) fn cause(&self) -> Option<Fatal> {
         if let Err(lost) = self.connection.check_access(Duration::ZERO) {
             return Some(Fatal::NoAccess(lost));
@@ -193,7 +193,7 @@ impl Coordinator {
             return Some(Fatal::BrokerGone);
         }
         let is_mute = self.clock.answered.elapsed() > self.nats.lease_time / 2;
-        // A broker with a full disk may say so once, and then nothing any more.
+        // A broker with a full disk may report that once, and then answer no more.
         let said = self.connection.refusal_within(self.nats.wait_for * 2);
         match (said, &self.key_refused) {
             (Some(said), _) => Some(Fatal::Refused("an item or a result", said.into())),
@@ -202,12 +202,12 @@ impl Coordinator {
         }
     }
 
-    /// Asks the broker whether it is there. Then it is judged why too few workers are.
+    /// Refreshes the key, so that it is known whether the broker answers. Then decides why too few workers have come.
     pub(super) fn look_for_cause(&self) {
         let (refreshing, events) = (self.refreshed_key(), self.events.clone());
         tokio::spawn(async move {
             _ = events.send(CoordinatorEvent::KeyPut(refreshing.await));
-            _ = events.send(CoordinatorEvent::Judge);
+            _ = events.send(CoordinatorEvent::DecideCause);
         });
     }
 

@@ -1,4 +1,4 @@
-//! The items that hooks of a lane's worker have, for observers.
+//! Reports the attempts of a lane's worker to observers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The run is over: no hook has an item any more.
+    /// Ends all attempts, since the run is over and no hook has an item.
     pub(super) fn end_all(&mut self) {
         while let Some((&publication, _)) = self.begun.first_key_value() {
             self.end(publication);

@@ -12,14 +12,14 @@ use crate::observe::event_log::EventLog;
 use crate::observe::run_stats::{RunStats, SeatTime};
 use crate::observe::worker_report::seat_name;
 
-/// Notes what the worker of a lane does, and what it costs to reach it.
+/// Records the times of a lane's workers, and the cost of sending items to them.
 pub(super) struct Figures<'a> {
     lane: usize,
     stats: &'a RunStats,
     events: &'a EventLog,
-    /// The id of the worker that was noted last.
+    /// The id of the last worker in the seat.
     noted: Option<String>,
-    /// The worker in the seat, and what it had said of its hooks before the run or its part began.
+    /// The worker in the seat, and the times of its hooks before the run or its part began.
     here: Option<(Arc<SeatedWorker>, HookTimes)>,
     /// The times of the workers that have left the seat.
     earlier: HookTimes,
@@ -47,7 +47,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// A worker is in the seat. `before` is what it has said of its hooks so far.
+    /// Records that a worker has the seat. `before` are the times of its hooks so far.
     pub(super) fn came(&mut self, worker: &Arc<SeatedWorker>, before: HookTimes) {
         let noted = self.noted.replace(worker.id.clone());
         let is_another = noted.is_some_and(|noted| noted != worker.id);
@@ -70,7 +70,7 @@ impl<'a> Figures<'a> {
         self.events.tell(Event::ProducerReady { producer, took, is_rebuilt: false });
     }
 
-    /// The worker has left the seat.
+    /// Records that the worker has left the seat.
     pub(super) fn left(&mut self, Departed { times, lost }: Departed) {
         if self.here.is_none() {
             return;
@@ -86,7 +86,7 @@ impl<'a> Figures<'a> {
         self.events.tell(Event::WorkerLeft { producer: self.lane, lost });
     }
 
-    /// What the worker has said of its hooks so far.
+    /// Records the times of the worker's hooks so far.
     pub(super) fn note_times(&mut self, times: HookTimes) {
         if let Some((worker, before)) = &self.here {
             let all = self.earlier.and(times.since(*before).mean(worker.producers));
@@ -101,7 +101,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The worker takes part no more.
+    /// Adds the worker's times to those of earlier workers, since it takes part no more.
     pub(super) fn end(&mut self) {
         self.here = None;
         let SeatTime { working, states_lost, rebuilds, rebuilding, .. } = self.seat;

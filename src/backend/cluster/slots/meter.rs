@@ -1,4 +1,4 @@
-//! The times of the hooks while a part in a run has items.
+//! Measures the times of hooks while a worker's part in a run has items.
 
 use crate::backend::cluster::hook_times::HookTimes;
 

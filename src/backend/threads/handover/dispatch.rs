@@ -221,7 +221,7 @@ impl<I> Dispatch<I> {
         }
     }
 
-    /// Has no retry wait for its backoff.
+    /// Makes all retries due at once.
     pub(crate) fn end_backoff(&self) {
         self.schedule_quietly(|state, now| state.scheduler.end_backoff(now));
     }
