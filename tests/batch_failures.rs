@@ -1,4 +1,4 @@
-//! Batches that fail as a whole, as calls of the hook, events and reports tell them.
+//! Batches that fail as a whole: the calls of the hook, the events and the reports.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 

@@ -206,7 +206,7 @@ fn a_pipeline_is_refused_in_a_child() {
         assert!(outputs.next().is_none());
         drop(outputs);
         drop(pipeline);
-        // One stage of the child, one of its parent.
+        // A pipeline of a stage of the child and a stage of its parent is refused too.
         let mut own = squares();
         is_refused(own.then(&mut second).run(0..4));
         assert_eq!(own.run(0..2).unwrap(), [0, 1]);

@@ -150,7 +150,7 @@ fn config_of(users: &str) -> String {
 fn a_password_that_is_changed_is_named() {
     let users =
         |c: &str, w: &str| format!("{{user: c, password: {c}}}, {{user: w, password: {w}}}");
-    // Of the coordinator, of the worker, of both.
+    // The password of the coordinator is changed, that of the worker, or both.
     for (c, w) in [("new", "old"), ("old", "new"), ("new", "new")] {
         let mut configured = Configured::start(&users("old", "old"));
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +235,7 @@ fn limits_of_an_account_are_named() {
         assert!(text.starts_with(&format!("the broker refuses {request}")), "{limit}: {text}");
         assert!(text.contains(said), "{limit}: {text}");
     }
-    // Each worker needs a consumer of the stream of items, beside the one that all share.
+    // The limit is one consumer, but each worker needs one beside the consumer that all share.
     let users =
         "accounts { A { jetstream: {max_consumers: 1}, users: [{user: c, password: p}] } }\n";
     let folder = tempfile::tempdir().unwrap();

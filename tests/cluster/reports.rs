@@ -258,7 +258,7 @@ fn each_run_has_its_own_times() {
     let mut pool = broker.builder().build().unwrap();
     let mut other = broker.builder().build().unwrap();
     pool.run([Chore::Sleep(400)]).unwrap();
-    // The same service works for another pool.
+    // The worker's service works for another pool; that time does not count here.
     other.run([Chore::Sleep(400)]).unwrap();
     let (_, report) = pool.run_with_report([Chore::Square(2)]);
     let row = &report.producers[0];
@@ -295,7 +295,7 @@ fn a_worker_with_batches_has_the_time_of_its_hooks_once() {
         let mut pool = builder.build().unwrap();
         let (_, report) = pool.run_with_report((0..8).map(|_| Chore::Sleep(100)));
         let row = &report.producers[0];
-        // Each sleeps for itself.
+        // The items of a batch sleep one after the other.
         assert!(row.working >= ms(800), "{report}");
         assert!(row.working + row.waiting <= report.lasted, "{report}");
         assert_eq!(row.items, 8);

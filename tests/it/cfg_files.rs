@@ -448,7 +448,7 @@ fn other_spellings_of_the_base_are_refused() {
                 file.display()
             );
             assert_eq!(error.to_string(), expected);
-            // Also in a file that is a base itself.
+            // The error is the same if the file is the base of another.
             let over = folder.path().join("over.yaml");
             fs::write(&over, format!("__BASE__: {name}")).unwrap();
             assert_eq!(CfgNode::load(&over).unwrap_err().to_string(), expected);

@@ -1,7 +1,7 @@
-//! Outcomes are told when attempts end, not when the consumer comes to them.
+//! Outcomes are reported when attempts end, not when they are delivered.
 //!
-//! In each test the first item waits until the observer knows how those behind it ended. If that were told in the order
-//! of delivery, the test would hang.
+//! In each test the first item waits until the observer knows how the items behind it ended. If outcomes were reported in
+//! the order of delivery, the test would hang.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

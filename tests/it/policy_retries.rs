@@ -242,7 +242,7 @@ fn a_finish_lets_what_waits_be_tried_again(order: Order) {
     assert_eq!(sorted(pool.run(source).unwrap()), [0, 1, 2, 3]);
 }
 
-/// Both the item that waits and one that fails after the drain.
+/// The item that waits is tried at once, and so is an item that fails after the drain.
 fn a_drain_ends_the_wait_for_another_attempt(order: Order) {
     let failed = Arc::new(Counter::new());
     let counted = failed.clone();

@@ -66,9 +66,9 @@ fn each_item_that_fails_with_its_batch_has_an_event() {
     });
 }
 
-/// Items of a batch that fails as a whole, after the hook has taken its inputs, are told of once each.
+/// The hook has taken the inputs, so the batch fails as a whole.
 #[test]
-fn each_item_of_a_batch_that_fails_without_its_inputs_is_told_of_once() {
+fn each_item_of_a_batch_that_fails_without_its_inputs_is_reported_once() {
     no_hang(|| {
         type Fails = fn() -> gangline::Result<Vec<gangline::Result<u64>>>;
         let ways: [Fails; 3] = [

@@ -23,7 +23,7 @@ pub enum Driver {
     OutputsStream,
 }
 
-/// Each law as a test for each driver, or for those that are tasks: for one to three stages, in both orders.
+/// Makes a test of each law for each driver, or for each driver that is a task, with one to three stages in both orders.
 macro_rules! every_driver {
     (tasks: $($law:ident),+ $(,)?) => { $(
         mod $law {
@@ -129,7 +129,7 @@ impl Shape {
         Line { driver, pools: pools.collect(), take, poll: Arc::new(|| ()), seen }
     }
 
-    /// Pools that pass numbers through, and work on item 4 of stage `failing` in vain.
+    /// Pools that pass numbers through, and fail at item 4 in stage `failing`.
     pub fn failing(self, failing: usize, on_error: OnError) -> Line {
         let hooks = move |stage| {
             let fails = move |x| stage == failing && x == 4;

@@ -71,7 +71,7 @@ fn items_in_flight_never_exceed_the_windows(shape: Shape) {
     }
 }
 
-/// Items pass the last stage once all windows are full. `begin` is called for each that comes there.
+/// Hooks that let items pass the last stage once all windows are full. `begin` is called for each item in that stage.
 fn after(
     shape: Shape,
     full: &Arc<Gate>,
@@ -105,8 +105,8 @@ fn filling<I: Iterator<Item = u64> + Send + 'static>(
     })
 }
 
-/// Each result is held until a producer has begun as many items behind it as the window of the last stage holds, less
-/// the quarter of its permits that come back together. It has begun no more, since the result is in flight.
+/// Each result is held until producers have begun a window of items behind it in the last stage, less a quarter: the
+/// permits of a quarter come back together. No more items are begun, since the result is in flight.
 fn producers_have_work_while_a_result_is_consumed(shape: Shape) {
     const ITEMS: u64 = 200;
     for windows in [[2, 2, 2], [5, 3, 4], [3, 8, 2]] {
