@@ -17,17 +17,17 @@ pub(super) fn line(report: &RunReport, failure: &Failure) -> String {
     line
 }
 
-/// The causes of a failure, from the outermost. Its own text names the item and the place, which are said already. A text
-/// that ends with its cause stands for both.
+/// Returns the causes of a failure, from the outermost. The text of the failure itself is left out, since the line has
+/// the item and the place. A cause that the text before ends with is left out too.
 fn reason(failure: &Failure) -> String {
-    let mut texts = failure.causes.iter().map(String::as_str).peekable();
-    let mut reason = String::new();
-    while let Some(text) = texts.next() {
-        if texts.peek().is_some_and(|cause| text.ends_with(cause)) {
+    let (mut reason, mut last) = (String::new(), "");
+    for text in &failure.causes {
+        if last.ends_with(text.as_str()) {
             continue;
         }
         let gap = if reason.is_empty() { "" } else { ": " };
         reason.push_str(&format!("{gap}{}", clipped(text, LONGEST)));
+        last = text;
     }
     if reason.is_empty() { clipped(&failure.error, LONGEST) } else { reason }
 }
@@ -46,4 +46,23 @@ pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
         site.push_str(&format!(", {} attempts", failure.attempts));
     }
     site
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_given_once() {
+        let reason = |causes: &[&str]| {
+            let causes = causes.iter().map(|&text| text.to_owned()).collect();
+            reason(&Failure { causes, error: "it failed".to_owned(), ..Failure::default() })
+        };
+        assert_eq!(reason(&[]), "it failed");
+        assert_eq!(reason(&["bad"]), "bad");
+        assert_eq!(reason(&["reading x", "no such file"]), "reading x: no such file");
+        assert_eq!(reason(&["open x: no such file", "no such file"]), "open x: no such file");
+        let nested = ["a: b: c", "b: c", "c", "d"];
+        assert_eq!(reason(&nested), "a: b: c: d");
+    }
 }
