@@ -64,6 +64,13 @@ impl Failure {
             causes: causes(error),
         }
     }
+
+    /// Whether an attempt at an item failed, not the consumer at its result.
+    #[cfg(any(feature = "metrics", feature = "progress"))]
+    pub(crate) fn is_of_attempt(&self) -> bool {
+        let is_of_consumer = |hook: &String| hook.starts_with("consumer");
+        self.item.is_some() && !self.hook.as_ref().is_some_and(is_of_consumer)
+    }
 }
 
 impl fmt::Display for Failure {

@@ -11,7 +11,6 @@ use ::metrics::{
 
 use super::account::Account;
 use super::event::{Event, Observer, Totals};
-use super::failure::Failure;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).
@@ -363,7 +362,7 @@ impl Observer for Metrics {
                 self.delivered.increment(*items);
             }
             Event::ItemRetried { .. } => self.retries.increment(1),
-            Event::ItemFailed { failure } if is_attempt(failure) => {
+            Event::ItemFailed { failure } if failure.is_of_attempt() => {
                 self.run.failed += 1;
                 self.outcomes.failed.increment(1);
             }
@@ -397,12 +396,6 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-/// Whether an attempt at an item failed, not the consumer at its result.
-fn is_attempt(failure: &Failure) -> bool {
-    let is_of_consumer = |hook: &String| hook.starts_with("consumer");
-    failure.item.is_some() && !failure.hook.as_ref().is_some_and(is_of_consumer)
 }
 
 fn describe() {

@@ -25,6 +25,8 @@ pub(super) struct Board {
     /// The number of items that producers succeeded at.
     succeeded: u64,
     failed: u64,
+    /// Of the failures, those of the consumer, and those of no item: no attempt ended with them.
+    of_no_attempt: u64,
     already_done: u64,
     retried: u64,
     /// The number of items that the consumer has come to.
@@ -177,7 +179,10 @@ impl Board {
 
     fn fail(&mut self, at: Duration, failure: &Failure) -> Option<String> {
         self.failed += 1;
-        self.rate.add(at, 1);
+        match failure.is_of_attempt() {
+            true => self.rate.add(at, 1),
+            false => self.of_no_attempt += 1,
+        }
         let most = self.most_failures as u64;
         if self.failed > most {
             // Without any, there are no further ones.
@@ -331,7 +336,8 @@ impl Board {
 
     /// The items with an outcome, succeeded or failed, delivered or not.
     fn done(&self) -> u64 {
-        self.succeeded.saturating_add(self.failed).saturating_add(self.already_done)
+        let failed = self.failed - self.of_no_attempt;
+        self.succeeded.saturating_add(failed).saturating_add(self.already_done)
     }
 
     /// The total, unless the input announced too few items.
@@ -579,6 +585,25 @@ mod tests {
         // Items that are already done take no time, so they do not count for the rate.
         let line =
             "Segmenting: 4/10 in 1.0 s, 2.0/s, 2.9 s left, 1 retried, 1 failed, 2 already done";
+        assert_eq!(board.line(), line);
+    }
+
+    #[test]
+    fn failures_of_the_consumer_or_of_no_item_count_no_further_item() {
+        let fails = |item, hook: Option<&str>| {
+            let hook = hook.map(str::to_owned);
+            let failure = Failure { item, hook, ..Failure::default() };
+            Event::ItemFailed { failure: Arc::new(failure) }
+        };
+        let board = board(&[
+            (0, started(Some(10), &["cpu"])),
+            (500, fails(Some(0), Some("consumer_work"))),
+            (1_000, done(4)),
+            (1_000, fails(Some(4), Some("producer_work_batch"))),
+            (1_000, fails(Some(1), Some("consumer_work"))),
+            (1_000, fails(None, None)),
+        ]);
+        let line = "Segmenting: 5/10 in 1.0 s, 5.0/s, 0.9 s left, 4 failed";
         assert_eq!(board.line(), line);
     }
 

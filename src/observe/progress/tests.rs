@@ -36,8 +36,8 @@ pub(super) fn done(items: u64) -> Event {
 
 pub(super) fn failed(item: u64, cause: &str) -> Event {
     let error = format!("producer_work failed for item {item}");
-    let causes = vec![cause.to_owned()];
-    Event::ItemFailed { failure: Arc::new(Failure { error, causes, ..Failure::default() }) }
+    let (item, causes) = (Some(item), vec![cause.to_owned()]);
+    Event::ItemFailed { failure: Arc::new(Failure { item, error, causes, ..Failure::default() }) }
 }
 
 pub(super) fn totals(ok: u64, failed: u64, lasted: u64) -> Totals {
