@@ -250,11 +250,16 @@ impl<R: Runner> Consumer<R> {
         }
         let mut error = self.run.named(error);
         // A hook may fail because it saw the end of the run, or caused it. That is not a skipped item.
-        let is_over =
-            self.run.is_cancelled() || self.run.is_stopped() || self.run.has_fatal_error();
+        let is_aborted = self.run.is_cancelled() || self.run.has_fatal_error();
+        let is_over = is_aborted || self.run.is_stopped();
         let goes_on =
             !error.is_panic() && !is_over && self.run.verdict(&mut error) == Verdict::Skip;
-        let fault = if goes_on { self.run.skipping(error) } else { self.run.ending(error) };
+        let fault = match goes_on {
+            true => self.run.skipping(error),
+            // The run ends with another error.
+            false if is_aborted => FailedItem::ending(error),
+            false => self.run.ending(error),
+        };
         self.meet(state, seq, *fault)
     }
 

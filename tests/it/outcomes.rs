@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use gangline::event::Event;
 use gangline::report::IncidentKind;
-use gangline::{Batch, Builder, OnError, OrderedRunner, RunReport, Runner, order};
+use gangline::{Batch, Builder, CancelToken, OnError, OrderedRunner, RunReport, Runner, order};
 
+use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang, one_by_one};
 
 /// What an observer has seen so far.
@@ -219,7 +220,7 @@ fn failures_behind_the_end_of_a_run_are_listed_apart() {
                     _ => gangline::Verdict::Skip,
                 }
             });
-            let token = Arc::new(Mutex::new(None::<gangline::CancelToken>));
+            let token = Arc::new(Mutex::new(None::<CancelToken>));
             let cancel = token.clone();
             let builder = watch.observe(builder, move |seen| {
                 let is_enough = seen.failed.len() == 4;
@@ -241,6 +242,39 @@ fn failures_behind_the_end_of_a_run_are_listed_apart() {
             assert_eq!(report.account.cancelled, 5 - listed, "{report}");
             let text = report.to_string();
             assert!(text.contains("counted as cancelled:\n  item 1 in "), "{text}");
+        }
+    });
+}
+
+/// It cancels its own run, or sees the end of it, and fails.
+#[test]
+fn a_consumer_that_fails_because_its_run_ends_is_no_failure() {
+    no_hang(|| {
+        for is_out_of_time in [false, true] {
+            let watch = Watch::new();
+            let token = CancelToken::new();
+            let cancel = token.clone();
+            let work = Hooks::new().consume(move |cx, _| {
+                if !is_out_of_time {
+                    cancel.cancel();
+                }
+                while !cx.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                Err("the run is over".into())
+            });
+            let builder = OrderedRunner::builder(work).devices(1).cancel_token(token);
+            let builder = match is_out_of_time {
+                true => builder.run_timeout(Duration::from_millis(20)),
+                false => builder,
+            };
+            let mut pool = watch.observe(builder, |_| false).build().unwrap();
+            let (outputs, report) = pool.run_with_report(0..4);
+            let error = outputs.unwrap_err();
+            assert_eq!(error.is_cancelled(), !is_out_of_time, "{error:#}");
+            assert_eq!((report.account.ok, report.account.failed), (0, 0), "{report}");
+            assert_eq!((&report.failures, &report.failures_undelivered), (&vec![], &vec![]));
+            assert_eq!(watch.seen().failed, []);
         }
     });
 }
