@@ -171,12 +171,14 @@ pub trait Runner: Send + Sync {
     ///
     /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
     ///   input. An `Err` among them fails that item alone.
-    /// - `Ok` with more or fewer elements: the items fail together, at once, with an error that names them all.
-    ///   Its cause is [`OutputCount`](crate::error::OutputCount), with both numbers.
+    /// - `Ok` with more or fewer elements: the items fail together, at once and without another attempt,
+    ///   with an error that names them all. Its cause is [`OutputCount`](crate::error::OutputCount), with both
+    ///   numbers.
     /// - `Err` or panic, with all inputs still in `inputs`: the batch is split in two halves, which are tried
-    ///   one after the other. That goes on until the guilty item stands alone, and the error names it; in input order the items before it are consumed. Each
-    ///   halving takes two more calls, so one guilty item of 16 takes at most eight. A hook that changed
-    ///   inputs in place must not leave them all there when it fails. [Reports](crate::RunReport) count the splits.
+    ///   one after the other. That goes on until the guilty item stands alone, and the error names it; in
+    ///   input order the items before it are consumed. Each halving takes two more calls, so one guilty item
+    ///   of 16 takes at most eight. A hook that changed inputs in place must not leave them all there when it
+    ///   fails. [Reports](crate::RunReport) count the splits.
     /// - The same after inputs were taken out: the items fail together, with an error that names them all.
     /// - `Err` or panic because the device is out of memory, with all inputs still in `inputs`: no item is
     ///   marked as failed. The batch is tried again in parts of half the size, and of half of that, down to

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use gangline::error::OutputCount;
 use gangline::event::Event;
 use gangline::report::{Bottleneck, RunReport};
-use gangline::{Batch, Error, OnError, OrderedRunner, Result, Runner, map_batches};
+use gangline::{Batch, Error, OnError, OrderedRunner, Result, Runner, Verdict, map_batches};
 
 /// The number of events of a kind for each item.
 type Told = Arc<Mutex<BTreeMap<u64, usize>>>;
@@ -104,6 +104,30 @@ fn a_wrong_number_of_outputs_fails_at_once() {
         let mut pool = builder.batch(Batch::of(32)).build().unwrap();
         assert!(pool.run(0..320).unwrap().is_empty());
         assert_eq!((pool.account().failed, calls.load(Ordering::Relaxed)), (320, 10));
+    }
+}
+
+/// Each item alone may even succeed, which would hide that the hook is wrong.
+#[test]
+fn a_wrong_number_of_outputs_is_not_tried_again() {
+    let one: Hook = |inputs| Ok(vec![Ok(inputs.drain(..).sum())]);
+    let none: Hook = |_| Ok(vec![]);
+    let one_more: Hook = |inputs| Ok(inputs.iter().chain([&7]).map(|x| Ok(*x)).collect());
+    for hook in [one, none, one_more] {
+        for verdict in [None, Some(Verdict::Retry), Some(Verdict::RetryHere)] {
+            let calls = Arc::default();
+            let builder = OrderedRunner::builder(runner(&calls, hook)).devices(2).retries(3);
+            let builder = builder.batch(Batch::of(4)).on_error(OnError::Skip);
+            let builder = match verdict {
+                Some(verdict) => builder.classify(move |_| verdict),
+                None => builder,
+            };
+            let mut pool = builder.build().unwrap();
+            let (outputs, report) = pool.run_with_report(0..16);
+            assert!(outputs.unwrap().is_empty());
+            assert_eq!((report.account.failed, report.retries.items), (16, 0), "{report}");
+            assert_eq!(calls.load(Ordering::Relaxed), 4);
+        }
     }
 }
 

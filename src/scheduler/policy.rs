@@ -113,7 +113,14 @@ impl Policy {
 
     /// The verdict of the user's rules, or [`Verdict::Retry`] without rules. It may run the user's code.
     pub(crate) fn ask(&self, error: &Error) -> Verdict {
-        self.classify.as_ref().map_or(Verdict::Retry, |classify| classify(error))
+        let asked = self.classify.as_ref().map_or(Verdict::Retry, |classify| classify(error));
+        match asked {
+            // Another attempt would only hide that the hook is wrong.
+            Verdict::Retry | Verdict::RetryHere if error.is_output_count() => {
+                self.verdict_without_retry(error)
+            }
+            asked => asked,
+        }
     }
 
     /// Turns the verdict `asked` of the user's rules into the final one. [`Verdict::Retry`] only if another

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use gangline::{Batch, Error, OnError};
+use gangline::error::OutputCount;
+use gangline::{Batch, CfgNode, Error, OnError};
 
 use crate::broker::Broker;
 use crate::chores::{Chore, squared, squares, tests};
@@ -13,6 +14,7 @@ tests![
     a_batch_that_no_item_can_fill_is_worked_on,
     a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
     an_item_that_fails_its_batch_fails_alone,
+    a_wrong_number_of_outputs_is_not_tried_again,
     a_batch_in_child_processes_has_the_items_of_the_coordinator,
     a_rule_that_no_batch_can_keep_is_refused,
     a_batch_keeps_the_limit_of_its_cost,
@@ -70,6 +72,24 @@ fn an_item_that_fails_its_batch_fails_alone() {
     let outputs = pool.run(items).unwrap();
     assert_eq!(outputs, [0, 1, 4, 9, 16, 36, 49].map(|x: u32| x.to_string()));
     assert_eq!((pool.account().ok, pool.account().failed), (7, 1));
+}
+
+fn a_wrong_number_of_outputs_is_not_tried_again() {
+    let broker = Broker::start();
+    for processes in ["0", "1"] {
+        let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", processes)]);
+        for less in [1, 4] {
+            let cfg = CfgNode::new().with("outputs_less", less).unwrap();
+            let builder = broker.builder().batch(Batch::of(4)).cfg(cfg).retries(2);
+            let mut pool = builder.on_error(OnError::Skip).build().unwrap();
+            let (outputs, report) = pool.run_with_report(squares(0..8));
+            assert!(outputs.unwrap().is_empty());
+            assert_eq!((report.account.failed, report.retries.items), (8, 0), "{report}");
+            let Error::HookFailed { source, .. } = &pool.failures()[0] else { panic!("{report}") };
+            let count = source.downcast_ref::<OutputCount>().unwrap();
+            assert_eq!((count.inputs, count.outputs), (4, 4 - less));
+        }
+    }
 }
 
 fn a_batch_in_child_processes_has_the_items_of_the_coordinator() {

@@ -160,13 +160,15 @@ impl Runner for Chores {
             return Err("a batch fails on purpose".into());
         }
         let each = chores.drain(..).enumerate();
-        Ok(each
+        let mut outputs: Vec<_> = each
             .map(|(i, chore)| match chore {
                 Chore::Batch | Chore::ShortAbove(_) => Ok(format!("{count} {}", cx.attempt())),
                 Chore::Count(_) => Ok(count.to_string()),
                 chore => do_chore(&cx.at(i), self.exponent, chore),
             })
-            .collect())
+            .collect();
+        outputs.truncate(count - cx.cfg().get_or("outputs_less", 0)?);
+        Ok(outputs)
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<String>> {

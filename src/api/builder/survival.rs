@@ -88,7 +88,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Sets the number of further attempts at an item that a producer failed at. The default is none.
     ///
-    /// An item is retried after an error or a panic of `producer_work`, or of the hook for batches.
+    /// An item is retried after an error or a panic of `producer_work`, or of the hook for batches, but not if
+    /// that returned a [wrong number](crate::error::OutputCount) of outputs.
     ///
     /// A retry goes before new items, the first in order before others, and to another producer if there is
     /// one. It goes to the producer that failed the item if [`classify`](Builder::classify) returns

@@ -13,22 +13,23 @@ use crate::runner::Runner;
 
 /// The failure of a hook, as it is sent.
 pub(crate) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailure {
-    match error {
-        Error::HookPanicked { source, .. } => CallFailure::Panic(source.to_string()),
-        Error::HookFailed { source, .. } => CallFailure::Error(describe(recipe, source)),
-        other => CallFailure::Error(describe(recipe, other.into())),
-    }
+    let failure = shared_failure(recipe, &error);
+    drop_quietly(error);
+    failure
 }
 
 /// The failure of a hook for several items, as it is sent for one of them.
-#[cfg(feature = "nats")]
 pub(crate) fn shared_failure<R: Runner>(recipe: &Recipe<R>, error: &Error) -> CallFailure {
-    match error {
-        Error::HookPanicked { source, .. } => CallFailure::Panic(source.to_string()),
-        Error::HookFailed { source, .. } => {
-            CallFailure::Error(describe_ref(recipe, source.as_ref()))
+    let source: &(dyn StdError + 'static) = match error {
+        Error::HookPanicked { source, .. } => return CallFailure::Panic(source.to_string()),
+        Error::HookFailed { source, .. } => source.as_ref(),
+        other => other,
+    };
+    match source.downcast_ref() {
+        Some(OutputCount { inputs, outputs }) => {
+            CallFailure::Outputs { inputs: *inputs as u64, outputs: *outputs as u64 }
         }
-        other => CallFailure::Error(describe_ref(recipe, other)),
+        None => CallFailure::Error(describe_ref(recipe, source)),
     }
 }
 
