@@ -131,6 +131,22 @@ fn a_wrong_number_of_outputs_is_not_tried_again() {
     }
 }
 
+/// An item that is tried again, and one that no other joins, are calls of no batch.
+#[test]
+fn only_batches_and_their_parts_are_calls_of_batches() {
+    let bad: Hook = |inputs| match inputs.contains(&3) {
+        true => Err("three is bad".into()),
+        false => Ok(inputs.drain(..).map(Ok).collect()),
+    };
+    for (items, retries, batches) in [(4, 0, 1), (4, 3, 1), (9, 0, 2), (9, 2, 2)] {
+        let builder = OrderedRunner::builder(runner(&Arc::default(), bad)).devices(1);
+        let builder = builder.batch(Batch::of(4)).on_error(OnError::Skip).retries(retries);
+        let (_, report) = builder.build().unwrap().run_with_report(0..items);
+        assert_eq!((report.splits.batches, report.splits.split), (batches, 1), "{report}");
+        assert_eq!(report.splits.calls, batches + 4, "{report}");
+    }
+}
+
 #[test]
 fn splits_are_counted_and_named() {
     let single: Hook = |inputs| match inputs.len() {

@@ -29,7 +29,7 @@ pub struct SplitReport {
     pub batches: u64,
     /// How many of these batches were split.
     pub split: u64,
-    /// How many calls the hook got, including those for parts and single items.
+    /// How many calls of the hook the batches took, including those for their parts.
     pub calls: u64,
     /// The error of the first batch that was split, in the order in which they failed; at most 8 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]

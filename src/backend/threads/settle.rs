@@ -42,9 +42,7 @@ pub(crate) fn each<R: Runner>(
     worked: Vec<Worked<R>>,
     desk: &mut Desk<'_, R>,
 ) {
-    if run.handover.batching().is_some() {
-        run.handover.stats.batch_called(is_batch(lease), None);
-    }
+    note_call(run, lease, None);
     let outcomes: Vec<_> = worked.iter().map(outcome_of).collect();
     let standings = finish(run, lease, &outcomes);
     for (item, standing) in lease.items.iter().copied().zip(worked).zip(standings) {
@@ -83,7 +81,7 @@ pub(crate) fn together<R: Runner>(
     run.heed(events);
     let is_split = matches!(together, Together::Split(_));
     let split_by = is_split.then(|| text_of(&error));
-    run.handover.stats.batch_called(is_batch(lease), split_by.as_deref());
+    note_call(run, lease, split_by.as_deref());
     match together {
         Together::Failed(items) if !items.is_empty() => {
             let error = error.of_items(&items);
@@ -96,9 +94,14 @@ pub(crate) fn together<R: Runner>(
     }
 }
 
-/// Whether a lease is a batch as it was formed.
-fn is_batch(lease: &Lease) -> bool {
-    lease.items.len() > 1 && lease.piece == Piece::Whole
+/// Counts the call of the hook for a batch or a part of one. An item that was alone from the beginning is neither,
+/// such as one that is tried again. `split_by` is the error of a batch that is split.
+fn note_call<R: Runner>(run: &Run<R>, lease: &Lease, split_by: Option<&str>) {
+    let is_batch = lease.items.len() > 1 && lease.piece == Piece::Whole;
+    let is_part = || lease.piece == Piece::Part && run.handover.batching().is_some();
+    if is_batch || is_part() {
+        run.handover.stats.batch_called(is_batch, split_by);
+    }
 }
 
 /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
