@@ -41,6 +41,9 @@ use super::event::{Event, Observer, Totals};
 /// An item counts as `ok` or `failed` when its last attempt ends, also if the consumer then fails at it. If the run ends
 /// early and never delivers it, it counts as `cancelled` too, as in the [account](crate::Pool::account).
 ///
+/// In a cluster, each item is a call of its own, also in a batch: their times overlap, and add up to more than the
+/// worker was busy.
+///
 /// Metrics with the label `device` are registered when the first run starts, with the global recorder: the devices are
 /// not known before. All others are registered by [`new`](Metrics::new).
 ///
