@@ -465,6 +465,7 @@ impl Error {
             Error::TooFewProducers { source: Some(source), .. }
             | Error::PartFailed { source, .. }
             | Error::ClassifyPanicked { source, .. } => source.call(),
+            Error::BatchFailed { source: Some(source), .. } => source.call(),
             _ => None,
         }
     }

@@ -81,6 +81,40 @@ fn items_that_failed_together_are_told_once_each() {
 }
 
 #[test]
+fn items_that_failed_together_name_the_hook_and_the_device_each() {
+    let takes_all: Hook = |inputs| {
+        inputs.clear();
+        Err("the device is gone".into())
+    };
+    let takes_one: Hook = |inputs| {
+        inputs.pop();
+        panic!("the hook panics")
+    };
+    let too_few: Hook = |inputs| Ok(inputs.drain(1..).map(Ok).collect());
+    for hook in [takes_all, takes_one, too_few] {
+        for on_error in [OnError::Skip, OnError::Stop] {
+            let report = check_told_once(hook, on_error, 4, 4);
+            for failure in &report.failures {
+                assert_eq!(failure.hook.as_deref(), Some("producer_work_batch"), "{report}");
+                assert_eq!((failure.producer, failure.attempts), (Some(0), 1), "{report}");
+                assert_eq!(failure.device.as_deref(), Some("cpu"), "{report}");
+            }
+            assert!(report.incidents.iter().all(|it| it.producer == Some(0)), "{report}");
+        }
+        let builder = OrderedRunner::builder(runner(&Arc::default(), hook)).devices(1);
+        let service = builder.batch(Batch::up_to(4)).build().unwrap().into_service();
+        for ticket in service.try_submit_all(vec![1, 2, 3, 4]).unwrap() {
+            let error = ticket.wait().unwrap_err();
+            assert_eq!(error.hook(), Some(gangline::Hook::ProducerWorkBatch), "{error:#}");
+            assert_eq!((error.producer(), error.attempt()), (Some(0), Some(1)), "{error:#}");
+            assert!(error.device().is_some() && error.item().is_some(), "{error:#}");
+        }
+        let report = service.report();
+        assert!(report.failures.iter().all(|it| it.producer == Some(0)), "{report}");
+    }
+}
+
+#[test]
 fn a_wrong_number_of_outputs_fails_at_once() {
     let one_less: Hook = |inputs| Ok(inputs.iter().skip(1).map(|x| Ok(*x)).collect());
     let none: Hook = |_| Ok(vec![]);

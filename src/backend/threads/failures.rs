@@ -231,8 +231,14 @@ impl<R: Runner> Run<R> {
             failure.item = Some(first);
             failure.key = self.name_of(first).map(|name| name.to_string());
         }
-        let others =
-            others.iter().map(|&item| self.describe(item, self.failed_with(item, first)).0);
+        let others = others.iter().map(|&item| Failure {
+            hook: failure.hook.clone(),
+            producer: failure.producer,
+            device: failure.device.clone(),
+            attempts: failure.attempts,
+            ..self.describe(item, self.failed_with(item, first)).0
+        });
+        let others: Vec<_> = others.collect();
         let failures = std::iter::once(failure).chain(others).collect();
         (error, self.event_log.tell_failures(failures))
     }
