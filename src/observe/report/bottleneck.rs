@@ -62,6 +62,9 @@ pub(super) const CLOSE: f64 = 0.1;
 /// A shorter run consists mostly of starting and ending threads.
 const SHORTEST: Duration = Duration::from_millis(10);
 
+/// A service has no window: its callers wait.
+const SERVICE: u64 = 0;
+
 /// With fewer items per producer, their distribution is chance.
 const FEWEST_EACH: u64 = 2;
 
@@ -222,7 +225,9 @@ impl Shares {
             Bottleneck::Backoff => self.backoff_clause(totals),
             Bottleneck::Head => self.head_clause(totals),
             Bottleneck::Uneven => self.uneven_clause(totals),
-            Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits => self.mixed_clause(),
+            Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits => {
+                self.mixed_clause(totals)
+            }
         }
     }
 
@@ -327,13 +332,19 @@ impl Shares {
     }
 
     fn backoff_clause(&self, totals: &Totals) -> String {
+        let change = match totals.window {
+            SERVICE => "or make `backoff` shorter".to_owned(),
+            window => format!(
+                "make `backoff` shorter, or make `window(n)` larger than {}, so that there are other items to \
+                 work on meanwhile",
+                Count(window),
+            ),
+        };
         format!(
             "the backoff before retries limited the run: {} had no other items for {} of the \
-             time; find out why items fail, make `backoff` shorter, or make `window(n)` larger than {}, so \
-             that there are other items to work on meanwhile",
+             time; find out why items fail, {change}",
             producers(totals),
             Percent(self.backing_off),
-            Count(totals.window),
         )
     }
 
@@ -366,7 +377,15 @@ impl Shares {
         )
     }
 
-    fn mixed_clause(&self) -> String {
+    fn mixed_clause(&self, totals: &Totals) -> String {
+        if totals.window == SERVICE {
+            return format!(
+                "no single part limited the run: the {} worked {} of the time{}, and waited for calls or retries in the rest",
+                self.parties.plural(),
+                Percent(self.producers),
+                self.and_rebuilt(),
+            );
+        }
         format!(
             "no single part limited the run: {} was at work {} of the time, the {} {}{}, {} {}, \
              and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",

@@ -117,6 +117,22 @@ fn backoff_is_blamed_neither_on_devices_nor_on_the_window() {
 }
 
 #[test]
+fn a_service_is_not_advised_to_have_a_larger_window() {
+    let mut slow = Totals { window: 0, ..totals(&[0.03, 0.03]) };
+    assert_eq!(decide(&slow).0, Bottleneck::Mixed);
+    let sentence = decide(&slow).1;
+    assert!(sentence.contains("waited for calls"), "{sentence}");
+    assert!(!sentence.contains("window") && !sentence.contains("source"), "{sentence}");
+    slow.producers.iter_mut().for_each(|producer| producer.backing_off = time(9.4));
+    let (bottleneck, sentence) = decide(&slow);
+    assert_eq!(bottleneck, Bottleneck::Backoff);
+    assert!(
+        sentence.ends_with("find out why items fail, or make `backoff` shorter."),
+        "{sentence}"
+    );
+}
+
+#[test]
 fn one_producer_that_works_on_alone_is_uneven_work() {
     let (bottleneck, sentence) = decide(&totals(&[0.3, 0.99, 0.3]));
     assert_eq!(bottleneck, Bottleneck::Uneven);
@@ -224,6 +240,7 @@ fn workers_that_came_late_count_for_their_own_time() {
     let totals = Totals {
         account: Account { ok: 1_000, ..Account::default() },
         lasted: time(10.0),
+        window: 64,
         producers: vec![worker(10.0, 9.5), vacant.clone(), worker(1.0, 0.9), vacant],
         ..Totals::default()
     };
