@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{Access, AtFlags, CWD, RenameFlags, accessat, renameat_with};
 
 use crate::output::misplaced::Misplaced;
 use crate::output::outcome::{Outcome, Printed};
@@ -52,6 +52,7 @@ impl Place {
                 _ => Ok(()),
             },
         )?;
+        check_writable(parent(path), path)?;
         match self {
             Place::Directory(path) => check_directory(path),
             Place::Files(_) => self.check_files(),
@@ -115,6 +116,16 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// Checks that files can be made in a folder and removed, for the results at `path`.
+fn check_writable(folder: &Path, path: &Path) -> Result<(), Misplaced> {
+    let asked = Access::WRITE_OK | Access::EXEC_OK;
+    match accessat(CWD, folder, asked, AtFlags::EACCESS) {
+        // It is made with the results.
+        Err(error) if is_missing(&error.into()) => Ok(()),
+        allowed => allowed.map_err(|error| Misplaced::unusable(path)(error.into())),
+    }
+}
+
 fn check_directory(path: &Path) -> Result<(), Misplaced> {
     let unusable = |error| Misplaced::unusable(path)(error);
     let found = match fs::symlink_metadata(path) {
@@ -133,7 +144,7 @@ fn check_directory(path: &Path) -> Result<(), Misplaced> {
             return Err(Misplaced::Occupied { path: path.to_owned(), holds });
         }
     }
-    Ok(())
+    check_writable(path, path)
 }
 
 /// Writes the directory of a job, which appears complete or not at all.

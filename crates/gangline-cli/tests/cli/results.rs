@@ -201,6 +201,47 @@ fn two_jobs_do_not_share_a_place() {
     }
 }
 
+/// Folders of the user that only root may write to.
+#[test]
+fn a_place_that_cannot_be_written_fails_its_job_before_it_starts() {
+    for (text, inputs, ran, said) in [
+        ("out/{}", "no/a b no/c", "b", "out/no/a: Permission denied"),
+        ("out/{}/", "no/old b no/c", "b", "out/no/old: Permission denied"),
+        ("no/{}.txt", "a b", "", "no/a.txt: Permission denied"),
+        ("{//}/{/}.log", "no/a out/b", "out/b", "no/a.log: Permission denied"),
+        ("out/{}/", "old b", "b", "out/old: Permission denied"),
+    ] {
+        let place = Place::new();
+        let program = place.path("gangline");
+        fs::copy(env!("CARGO_BIN_EXE_gangline"), &program).unwrap();
+        for folder in ["no", "out/no/old", "out/old"] {
+            fs::create_dir_all(place.path(folder)).unwrap();
+        }
+        let as_user = match rustix::process::geteuid().is_root() {
+            true => "setpriv --reuid=61234 --clear-groups --inh-caps=-all",
+            false => "",
+        };
+        let line = format!(
+            "chmod -R a+rwX .; chmod a-w no out/no/old out/no out/old; exec {as_user} {} run -j1 --results '{text}' \
+             --shell -- 'echo $1' ::: {inputs}",
+            program.display()
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &line]).current_dir(place.directory());
+        let of = place.ran(command.env("TMPDIR", place.path("tmp")));
+        let all = inputs.split(' ').count();
+        let failed = all - ran.split_terminator(' ').count();
+        of.check_said(
+            failed.try_into().unwrap(),
+            &["job 1 could not be started: its results", said],
+        );
+        assert_eq!(of.stdout.trim_end(), ran, "{text}: {of:?}");
+        let restore = ["-R", "u+rwX", "."];
+        let mut restored = std::process::Command::new("chmod");
+        assert!(restored.args(restore).current_dir(place.directory()).status().unwrap().success());
+    }
+}
+
 #[test]
 fn what_a_job_writes_into_its_own_place_stays() {
     let place = Place::new();
