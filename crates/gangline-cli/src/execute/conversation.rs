@@ -153,7 +153,7 @@ impl Conversation {
     }
 
     /// Whether its standard input is open.
-    pub(crate) fn is_heard(&self) -> bool {
+    fn is_heard(&self) -> bool {
         // With no events requested, `poll` reports only that the reader of a pipe is gone.
         let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
         stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
@@ -165,6 +165,11 @@ impl Conversation {
         let is_stuck = |groups: &Groups, worker| groups.is_stuck(worker);
         let has_ended = self.watch_for(longest, is_stuck, aside);
         has_ended.then(|| self.leader.end().ok().map(end_of)).flatten()
+    }
+
+    /// Whether the worker has stopped, and is to end.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.groups.is_stuck(self.worker)
     }
 
     /// Signals the worker, and kills it after `kill_after`. Returns its standard error until then.
@@ -190,7 +195,9 @@ impl Conversation {
         aside: &mut Aside<'_>,
     ) -> bool {
         let until = Instant::now() + patience;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
+        while let Some(left) = until.checked_duration_since(Instant::now())
+            && !is_given_up(&self.groups, self.worker)
+        {
             let Ok(ready) = self.wait(false, Some(left)) else { return false };
             if ready.bell {
                 self.groups.bell(self.worker).silence();
@@ -205,7 +212,7 @@ impl Conversation {
             if ready.process {
                 return true;
             }
-            if self.groups.wish() == Wish::Kill || is_given_up(&self.groups, self.worker) {
+            if self.groups.wish() == Wish::Kill {
                 return false;
             }
         }

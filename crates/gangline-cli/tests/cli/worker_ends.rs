@@ -39,7 +39,7 @@ fn line(options: &str, end: &str, inputs: &str) -> String {
 fn a_worker_has_time_to_end() {
     for workers in [1, 2, 3] {
         let place = place();
-        let options = format!("-j{workers} --kill-after 0 --end-timeout 4s");
+        let options = format!("-j{workers} --preload --kill-after 0 --end-timeout 4s");
         let mut running = place.start_typed(&line(&options, GATE, "1 2 3"));
         (0..workers).for_each(|worker| place.wait_for(&format!("ending.{worker}")));
         running.wait_for_stderr(
@@ -69,6 +69,54 @@ fn an_end_that_is_cut_off_is_an_error() {
         ran.check_said(106, &["the worker of slot 0 has not ended by itself", "--end-timeout"]);
         assert!(!place.path("ended.0").exists());
     }
+}
+
+/// A worker that does not need to be told that its input has ended.
+#[test]
+fn a_worker_that_has_closed_its_input_has_time_to_end() {
+    let place = place();
+    let worker = r#"
+        read -r hello
+        echo '{"gangline":1}'
+        read -r line
+        exec <&-
+        echo '{"item":1,"output":1}'
+        : > ending.0
+        read -r line < gate.0
+        : > ended.0
+    "#;
+    place.write("worker", worker);
+    let line = "--warm -j1 --kill-after 0 --end-timeout";
+    let mut running = place.start_typed(&format!("{line} 4s -- sh worker ::: 1"));
+    place.wait_for("ending.0");
+    running.wait_for_stderr("waiting for a worker to end");
+    place.write("gate.0", "go\n");
+    running.ran().check(0, "1\n");
+    place.wait_for("ended.0");
+    let ran = place.run_typed(&format!("{line} 100ms -- sh worker ::: 1"));
+    ran.check_said(106, &["has not ended by itself"]);
+}
+
+#[test]
+fn a_signal_ends_a_worker_that_stops_at_its_end() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::HUP, 129), (Signal::TERM, 143)] {
+        let place = place();
+        let options = "-j1 --grace 1h --end-timeout 1h";
+        let mut running = place.start_typed(&line(options, "kill -STOP $$", "1"));
+        running.wait_for_stderr("has stopped");
+        running.send(signal);
+        let ran = running.ran();
+        ran.check_said(status, &["the worker of slot 0 had stopped, and was ended"]);
+        place.check_no_process_is_left();
+    }
+    let place = place();
+    let mut running =
+        place.start_typed(&line("-j1 --end-timeout 1h", "read -r go < gate.0; kill -STOP $$", "1"));
+    place.wait_for("ending.0");
+    running.send(Signal::INT);
+    running.wait_for_stderr("press Ctrl-C again");
+    place.write("gate.0", "go\n");
+    running.ran().check_said(130, &["had stopped, and was ended"]);
 }
 
 #[test]

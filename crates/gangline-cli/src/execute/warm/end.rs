@@ -20,23 +20,17 @@ impl Warm {
         let kill_after = shared.rules.ending.lasts();
         let mut said = Captured::default();
         let mut aside = Aside { stderr: &mut said, spill: &spill };
-        let is_heard = conversation.is_heard();
-        let end = match is_heard {
-            true => self.await_end(&mut conversation, &mut aside),
-            // A worker that has closed its input cannot notice its end.
-            false => conversation.finish(kill_after, &mut aside),
-        };
+        let end = self.await_end(&mut conversation, &mut aside);
         self.show_said(&said);
         let text = match end {
             Some(End::Exited(0)) => return,
             Some(end) => format!("the worker of slot {slot} {end} when its input ended"),
             None => {
+                let is_stuck = conversation.is_stuck();
                 self.show_said(&conversation.end(kill_after));
-                match is_heard {
-                    true => self.cut_off(slot),
-                    false => {
-                        format!("the worker of slot {slot} had closed its input, and was ended")
-                    }
+                match is_stuck {
+                    true => self.cut_off(slot, "had stopped"),
+                    false => self.cut_off(slot, &self.too_long()),
                 }
             }
         };
@@ -46,23 +40,28 @@ impl Warm {
     /// Waits for the end of a worker. A slow end is reported, since the run waits for it.
     fn await_end(&self, conversation: &mut Conversation, aside: &mut Aside<'_>) -> Option<End> {
         let soon = LONG_END.min(self.end_timeout / 4);
-        conversation.finish(soon, aside).or_else(|| {
-            let limit = HumanDuration(self.end_timeout);
-            let text = format!(
-                "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
-            );
-            self.tell_once(&self.has_told_of_end, &text);
-            conversation.finish(self.end_timeout.saturating_sub(soon), aside)
-        })
+        let ended = conversation.finish(soon, aside);
+        if ended.is_some() || conversation.is_stuck() {
+            return ended;
+        }
+        let limit = HumanDuration(self.end_timeout);
+        let text = format!(
+            "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
+        );
+        self.tell_once(&self.has_told_of_end, &text);
+        conversation.finish(self.end_timeout.saturating_sub(soon), aside)
+    }
+
+    fn too_long(&self) -> String {
+        let limit = HumanDuration(self.end_timeout);
+        format!("has not ended by itself, for which it has {limit:#} (--end-timeout)")
     }
 
     /// Counts an end that was cut off, and returns a message about it.
-    fn cut_off(&self, slot: usize) -> String {
+    fn cut_off(&self, slot: usize, why: &str) -> String {
         self.lanes.shared.cut_off_end();
         format!(
-            "the worker of slot {slot} has not ended by itself, for which it has {:#} (--end-timeout), and was ended: \
-             files that it writes at its end may be incomplete",
-            HumanDuration(self.end_timeout)
+            "the worker of slot {slot} {why}, and was ended: files that it writes at its end may be incomplete"
         )
     }
 
