@@ -191,6 +191,11 @@ impl RunReport {
         self.timeline.is_some()
     }
 
+    /// Whether item events would have shown more than there is.
+    pub(super) fn lacks_item_events(&self) -> bool {
+        !self.has_item_events() && self.account.ok + self.account.failed > 0
+    }
+
     pub(super) fn words(&self) -> &'static Words {
         self.vocabulary.words()
     }

@@ -206,7 +206,7 @@ pub(super) fn retries(report: &RunReport) -> Option<String> {
 
 /// Explains missing measurements per item.
 pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
-    if !report.has_item_events() {
+    if report.lacks_item_events() {
         return Some(
             "No item events: call `.timeline()` on the builder to get latencies, slowest items and a timeline."
                 .to_owned(),
@@ -512,7 +512,9 @@ mod tests {
         let lost = "producer 1 (cuda:1) was abandoned with its thread:";
         assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
-        let quiet = Told::new(1).end(1_000).to_string();
+        let mut told = Told::new(1);
+        told.consume(500, 10);
+        let quiet = told.end(1_000).to_string();
         assert!(quiet.contains("No item events: call `.timeline()`"), "{quiet}");
         assert!(!quiet.contains("p99") && !quiet.contains("failures:"), "{quiet}");
     }

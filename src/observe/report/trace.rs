@@ -129,7 +129,7 @@ fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Even
     let extents = nested(batches.chain(rebuilds.map(rebuilt)).collect());
     let mut events = names(name, report, pid);
     events.extend(tracks.names(report));
-    if !report.has_item_events() {
+    if report.lacks_item_events() {
         events.push(no_item_events());
     }
     events.extend(extents);

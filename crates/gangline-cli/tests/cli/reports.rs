@@ -59,3 +59,21 @@ fn a_report_without_an_end_is_refused() {
         ran.check_said(104, &["/dev/zero is no report: it has more than 256 MiB"]);
     }
 }
+
+#[test]
+fn a_report_of_no_job_gives_no_advice_for_programs() {
+    let place = Place::new();
+    place.write("empty", "");
+    place.run_typed("--journal j -- true ::: a b").check(0, "");
+    for line in [
+        "--journal j --resume -- true ::: a b",
+        "--input empty -- true",
+        "--warm --input empty -- true",
+    ] {
+        for report in ["r.txt", "r.html", "r.trace"] {
+            place.run_typed(&format!("--report {report} {line}")).check(0, "");
+            let text = place.read(report);
+            assert!(!text.contains("builder"), "{line}: {text}");
+        }
+    }
+}
