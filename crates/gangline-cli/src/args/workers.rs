@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use rustix::process::{Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 
 use crate::args::number::digits;
 
@@ -82,7 +82,7 @@ impl Amount {
 
 /// The number of jobs that the limit of open files allows.
 fn most_by_files() -> usize {
-    let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, most)| most);
     usize::try_from(files.saturating_sub(OTHER_FILES) / FILES_PER_JOB).unwrap_or(usize::MAX)
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::args::workers::{FILES_PER_JOB, OTHER_FILES};
-use crate::error::CliError;
+use crate::error::{CliError, naming};
 use crate::execute::failure::internal;
 use crate::execute::signals::is_ignored;
 use crate::exit;
@@ -15,11 +15,12 @@ use crate::exit;
 /// Raises the limit on open files as far as this number of jobs at once needs. The usual limit is low.
 pub(crate) fn allow_files(workers: usize) -> Result<(), CliError> {
     let needed = OTHER_FILES + FILES_PER_JOB * workers as u64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
+    // Where the call is refused, the limit may suffice.
+    let Ok((current, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    if current >= needed {
         return Ok(());
     }
-    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+    if most < needed {
         let text = match workers {
             0 => format!(
                 "gangline needs {needed} open files, and the limit is {most}: raise it (ulimit -n)"
@@ -30,8 +31,8 @@ pub(crate) fn allow_files(workers: usize) -> Result<(), CliError> {
         };
         return Err(CliError::new(exit::USAGE, text));
     }
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
-        .map_err(|error| internal(error.into()))
+    setrlimit(Resource::RLIMIT_NOFILE, needed, most)
+        .map_err(|error| internal(naming("setrlimit")(error)))
 }
 
 /// Makes a write beyond the limit on the size of a file fail, instead of ending the process. A signal that is

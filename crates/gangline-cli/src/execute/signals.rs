@@ -224,7 +224,7 @@ fn watched(supervisor: Pid) -> io::Result<Option<OwnedFd>> {
 fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
     let register = |(signal, meaning)| {
         let (reader, writer) = UnixStream::pair().map_err(naming("socketpair"))?;
-        reader.set_nonblocking(true)?;
+        reader.set_nonblocking(true).map_err(naming("ioctl(FIONBIO)"))?;
         ids.push(pipe::register(signal, writer).map_err(naming("rt_sigaction"))?);
         Ok((meaning, reader))
     };

@@ -17,6 +17,8 @@ mod call {
     pub(super) const PRCTL: i64 = 157;
     pub(super) const WAITID: i64 = 247;
     pub(super) const SOCKETPAIR: i64 = 53;
+    pub(super) const IOCTL: i64 = 16;
+    pub(super) const PRLIMIT64: i64 = 302;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -26,6 +28,8 @@ mod call {
     pub(super) const PRCTL: i64 = 167;
     pub(super) const WAITID: i64 = 95;
     pub(super) const SOCKETPAIR: i64 = 199;
+    pub(super) const IOCTL: i64 = 29;
+    pub(super) const PRLIMIT64: i64 = 261;
 }
 
 const ENOSYS: u32 = 38;
@@ -73,6 +77,15 @@ fn jobs_run_where_calls_are_refused() {
     }
 }
 
+#[test]
+fn limits_that_cannot_be_read_are_not_raised() {
+    for line in ["-j2 -- echo ::: a", "-j0 -- echo ::: a", "-- echo ::: a"] {
+        for ran in refused(&[call::PRLIMIT64], line) {
+            ran.check(0, "a\n");
+        }
+    }
+}
+
 const WORKER: &str = r#"
 read -r hello
 echo '{"gangline":1}'
@@ -100,6 +113,9 @@ fn a_call_without_which_no_job_can_run_is_named() {
     for ran in refused(&[call::SOCKETPAIR], "-- echo ::: a") {
         ran.check(102, "");
         ran.check_said(102, &["this system refuses a call that gangline needs", "socketpair"]);
+    }
+    for ran in refused(&[call::IOCTL], "-- echo ::: a") {
+        ran.check_said(102, &["ioctl(FIONBIO)"]);
     }
     for ran in refused(&[call::PIDFD_OPEN, call::WAITID], "-- echo ::: a") {
         ran.check_said(1, &["job 1 could not be started: waitid: "]);
