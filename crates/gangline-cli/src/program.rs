@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::catch_unwind;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
@@ -67,7 +66,7 @@ fn start_run(
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
     check_stdout()?;
-    if args.source_files().any(|path| path == Path::new("-")) {
+    if args.source_files().any(stdio::is_stdin) {
         check_stdin()?;
     }
     args.record.report.iter().try_for_each(|path| report::check(path))?;

@@ -2,6 +2,7 @@
 
 use std::io::{self, LineWriter, Write};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -69,6 +70,11 @@ fn look_at_streams() {
     STDIN_IS_CLOSED.store(!is_open, Ordering::Relaxed);
     let is_open = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_ok();
     STDOUT_IS_CLOSED.store(!is_open, Ordering::Relaxed);
+}
+
+/// Whether a file of inputs is standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].iter().any(|name| path == Path::new(name))
 }
 
 /// Fails if standard input was closed when the program was started. It would look like an input without lines.

@@ -44,6 +44,9 @@ fn inputs_from_a_closed_standard_input_are_an_error() {
         "gangline run -- touch started :::: -",
         "gangline run -a - -- touch started ::: a",
         "gangline run --csv - -- touch started",
+        "gangline run -a /dev/stdin -- touch started",
+        "gangline run --csv /proc/self/fd/0 -- touch started",
+        "gangline run -- touch started :::: /dev/fd/0",
     ] {
         shell(&place, &format!("{line} <&-")).check_said(104, &["standard input is closed"]);
     }
