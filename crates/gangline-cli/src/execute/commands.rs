@@ -125,11 +125,7 @@ impl Commands {
         let is_missing = error.kind() == io::ErrorKind::NotFound && !self.finds_by_job(job);
         let program = self.program.as_ref().filter(|_| is_missing);
         let Some(program) = program else { return JobResult::NotStarted(error) };
-        self.lanes.close();
-        match self.lanes.shared.missing_program.set(program.clone()) {
-            Ok(()) => JobResult::NotStarted(error),
-            Err(_) => JobResult::NoProgram(error),
-        }
+        self.lanes.end_without(program.clone(), error)
     }
 
     /// Whether each job may find another program: in its own working directory, or by its own `PATH`.

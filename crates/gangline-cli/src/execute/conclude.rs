@@ -75,9 +75,12 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         );
         lanes.shared.terminal.tell(&text);
     }
-    if let Some(program) = lanes.shared.missing_program.get().filter(|_| has_left_jobs) {
-        let program = quoted(program);
-        let text = format!("{program} does not exist, so jobs that had not started were not run");
+    if let Some(program) = lanes.shared.missing_program.get() {
+        // The system has one error for both.
+        let text = format!(
+            "{}, or the interpreter that it names, does not exist, so jobs that had not started were not run",
+            quoted(program)
+        );
         lanes.shared.terminal.tell(&text);
     }
     if signalled.is_some() {

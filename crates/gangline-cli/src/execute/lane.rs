@@ -1,5 +1,6 @@
 //! A lane: one run of the library, with its own slots.
 
+use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,6 +102,16 @@ impl Lanes {
             brake.end();
         }
         admission
+    }
+
+    /// Ends the run since the program of all jobs is not there. The result is that of a job that could not start.
+    pub(crate) fn end_without(&self, program: OsString, error: io::Error) -> JobResult {
+        self.close();
+        match self.shared.missing_program.set(program) {
+            Ok(()) => JobResult::NotStarted(error),
+            // The first has a message.
+            Err(_) => JobResult::NoProgram(error),
+        }
     }
 
     /// Waits until a retried job may start. Returns false if the run is ending.

@@ -3,6 +3,7 @@
 mod end;
 
 use std::ffi::OsString;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -132,7 +133,9 @@ impl Warm {
         if let Err(error) = shown {
             self.lanes.shared.fail_output("the messages of workers cannot be written", error);
         }
+        // A program that is not there fails the first job.
         if let Err(result) = started
+            && result.blames_worker()
             && self.lane.gate.is_wanted()
         {
             let number = self.number(slot);
@@ -239,7 +242,13 @@ impl Warm {
         let Some(input) = protocol::input(&job.fields, &self.names) else {
             return Ok(JobResult::Refused("the input is not UTF-8, which JSON requires".into()));
         };
-        self.start(slot, worker, &job.command, printed)?;
+        self.start(slot, worker, &job.command, printed).map_err(|result| match result {
+            JobResult::NotStarted(error) => {
+                self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
+                self.lanes.end_without(self.command.program(), error)
+            }
+            result => result,
+        })?;
         let item = protocol::line(&Item { item: job.number, attempt, input });
         let limit = || self.lanes.shared.limit();
         let answer = self.ask(worker, &item, &limit, printed).inspect_err(|result| {
@@ -298,10 +307,14 @@ impl Warm {
         let mut command = commands::command(command.fill(&values), given);
         let threads = self.threads.limit(&mut command);
         let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
-        worker.conversation =
-            Some(started.map_err(|error| {
-                JobResult::WorkerFailed(format!("could not be started: {error}"))
-            })?);
+        worker.conversation = Some(started.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                // The slot is not at fault: no other finds the program.
+                worker.unready = 0;
+                JobResult::NotStarted(error)
+            }
+            _ => JobResult::WorkerFailed(format!("could not be started: {error}")),
+        })?);
         let worker_number = self.number(slot);
         let hello = Hello { gangline: VERSION, worker: worker_number, gpus: &given.ids, threads };
         let ready = self.greet(worker, &protocol::line(&hello), printed);

@@ -42,6 +42,14 @@ fn a_program_that_is_not_there_ends_the_run() {
     let place = Place::new();
     let script = place.write("script", "#!/no/such/shell\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for line in
+        ["-j2 -- no-such-program ::: 1 2", "-j9 -- ./script ::: 1 2 3 4", "-u -- ./missing ::: 1"]
+    {
+        let ran = place.run_typed(line);
+        ran.check(1, "");
+        let said = ["could not be started", "or the interpreter that it names, does not exist"];
+        ran.check_said(1, &said);
+    }
     let inputs = (1..=50).map(|input| input.to_string()).collect::<Vec<_>>().join(" ");
     for command in [
         "-j4 -- no-such-program",

@@ -19,6 +19,7 @@ mod call {
     pub(super) const SOCKETPAIR: i64 = 53;
     pub(super) const IOCTL: i64 = 16;
     pub(super) const PRLIMIT64: i64 = 302;
+    pub(super) const FACCESSAT: i64 = 269;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -30,6 +31,7 @@ mod call {
     pub(super) const SOCKETPAIR: i64 = 199;
     pub(super) const IOCTL: i64 = 29;
     pub(super) const PRLIMIT64: i64 = 261;
+    pub(super) const FACCESSAT: i64 = 48;
 }
 
 const ENOSYS: u32 = 38;
@@ -81,6 +83,15 @@ fn jobs_run_where_calls_are_refused() {
 fn limits_that_cannot_be_read_are_not_raised() {
     for line in ["-j2 -- echo ::: a", "-j0 -- echo ::: a", "-- echo ::: a"] {
         for ran in refused(&[call::PRLIMIT64], line) {
+            ran.check(0, "a\n");
+        }
+    }
+}
+
+#[test]
+fn results_are_written_where_permissions_cannot_be_asked_for() {
+    for results in ["out", "out/{}.txt", "out/{}/"] {
+        for ran in refused(&[call::FACCESSAT], &format!("--results '{results}' -- echo ::: a")) {
             ran.check(0, "a\n");
         }
     }

@@ -247,9 +247,23 @@ fn workers_that_never_get_ready_are_given_up() {
 
 #[test]
 fn a_worker_that_is_not_there_is_given_up() {
-    let ran = Place::new().run_typed("-j1 --warm --max-restarts 1 -- ./missing ::: a b c");
-    ran.check(103, "");
-    ran.check_said(103, &["could not be started", "No such file", "no worker is left"]);
+    for line in [
+        "-j1 --warm --max-restarts 1 -- ./missing ::: a b c",
+        "-j2 --warm --retries 2 -- no-such-program ::: a b c d e",
+        "-j3 --warm --preload -- ./missing ::: a",
+        "-j2 --warm --max-restarts 0 -- PATH=/missing env ::: a b",
+    ] {
+        let ran = Place::new().run_typed(line);
+        ran.check(103, "");
+        let lines = [
+            "could not be started: No such file",
+            "1 of 1 jobs",
+            "not exist, so",
+            "no worker is left",
+        ];
+        ran.check_said(103, &lines);
+        assert_eq!(ran.stderr.lines().count(), lines.len(), "{ran:?}");
+    }
 }
 
 #[test]
