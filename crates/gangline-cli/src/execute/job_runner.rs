@@ -62,6 +62,7 @@ impl<W: Work> Runner for JobRunner<W> {
         if attempt == 1 {
             self.lanes.spare_results(&job);
             if self.lanes.start(&self.lane, &job) == Admission::Refused {
+                self.lane.retries.never_started(job.number);
                 return Err(NOT_STARTED.into());
             }
         } else if !self.lanes.start_again(&self.lane) {

@@ -64,6 +64,11 @@ impl Retries {
         outcome
     }
 
+    /// A job that was taken when the run was ending has had no attempt.
+    pub(crate) fn never_started(&self, number: u64) {
+        self.all_cut_off().insert(number, 0);
+    }
+
     /// Takes the jobs that were cut off.
     pub(crate) fn take_cut_off(&self) -> CutOff {
         std::mem::take(&mut *self.all_cut_off())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gangline::RunReport;
 use gangline::report::{Incident, IncidentKind};
 
-/// The jobs that waited for another attempt when the run ended, by number, with the number of their attempts.
+/// The jobs that waited for an attempt when the run ended, by number, with the number of their attempts.
 pub(crate) type CutOff = BTreeMap<u64, u32>;
 
 /// Removes the attempts that were cut off from a report. Each is the last of its job.
@@ -29,7 +29,8 @@ pub(crate) fn remove_cut_off(report: &mut RunReport, cut_off: &CutOff) {
         last.into_iter().for_each(|last| _ = report.incidents.remove(last));
     }
     let retries = &mut report.retries;
-    retries.attempts = retries.attempts.saturating_sub(cut_off.len() as u64);
+    let retried = cut_off.values().filter(|made| **made > 0).count() as u64;
+    retries.attempts = retries.attempts.saturating_sub(retried);
     let once = cut_off.values().filter(|made| **made == 1).count() as u64;
     retries.items = retries.items.saturating_sub(once);
     retries.failed = retries.failed.saturating_sub(once);

@@ -166,3 +166,22 @@ fn outputs_come_in_order_whatever_is_retried() {
     let ran = Place::new().run_typed(&line.replace("$LIST", &list.join(" ")));
     ran.check(0, &(list.join("\n") + "\n"));
 }
+
+/// It has a slot, and waits for memory when the signal comes.
+#[test]
+fn a_report_has_no_attempt_of_a_job_that_never_started() {
+    for (signal, end) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let line = "-j1 --memfree 1000000G --joblog log --report r.json -- echo ::: a b";
+        let mut running = place.start_typed(line);
+        running.wait_for_stderr("memory");
+        running.send(signal);
+        assert_eq!(running.ran().code, Some(end));
+        let report = json(&place, "r.json");
+        for attempts in ["spans", "slowest"] {
+            let attempts = report[attempts].as_array();
+            assert!(attempts.is_none_or(Vec::is_empty), "{attempts:?}");
+        }
+        assert_eq!(place.read("log").lines().count(), 1);
+    }
+}
