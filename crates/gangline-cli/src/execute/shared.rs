@@ -17,7 +17,9 @@ use crate::execute::process::End;
 use crate::exit;
 use crate::output::joblog::JobLog;
 use crate::output::outcome::{JobResult, Outcome, Printed};
+use crate::output::place::Place;
 use crate::output::results::Results;
+use crate::output::summary::Summary;
 use crate::output::terminal::Terminal;
 
 /// Records of each job, and decisions that depend on other jobs.
@@ -158,7 +160,10 @@ impl Shared {
     fn keep(&self, outcome: &Outcome) {
         let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
-        let kept = outcome.results.as_ref().map(|place| place.write(outcome, &printed));
+        let write = |place: &Place| {
+            place.write(&Summary::of(outcome).text()?, [&printed.stdout, &printed.stderr])
+        };
+        let kept = outcome.results.as_ref().map(write);
         if self.rules.files == Files::Named {
             printed.file = self.file_of(outcome, &printed);
         }

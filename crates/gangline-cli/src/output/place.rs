@@ -2,16 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, CWD, RenameFlags, access, renameat_with};
 use rustix::io::Errno;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use crate::output::capture::Captured;
 use crate::output::misplaced::Misplaced;
-use crate::output::outcome::{Outcome, Printed};
-use crate::output::summary::{Summary, is_summary};
 
 /// Files for the results of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub(crate) enum Place {
     Directory(PathBuf),
     /// A file for standard output, and others with `.err` and `.json` after its name.
     Files(PathBuf),
+}
+
+/// The keys by which a summary is recognised: those that every version writes.
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only their presence and types count")]
+struct Known {
+    number: u64,
+    input: IgnoredAny,
+    command: IgnoredAny,
+    attempts: u32,
+    result: IgnoredAny,
 }
 
 /// What a directory of results holds.
@@ -60,18 +72,18 @@ impl Place {
         }
     }
 
-    /// Writes all results, which replace those of an earlier run.
-    pub(crate) fn write(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+    /// Writes all results, which replace those of an earlier run. `printed` are standard output and standard error.
+    pub(crate) fn write(&self, summary: &[u8], printed: [&Captured; 2]) -> io::Result<()> {
         // The job may have written there since the first check.
         self.check().map_err(io::Error::other)?;
         match self {
-            Place::Directory(path) => write_directory(path, outcome, printed),
+            Place::Directory(path) => write_directory(path, summary, printed),
             Place::Files(_) => {
-                let [stdout, stderr, summary] = self.files();
+                let [stdout, stderr, json] = self.files();
                 // The summary comes first, since the other files are recognised as results by it.
-                write_file(&summary, &|file| file.write_all(&Summary::of(outcome).text()?))?;
-                write_file(&stderr, &|file| printed.stderr.write_to(file))?;
-                write_file(&stdout, &|file| printed.stdout.write_to(file))
+                write_file(&json, &|file| file.write_all(summary))?;
+                write_file(&stderr, &|file| printed[1].write_to(file))?;
+                write_file(&stdout, &|file| printed[0].write_to(file))
             }
         }
     }
@@ -126,6 +138,16 @@ fn check_writable(folder: &Path, path: &Path) -> Result<(), Misplaced> {
     }
 }
 
+/// Whether a file is a summary that this program wrote.
+fn is_summary(path: &Path) -> bool {
+    let known = File::open(path)
+        .map(|file| serde_json::from_reader::<_, Known>(BufReader::new(file.take(LARGEST))));
+    matches!(known, Ok(Ok(_)))
+}
+
+/// Input and command have at most a mebibyte each, and JSON up to six bytes for one of theirs.
+const LARGEST: u64 = 16 << 20;
+
 fn check_directory(path: &Path) -> Result<(), Misplaced> {
     let unusable = |error| Misplaced::unusable(path)(error);
     let found = match fs::symlink_metadata(path) {
@@ -148,15 +170,14 @@ fn check_directory(path: &Path) -> Result<(), Misplaced> {
 }
 
 /// Writes the directory of a job, which appears complete or not at all.
-fn write_directory(place: &Path, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+fn write_directory(place: &Path, summary: &[u8], printed: [&Captured; 2]) -> io::Result<()> {
     let folder = parent(place);
     fs::create_dir_all(folder)?;
     let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(folder)?;
     let path = unfinished.path();
-    write(&path.join(NAMES[0]), |file| printed.stdout.write_to(file))?;
-    write(&path.join(NAMES[1]), |file| printed.stderr.write_to(file))?;
-    let summary = Summary::of(outcome).text()?;
-    write(&path.join(SUMMARY), |file| file.write_all(&summary))?;
+    write(&path.join(NAMES[0]), |file| printed[0].write_to(file))?;
+    write(&path.join(NAMES[1]), |file| printed[1].write_to(file))?;
+    write(&path.join(SUMMARY), |file| file.write_all(summary))?;
     match fs::rename(path, place) {
         // After the rename nothing is left to remove.
         Ok(()) => drop(unfinished.keep()),

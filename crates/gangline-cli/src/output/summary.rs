@@ -1,12 +1,9 @@
 //! The summary of a job among its results, as JSON.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::io;
 use std::time::SystemTime;
 
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::output::outcome::Outcome;
 
@@ -26,17 +23,6 @@ pub(crate) struct Summary<'a> {
     started: f64,
     ended: f64,
     seconds: f64,
-}
-
-/// The keys by which a summary is recognised: those that every version writes.
-#[derive(Deserialize)]
-#[expect(dead_code, reason = "only their presence and types count")]
-struct Known {
-    number: u64,
-    input: IgnoredAny,
-    command: IgnoredAny,
-    attempts: u32,
-    result: IgnoredAny,
 }
 
 impl<'a> Summary<'a> {
@@ -65,13 +51,3 @@ impl<'a> Summary<'a> {
         Ok(text)
     }
 }
-
-/// Whether a file is a summary that this program wrote.
-pub(crate) fn is_summary(path: &Path) -> bool {
-    let known = File::open(path)
-        .map(|file| serde_json::from_reader::<_, Known>(BufReader::new(file.take(LARGEST))));
-    matches!(known, Ok(Ok(_)))
-}
-
-/// Input and command have at most a mebibyte each, and JSON up to six bytes for one of theirs.
-const LARGEST: u64 = 16 << 20;
