@@ -259,6 +259,14 @@ impl<R: Runner> LaneRun<'_, R> {
         let Mail { news, departed, worker, times, fatal, is_closed } =
             self.session.board.mail(self.lane);
         let has_news = !news.is_empty();
+        let is_same = |before: &SeatedWorker, now: &SeatedWorker| {
+            (&before.id, before.part) == (&now.id, now.part)
+        };
+        let both = self.worker.as_ref().zip(worker.as_ref());
+        if both.is_some_and(|(before, now)| is_same(before, now)) {
+            // Before the news: the caller of a service that has its answer finds its time in the report.
+            self.figures.note_times(times);
+        }
         news.into_iter().for_each(|news| self.heed(news));
         departed.into_iter().for_each(|it| self.figures.left(it));
         match (&self.worker, worker) {
@@ -272,7 +280,7 @@ impl<R: Runner> LaneRun<'_, R> {
                 dispatch.schedule(|state, _| state.scheduler.producer_joined(self.lane));
             }
             (Some(before), Some(worker)) => {
-                if before.id != worker.id || before.part != worker.part {
+                if !is_same(before, &worker) {
                     self.figures.came(&worker, HookTimes::default());
                 }
                 self.worker = Some(worker);
