@@ -32,6 +32,8 @@ mod network;
 mod operations;
 mod phases;
 mod precisions;
+#[cfg(feature = "processes")]
+mod processes;
 #[path = "../common/rng.rs"]
 mod rng;
 mod table;
@@ -115,7 +117,7 @@ const COMMANDS: [Command; 3] = [
 
 fn main() -> ExitCode {
     #[cfg(feature = "processes")]
-    gangline::worker_main(&[&crash::LOOKUP, &crash::OUTLIVE]);
+    gangline::worker_main(&[&crash::LOOKUP, &crash::OUTLIVE, &processes::MEASURED]);
     let mut words = std::env::args().skip(1);
     let name = words.next().unwrap_or_default();
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use candle_nn::VarBuilder;
 use gangline::closures::MapBatches;
 use gangline::{
-    Batch, BoxError, Device, Devices, OrderedRunner, ProducerContext, Result, map, map_batches,
+    Batch, BoxError, Device, Devices, OrderedRunner, ProducerContext, Result, Runner, map,
+    map_batches,
 };
 use serde_json::json;
 
@@ -56,10 +57,24 @@ enum Source {
     Text,
 }
 
+/// What a producer is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    /// A thread. All share a CUDA context.
+    Thread,
+    /// A child process.
+    #[cfg_attr(
+        not(feature = "processes"),
+        expect(dead_code, reason = "this build has no processes")
+    )]
+    Process,
+}
+
 /// One way to use the device.
 #[derive(Clone, Copy)]
 struct Arrangement {
     producers: usize,
+    home: Home,
     /// Items in a batch; 1 for one at a time.
     batch: usize,
     source: Source,
@@ -146,15 +161,33 @@ impl Plan {
         Ok(Phases::of(&network, &device, &batch)?)
     }
 
-    /// Goes through the items once, which tells how long that takes, and then often.
     fn arranged(&self, arrangement: Arrangement) -> Result<(Row, Vectors), BoxError> {
-        let mut runner = self.runner(arrangement)?;
+        #[cfg(feature = "processes")]
+        if arrangement.home == Home::Process {
+            let Arrangement { producers, batch, .. } = arrangement;
+            let runner = crate::processes::runner(self, producers, batch)?;
+            return self
+                .measured(arrangement, runner, |runner, times| Ok(runner.run(self.texts(times))?));
+        }
+        let source = arrangement.source;
+        self.measured(arrangement, self.runner(arrangement)?, |runner, times| {
+            self.go_through(runner, source, times)
+        })
+    }
+
+    /// Goes through the items once, which tells how long that takes, and then often. `go` goes through them.
+    fn measured<R: Runner + 'static>(
+        &self,
+        arrangement: Arrangement,
+        mut runner: OrderedRunner<R>,
+        mut go: impl FnMut(&mut OrderedRunner<R>, usize) -> Result<Vectors, BoxError>,
+    ) -> Result<(Row, Vectors), BoxError> {
         let start = Instant::now();
-        let vectors = self.go_through(&mut runner, arrangement.source, 1)?;
+        let vectors = go(&mut runner, 1)?;
         let times = self.times(start.elapsed());
         let many = || {
             let start = Instant::now();
-            self.go_through(&mut runner, arrangement.source, times)?;
+            go(&mut runner, times)?;
             Ok::<_, BoxError>(start.elapsed())
         };
         let (took, load) = watched(self.device, many);
@@ -171,6 +204,12 @@ impl Plan {
             load,
         };
         Ok((row, vectors))
+    }
+
+    /// The texts, one after the other, again and again.
+    fn texts(&self, times: usize) -> impl Iterator<Item = String> + use<> {
+        let texts = self.workload.texts.clone();
+        (0..times * texts.len()).map(move |at| texts[at % texts.len()].clone())
     }
 
     fn runner(&self, arrangement: Arrangement) -> Result<OrderedRunner<Measured>, BoxError> {
@@ -203,9 +242,7 @@ impl Plan {
         let make = self.workload.maker();
         let prepare = map(|_| Ok(()), move |_, (), text: String| Ok(make(&text)));
         let mut preparing = OrderedRunner::new(prepare, self.workers)?;
-        let texts = self.workload.texts.clone();
-        let texts = (0..times * texts.len()).map(move |at| texts[at % texts.len()].clone());
-        Ok(preparing.then(runner).run(texts)?)
+        Ok(preparing.then(runner).run(self.texts(times))?)
     }
 }
 
@@ -216,7 +253,7 @@ type Measured = MapBatches<Init, Work, Network, Item, Vec<f32>>;
 
 /// Computes a batch for nothing: what a GPU sets up when it is first used, such as compiling kernels, is then
 /// done, and there is memory enough. The CPU has nothing of the kind.
-fn warm_up(
+pub(crate) fn warm_up(
     network: &Network,
     device: &candle_core::Device,
     items: &[Item],
@@ -232,27 +269,45 @@ fn warm_up(
 impl Arrangement {
     /// What is measured, in this order.
     fn all() -> Vec<Arrangement> {
-        let alone = |batch| Arrangement { producers: 1, batch, source: Source::Items };
+        let alone =
+            |batch| Arrangement { producers: 1, home: Home::Thread, batch, source: Source::Items };
         let mut all: Vec<_> = [1].into_iter().chain(BATCHES).map(alone).collect();
-        all.extend((2..=4).map(|producers| Arrangement { producers, ..alone(BATCH) }));
+        all.extend([2, 3, 4, 6].map(|producers| Arrangement { producers, ..alone(BATCH) }));
         // What programs do that have no batches.
         all.extend([4, 6].map(|producers| Arrangement { producers, ..alone(1) }));
-        all.push(Arrangement { producers: 2, batch: BATCH, source: Source::Text });
+        #[cfg(feature = "processes")]
+        {
+            let processes = |producers, batch| Arrangement {
+                home: Home::Process,
+                producers,
+                source: Source::Text,
+                ..alone(batch)
+            };
+            all.extend([4, 6].map(|producers| processes(producers, 1)));
+            all.push(processes(2, BATCH));
+        }
+        all.push(Arrangement { producers: 2, source: Source::Text, ..alone(BATCH) });
         all
     }
 
     fn name(self, workers: usize) -> String {
-        let Arrangement { producers, batch, source } = self;
-        let plural = if producers == 1 { "" } else { "s" };
+        let Arrangement { producers, home, batch, source } = self;
+        let noun = match (home, producers) {
+            (Home::Thread, 1) => "producer",
+            (Home::Thread, _) => "producers",
+            (Home::Process, 1) => "process",
+            (Home::Process, _) => "processes",
+        };
         let size = match batch {
             1 => "one at a time".into(),
             many => format!("batches of {many}"),
         };
-        let stage = match source {
-            Source::Items => String::new(),
-            Source::Text => format!(", items from cpu*{workers}"),
+        let stage = match (home, source) {
+            (Home::Thread, Source::Text) => format!(", items from cpu*{workers}"),
+            // A child makes the items itself.
+            (_, Source::Items) | (Home::Process, _) => String::new(),
         };
-        format!("{producers} producer{plural}, {size}{stage}")
+        format!("{producers} {noun}, {size}{stage}")
     }
 }
 

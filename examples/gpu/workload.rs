@@ -124,6 +124,16 @@ impl Size {
     }
 }
 
+impl Kind {
+    /// As `--network` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Bert => "bert",
+            Kind::Conv => "conv",
+        }
+    }
+}
+
 impl FromStr for Kind {
     type Err = &'static str;
 
