@@ -74,6 +74,48 @@ by_uuid() {
     uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1) || return
     CUDA_VISIBLE_DEVICES=$uuid "${run[@]}" check --devices cuda:0 --require-cuda --size "${size:-small}"
 }
+# Each of the other examples that was built beside the program, on the GPU.
+example() {
+    local name=$1
+    shift
+    [[ ! -x ${program%/*}/$name ]] || part "$name" "${program%/*}/$name" "$@"
+}
+# What the driver says of the GPUs, also to a process that sees one by its UUID only.
+show_devices() {
+    "$gangline" devices && "$gangline" devices --json || return
+    local uuid
+    uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1) || return
+    CUDA_VISIBLE_DEVICES=$uuid "$gangline" devices || return
+    # By the first characters of its UUID, and by its id where the variable names it by UUID.
+    "$gangline" run --gpu-list "${uuid:0:12}" -- sh -c 'echo "$1 of $CUDA_VISIBLE_DEVICES"' sh {gpu} {} ::: 1 || return
+    CUDA_VISIBLE_DEVICES=$uuid "$gangline" run --gpu-list 0 -- sh -c 'echo "$1 of $CUDA_VISIBLE_DEVICES"' sh {gpu} {} ::: 1
+}
+# A second program is refused a locked GPU, and gets it once the first has ended.
+locks() {
+    local dir status=0
+    dir=$(mktemp -d) && mkfifo "$dir/locked" "$dir/go" || return
+    local lock=(--gpu-list 0 --lock-dir "$dir")
+    "$gangline" run "${lock[@]}" --lock-gpus -- sh -c 'echo >"$1/locked"; read -r _ <"$1/go"' sh ::: "$dir" &
+    read -r _ <"$dir/locked"
+    if "$gangline" run "${lock[@]}" --lock-gpus -- echo ::: refused; then echo 'a locked GPU was given away'; status=1; fi
+    "$gangline" run "${lock[@]}" --lock-gpus=wait -- echo ::: waited &
+    echo >"$dir/go"
+    wait %1 && wait %2 || status=1
+    rm -r "$dir"
+    return "$status"
+}
+# A worker in Python that holds the GPU. Its sums are cubes, so a wrong one is found.
+warm() {
+    local said
+    said=$(seq 1 100 | "$gangline" run --warm --gpu-list 0 --report "$out/warm.html" -- "$python" examples/gpu/torch_worker.py) || return
+    head -n 1 <<<"$said"
+    "$python" -c 'import json, sys
+said = [json.loads(line) for line in sys.stdin]
+sums = [(one["n"], one["sum"]) for one in said]
+assert sums == [(n, n ** 3) for n in range(1, 101)], sums
+assert all(one["count"] == 1 for one in said), said
+print(len(said), "sums are right")' <<<"$said"
+}
 if [[ -n $python ]]; then
     wheels=$("$python" -c 'import glob, nvidia
 print(*(lib for path in nvidia.__path__ for lib in glob.glob(path + "/cu[0-9]*/lib")), sep=":")' 2>&-)
@@ -81,9 +123,16 @@ print(*(lib for path in nvidia.__path__ for lib in glob.glob(path + "/cu[0-9]*/l
 fi
 
 part machine machine
-[[ -z $gangline ]] || part devices "$gangline" devices
+if [[ -n $gangline && $devices == *cuda* ]]; then
+    part devices show_devices
+    part locks locks
+    [[ -z $python ]] || part warm warm
+fi
 part check "${run[@]}" check "${options[@]}"
 [[ $devices != *cuda* ]] || part check-by-uuid by_uuid
+example digits --devices "$devices"
+example nn_predictor --devices "$devices,cpu"
+example embed --devices "$devices*2" --items 512
 for network in bert conv; do
     for precision in "${precisions[@]}"; do
         name=$network-$precision
