@@ -13,7 +13,6 @@ pub(crate) mod provenance;
 pub mod report;
 pub(crate) mod run_stats;
 mod seconds;
-pub(crate) mod split_report;
 pub(crate) mod text_style;
 mod trace_log;
 pub(crate) mod worker_report;

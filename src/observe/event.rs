@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::failure::Failure;
-use super::split_report::SplitReport;
+use super::report::split_report::SplitReport;
 use super::worker_report::WorkerReport;
 use crate::base::Order;
 

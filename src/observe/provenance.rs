@@ -80,6 +80,20 @@ impl Provenance {
         self.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
+    /// Names and values of all but the command.
+    pub(super) fn facts(&self) -> impl Iterator<Item = (&str, String)> {
+        let facts = [
+            ("started", self.started_text()),
+            ("host", self.host.clone()),
+            ("system", self.system.clone()),
+            ("cores", self.cores.map(|cores| cores.to_string())),
+            ("gangline", self.gangline.clone()),
+        ];
+        let facts = facts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let others = self.devices.iter().chain(&self.settings);
+        facts.chain(others.map(|(name, value)| (name.as_str(), value.clone())))
+    }
+
     /// The time, the machine and the version, in a line.
     pub(super) fn line(&self) -> Option<String> {
         let mut line = format!("started {}", self.started_text()?);

@@ -9,12 +9,14 @@ mod bins;
 mod bottleneck;
 mod bottleneck_stage;
 mod comparison;
-mod failure_text;
+mod document;
 mod failures;
-mod html;
+mod formats;
 mod json;
 mod lane;
 mod latency;
+mod outline;
+mod page;
 mod parties;
 mod producer;
 #[cfg(test)]
@@ -26,37 +28,37 @@ mod run_report;
 mod samples;
 #[cfg(test)]
 mod schema;
+mod sentences;
 mod slowest;
 mod span;
-mod splits;
-mod stage_rows;
+pub(super) mod split_report;
 pub(crate) mod stages;
 mod stragglers;
-mod terminal;
-mod text;
+mod styled;
 mod timeline;
 mod trace;
 mod vacant;
-mod version;
 mod vocabulary;
-mod worker_rows;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
+use self::json::{VERSION, Versioned};
 pub use self::latency::Latencies;
+use self::outline::outline;
+use self::page::page;
 pub use self::producer::ProducerReport;
 pub(crate) use self::recorder::Recorder;
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
 pub use self::run_report::{Ending, RunReport, StageReport, Stall};
 pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
+pub use self::split_report::SplitReport;
+use self::styled::Styled;
 pub use self::timeline::{Throughput, Timeline};
 pub(crate) use self::vacant::leave_out_vacant;
-use self::version::{VERSION, Versioned};
 pub use self::vocabulary::Vocabulary;
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
-pub use super::split_report::SplitReport;
 pub use super::text_style::{Colors, TextStyle};
 pub use super::worker_report::WorkerReport;
 pub use crate::base::HumanDuration;
@@ -91,7 +93,7 @@ impl RunReport {
     ///
     /// [`TextStyle`] has an example.
     pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
-        terminal::Styled { report: self, style }
+        Styled { document: outline(self), style }
     }
 
     /// Returns the report as JSON, one line per field and per element of a list.
@@ -126,7 +128,7 @@ impl RunReport {
     ///
     /// It shows the first 1,000 failures, the first 1,000 retried items, and the first 256 producers.
     pub fn to_html(&self) -> String {
-        html::page(self)
+        page(&outline(self))
     }
 
     /// Returns the report in Chrome's trace format, for <https://ui.perfetto.dev> and `chrome://tracing`. It
@@ -167,6 +169,15 @@ pub fn trace_of_stages<'a>(
     stages: impl IntoIterator<Item = &'a RunReport, IntoIter: Clone>,
 ) -> String {
     trace::to_text(stages.into_iter().map(|report| (None, report)))
+}
+
+/// Formats the report in short, in 80 columns without colours: the account, the bottleneck, the first 32
+/// producers and ten failures. Control characters in texts are escaped. [`RunReport::styled`] suits a
+/// terminal.
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.styled(TextStyle::plain()).fmt(f)
+    }
 }
 
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Destination, Origin};
-use super::split_report::SplitReport;
+use super::report::split_report::SplitReport;
 use super::worker_report::WorkerReport;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};

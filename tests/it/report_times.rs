@@ -200,7 +200,11 @@ fn rebuilding_a_state_counts_as_work_of_nothing() {
         }
         let read = gangline::RunReport::from_json(&report.to_json()).unwrap();
         assert_eq!(read, report);
-        assert!(report.to_html().contains("ran `producer_init` again"), "{}", report.to_html());
+        assert!(
+            report.to_html().contains("ran <code>producer_init</code> again"),
+            "{}",
+            report.to_html()
+        );
         assert!(report.to_string().contains("ran `producer_init` again"), "{report}");
     });
 }

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::formats::{Count, Many, Percent, Time, capitalised};
 use super::parties::{Parties, all_producers, lost, mean, producers, without_vacant};
 use super::producer::share;
-use super::splits;
-use super::text::{Count, Many, Percent, Time, capitalised};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
@@ -76,9 +75,7 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
     let bottleneck = nothing.as_ref().map_or_else(|| shares.bottleneck(), |_| Bottleneck::Unknown);
     // Other parts, if they limited the run, did so in spite of the splits.
     let split = match bottleneck {
-        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => {
-            splits::clause(&totals.splits)
-        }
+        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => totals.splits.clause(),
         _ => None,
     };
     let (bottleneck, clause) = match (split, nothing) {

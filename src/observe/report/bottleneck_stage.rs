@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, nothing_to_decide, opening};
+use super::formats::{Percent, capitalised};
 use super::parties::{lost, without_vacant};
-use super::text::{Percent, capitalised};
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
 

@@ -1,19 +1,22 @@
 //! Two reports side by side.
 
-mod page;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
+use super::document::{Block, Cell, Column, Document, Layout, Lead, Limits, Row, Section, Table};
+use super::formats::{Count, Many, Percent, Time, capitalised, clipped, item, rate};
+use super::page::page;
 use super::producer::{ProducerReport, share};
 use super::run_report::RunReport;
-use super::text::{Count, Many, Percent, Time, item};
+use super::styled::Styled;
+use super::vocabulary::Words;
 use crate::observe::failure::Failure;
-use crate::observe::text_style::Ink;
+use crate::observe::text_style::{Ink, TextStyle};
 
 /// What changed from one report to another: see [`RunReport::compare`].
 ///
@@ -25,7 +28,7 @@ pub struct Comparison<'a> {
 }
 
 /// One measure of both.
-struct Row {
+struct Measure {
     name: &'static str,
     before: String,
     after: String,
@@ -46,7 +49,10 @@ enum Better {
 /// A smaller change is chance, and has no colour.
 const LEAST_CHANGE: f64 = 0.05;
 
-const MOST_FAILURES: usize = 5;
+const FAILURES: Limits = Limits { text: 5, page: 1_000, open: 5 };
+
+/// The text clips values of facts and failures to this many characters.
+const LONGEST: usize = 160;
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(before: &'a RunReport, after: &'a RunReport) -> Self {
@@ -86,7 +92,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn rows(&self) -> Vec<Row> {
+    fn measures(&self) -> Vec<Measure> {
         let words = self.after.words();
         let mut rows = vec![self.time_row("lasted", Better::Less, |report| Some(report.lasted))];
         rows.extend(self.counts());
@@ -107,7 +113,7 @@ impl Comparison<'_> {
         rows
     }
 
-    fn counts(&self) -> Vec<Row> {
+    fn counts(&self) -> Vec<Measure> {
         let words = self.after.words();
         let counts: [(_, _, CountOf); 9] = [
             (words.producers, Better::Neither, |report| report.producers.len() as u64),
@@ -131,7 +137,7 @@ impl Comparison<'_> {
                 less => format!("-{}", Count(less)),
             };
             let tone = tone(was as f64, is as f64, better, 0.0);
-            Row { name, before, after, change, tone }
+            Measure { name, before, after, change, tone }
         };
         counts.into_iter().map(row).collect()
     }
@@ -141,7 +147,7 @@ impl Comparison<'_> {
         name: &'static str,
         better: Better,
         of: fn(&RunReport) -> Option<Duration>,
-    ) -> Row {
+    ) -> Measure {
         let times = [self.before, self.after].map(of);
         let [before, after] =
             times.map(|time| time.map_or("-".to_owned(), |time| Time(time).to_string()));
@@ -150,24 +156,24 @@ impl Comparison<'_> {
             (Some(was), Some(is)) => (relative(was, is), tone(was, is, better, LEAST_CHANGE)),
             _ => (String::new(), None),
         };
-        Row { name, before, after, change, tone }
+        Measure { name, before, after, change, tone }
     }
 
-    fn rate_row(&self) -> Row {
+    fn rate_row(&self) -> Measure {
         let [was, is] = [self.before, self.after].map(|report| {
             ratio(report.account.ok as f64, report.lasted.as_secs_f64()).unwrap_or_default()
         });
-        let [before, after] = [was, is].map(super::html::rate);
+        let [before, after] = [was, is].map(rate);
         let tone = tone(was, is, Better::More, LEAST_CHANGE);
-        Row { name: "ok per second", before, after, change: relative(was, is), tone }
+        Measure { name: "ok per second", before, after, change: relative(was, is), tone }
     }
 
-    fn share_row(&self, name: &'static str, of: impl Fn(&RunReport) -> Duration) -> Row {
+    fn share_row(&self, name: &'static str, of: impl Fn(&RunReport) -> Duration) -> Measure {
         let shares = [self.before, self.after].map(|report| share(of(report), report.lasted));
         let [before, after] = shares.map(|share| Percent(share).to_string());
         let points = ((shares[1] - shares[0]) * 100.0).round();
         let change = if points == 0.0 { "same".to_owned() } else { format!("{points:+} points") };
-        Row { name, before, after, change, tone: None }
+        Measure { name, before, after, change, tone: None }
     }
 
     /// Settings, devices and versions that differ: the name, and both values.
@@ -181,30 +187,104 @@ impl Comparison<'_> {
             names.into_iter().map(|name| (name.clone(), value(&before, name), value(&after, name)));
         both.filter(|(_, before, after)| before != after).collect()
     }
+}
 
-    /// Failures that are only in one of the reports, as titles with the items.
-    fn failures(&self) -> Vec<(&'static str, u64, Vec<String>)> {
+impl Comparison<'_> {
+    /// Returns the comparison as text in a style, such as that of the terminal.
+    pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
+        Styled { document: self.document(), style }
+    }
+
+    /// Returns the comparison as one self-contained HTML page: no script, no other file.
+    pub fn to_html(&self) -> String {
+        page(&self.document())
+    }
+
+    fn document(&self) -> Document<'_> {
         let [before, after] = [self.before, self.after].map(named_failures);
-        let only = |of: &BTreeMap<String, &Failure>, other: &BTreeMap<String, &Failure>| {
-            let only: Vec<String> = of
-                .iter()
-                .filter(|(name, _)| !other.contains_key(*name))
-                .map(|(name, failure)| {
-                    format!("{name}: {}", failure.causes.last().unwrap_or(&failure.error))
-                })
-                .collect();
-            (only.len() as u64, only.into_iter().take(MOST_FAILURES).collect())
-        };
-        let (new, first_new) = only(&after, &before);
-        let (gone, first_gone) = only(&before, &after);
-        let lists =
-            [("failed only after", new, first_new), ("failed only before", gone, first_gone)];
-        lists.into_iter().filter(|(_, count, _)| *count > 0).collect()
+        let words = self.after.words();
+        let sections = [
+            failures(words, "failed only after", &after, &before),
+            failures(words, "failed only before", &before, &after),
+            Some(self.measure_section()),
+            self.difference_section(),
+        ];
+        let title = title(self);
+        Document {
+            title: title.clone(),
+            ink: Ink::Strong,
+            kind: "gangline: two reports",
+            heading: title,
+            status: None,
+            leads: vec![Lead::Summary(self.summary())],
+            sections: sections.into_iter().flatten().collect(),
+        }
+    }
+
+    fn measure_section(&self) -> Section<'_> {
+        let columns = vec![
+            Column::text("measure", 3, usize::MAX),
+            Column::number("before", 1),
+            Column::number("after", 2),
+            Column::number("change", 0),
+        ];
+        let measures = self.measures();
+        let rows = measures.into_iter().map(|Measure { name, before, after, change, tone }| {
+            Row::new(vec![name.into(), before.into(), after.into(), Cell::Inked(change)]).ink(tone)
+        });
+        let table = Table::new("Measures of both runs", columns).rows(rows);
+        Section::new("Measures").with(Block::Table(table))
+    }
+
+    fn difference_section(&self) -> Option<Section<'_>> {
+        let text = |head| Column::text(head, 0, usize::MAX);
+        let columns = ["what", "before", "after"].map(text).into();
+        let rows = self.differences().into_iter().map(|(what, before, after)| {
+            let line = |when, value: &str| format!("{what} {when}: {}", clipped(value, LONGEST));
+            let lines = vec![line("before", &before), line("after", &after)];
+            Row::new([what, before, after].map(Cell::Text).into()).lines(lines)
+        });
+        let title = "How the runs differed";
+        let table = Table::new(title, columns).layout(Layout::ColumnsOrLines).rows(rows);
+        let is_empty = table.rows.is_empty();
+        (!is_empty).then(|| Section::new(title).with(Block::Table(table)))
     }
 }
 
+impl fmt::Display for Comparison<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.styled(TextStyle::plain()).fmt(f)
+    }
+}
+
+type NamedFailures<'a> = BTreeMap<String, &'a Failure>;
+
+/// Failures that are only in one of the reports.
+fn failures<'a>(
+    words: &Words,
+    heading: &str,
+    of: &NamedFailures<'a>,
+    other: &NamedFailures<'a>,
+) -> Option<Section<'a>> {
+    let only: Vec<_> = of.iter().filter(|(name, _)| !other.contains_key(*name)).collect();
+    if only.is_empty() {
+        return None;
+    }
+    let line = format!("{heading}: {}", Count(only.len() as u64));
+    let rows = only.into_iter().map(|(name, failure)| {
+        let error = failure.causes.last().unwrap_or(&failure.error);
+        let line = clipped(&format!("{name}: {error}"), LONGEST);
+        Row::new(vec![name.into(), Cell::Errors(vec![error])]).lines(vec![line])
+    });
+    let columns = vec![Column::text(words.item, 0, usize::MAX), Column::long_text("error")];
+    let table = Table::new(capitalised(heading), columns);
+    let table = table.layout(Layout::Lines).limits(FAILURES).rows(rows);
+    let section = Section::new(capitalised(&line)).with(Block::Table(table));
+    Some(Section { line: Some(line), ..section })
+}
+
 /// Failures by the name of the item. The index alone tells nothing if the items have keys.
-fn named_failures(report: &RunReport) -> BTreeMap<String, &Failure> {
+fn named_failures(report: &RunReport) -> NamedFailures<'_> {
     let name = |failure: &Failure| match (&failure.key, failure.item) {
         (Some(key), _) => key.clone(),
         (None, Some(index)) => item(report.words(), index, None),
@@ -215,18 +295,8 @@ fn named_failures(report: &RunReport) -> BTreeMap<String, &Failure> {
 
 fn facts(report: &RunReport) -> BTreeMap<String, String> {
     let provenance = &report.provenance;
-    let mut facts = provenance.settings.clone();
-    facts.extend(provenance.devices.clone());
-    let mut add = |name: &str, value: Option<String>| {
-        facts.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    add("started", provenance.started_text());
-    add("host", provenance.host.clone());
-    add("system", provenance.system.clone());
-    add("cores", provenance.cores.map(|cores| cores.to_string()));
-    add("gangline", provenance.gangline.clone());
-    add("command", Some(provenance.command_line()));
-    facts
+    let facts = provenance.facts().map(|(name, value)| (name.to_owned(), value));
+    facts.chain([("command".to_owned(), provenance.command_line())]).collect()
 }
 
 fn worked(report: &RunReport) -> u64 {

@@ -1,10 +1,31 @@
-//! A readable JSON layout: one line per field of a report, and per element of a list.
+//! The JSON of a report: its version, and a layout with one line per field and per element of a list.
 
 use std::io::{self, Write};
 
-use serde::Serialize;
-use serde_json::Serializer;
+use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
+
+/// The version of the JSON's form.
+pub(super) const VERSION: u64 = 1;
+
+/// A report with the version of its form.
+#[derive(Serialize)]
+pub(super) struct Versioned<'a, R> {
+    version: u64,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+impl<'a, R> Versioned<'a, R> {
+    pub(super) fn new(report: &'a R) -> Self {
+        Versioned { version: VERSION, report }
+    }
+}
+
+/// Writes a report with its version.
+pub(super) fn versioned<R: Serialize, S: Serializer>(report: &R, to: S) -> Result<S::Ok, S::Error> {
+    Versioned::new(report).serialize(to)
+}
 
 /// Deeper values stay on one line: a list of ten thousand numbers would otherwise take as many lines.
 const DEEPEST: usize = 2;
@@ -12,7 +33,7 @@ const DEEPEST: usize = 2;
 /// Returns a value as JSON text.
 pub(super) fn to_text(value: &impl Serialize) -> String {
     let mut text = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut text, Layout::default());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Layout::default());
     value.serialize(&mut serializer).expect("keys are texts, and writing to memory does not fail");
     String::from_utf8(text).expect("JSON is UTF-8")
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use super::formats::Many;
 use super::producer::share;
-use super::text::Many;
 use crate::observe::event::{ProducerTotals, Totals};
 
 /// Whether a run has producers on this machine, or workers of a cluster.

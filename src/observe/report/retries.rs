@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::text::clipped;
+use super::formats::clipped;
 use crate::observe::failure::Failure;
 
 /// Counts of retries, and the items that were retried.

@@ -5,20 +5,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::bottleneck::Bottleneck;
+use super::json::versioned;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::retries::RetryReport;
 use super::slowest::SlowItem;
 use super::span::{Incident, Span};
+use super::split_report::SplitReport;
 use super::timeline::{Throughput, Timeline};
-use super::version::versioned;
 use super::vocabulary::{Vocabulary, Words};
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 use crate::observe::seconds;
-use crate::observe::split_report::SplitReport;
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///

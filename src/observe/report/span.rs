@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::formats::clipped;
 use super::lane::Work;
-use super::text::clipped;
 use crate::observe::failure::Failure;
 use crate::observe::seconds;
 

@@ -10,13 +10,13 @@ use super::retries::RetryReport;
 use super::run_report::{Ending, RunReport, StageReport};
 use super::slowest;
 use super::span::MOST_INCIDENTS;
+use super::split_report::SplitReport;
 use super::timeline::Timeline;
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
-use crate::observe::split_report::SplitReport;
 
 /// What the report of a pipeline is made of, for each stage.
 #[derive(Debug)]

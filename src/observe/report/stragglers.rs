@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::formats::{Time, item};
 use super::producer::ProducerReport;
 use super::run_report::RunReport;
 use super::slowest::SlowItem;
-use super::text::{Time, item};
 
 /// A producer that takes much longer for an item than the others.
 pub(super) struct SlowProducer {

@@ -1,22 +1,29 @@
-//! A chart of when each producer worked: one row each, darker is busier.
+//! The charts of a page: when each producer worked, and items done over time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::markup::{MOST_PRODUCERS, list, more, push, section as begin};
-use super::plot;
-use super::plot::{BELOW, LEFT, RIGHT};
+use crate::observe::report::formats::{
+    Html, Many, Percent, Time, capitalised, clipped, item, push, rate,
+};
+use crate::observe::report::outline::PRODUCERS;
 use crate::observe::report::producer::ProducerReport;
 use crate::observe::report::run_report::RunReport;
 use crate::observe::report::span::{IncidentKind, Span};
-use crate::observe::report::stragglers::{self, slow_items, slow_producers};
-use crate::observe::report::terminal::item;
-use crate::observe::report::text::{Html, Many, Percent, Time, clipped, left_out};
+use crate::observe::report::stragglers::{slow_items, slow_producers};
 use crate::observe::report::timeline::Timeline;
 
+/// The width of a chart, and the positions where its time begins and ends.
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 120.0;
+const RIGHT: f64 = 940.0;
+
+/// The height that the axis needs below a chart.
+const BELOW: f64 = 22.0;
+
 /// Narrower columns could not be distinguished.
-const MOST_COLUMNS: usize = 256;
+const MOST_BUSY_COLUMNS: usize = 256;
 
 /// The number of shades from idle to fully busy.
 const SHADES: u32 = 8;
@@ -30,24 +37,15 @@ const TEXT: f64 = 13.0;
 /// Room for the first label, which may be taller than its row.
 const ABOVE: f64 = 6.0;
 
-pub(super) fn section(report: &RunReport) -> String {
-    let Some(timeline) = &report.timeline else { return String::new() };
-    let rows = timeline.busy_ns.len().min(report.producers.len()).min(MOST_PRODUCERS);
-    if rows == 0 || report.lasted.is_zero() {
-        return String::new();
-    }
-    let mut section = begin("Timeline", &chart(report, timeline, rows));
-    section.push_str(&legend());
-    section.push_str(&list(stragglers::sentences(report).iter().map(String::as_str)));
-    more(
-        &mut section,
-        left_out(MOST_PRODUCERS, report.producers.len(), 0),
-        report.words().producers,
-    );
-    section + "</section>\n"
-}
+/// More columns would show how the ends of batches fall into them.
+const MOST_RATES: usize = 120;
 
-fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 140.0;
+
+/// Draws when each producer worked: one row each, darker is busier.
+pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
+    let rows = timeline.busy_ns.len().min(report.producers.len()).min(PRODUCERS.page);
     let tall = (HEIGHT / rows as f64).clamp(LOWEST, TALLEST);
     let height = ABOVE + rows as f64 * tall + BELOW;
     let words = report.words();
@@ -58,8 +56,7 @@ fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
         words.article,
         words.item,
     );
-    let mut svg =
-        plot::begin("busy", height, &format!("When each {} worked", words.producer), &text);
+    let mut svg = begin("busy", height, &format!("When each {} worked", words.producer), &text);
     let labelled = (TEXT / tall).ceil() as usize;
     let slow: Vec<usize> = slow_producers(report).into_iter().map(|slow| slow.producer).collect();
     for producer in 0..rows {
@@ -89,8 +86,8 @@ fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
             );
         }
     }
-    plot::push_time_axis(&mut svg, height - BELOW + 1.0, report.lasted);
-    svg + "</svg>\n"
+    push_time_axis(&mut svg, height - BELOW + 1.0, report.lasted);
+    svg + "</svg>\n" + &legend()
 }
 
 struct Row {
@@ -132,9 +129,9 @@ fn shades(
     timeline: &Timeline,
     producer: usize,
 ) -> BTreeMap<u32, String> {
-    let shares = timeline.shares(producer, MOST_COLUMNS, report.lasted);
+    let shares = timeline.shares(producer, MOST_BUSY_COLUMNS, report.lasted);
     let shades: Vec<u32> = shares.iter().map(|&share| shade(share)).collect();
-    let extent = timeline.extent(MOST_COLUMNS).as_secs_f64() / report.lasted.as_secs_f64();
+    let extent = timeline.extent(MOST_BUSY_COLUMNS).as_secs_f64() / report.lasted.as_secs_f64();
     let column = (RIGHT - LEFT) * extent / shares.len().max(1) as f64;
     let (y, tall) = (row.y + 0.5, row.tall - 1.0);
     let mut paths = BTreeMap::<u32, String>::new();
@@ -212,4 +209,83 @@ fn legend() -> String {
          <i class=\"outline\"></i><span>straggler</span></p>\n",
     );
     legend
+}
+
+/// Draws the items done per second over time.
+pub(super) fn throughput_chart(report: &RunReport) -> String {
+    let rates = report.throughput.rates(MOST_RATES, report.lasted);
+    let most = rates.iter().map(|&(_, rate)| rate).fold(f64::MIN_POSITIVE, f64::max);
+    let items = capitalised(report.words().items);
+    let title = format!("{items} done over time");
+    let text = format!(
+        "{items} per second, from the beginning of the run to its end after {}; at most {}.",
+        Time(report.lasted),
+        rate(most)
+    );
+    let mut svg = begin("throughput", BOTTOM + BELOW, &title, &text);
+    let line = line(&rates, most, report.lasted.as_secs_f64());
+    push(&mut svg, format_args!("<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n"));
+    push(&mut svg, format_args!("<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n"));
+    push_rates(&mut svg, most);
+    push_time_axis(&mut svg, BOTTOM, report.lasted);
+    svg + "</svg>\n"
+}
+
+/// One step per rate.
+fn line(rates: &[(f64, f64)], most: f64, lasted: f64) -> String {
+    let mut line = String::new();
+    for (until, rate) in rates {
+        let x = LEFT + (until / lasted).min(1.0) * (RIGHT - LEFT);
+        let y = BOTTOM - rate / most * (BOTTOM - TOP);
+        write!(line, "V{y:.1}H{x:.2}").expect("writing to a text does not fail");
+    }
+    line
+}
+
+fn push_rates(svg: &mut String, most: f64) {
+    for share in [0.0, 0.5, 1.0] {
+        let y = BOTTOM - share * (BOTTOM - TOP);
+        let unit = if share == 1.0 { "/s" } else { "" };
+        push(
+            svg,
+            format_args!(
+                "<path class=\"axis\" d=\"M{LEFT} {y}h-4\"/><text class=\"end\" x=\"{}\" y=\"{}\">{}{unit}\
+                 </text>\n",
+                LEFT - 8.0,
+                y + 4.0,
+                rate(most * share)
+            ),
+        );
+    }
+}
+
+/// Begins a chart; `text` describes it for screen readers.
+fn begin(id: &str, height: f64, title: &str, text: &str) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+         aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{title}</title>\n\
+         <desc id=\"{id}-desc\">{text}</desc>\n"
+    )
+}
+
+/// Adds the time axis, which begins with the run.
+fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
+    push(svg, format_args!("<path class=\"axis\" d=\"M{LEFT} {y}H{RIGHT}\"/>\n"));
+    for quarter in 0..=4 {
+        let x = LEFT + (RIGHT - LEFT) * f64::from(quarter) / 4.0;
+        let class = match quarter {
+            4 => "end",
+            1 | 3 => "middle minor",
+            _ => "middle",
+        };
+        let time = Time(lasted / 4 * quarter);
+        push(
+            svg,
+            format_args!(
+                "<path class=\"axis\" d=\"M{x} {y}v4\"/><text class=\"{class}\" x=\"{x}\" y=\"{}\">\
+                 {time}</text>\n",
+                y + 16.0
+            ),
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::formats::{Count, Many, clipped};
 use crate::base::bounded;
 
 /// Counts of the batches that were split after [`producer_work_batch`](crate::Runner::producer_work_batch) had failed
@@ -36,6 +37,9 @@ pub struct SplitReport {
     pub error: Option<String>,
 }
 
+/// Sentences clip the error to this many characters.
+const LONGEST: usize = 160;
+
 impl SplitReport {
     /// Records a call of the hook. `error` is the error of a batch that is split.
     pub(crate) fn note(&mut self, is_batch: bool, error: Option<&str>) {
@@ -56,8 +60,33 @@ impl SplitReport {
         self
     }
 
-    /// Whether most batches were split, and at least two.
-    pub(crate) fn is_usual(&self) -> bool {
-        self.split >= 2 && self.split > self.batches / 2
+    /// Summarises the batches that were split.
+    pub(super) fn summary(&self) -> Option<String> {
+        let error = self.error.as_deref()?;
+        Some(format!("{}; the first error: {}", self.counts(), clipped(error, LONGEST)))
+    }
+
+    /// The verdict on a run that split most of its batches.
+    pub(super) fn clause(&self) -> Option<String> {
+        let is_usual = self.split >= 2 && self.split > self.batches / 2;
+        is_usual.then(|| {
+            format!(
+                "split batches limited the run: {}, with the error {:?}; have `producer_work_batch` work on several \
+                 items, or return an `Err` for the bad ones alone, since larger batches would only be split more often",
+                self.counts(),
+                clipped(self.error.as_deref().unwrap_or_default(), LONGEST),
+            )
+        })
+    }
+
+    fn counts(&self) -> String {
+        format!(
+            "{} of {} batches {} split after the hook had failed, which took {} instead of {}",
+            Count(self.split),
+            Count(self.batches),
+            if self.split == 1 { "was" } else { "were" },
+            Many(self.calls, "call"),
+            Count(self.batches),
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Formats numbers, times and the user's texts for reports.
+//! Formats of numbers, times and users' texts in reports.
 
 use std::fmt::{self, Write as _};
 
@@ -96,6 +96,21 @@ impl fmt::Display for Many {
     }
 }
 
+/// Appends formatted text.
+pub(super) fn push(text: &mut String, what: fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("writing to a text does not fail");
+}
+
+/// Formats items per second in three digits.
+pub(super) fn rate(rate: f64) -> String {
+    match rate {
+        0.0 => "0".to_owned(),
+        ..9.995 => format!("{rate:.2}"),
+        ..99.95 => format!("{rate:.1}"),
+        _ => Count(rate.round() as u64).to_string(),
+    }
+}
+
 /// Keys are clipped to this many characters.
 const LONGEST_KEY: usize = 160;
 
@@ -128,11 +143,6 @@ pub(super) fn capitalised(sentence: &str) -> String {
     let mut chars = sentence.chars();
     let first = chars.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
-}
-
-/// Returns how many entries a list of `of` omits if it shows at most `shown`, plus `more`.
-pub(super) fn left_out(shown: usize, of: usize, more: u64) -> u64 {
-    (of.saturating_sub(shown) as u64).saturating_add(more)
 }
 
 #[cfg(test)]

@@ -1,0 +1,298 @@
+//! A document as an HTML page.
+
+mod charts;
+
+use self::charts::{busy_chart, throughput_chart};
+use super::document::{
+    Block, Cell, Column, ColumnKind, Document, Lead, List, Medium, Row, Section, Table,
+};
+use super::formats::{Count, Html, capitalised, clipped, push};
+use crate::observe::text_style::Ink;
+
+/// With more columns a table does not fit a tablet, and its rows become blocks there.
+const MOST_NARROW: usize = 6;
+
+/// Longer errors are collapsed.
+const LONGEST_ERROR: usize = 200;
+
+/// Allows only the page's own style: even unescaped text could load and run nothing.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+const STYLE: &str = include_str!("page/page.css");
+
+/// Returns a document as a page.
+pub(super) fn page(document: &Document<'_>) -> String {
+    let mut body = header(document);
+    document.sections.iter().for_each(|it| push_section(&mut body, it));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>gangline: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\
+         </main>\n</body>\n</html>\n",
+        Html(&document.title)
+    )
+}
+
+fn header(document: &Document<'_>) -> String {
+    let Document { kind, heading, status, ink, .. } = document;
+    let mut header =
+        format!("<header>\n<p class=\"name\">{kind}</p>\n<h1>{}</h1>\n", Html(heading));
+    if let Some(status) = status {
+        push(&mut header, format_args!("<p{}>{status}</p>\n", class(Some(*ink))));
+    }
+    for lead in &document.leads {
+        let (class, text) = match lead {
+            Lead::Provenance(text) => ("name", Html(&capitalised(text)).to_string()),
+            Lead::Error(text) => ("conclusion error", collapsible(text)),
+            Lead::Conclusion(text) => ("conclusion", with_code(text)),
+            Lead::Fallback(text) => ("conclusion", format!("Devices: {}", with_code(text))),
+            Lead::Summary(texts) => ("conclusion", with_code(&texts.join(" "))),
+        };
+        // A collapsed text is no content of a paragraph.
+        let tag = if matches!(lead, Lead::Error(_)) { "div" } else { "p" };
+        push(&mut header, format_args!("<{tag} class=\"{class}\">{text}</{tag}>\n"));
+    }
+    header + "</header>\n"
+}
+
+fn push_section(page: &mut String, section: &Section<'_>) {
+    let heading = Html(&section.heading);
+    match &section.blocks[..] {
+        [(_, Block::Figures(_))] => {
+            push(page, format_args!("<section aria-label=\"{heading}\">\n"));
+        }
+        _ => push(page, format_args!("<section>\n<h2>{heading}</h2>\n")),
+    }
+    let blocks = section.blocks.iter().filter(|(medium, _)| *medium != Medium::Text);
+    for (_, block) in blocks {
+        match block {
+            Block::Figures(figures) => push_figures(page, figures),
+            Block::Facts(facts) => push_facts(page, facts),
+            Block::Table(table) => push_table(page, table),
+            Block::List(List { sentences, .. }) => push_list(page, sentences.iter()),
+            Block::Paragraph(text, Some(Ink::Faint)) => push_note(page, text),
+            Block::Paragraph(text, _) => push(page, format_args!("<p>{}</p>\n", with_code(text))),
+            Block::BusyChart(report, timeline) => page.push_str(&busy_chart(report, timeline)),
+            Block::ThroughputChart(report) => page.push_str(&throughput_chart(report)),
+        }
+    }
+    page.push_str("</section>\n");
+}
+
+fn push_figures(page: &mut String, figures: &[(&str, String, Option<Ink>)]) {
+    page.push_str("<dl>\n");
+    for (name, value, ink) in figures {
+        let class = class(*ink);
+        push(page, format_args!("<div><dt>{name}</dt><dd{class}>{value}</dd></div>\n"));
+    }
+    page.push_str("</dl>\n");
+}
+
+fn push_facts(page: &mut String, facts: &[(String, Cell<'_>)]) {
+    page.push_str("<dl class=\"facts\">\n");
+    for (name, value) in facts {
+        let (name, value) = (Html(name), cell(value, None));
+        push(page, format_args!("<div><dt>{name}</dt><dd>{value}</dd></div>\n"));
+    }
+    page.push_str("</dl>\n");
+}
+
+fn push_list<'a>(page: &mut String, sentences: impl Iterator<Item = &'a String>) {
+    let items: String = sentences.map(|it| format!("<li>{}</li>\n", with_code(it))).collect();
+    if !items.is_empty() {
+        push(page, format_args!("<ul>\n{items}</ul>\n"));
+    }
+}
+
+fn push_note(page: &mut String, note: &str) {
+    push(page, format_args!("<p class=\"note\">{}</p>\n", with_code(note)));
+}
+
+/// Adds a table, the number of its missing rows, and the notes of its rows. Rows that are not open are collapsed.
+fn push_table(page: &mut String, table: &Table<'_>) {
+    let (open, rest) = table.rows.split_at(table.rows.len().min(table.limits.open));
+    if !open.is_empty() {
+        push_rows(page, table, open);
+    }
+    if !rest.is_empty() {
+        let more = Count(rest.len() as u64);
+        push(page, format_args!("<details class=\"rest\"><summary>{more} more</summary>\n"));
+        push_rows(page, table, rest);
+        page.push_str("</details>\n");
+    }
+    table.more(table.rows.len()).iter().for_each(|more| push_note(page, more));
+    push_list(page, table.rows.iter().flat_map(|row| &row.notes));
+}
+
+fn push_rows(page: &mut String, table: &Table<'_>, rows: &[Row<'_>]) {
+    let Table { title, columns, .. } = table;
+    let wide = if columns.len() > MOST_NARROW { " class=\"wide\"" } else { "" };
+    push(page, format_args!("<table{wide} aria-label=\"{}\">\n<thead><tr>", Html(title)));
+    for column in columns {
+        let (class, head) = (class_of(column), column.head);
+        push(page, format_args!("<th scope=\"col\"{class}>{head}</th>"));
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows {
+        debug_assert_eq!(row.cells.len(), columns.len());
+        page.push_str("<tr>");
+        for (index, (it, column)) in row.cells.iter().zip(columns).enumerate() {
+            let (it, class, head) = (cell(it, row.ink), class_of(column), column.head);
+            // On a narrow screen each cell has its head beside it, and the first cell is the heading of a block.
+            match (index, column.noun) {
+                (0, "") => push(page, format_args!("<th scope=\"row\"{class}>{it}</th>")),
+                (0, noun) => push(
+                    page,
+                    format_args!("<th scope=\"row\"{class} data-head=\"{noun}\">{it}</th>"),
+                ),
+                _ => push(page, format_args!("<td{class} data-head=\"{head}\">{it}</td>")),
+            }
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody>\n</table>\n");
+}
+
+fn class_of(column: &Column) -> &'static str {
+    match column.kind {
+        ColumnKind::Number => "",
+        ColumnKind::Text(_) => " class=\"text\"",
+        ColumnKind::LongText => " class=\"text long\"",
+    }
+}
+
+fn class(ink: Option<Ink>) -> &'static str {
+    match ink {
+        Some(Ink::Good) => " class=\"good\"",
+        Some(Ink::Warning) => " class=\"warn\"",
+        Some(Ink::Bad) => " class=\"bad\"",
+        Some(Ink::Strong | Ink::Faint) | None => "",
+    }
+}
+
+/// A cell of a row in this ink.
+fn cell(cell: &Cell<'_>, ink: Option<Ink>) -> String {
+    let text = cell.text();
+    let html = Html(&text);
+    match cell {
+        Cell::Text(_) | Cell::Tagged(_, "") => html.to_string(),
+        Cell::Tagged(_, tag) => format!("{html} <span class=\"tag\">{tag}</span>"),
+        Cell::Share(share) => {
+            let percent = (share.clamp(0.0, 1.0) * 100.0).round();
+            format!(
+                "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>{html}"
+            )
+        }
+        Cell::Inked(_) => format!("<span{}>{html}</span>", class(ink)),
+        Cell::Code(_) => format!("<code>{html}</code>"),
+        Cell::Errors(errors) => {
+            let mut errors = errors.iter().map(|error| collapsible(error));
+            let mut cell = errors.next().unwrap_or_default();
+            errors.for_each(|it| push(&mut cell, format_args!("<div class=\"note\">{it}</div>")));
+            cell
+        }
+    }
+}
+
+/// Escapes an error; a long one is collapsed.
+fn collapsible(error: &str) -> String {
+    let short = clipped(error, LONGEST_ERROR);
+    if short.len() == error.len() {
+        return Html(error).to_string();
+    }
+    let lines: Vec<_> = error.lines().map(|line| Html(line).to_string()).collect();
+    format!("<details><summary>{}</summary><pre>{}</pre></details>", Html(&short), lines.join("\n"))
+}
+
+/// Escapes a text, and marks what is in backquotes as code.
+fn with_code(text: &str) -> String {
+    let mut html = String::new();
+    for (index, part) in text.split('`').enumerate() {
+        match index % 2 {
+            0 => push(&mut html, format_args!("{}", Html(part))),
+            _ => push(&mut html, format_args!("<code>{}</code>", Html(part))),
+        }
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::report::samples::{HOSTILE, Told, eventful};
+
+    #[test]
+    fn a_page_shows_the_whole_report() {
+        let page = eventful(2).to_html();
+        for text in [
+            "<title>gangline: Denoising &lt;micrographs&gt;: finished in 12.0 s",
+            "<code>window(n)</code>",
+            "<h2>Timeline</h2>",
+            "<h2>Items done over time</h2>",
+            "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
+            "item 17 (key 17)",
+            "threads abandoned",
+            "<h2>Slowest items</h2>",
+            "<h2>How it was run</h2>",
+            "<h2>Retries</h2>",
+            "the file is empty",
+            "<details><summary>long long",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains(HOSTILE) && page.contains(&Html(HOSTILE).to_string()));
+    }
+
+    #[test]
+    fn a_page_loads_nothing() {
+        let page = eventful(2).to_html();
+        for other in
+            ["<script", "http:", "https:", "src=x ", "@import", "url(", "<link", "javascript:"]
+        {
+            let is_text = |at: usize| page[..at].ends_with("img ") || page[..at].ends_with("&lt;");
+            assert!(page.match_indices(other).all(|(at, _)| is_text(at)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_run_without_item_events_says_how_to_have_them() {
+        let mut played = Told::new(1);
+        played.consume(500_000, 10);
+        let page = played.end(1_000_000).to_html();
+        assert!(page.contains("No item events: call <code>.timeline()</code>"));
+        assert!(!page.contains("<h2>Timeline</h2>") && page.contains("done over time"));
+    }
+
+    #[test]
+    fn many_producers_and_many_failures_make_no_endless_page() {
+        let report = eventful(300);
+        let page = report.to_html();
+        assert!(page.contains("and 44 more producers"));
+        assert!(page.contains("and 1,700 more failures"));
+        let timeline = page.split("<h2>Timeline</h2>").nth(1).unwrap();
+        let timeline = timeline.split("</section>").next().unwrap();
+        assert!(timeline.len() < 2 * 1_024 * 1_024, "{} bytes", timeline.len());
+    }
+
+    #[test]
+    fn a_share_below_one_per_cent_is_escaped() {
+        let mut report = eventful(1);
+        report.producers[0].busy = 0.001;
+        let page = report.to_html();
+        assert!(page.contains("&lt;1 %") && !page.contains("<1 %"));
+    }
+
+    #[test]
+    fn charts_have_titles_and_tables_have_heads() {
+        let page = eventful(2).to_html();
+        assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"").count());
+        assert_eq!(page.matches("<desc").count(), 2);
+        assert_eq!(
+            page.matches("<table").count(),
+            page.matches("<thead><tr><th scope=\"col\"").count()
+        );
+        assert!(page.matches("<th scope=\"row\"").count() > 20);
+    }
+}

@@ -1,0 +1,276 @@
+//! Sentences of a report.
+
+use super::formats::{Count, Many, Time, Times, clipped, item, part};
+use super::run_report::{Ending, RunReport};
+use crate::observe::failure::Failure;
+
+/// Texts of users are clipped to this many characters: about two lines.
+pub(super) const LONGEST: usize = 160;
+
+/// How the run ended, and its item counts.
+pub(super) fn headline(report: &RunReport) -> String {
+    let description = report.description.as_ref();
+    let description =
+        description.map_or(String::new(), |text| format!("{}: ", clipped(text, LONGEST)));
+    let ending = match report.ending {
+        Ending::InProgress if !report.has_begun() => return format!("{description}no run yet"),
+        Ending::InProgress => "in progress for",
+        Ending::Finished => "finished in",
+        Ending::Failed => "failed after",
+        Ending::Cancelled => "cancelled after",
+    };
+    let account = report.account;
+    let mut text = format!(
+        "{description}{ending} {}: {} ok, {} failed",
+        Time(report.lasted),
+        Count(account.ok),
+        Count(account.failed)
+    );
+    for (count, name) in [
+        (account.already_done, "already done"),
+        (account.cancelled, "cancelled"),
+        (account.unread.unwrap_or(0), "unread"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {} {name}", Count(count)));
+        }
+    }
+    text
+}
+
+/// One line each for the source, the consumer and the order.
+pub(super) fn waits(report: &RunReport) -> Vec<String> {
+    // In a pipeline, the window that holds the source back is that of the first stage.
+    let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
+    let words = report.words();
+    let mut waits = vec![
+        format!(
+            "source: worked {}, held back {}; the {} has {}",
+            Time(report.source_working),
+            Time(report.source_waiting),
+            words.window,
+            Many(window, words.item),
+        ),
+        format!(
+            "{}: worked {}, waited {} without a result",
+            words.consumer,
+            Time(report.consumer_working),
+            Time(report.consumer_waiting),
+        ),
+    ];
+    if report.consumer_abandoned {
+        let consumer = words.consumer;
+        waits.push(format!("the {consumer} did not return in time: its thread was abandoned"));
+    }
+    if !report.head_stalled.is_zero() {
+        let stalled = Time(report.head_stalled);
+        let item = words.item;
+        waits.push(format!("order: later results waited {stalled} for one missing {item}"));
+    }
+    waits
+}
+
+/// Summarises the retried items.
+pub(super) fn retries(report: &RunReport) -> Option<String> {
+    let retries = &report.retries;
+    (retries.attempts > 0).then(|| {
+        format!(
+            "{} retried after {}: {} succeeded, {} failed",
+            Many(retries.items, report.words().item),
+            Many(retries.attempts, "failed attempt"),
+            Count(retries.succeeded),
+            Count(retries.failed),
+        )
+    })
+}
+
+/// Explains missing measurements per item.
+pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
+    if report.lacks_item_events() {
+        return Some(
+            "No item events: call `.timeline()` on the builder to get latencies, slowest items and a timeline."
+                .to_owned(),
+        );
+    }
+    (report.events_lost > 0).then(|| {
+        format!(
+            "{} came too fast to be recorded: latencies, slowest {} and the timeline lack them.",
+            Many(report.events_lost, report.words().item_event),
+            report.words().items,
+        )
+    })
+}
+
+/// Explains missing keys in the list of stalls.
+pub(super) fn lack_of_keys(report: &RunReport) -> Option<String> {
+    let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
+    let is_mixed = (1..report.stalls.len()).contains(&with_key);
+    let items = report.words().items;
+    is_mixed.then(|| format!("Keys are kept for the longest waits and the slowest {items} only."))
+}
+
+/// Describes what a producer lost.
+pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
+    let producer = &report.producers[index];
+    let name = format!("{} {index} ({})", report.words().producer, producer.place);
+    // A state that was lost last has no rebuild, and one lost in an earlier run is rebuilt in this one.
+    let lost = format!("lost its state {}", Times(producer.states_lost));
+    let rebuilt = format!(
+        "ran `producer_init` again {}, for {}",
+        Times(producer.rebuilds),
+        Time(producer.rebuilding)
+    );
+    let mut losses = Vec::new();
+    match (producer.states_lost, producer.rebuilds) {
+        (0, 0) => {}
+        (_, 0) => losses.push(lost),
+        (0, _) => losses.push(rebuilt),
+        (..) => losses.push(format!("{lost} and {rebuilt}")),
+    }
+    if producer.recycles > 0 {
+        let (times, took) = (Times(producer.recycles), Time(producer.recycling));
+        losses.push(format!("recycled its state {times}, for {took}"));
+    }
+    if producer.replacements > 0 {
+        losses.push(format!("was replaced {}", Times(producer.replacements)));
+    }
+    let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
+    if producer.abandoned {
+        losses.push(format!("was abandoned with its thread{why}"));
+    } else if producer.quarantined.is_some() {
+        losses.push(format!("was taken out of service{why}"));
+    }
+    if let Some(why) = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref()) {
+        losses.push(format!("lost its worker: {}", clipped(why, LONGEST)));
+    }
+    if let Some(ceiling) = producer.batch_ceiling {
+        losses.push(format!(
+            "had memory for batches of at most {} ({}, or cost or padded size if that is bounded)",
+            Count(ceiling),
+            report.words().items
+        ));
+    }
+    losses.into_iter().map(|loss| format!("{name} {loss}")).collect()
+}
+
+/// Gives the reason, or names the item if the list of failures has the reason.
+fn why(report: &RunReport, reason: &str) -> String {
+    let failure = report.failures.iter().find(|failure| failure.error == reason);
+    match failure.and_then(|failure| failure.item) {
+        Some(index) => format!(" when {} failed", item(report.words(), index, None)),
+        None => format!(": {}", clipped(reason, LONGEST)),
+    }
+}
+
+/// Names the item that failed.
+pub(super) fn failed(report: &RunReport, failure: &Failure) -> String {
+    match failure.item {
+        Some(index) => part(report.words(), index, failure.key.as_deref(), &failure.parts),
+        None => "the run".to_owned(),
+    }
+}
+
+/// The failure, and its causes unless an earlier text contains them.
+pub(super) fn failure(report: &RunReport, failure: &Failure) -> String {
+    format!("{} in {}: {}", failed(report, failure), site(report, failure), reason(failure))
+}
+
+/// Returns the causes of a failure, from the outermost. The text of the failure itself is left out, since the line has
+/// the item and the place. A cause that the text before ends with is left out too.
+fn reason(failure: &Failure) -> String {
+    let (mut reason, mut last) = (String::new(), "");
+    for text in &failure.causes {
+        if last.ends_with(text.as_str()) {
+            continue;
+        }
+        let gap = if reason.is_empty() { "" } else { ": " };
+        reason.push_str(&format!("{gap}{}", clipped(text, LONGEST)));
+        last = text;
+    }
+    if reason.is_empty() { clipped(&failure.error, LONGEST) } else { reason }
+}
+
+/// Names the hook, stage, device and attempts of a failure.
+pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
+    let hook = failure.hook.as_deref().unwrap_or("input");
+    let mut site = report.vocabulary.part(hook).to_owned();
+    if let Some(stage) = &failure.stage {
+        site.push_str(&format!(" of {stage}"));
+    }
+    if let Some(device) = &failure.device {
+        site.push_str(&format!(" on {device}"));
+    }
+    if failure.attempts > 1 {
+        site.push_str(&format!(", {} attempts", failure.attempts));
+    }
+    site
+}
+
+/// Counts the entries that a list omits, if there are any.
+pub(super) fn more(more: u64, noun: &'static str) -> Option<String> {
+    let plural = if more == 1 { "" } else { "s" };
+    (more > 0).then(|| format!("and {} more {noun}{plural}", Count(more)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::observe::report::samples::{Told, failure};
+
+    #[test]
+    fn a_cause_is_given_once() {
+        let reason = |causes: &[&str]| {
+            let causes = causes.iter().map(|&text| text.to_owned()).collect();
+            reason(&Failure { causes, error: "it failed".to_owned(), ..Failure::default() })
+        };
+        assert_eq!(reason(&[]), "it failed");
+        assert_eq!(reason(&["bad"]), "bad");
+        assert_eq!(reason(&["reading x", "no such file"]), "reading x: no such file");
+        assert_eq!(reason(&["open x: no such file", "no such file"]), "open x: no such file");
+        let nested = ["a: b: c", "b: c", "c", "d"];
+        assert_eq!(reason(&nested), "a: b: c: d");
+    }
+
+    #[test]
+    fn what_never_happened_is_not_said() {
+        for (states_lost, rebuilds, expected) in [
+            (0, 0, None),
+            (1, 0, Some("producer 0 (cuda:0) lost its state once")),
+            (0, 2, Some("producer 0 (cuda:0) ran `producer_init` again 2 times, for 1.00 s")),
+            (
+                2,
+                1,
+                Some(
+                    "producer 0 (cuda:0) lost its state 2 times and ran `producer_init` again once, for 1.00 s",
+                ),
+            ),
+        ] {
+            let mut report = Told::new(1).end(1_000);
+            let producer = &mut report.producers[0];
+            (producer.states_lost, producer.rebuilds) = (states_lost, rebuilds);
+            producer.rebuilding = Duration::from_secs(1);
+            assert_eq!(losses(&report, 0).first().map(String::as_str), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_says_item_place_hook_attempts_and_innermost_cause() {
+        let failure = failure(3, 1, 2, "the file is empty");
+        let expected = "item 3 (key 3) in producer_work on cuda:1, 2 attempts: the file is empty";
+        assert_eq!(super::failure(&RunReport::default(), &failure), expected);
+    }
+
+    #[test]
+    fn the_account_has_every_count() {
+        let mut played = Told::new(1);
+        played.totals.account.cancelled = 2;
+        played.totals.account.unread = Some(1_000);
+        played.consume(10, 5);
+        let report = played.end(1_000);
+        let expected = "finished in 1.00 ms: 5 ok, 0 failed, 2 cancelled, 1,000 unread";
+        assert_eq!(headline(&report), expected);
+        assert_eq!(RunReport::default().to_string(), "no run yet\n");
+    }
+}
