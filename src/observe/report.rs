@@ -15,9 +15,9 @@ mod formats;
 mod json;
 mod lane;
 mod latency;
+mod live_producers;
 mod outline;
 mod page;
-mod parties;
 mod producer;
 #[cfg(test)]
 mod properties;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::formats::{Count, Many, Percent, Time, capitalised};
-use super::parties::{Parties, all_producers, lost, mean, producers, without_vacant};
+use super::live_producers::{all_producers, lost, mean, producers, without_vacant, words};
 use super::producer::share;
+use super::vocabulary::Words;
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
@@ -89,7 +90,7 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Shares {
-    parties: Parties,
+    words: &'static Words,
     origin: Origin,
     destination: Destination,
     source: f64,
@@ -120,7 +121,7 @@ impl Shares {
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
         Shares {
-            parties: Parties::of(totals),
+            words: words(totals),
             origin: totals.origin,
             destination: totals.destination,
             source: share(totals.source_working),
@@ -237,7 +238,7 @@ impl Shares {
             producers(totals),
             Percent(self.starved),
             self.runner_up(),
-            self.parties.plural(),
+            self.words.producers,
         )
     }
 
@@ -250,17 +251,17 @@ impl Shares {
             producers(totals),
             Percent(self.starved),
             self.runner_up(),
-            self.parties.plural(),
+            self.words.producers,
         )
     }
 
     fn producers_clause(&self, totals: &Totals) -> String {
-        let parties = self.parties.plural();
+        let producers = self.words.producers;
         format!(
-            "the {parties} limited the run: {} worked {} of the time{}{}; use more {parties} or faster \
+            "the {producers} limited the run: {} worked {} of the time{}{}; use more {producers} or faster \
              devices; if a device is faster with many items at once, use larger batches (`batch`, with a \
              runner that implements `producer_work_batch`)",
-            producers(totals),
+            super::live_producers::producers(totals),
             Percent(self.producers),
             self.and_rebuilt(),
             self.runner_up(),
@@ -291,7 +292,7 @@ impl Shares {
             Percent(self.consumer),
             Percent(self.full),
             self.runner_up(),
-            self.parties.plural(),
+            self.words.producers,
         )
     }
 
@@ -303,7 +304,7 @@ impl Shares {
             self.consumer_name(),
             Percent(self.consumer),
             self.runner_up(),
-            self.parties.plural(),
+            self.words.producers,
         )
     }
 
@@ -313,7 +314,7 @@ impl Shares {
              limits that stage, since more {} here would only wait",
             Percent(self.consumer),
             self.runner_up(),
-            self.parties.plural(),
+            self.words.producers,
         )
     }
 
@@ -366,7 +367,7 @@ impl Shares {
             "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \
              {} on average; put long items first, make batches smaller, or let a second producer copy \
              slow items (`speculate()`)",
-            self.parties.singular(),
+            self.words.producer,
             totals.producers[producer].place,
             Percent(share),
             producers(totals),
@@ -378,7 +379,7 @@ impl Shares {
         if totals.window == SERVICE {
             return format!(
                 "no single part limited the run: the {} worked {} of the time{}, and waited for calls or retries in the rest",
-                self.parties.plural(),
+                self.words.producers,
                 Percent(self.producers),
                 self.and_rebuilt(),
             );
@@ -388,7 +389,7 @@ impl Shares {
              and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
             self.source_name(),
             Percent(self.source),
-            self.parties.plural(),
+            self.words.producers,
             Percent(self.producers),
             self.and_rebuilt(),
             self.consumer_name(),
@@ -427,7 +428,7 @@ impl Shares {
         let name = match second {
             Bottleneck::Source => self.source_name().to_owned(),
             Bottleneck::Consumer => self.consumer_name().to_owned(),
-            _ => format!("the {}", self.parties.plural()),
+            _ => format!("the {}", self.words.producers),
         };
         if share >= MOST && first - share <= CLOSE {
             format!(", closely followed by {name} ({})", Percent(share))

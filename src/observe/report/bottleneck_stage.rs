@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, nothing_to_decide, opening};
 use super::formats::{Percent, capitalised};
-use super::parties::{lost, without_vacant};
+use super::live_producers::{lost, without_vacant};
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
 

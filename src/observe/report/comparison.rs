@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
-use super::document::{Block, Cell, Column, Document, Layout, Lead, Limits, Row, Section, Table};
+use super::document::{Cell, Document, Layout, Limits, Section, TableOf};
 use super::formats::{Count, Many, Percent, Time, capitalised, clipped, item, rate};
 use super::page::page;
 use super::producer::{ProducerReport, share};
@@ -27,16 +27,23 @@ pub struct Comparison<'a> {
     after: &'a RunReport,
 }
 
-/// One measure of both.
-struct Measure {
+/// A measure of a run.
+enum Measure {
+    Count(u64),
+    Time(Duration),
+    /// Items per second.
+    Rate(f64),
+    /// A share of the time.
+    Share(f64),
+}
+
+/// A measure of both runs, as text.
+struct Compared {
     name: &'static str,
-    before: String,
-    after: String,
+    both: [String; 2],
     change: String,
     tone: Option<Ink>,
 }
-
-type CountOf = fn(&RunReport) -> u64;
 
 /// Which change of a measure is an improvement.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,88 +99,57 @@ impl Comparison<'_> {
         }
     }
 
-    fn measures(&self) -> Vec<Measure> {
+    fn measures(&self) -> Vec<Compared> {
+        use Better::{Less, More, Neither};
         let words = self.after.words();
-        let mut rows = vec![self.time_row("lasted", Better::Less, |report| Some(report.lasted))];
-        rows.extend(self.counts());
-        rows.push(self.rate_row());
-        rows.extend([
-            self.time_row("median", Better::Less, |report| Some(report.latency?.p50)),
-            self.time_row("99th percentile", Better::Less, |report| Some(report.latency?.p99)),
-            self.time_row("slowest", Better::Less, |report| Some(report.latency?.max)),
-            self.share_row(words.producers_busy, |report| producers(report, |one| one.working)),
-            self.share_row(words.producers_waiting, |report| producers(report, |one| one.waiting)),
-            self.share_row("rebuilding states", |report| producers(report, |one| one.rebuilding)),
-            self.share_row("source working", |report| report.source_working),
-            self.share_row("source held back", |report| report.source_waiting),
-            self.share_row(words.consumer_working, |report| report.consumer_working),
-            self.share_row("head of line blocked", |report| report.head_stalled),
-        ]);
-        rows.retain(|row| row.before != row.after || !["-", "0", "0 %"].contains(&&*row.after));
-        rows
-    }
-
-    fn counts(&self) -> Vec<Measure> {
-        let words = self.after.words();
-        let counts: [(_, _, CountOf); 9] = [
-            (words.producers, Better::Neither, |report| report.producers.len() as u64),
-            (words.window, Better::Neither, |report| report.window),
-            ("ok", Better::More, |report| report.account.ok),
-            ("failed", Better::Less, |report| report.account.failed),
-            ("already done", Better::Neither, |report| report.account.already_done),
-            ("cancelled", Better::Less, |report| report.account.cancelled),
-            ("retried", Better::Less, |report| report.retries.items),
-            ("states lost", Better::Less, |report| {
-                report.producers.iter().map(|one| one.states_lost).fold(0, u64::saturating_add)
+        let measures: [(_, _, fn(&RunReport) -> Option<Measure>); 21] = [
+            ("lasted", Less, |it| Some(Measure::Time(it.lasted))),
+            (words.producers, Neither, |it| Some(Measure::Count(it.producers.len() as u64))),
+            (words.window, Neither, |it| Some(Measure::Count(it.window))),
+            ("ok", More, |it| Some(Measure::Count(it.account.ok))),
+            ("failed", Less, |it| Some(Measure::Count(it.account.failed))),
+            ("already done", Neither, |it| Some(Measure::Count(it.account.already_done))),
+            ("cancelled", Less, |it| Some(Measure::Count(it.account.cancelled))),
+            ("retried", Less, |it| Some(Measure::Count(it.retries.items))),
+            ("states lost", Less, |it| {
+                let lost = it.producers.iter().map(|one| one.states_lost);
+                Some(Measure::Count(lost.fold(0, u64::saturating_add)))
             }),
-            ("threads abandoned", Better::Less, RunReport::threads_abandoned),
+            ("threads abandoned", Less, |it| Some(Measure::Count(it.threads_abandoned()))),
+            ("ok per second", More, |it| {
+                let rate = ratio(it.account.ok as f64, it.lasted.as_secs_f64());
+                Some(Measure::Rate(rate.unwrap_or_default()))
+            }),
+            ("median", Less, |it| Some(Measure::Time(it.latency?.p50))),
+            ("99th percentile", Less, |it| Some(Measure::Time(it.latency?.p99))),
+            ("slowest", Less, |it| Some(Measure::Time(it.latency?.max))),
+            (words.producers_busy, Neither, |it| of_producers(it, |one| one.working)),
+            (words.producers_waiting, Neither, |it| of_producers(it, |one| one.waiting)),
+            ("rebuilding states", Neither, |it| of_producers(it, |one| one.rebuilding)),
+            ("source working", Neither, |it| of_time(it, it.source_working)),
+            ("source held back", Neither, |it| of_time(it, it.source_waiting)),
+            (words.consumer_working, Neither, |it| of_time(it, it.consumer_working)),
+            ("head of line blocked", Neither, |it| of_time(it, it.head_stalled)),
         ];
-        let row = |(name, better, of): (_, _, CountOf)| {
-            let [was, is] = [self.before, self.after].map(of);
-            let (before, after) = (Count(was).to_string(), Count(is).to_string());
-            let change = match is.abs_diff(was) {
-                0 => "same".to_owned(),
-                more if is > was => format!("+{}", Count(more)),
-                less => format!("-{}", Count(less)),
-            };
-            let tone = tone(was as f64, is as f64, better, 0.0);
-            Measure { name, before, after, change, tone }
-        };
-        counts.into_iter().map(row).collect()
+        let compared = measures.map(|(name, better, of)| self.compared(name, better, of));
+        let is_nothing = |it: &str| ["-", "0", "0 %"].contains(&it);
+        let is_shown = |it: &Compared| it.both[0] != it.both[1] || !is_nothing(&it.both[1]);
+        compared.into_iter().filter(is_shown).collect()
     }
 
-    fn time_row(
+    fn compared(
         &self,
         name: &'static str,
         better: Better,
-        of: fn(&RunReport) -> Option<Duration>,
-    ) -> Measure {
-        let times = [self.before, self.after].map(of);
-        let [before, after] =
-            times.map(|time| time.map_or("-".to_owned(), |time| Time(time).to_string()));
-        let [was, is] = times.map(|time| time.map(|time| time.as_secs_f64()));
-        let (change, tone) = match (was, is) {
-            (Some(was), Some(is)) => (relative(was, is), tone(was, is, better, LEAST_CHANGE)),
+        of: fn(&RunReport) -> Option<Measure>,
+    ) -> Compared {
+        let measures = [self.before, self.after].map(of);
+        let text = |it: &Option<Measure>| it.as_ref().map_or("-".to_owned(), Measure::to_string);
+        let (change, tone) = match &measures {
+            [Some(was), Some(is)] => (is.change_from(was), is.tone(was, better)),
             _ => (String::new(), None),
         };
-        Measure { name, before, after, change, tone }
-    }
-
-    fn rate_row(&self) -> Measure {
-        let [was, is] = [self.before, self.after].map(|report| {
-            ratio(report.account.ok as f64, report.lasted.as_secs_f64()).unwrap_or_default()
-        });
-        let [before, after] = [was, is].map(rate);
-        let tone = tone(was, is, Better::More, LEAST_CHANGE);
-        Measure { name: "ok per second", before, after, change: relative(was, is), tone }
-    }
-
-    fn share_row(&self, name: &'static str, of: impl Fn(&RunReport) -> Duration) -> Measure {
-        let shares = [self.before, self.after].map(|report| share(of(report), report.lasted));
-        let [before, after] = shares.map(|share| Percent(share).to_string());
-        let points = ((shares[1] - shares[0]) * 100.0).round();
-        let change = if points == 0.0 { "same".to_owned() } else { format!("{points:+} points") };
-        Measure { name, before, after, change, tone: None }
+        Compared { name, both: measures.each_ref().map(text), change, tone }
     }
 
     /// Settings, devices and versions that differ: the name, and both values.
@@ -216,38 +192,93 @@ impl Comparison<'_> {
             kind: "gangline: two reports",
             heading: title,
             status: None,
-            leads: vec![Lead::Summary(self.summary())],
+            leads: vec![(self.summary().join("\n"), None)],
             sections: sections.into_iter().flatten().collect(),
         }
     }
 
     fn measure_section(&self) -> Section<'_> {
-        let columns = vec![
-            Column::text("measure", 3, usize::MAX),
-            Column::number("before", 1),
-            Column::number("after", 2),
-            Column::number("change", 0),
-        ];
-        let measures = self.measures();
-        let rows = measures.into_iter().map(|Measure { name, before, after, change, tone }| {
-            Row::new(vec![name.into(), before.into(), after.into(), Cell::Inked(change)]).ink(tone)
-        });
-        let table = Table::new("Measures of both runs", columns).rows(rows);
-        Section::new("Measures").with(Block::Table(table))
+        let measures = self.measures().into_iter();
+        let table = TableOf::new("Measures of both runs", Limits::NONE, measures)
+            .text("measure", 3, usize::MAX, |it| it.name)
+            .number("before", 1, |it| it.both[0].clone())
+            .number("after", 2, |it| it.both[1].clone())
+            .number("change", 0, |it| Cell::Inked(it.change.clone()))
+            .rows(|row, it| row.ink = it.tone);
+        Section::new("Measures").with(table.end())
     }
 
     fn difference_section(&self) -> Option<Section<'_>> {
-        let text = |head| Column::text(head, 0, usize::MAX);
-        let columns = ["what", "before", "after"].map(text).into();
-        let rows = self.differences().into_iter().map(|(what, before, after)| {
-            let line = |when, value: &str| format!("{what} {when}: {}", clipped(value, LONGEST));
-            let lines = vec![line("before", &before), line("after", &after)];
-            Row::new([what, before, after].map(Cell::Text).into()).lines(lines)
-        });
+        let differences = self.differences();
+        let line = |name: &str, when: &str, value: &str| {
+            format!("{name} {when}: {}", clipped(value, LONGEST))
+        };
+        let is_empty = differences.is_empty();
         let title = "How the runs differed";
-        let table = Table::new(title, columns).layout(Layout::ColumnsOrLines).rows(rows);
-        let is_empty = table.rows.is_empty();
-        (!is_empty).then(|| Section::new(title).with(Block::Table(table)))
+        let table = TableOf::new(title, Limits::NONE, differences.into_iter())
+            .text("what", 0, usize::MAX, |it| it.0.clone())
+            .text("before", 0, usize::MAX, |it| it.1.clone())
+            .text("after", 0, usize::MAX, |it| it.2.clone())
+            .lines(Layout::ColumnsOrLines, |(name, before, after)| {
+                vec![line(name, "before", before), line(name, "after", after)]
+            });
+        (!is_empty).then(|| Section::new(title).with(table.end()))
+    }
+}
+
+impl Measure {
+    fn number(&self) -> f64 {
+        match self {
+            Measure::Count(count) => *count as f64,
+            Measure::Time(time) => time.as_secs_f64(),
+            Measure::Rate(number) | Measure::Share(number) => *number,
+        }
+    }
+
+    fn change_from(&self, before: &Measure) -> String {
+        let (was, is) = (before.number(), self.number());
+        match (before, self) {
+            (Measure::Count(was), Measure::Count(is)) if is > was => {
+                format!("+{}", Count(is - was))
+            }
+            (Measure::Count(was), Measure::Count(is)) if is < was => {
+                format!("-{}", Count(was - is))
+            }
+            (Measure::Count(_), _) => "same".to_owned(),
+            (Measure::Share(_), _) => match ((is - was) * 100.0).round() {
+                0.0 => "same".to_owned(),
+                points => format!("{points:+} points"),
+            },
+            _ => match ratio(is, was).map(|times| ((times - 1.0) * 100.0).round()) {
+                Some(0.0) => "same".to_owned(),
+                Some(percent) if percent.abs() < 1_000.0 => format!("{percent:+} %"),
+                Some(percent) => format!("{:.0} times", percent / 100.0 + 1.0),
+                None => String::new(),
+            },
+        }
+    }
+
+    /// Returns the ink of an improvement, or of the contrary.
+    fn tone(&self, before: &Measure, better: Better) -> Option<Ink> {
+        let (was, is) = (before.number(), self.number());
+        let least = if let Measure::Count(_) = self { 0.0 } else { LEAST_CHANGE };
+        let has_changed = (is - was).abs() > least * was.abs();
+        match (better, is < was) {
+            (Better::Less, true) | (Better::More, false) if has_changed => Some(Ink::Good),
+            (Better::Less, false) | (Better::More, true) if has_changed => Some(Ink::Bad),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::Count(count) => Count(*count).fmt(f),
+            Measure::Time(time) => Time(*time).fmt(f),
+            Measure::Rate(number) => f.write_str(&rate(*number)),
+            Measure::Share(share) => Percent(*share).fmt(f),
+        }
     }
 }
 
@@ -271,15 +302,14 @@ fn failures<'a>(
         return None;
     }
     let line = format!("{heading}: {}", Count(only.len() as u64));
-    let rows = only.into_iter().map(|(name, failure)| {
-        let error = failure.causes.last().unwrap_or(&failure.error);
-        let line = clipped(&format!("{name}: {error}"), LONGEST);
-        Row::new(vec![name.into(), Cell::Errors(vec![error])]).lines(vec![line])
-    });
-    let columns = vec![Column::text(words.item, 0, usize::MAX), Column::long_text("error")];
-    let table = Table::new(capitalised(heading), columns);
-    let table = table.layout(Layout::Lines).limits(FAILURES).rows(rows);
-    let section = Section::new(capitalised(&line)).with(Block::Table(table));
+    let error = |failure: &'a Failure| failure.causes.last().unwrap_or(&failure.error).as_str();
+    let table = TableOf::new(capitalised(heading), FAILURES, only.into_iter())
+        .text(words.item, 0, usize::MAX, |it| it.0)
+        .errors("error", |it| vec![error(it.1)])
+        .lines(Layout::Lines, |(name, failure)| {
+            vec![clipped(&format!("{name}: {}", error(failure)), LONGEST)]
+        });
+    let section = Section::new(capitalised(&line)).with(table.end());
     Some(Section { line: Some(line), ..section })
 }
 
@@ -322,32 +352,18 @@ fn limit(report: &RunReport) -> String {
     part.to_owned()
 }
 
-/// The mean over the producers.
-fn producers(report: &RunReport, of: fn(&ProducerReport) -> Duration) -> Duration {
+/// The share of the time that producers spent in this way, on average.
+fn of_producers(report: &RunReport, of: fn(&ProducerReport) -> Duration) -> Option<Measure> {
     let sum = report.producers.iter().map(of).fold(Duration::ZERO, Duration::saturating_add);
-    sum / u32::try_from(report.producers.len()).unwrap_or(u32::MAX).max(1)
+    of_time(report, sum / u32::try_from(report.producers.len()).unwrap_or(u32::MAX).max(1))
+}
+
+fn of_time(report: &RunReport, time: Duration) -> Option<Measure> {
+    Some(Measure::Share(share(time, report.lasted)))
 }
 
 fn ratio(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
-}
-
-fn relative(was: f64, is: f64) -> String {
-    match ratio(is, was).map(|times| ((times - 1.0) * 100.0).round()) {
-        Some(0.0) => "same".to_owned(),
-        Some(percent) if percent.abs() < 1_000.0 => format!("{percent:+} %"),
-        Some(percent) => format!("{:.0} times", percent / 100.0 + 1.0),
-        None => String::new(),
-    }
-}
-
-fn tone(was: f64, is: f64, better: Better, least: f64) -> Option<Ink> {
-    let has_changed = (is - was).abs() > least * was.abs();
-    match (better, is < was) {
-        (Better::Less, true) | (Better::More, false) if has_changed => Some(Ink::Good),
-        (Better::Less, false) | (Better::More, true) if has_changed => Some(Ink::Bad),
-        _ => None,
-    }
 }
 
 fn title(comparison: &Comparison<'_>) -> String {

@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::formats::Percent;
+use super::formats::{Percent, more};
 use super::run_report::RunReport;
-use super::sentences::more;
 use super::timeline::Timeline;
 use crate::observe::text_style::Ink;
 
@@ -21,19 +20,9 @@ pub(super) struct Document<'a> {
     pub(super) heading: String,
     /// A line below the heading of the page, in the ink of the title.
     pub(super) status: Option<&'static str>,
-    pub(super) leads: Vec<Lead<'a>>,
+    /// Paragraphs between the title and the first section. An error is bad, the time and the machine are faint.
+    pub(super) leads: Vec<(String, Option<Ink>)>,
     pub(super) sections: Vec<Section<'a>>,
-}
-
-/// A paragraph between the title and the first section.
-pub(super) enum Lead<'a> {
-    /// The time and the machine.
-    Provenance(String),
-    Error(&'a str),
-    Conclusion(&'a str),
-    Fallback(&'a str),
-    /// Sentences of a comparison.
-    Summary(Vec<String>),
 }
 
 /// Blocks under one heading.
@@ -55,26 +44,21 @@ pub(super) enum Medium {
 }
 
 pub(super) enum Block<'a> {
-    /// Large figures: name, value and ink. Only a page has them.
-    Figures(Vec<(&'static str, String, Option<Ink>)>),
-    /// Names and values. Only a page has them.
-    Facts(Vec<(String, Cell<'a>)>),
     Table(Table<'a>),
-    List(List),
+    /// Sentences, one a line after this indent. A page shows them as a list.
+    List(&'static str, Vec<String>, Option<Ink>),
     Paragraph(String, Option<Ink>),
-    /// When each producer worked. Only a page has it.
+    /// Large figures: name, value and ink. Only a page has these and the blocks below.
+    Figures(Vec<(&'static str, String, Option<Ink>)>),
+    /// Names and values.
+    Facts(Vec<(String, Cell<'a>)>),
+    /// When each producer worked.
     BusyChart(&'a RunReport, &'a Timeline),
-    /// Items done over time. Only a page has it.
+    /// Items done over time.
     ThroughputChart(&'a RunReport),
 }
 
-/// Sentences, one a line. A page shows them as a list.
-pub(super) struct List {
-    pub(super) indent: &'static str,
-    pub(super) sentences: Vec<String>,
-    pub(super) ink: Option<Ink>,
-}
-
+#[derive(Default)]
 pub(super) struct Table<'a> {
     /// What the table shows, for screen readers.
     pub(super) title: String,
@@ -89,9 +73,10 @@ pub(super) struct Table<'a> {
 }
 
 /// How the text shows a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Aligned columns; those of the lowest rank are omitted if the text is too narrow.
+    #[default]
     Columns,
     /// The lines of each row.
     Lines,
@@ -109,7 +94,7 @@ pub(super) struct Limits {
 
 pub(super) struct Column {
     pub(super) head: &'static str,
-    /// The noun before the cell of a first column, if the page shows rows as blocks.
+    /// What a number in the first column counts. A page that shows rows as blocks has it for the head.
     pub(super) noun: &'static str,
     pub(super) kind: ColumnKind,
     /// The lower, the earlier a narrow text omits the column.
@@ -125,6 +110,7 @@ pub(super) enum ColumnKind {
     LongText,
 }
 
+#[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) cells: Vec<Cell<'a>>,
     pub(super) ink: Option<Ink>,
@@ -148,14 +134,29 @@ pub(super) enum Cell<'a> {
     Errors(Vec<&'a str>),
 }
 
+/// A table to which columns are added, and the things that its rows are about.
+pub(super) struct TableOf<'a, T> {
+    table: Table<'a>,
+    things: Vec<T>,
+}
+
+impl Limits {
+    pub(super) const NONE: Limits = Limits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::NONE
+    }
+}
+
 impl<'a> Section<'a> {
     pub(super) fn new(heading: impl Into<String>) -> Self {
         Section { heading: heading.into(), line: None, blocks: Vec::new() }
     }
 
-    pub(super) fn with(mut self, block: Block<'a>) -> Self {
-        self.blocks.push((Medium::Both, block));
-        self
+    pub(super) fn with(self, block: Block<'a>) -> Self {
+        self.only(Medium::Both, block)
     }
 
     pub(super) fn only(mut self, medium: Medium, block: Block<'a>) -> Self {
@@ -164,11 +165,10 @@ impl<'a> Section<'a> {
     }
 
     /// Adds a remark on what a section lacks, if there is one.
-    pub(super) fn remark(self, remark: Option<String>) -> Self {
-        match remark {
-            Some(remark) => self.with(Block::Paragraph(remark, Some(Ink::Faint))),
-            None => self,
-        }
+    pub(super) fn remark(mut self, remark: Option<String>) -> Self {
+        let remark = remark.map(|it| (Medium::Both, Block::Paragraph(it, Some(Ink::Faint))));
+        self.blocks.extend(remark);
+        self
     }
 
     /// Adds an explanation to the page. A terminal has no room for it.
@@ -177,77 +177,88 @@ impl<'a> Section<'a> {
     }
 }
 
-impl<'a> Table<'a> {
-    /// A table in columns that shows all rows.
-    pub(super) fn new(title: impl Into<String>, columns: Vec<Column>) -> Self {
-        let limits = Limits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
-        let (rows, layout) = (Vec::new(), Layout::Columns);
-        Table { title: title.into(), columns, rows, layout, limits, left_out: 0, noun: None }
-    }
-
-    pub(super) fn layout(self, layout: Layout) -> Self {
-        Table { layout, ..self }
-    }
-
-    pub(super) fn limits(self, limits: Limits) -> Self {
-        Table { limits, ..self }
-    }
-
-    /// Counts the rows that are not shown; `left_out` more than the table will be given are missing.
-    pub(super) fn counting(self, noun: &'static str, left_out: u64) -> Self {
-        Table { noun: Some(noun), left_out, ..self }
-    }
-
-    /// Sets the rows. Those that no renderer shows are counted and not made.
-    pub(super) fn rows(mut self, rows: impl ExactSizeIterator<Item = Row<'a>>) -> Self {
-        let unused = rows.len().saturating_sub(self.limits.page) as u64;
-        self.left_out = self.left_out.saturating_add(unused);
-        self.rows = rows.take(self.limits.page).collect();
-        self
-    }
-
-    /// Says how many rows are missing if `shown` are shown.
+impl Table<'_> {
+    /// Counts the rows that are not shown if the first `shown` are.
     pub(super) fn more(&self, shown: usize) -> Option<String> {
         let hidden = self.rows.len().saturating_sub(shown) as u64;
         more(self.left_out.saturating_add(hidden), self.noun?)
     }
 }
 
-impl Column {
-    pub(super) const fn number(head: &'static str, rank: u32) -> Self {
-        Column { head, noun: "", kind: ColumnKind::Number, rank }
+impl<'a, T> TableOf<'a, T> {
+    /// A table with a row for each of these things. Rows that no renderer shows are counted and not made.
+    pub(super) fn new(
+        title: impl Into<String>,
+        limits: Limits,
+        things: impl ExactSizeIterator<Item = T>,
+    ) -> Self {
+        let left_out = things.len().saturating_sub(limits.page) as u64;
+        let things: Vec<T> = things.take(limits.page).collect();
+        let rows = things.iter().map(|_| Row::default()).collect();
+        let table = Table { title: title.into(), limits, left_out, rows, ..Table::default() };
+        TableOf { table, things }
     }
 
-    /// A column of texts, of which a text shows `most` characters.
-    pub(super) const fn text(head: &'static str, rank: u32, most: usize) -> Self {
-        Column { head, noun: "", kind: ColumnKind::Text(most), rank }
+    /// Counts the rows that are not shown, and `left_out` more.
+    pub(super) fn counting(mut self, noun: &'static str, left_out: u64) -> Self {
+        self.table.noun = Some(noun);
+        self.table.left_out = self.table.left_out.saturating_add(left_out);
+        self
     }
 
-    pub(super) const fn long_text(head: &'static str) -> Self {
-        Column { head, noun: "", kind: ColumnKind::LongText, rank: 0 }
+    /// Adds the first column: the number of a producer, in this word.
+    pub(super) fn numbers(self, noun: &'static str, number: impl Fn(&T) -> usize) -> Self {
+        let column = Column { head: "#", noun, kind: ColumnKind::Number, rank: u32::MAX };
+        self.column(column, |it| number(it).into())
     }
 
-    /// The first column: the number of a producer.
-    pub(super) const fn numbering(noun: &'static str) -> Self {
-        Column { head: "#", noun, kind: ColumnKind::Number, rank: u32::MAX }
-    }
-}
-
-impl<'a> Row<'a> {
-    pub(super) fn new(cells: Vec<Cell<'a>>) -> Self {
-        Row { cells, ink: None, lines: Vec::new(), notes: Vec::new() }
-    }
-
-    pub(super) fn ink(self, ink: Option<Ink>) -> Self {
-        Row { ink, ..self }
+    pub(super) fn number<C: Into<Cell<'a>>>(
+        self,
+        head: &'static str,
+        rank: u32,
+        cell: impl Fn(&T) -> C,
+    ) -> Self {
+        let column = Column { head, noun: "", kind: ColumnKind::Number, rank };
+        self.column(column, |it| cell(it).into())
     }
 
-    pub(super) fn lines(self, lines: Vec<String>) -> Self {
-        Row { lines, ..self }
+    /// Adds a column of texts; the text of the report clips each to `most` characters.
+    pub(super) fn text<C: Into<Cell<'a>>>(
+        self,
+        head: &'static str,
+        rank: u32,
+        most: usize,
+        cell: impl Fn(&T) -> C,
+    ) -> Self {
+        let column = Column { head, noun: "", kind: ColumnKind::Text(most), rank };
+        self.column(column, |it| cell(it).into())
     }
 
-    pub(super) fn notes(self, notes: Vec<String>) -> Self {
-        Row { notes, ..self }
+    /// Adds a column of errors, each with the errors around it.
+    pub(super) fn errors(self, head: &'static str, errors: impl Fn(&T) -> Vec<&'a str>) -> Self {
+        let column = Column { head, noun: "", kind: ColumnKind::LongText, rank: 0 };
+        self.column(column, |it| Cell::Errors(errors(it)))
+    }
+
+    fn column(mut self, column: Column, cell: impl Fn(&T) -> Cell<'a>) -> Self {
+        self.table.columns.push(column);
+        self.rows(|row, thing| row.cells.push(cell(thing)))
+    }
+
+    /// Changes each row.
+    pub(super) fn rows(mut self, change: impl Fn(&mut Row<'a>, &T)) -> Self {
+        self.table.rows.iter_mut().zip(&self.things).for_each(|(row, thing)| change(row, thing));
+        self
+    }
+
+    /// Adds the lines that the text shows in place of columns.
+    pub(super) fn lines(mut self, layout: Layout, lines: impl Fn(&T) -> Vec<String>) -> Self {
+        self.table.layout = layout;
+        self.rows(|row, thing| row.lines = lines(thing))
+    }
+
+    pub(super) fn end(self) -> Block<'a> {
+        Block::Table(self.table)
     }
 }
 

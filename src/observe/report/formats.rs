@@ -96,10 +96,19 @@ impl fmt::Display for Many {
     }
 }
 
-/// Appends formatted text.
-pub(super) fn push(text: &mut String, what: fmt::Arguments<'_>) {
-    text.write_fmt(what).expect("writing to a text does not fail");
+/// Counts the entries that a list omits, if there are any.
+pub(super) fn more(more: u64, noun: &'static str) -> Option<String> {
+    let plural = if more == 1 { "" } else { "s" };
+    (more > 0).then(|| format!("and {} more {noun}{plural}", Count(more)))
 }
+
+/// Appends formatted text.
+macro_rules! push {
+    ($to:expr, $($what:tt)*) => {
+        $to.push_str(&format!($($what)*))
+    };
+}
+pub(super) use push;
 
 /// Formats items per second in three digits.
 pub(super) fn rate(rate: f64) -> String {

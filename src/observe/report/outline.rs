@@ -1,14 +1,15 @@
 //! The sections of a report.
 
-use super::document::{
-    Block, Cell, Column, Document, Layout, Lead, Limits, List, Medium, Row, Section, Table,
-};
-use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, part, rate};
+use std::time::Duration;
+
+use super::document::{Block, Cell, Document, Layout, Limits, Medium, Section, TableOf};
+use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, more, part, rate};
+use super::latency::Latencies;
 use super::producer::{ProducerReport, share};
-use super::run_report::{Ending, RunReport, StageReport};
+use super::retries::Retried;
+use super::run_report::{Ending, RunReport, Stall};
 use super::sentences::{
-    LONGEST, failed, failure, headline, lack_of_events, lack_of_keys, losses, more, retries, site,
-    waits,
+    LONGEST, failed, failure, headline, lack_of_events, lack_of_keys, losses, retries, site, waits,
 };
 use super::stragglers;
 use crate::observe::failure::Failure;
@@ -16,12 +17,12 @@ use crate::observe::text_style::Ink;
 use crate::observe::worker_report::WorkerReport;
 
 /// More producers are only counted.
-pub(super) const PRODUCERS: Limits = Limits { text: 32, page: 256, open: usize::MAX };
+pub(super) const PRODUCERS: Limits = Limits { text: 32, page: 256, ..Limits::NONE };
 const WORKERS: Limits = Limits { text: 16, ..PRODUCERS };
 /// The first failures are open on the page, so that the rest of it is not far.
 const FAILURES: Limits = Limits { text: 10, page: 1_000, open: 10 };
 const RETRIED: Limits = Limits { text: 0, page: 1_000, open: 5 };
-const STALLS: Limits = Limits { text: 3, page: usize::MAX, open: 5 };
+const STALLS: Limits = Limits { text: 3, open: 5, ..Limits::NONE };
 const SLOWEST: Limits = Limits { text: 0, ..STALLS };
 
 /// The text clips a failure to this many characters, and one with several causes to more.
@@ -77,14 +78,14 @@ fn ink(report: &RunReport) -> Ink {
     }
 }
 
-fn leads(report: &RunReport) -> Vec<Lead<'_>> {
+fn leads(report: &RunReport) -> Vec<(String, Option<Ink>)> {
     let provenance = report.provenance.line().filter(|_| report.has_begun());
-    let conclusion = Some(&*report.conclusion).filter(|conclusion| !conclusion.is_empty());
-    let mut leads: Vec<Lead<'_>> = provenance.map(Lead::Provenance).into_iter().collect();
-    leads.extend(report.error.as_deref().map(Lead::Error));
-    leads.extend(conclusion.map(Lead::Conclusion));
-    leads.extend(report.fallbacks.iter().map(|fallback| Lead::Fallback(fallback)));
-    leads
+    let conclusion = Some(&report.conclusion).filter(|conclusion| !conclusion.is_empty());
+    let fallbacks = report.fallbacks.iter().map(|fallback| format!("devices: {fallback}"));
+    let leads = provenance.map(|line| (line, Some(Ink::Faint))).into_iter();
+    let leads = leads.chain(report.error.clone().map(|error| (error, Some(Ink::Bad))));
+    let leads = leads.chain(conclusion.map(|it| (it.clone(), Some(Ink::Strong))));
+    leads.chain(fallbacks.map(|it| (it, Some(Ink::Warning)))).collect()
 }
 
 fn account(report: &RunReport) -> Section<'_> {
@@ -122,50 +123,31 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
     if report.stages.is_empty() {
         return None;
     }
-    let columns = vec![
-        Column::text("stage", u32::MAX, LONGEST_STAGE),
-        Column::number("ok", 8),
-        Column::number("failed", 7),
-        Column::number("cancelled", 2),
-        Column::number("producers", 6),
-        Column::number("busy", 5),
-        Column::number("waiting", 4),
-        Column::number("window", 1),
-        Column::number("full", 3),
-    ];
-    let rows = report.stages.iter().enumerate().map(|(number, stage)| {
-        let is_limiting = report.bottleneck_stage == Some(number + 1);
-        stage_row(stage, if is_limiting { "limited the run" } else { "" })
-    });
-    let conclusions = report.stages.iter().filter(|stage| !stage.report.conclusion.is_empty());
-    let conclusions =
-        conclusions.map(|stage| format!("{}: {}", stage.name, stage.report.conclusion));
-    let conclusions = List { indent: "  ", sentences: conclusions.collect(), ink: None };
+    let mean = |report: &RunReport, of: fn(&RunReport, &ProducerReport) -> f64| {
+        let shares = report.producers.iter().map(|producer| of(report, producer));
+        Percent(shares.sum::<f64>() / report.producers.len().max(1) as f64)
+    };
+    let stages = report.stages.iter().map(|stage| (&stage.name, &stage.report)).enumerate();
+    let is_limiting = |number: usize| report.bottleneck_stage == Some(number + 1);
+    let tag = |number| if is_limiting(number) { "limited the run" } else { "" };
+    let table = TableOf::new("Items and times of each stage", Limits::NONE, stages)
+        .text("stage", u32::MAX, LONGEST_STAGE, |it| Cell::Tagged(it.1.0.clone(), tag(it.0)))
+        .number("ok", 8, |(_, (_, it))| Count(it.account.ok))
+        .number("failed", 7, |(_, (_, it))| Count(it.account.failed))
+        .number("cancelled", 2, |(_, (_, it))| Count(it.account.cancelled))
+        .number("producers", 6, |(_, (_, it))| Count(it.producers.len() as u64))
+        .number("busy", 5, |(_, (_, it))| mean(it, |_, producer| producer.busy))
+        .number("waiting", 4, |(_, (_, it))| mean(it, |it, one| share(one.waiting, it.lasted)))
+        .number("window", 1, |(_, (_, it))| Count(it.window))
+        .number("full", 3, |(_, (_, it))| Percent(share(it.source_waiting, it.lasted)))
+        .rows(|row, it| row.ink = Some(Ink::Warning).filter(|_| is_limiting(it.0)));
+    let concluded = report.stages.iter().filter(|stage| !stage.report.conclusion.is_empty());
+    let conclusions = concluded.map(|it| format!("{}: {}", it.name, it.report.conclusion));
     let section = Section::new("Stages")
-        .with(Block::Table(Table::new("Items and times of each stage", columns).rows(rows)))
-        .only(Medium::Page, Block::List(conclusions))
+        .with(table.end())
+        .only(Medium::Page, Block::List("", conclusions.collect(), None))
         .explain("Busy, waiting: the average of the producers. Full: the time with a full window.");
     Some(section)
-}
-
-fn stage_row<'a>(stage: &StageReport, tag: &'static str) -> Row<'a> {
-    let StageReport { name, report } = stage;
-    let producers = &report.producers;
-    let mean = |of: &dyn Fn(&ProducerReport) -> f64| {
-        Percent(producers.iter().map(of).sum::<f64>() / producers.len().max(1) as f64)
-    };
-    Row::new(vec![
-        Cell::Tagged(name.clone(), tag),
-        Count(report.account.ok).into(),
-        Count(report.account.failed).into(),
-        Count(report.account.cancelled).into(),
-        Count(producers.len() as u64).into(),
-        mean(&|producer| producer.busy).into(),
-        mean(&|producer| share(producer.waiting, report.lasted)).into(),
-        Count(report.window).into(),
-        Percent(share(report.source_waiting, report.lasted)).into(),
-    ])
-    .ink(Some(Ink::Warning).filter(|_| !tag.is_empty()))
 }
 
 const UNDELIVERED: &str = "Failed before the run ended early, counted as cancelled";
@@ -179,26 +161,20 @@ fn failures<'a>(
     if failures.is_empty() && others == 0 {
         return None;
     }
-    let item = Column::text(report.words().item, 0, usize::MAX);
-    let columns = vec![item, Column::text("where", 0, usize::MAX), Column::long_text("error")];
-    let rows = failures.iter().map(|failure| failure_row(report, failure));
-    let table = Table::new("Final failures", columns)
-        .layout(Layout::Lines)
-        .limits(FAILURES)
+    let line = |it: &&Failure| {
+        let more = it.causes.len().saturating_sub(1) * LONGEST;
+        vec![clipped(&failure(report, it), (LONGEST_FAILURE + more).min(LONGEST_CHAIN))]
+    };
+    let table = TableOf::new("Final failures", FAILURES, failures.iter())
         .counting("failure", others)
-        .rows(rows);
+        .text(report.words().item, 0, usize::MAX, |it| failed(report, it))
+        .text("where", 0, usize::MAX, |it| site(report, it))
+        // The innermost cause is the most specific text. Around it are those that name item and place.
+        .errors("error", |it| it.causes.iter().rev().chain([&it.error]).map(|it| &**it).collect())
+        .lines(Layout::Lines, line)
+        .rows(|row, _| row.ink = Some(Ink::Bad));
     let line = Some(format!("{}:", heading.to_lowercase()));
-    Some(Section { line, ..Section::new(heading).with(Block::Table(table)) })
-}
-
-fn failure_row<'a>(report: &RunReport, it: &'a Failure) -> Row<'a> {
-    // The innermost cause is the most specific text. Around it are those that name item and place.
-    let errors = it.causes.iter().rev().chain([&it.error]).map(String::as_str).collect();
-    let more = it.causes.len().saturating_sub(1) * LONGEST;
-    let line = clipped(&failure(report, it), (LONGEST_FAILURE + more).min(LONGEST_CHAIN));
-    Row::new(vec![failed(report, it).into(), site(report, it).into(), Cell::Errors(errors)])
-        .ink(Some(Ink::Bad))
-        .lines(vec![line])
+    Some(Section { line, ..Section::new(heading).with(table.end()) })
 }
 
 fn timeline(report: &RunReport) -> Option<Section<'_>> {
@@ -207,19 +183,18 @@ fn timeline(report: &RunReport) -> Option<Section<'_>> {
         return None;
     }
     let left_out = report.producers.len().saturating_sub(PRODUCERS.page) as u64;
-    let mut section = Section::new("Timeline")
+    let section = Section::new("Timeline")
         .only(Medium::Page, Block::BusyChart(report, timeline))
         .only(Medium::Page, stragglers(report));
-    if let Some(more) = more(left_out, report.words().producer) {
-        section = section.explain(more);
-    }
-    Some(section)
+    Some(match more(left_out, report.words().producer) {
+        Some(more) => section.explain(more),
+        None => section,
+    })
 }
 
 /// The stragglers of a run. A page names them below the chart that marks them.
 fn stragglers(report: &RunReport) -> Block<'_> {
-    let (sentences, ink) = (stragglers::sentences(report), Some(Ink::Warning));
-    Block::List(List { indent: "  ", sentences, ink })
+    Block::List("  ", stragglers::sentences(report), Some(Ink::Warning))
 }
 
 fn throughput(report: &RunReport) -> Option<Section<'_>> {
@@ -235,13 +210,39 @@ fn producers(report: &RunReport) -> Option<Section<'_>> {
     }
     let words = report.words();
     let title = format!("{} and times of each {}", capitalised(words.items), words.producer);
-    let rows = (0..report.producers.len()).map(|index| producer_row(report, index));
-    let table = Table::new(title, producer_columns(report))
-        .limits(PRODUCERS)
+    let mut table = TableOf::new(title, PRODUCERS, report.producers.iter().enumerate())
         .counting(words.producer, 0)
-        .rows(rows);
+        .numbers(words.producer, |it| it.0);
+    if !report.stages.is_empty() {
+        let stage = |it: &(usize, &ProducerReport)| it.1.stage.clone().unwrap_or_default();
+        table = table.text("stage", u32::MAX, LONGEST_STAGE, stage);
+    }
+    table = table
+        .text("place", 11, LONGEST_PLACE, |(_, it)| Cell::Tagged(it.place.clone(), tag(it)))
+        .number(words.items, 10, |(_, it)| Count(it.items))
+        .number("failed", 8, |(_, it)| Count(it.failed))
+        .number("busy", 9, |(_, it)| Cell::Share(it.busy))
+        .number("working", 3, |(_, it)| Time(it.working))
+        .number("waiting", 4, |(_, it)| Time(it.waiting))
+        .number("init", 2, |(_, it)| Time(it.init));
+    if report.has_item_events() {
+        let latencies: [(_, _, fn(Latencies) -> Duration); 4] = [
+            ("p50", 7, |it| it.p50),
+            ("p90", 1, |it| it.p90),
+            ("p99", 5, |it| it.p99),
+            ("max", 6, |it| it.max),
+        ];
+        for (head, rank, of) in latencies {
+            let time = |it: Latencies| Time(of(it)).to_string();
+            table = table.number(head, rank, |(_, it)| it.latency.map_or_else(String::new, time));
+        }
+    }
+    let table = table.rows(|row, (number, it)| {
+        row.ink = Some(Ink::Bad).filter(|_| it.is_lost());
+        row.notes = losses(report, *number);
+    });
     let section = Section::new(capitalised(words.producers))
-        .with(Block::Table(table))
+        .with(table.end())
         .only(Medium::Text, stragglers(report))
         .remark(lack_of_events(report))
         .explain(format!(
@@ -249,52 +250,6 @@ fn producers(report: &RunReport) -> Option<Section<'_>> {
             words.article, words.item, words.window
         ));
     Some(section)
-}
-
-fn producer_columns(report: &RunReport) -> Vec<Column> {
-    let words = report.words();
-    let mut columns = vec![
-        Column::numbering(words.producer),
-        Column::text("place", 11, LONGEST_PLACE),
-        Column::number(words.items, 10),
-        Column::number("failed", 8),
-        Column::number("busy", 9),
-        Column::number("working", 3),
-        Column::number("waiting", 4),
-        Column::number("init", 2),
-    ];
-    if !report.stages.is_empty() {
-        columns.insert(1, Column::text("stage", u32::MAX, LONGEST_STAGE));
-    }
-    if report.has_item_events() {
-        let latencies = [("p50", 7), ("p90", 1), ("p99", 5), ("max", 6)];
-        columns.extend(latencies.map(|(head, rank)| Column::number(head, rank)));
-    }
-    columns
-}
-
-fn producer_row(report: &RunReport, index: usize) -> Row<'_> {
-    let producer = &report.producers[index];
-    let mut cells = vec![index.into()];
-    if !report.stages.is_empty() {
-        cells.push(producer.stage.as_deref().unwrap_or_default().into());
-    }
-    cells.extend([
-        Cell::Tagged(producer.place.clone(), tag(producer)),
-        Count(producer.items).into(),
-        Count(producer.failed).into(),
-        Cell::Share(producer.busy),
-        Time(producer.working).into(),
-        Time(producer.waiting).into(),
-        Time(producer.init).into(),
-    ]);
-    if report.has_item_events() {
-        let latency = producer.latency;
-        let times = latency.map(|it| [it.p50, it.p90, it.p99, it.max].map(|it| Time(it).into()));
-        cells.extend(times.unwrap_or_else(|| std::array::from_fn(|_| "".into())));
-    }
-    let ink = Some(Ink::Bad).filter(|_| producer.is_lost());
-    Row::new(cells).ink(ink).notes(losses(report, index))
 }
 
 /// The tag of a lost producer; a note has the reason.
@@ -314,33 +269,21 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
     if workers.is_empty() {
         return None;
     }
-    let columns = vec![
-        Column::numbering(report.words().producer),
-        Column::text("host", 6, LONGEST_PLACE),
-        Column::number("pid", 8),
-        Column::number("restarts", 7),
-        Column::number("returned", 1),
-        Column::number("wire wait", 5),
-        Column::number("down", 4),
-        Column::number("up", 3),
-    ];
-    let row = |(number, worker): (usize, &WorkerReport)| {
-        Row::new(vec![
-            number.into(),
-            worker.host.as_deref().unwrap_or("this machine").into(),
-            worker.pid.map_or_else(String::new, |pid| pid.to_string()).into(),
-            Count(worker.restarts).into(),
-            Count(worker.returned).into(),
-            Time(worker.wire_wait).into(),
-            Bytes(worker.bytes_down).into(),
-            Bytes(worker.bytes_up).into(),
-        ])
-    };
-    let table = Table::new(format!("The worker of each {}", report.words().producer), columns)
-        .limits(WORKERS)
+    let words = report.words();
+    let host = |it: &WorkerReport| it.host.as_deref().unwrap_or("this machine").to_owned();
+    let pid = |it: &WorkerReport| it.pid.map_or_else(String::new, |pid| pid.to_string());
+    let title = format!("The worker of each {}", words.producer);
+    let table = TableOf::new(title, WORKERS, workers.into_iter())
         .counting("worker", 0)
-        .rows(workers.into_iter().map(row));
-    let section = Section::new("Workers").with(Block::Table(table)).explain(
+        .numbers(words.producer, |it| it.0)
+        .text("host", 6, LONGEST_PLACE, |(_, it)| host(it))
+        .number("pid", 8, |(_, it)| pid(it))
+        .number("restarts", 7, |(_, it)| Count(it.restarts))
+        .number("returned", 1, |(_, it)| Count(it.returned))
+        .number("wire wait", 5, |(_, it)| Time(it.wire_wait))
+        .number("down", 4, |(_, it)| Bytes(it.bytes_down))
+        .number("up", 3, |(_, it)| Bytes(it.bytes_up));
+    let section = Section::new("Workers").with(table.end()).explain(
         "Returned: items that came back before a hook began them. Wire wait: the time in which a worker had \
          items while no hook ran. Down, up: bytes to the worker, and from it.",
     );
@@ -355,19 +298,16 @@ fn window(report: &RunReport) -> Option<Section<'_>> {
     let words = report.words();
     let mut section = Section::new(format!("Source, {} and {}", words.window, words.consumer));
     if !is_in_progress {
-        let waits = List { indent: "", sentences: waits(report), ink: None };
-        section = section.with(Block::List(waits));
+        section = section.with(Block::List("", waits(report), None));
     }
     if !report.stalls.is_empty() {
         let title = format!("The {} that blocked the head of line for the longest", words.items);
-        let columns = vec![Column::text(words.item, 0, usize::MAX), Column::number("waited", 0)];
-        let rows = report.stalls.iter().map(|stall| {
-            let (item, time) = (item(words, stall.item, stall.key.as_deref()), Time(stall.lasted));
-            let line = format!("{time} for {item}");
-            Row::new(vec![item.into(), time.into()]).lines(vec![line])
-        });
-        let table = Table::new(title, columns).layout(Layout::Lines).limits(STALLS).rows(rows);
-        section = section.with(Block::Table(table));
+        let name = |stall: &&Stall| item(words, stall.item, stall.key.as_deref());
+        let table = TableOf::new(title, STALLS, report.stalls.iter())
+            .text(words.item, 0, usize::MAX, name)
+            .number("waited", 0, |stall| Time(stall.lasted))
+            .lines(Layout::Lines, |it| vec![format!("{} for {}", Time(it.lasted), name(it))]);
+        section = section.with(table.end());
     }
     Some(section.remark(lack_of_keys(report)))
 }
@@ -377,53 +317,30 @@ fn slowest(report: &RunReport) -> Option<Section<'_>> {
         return None;
     }
     let words = report.words();
-    let columns = vec![
-        Column::text(words.item, 0, usize::MAX),
-        Column::number("took", 0),
-        Column::number(words.producer, 0),
-        Column::number("attempt", 0),
-        Column::number("batch of", 0),
-    ];
-    let rows = report.slowest.iter().map(|slow| {
-        Row::new(vec![
-            item(words, slow.item, slow.key.as_deref()).into(),
-            Time(slow.took).into(),
-            slow.producer.into(),
-            slow.attempt.into(),
-            Count(slow.together).into(),
-        ])
-    });
-    let table =
-        Table::new("The attempts that took the longest", columns).limits(SLOWEST).rows(rows);
+    let title = "The attempts that took the longest";
+    let table = TableOf::new(title, SLOWEST, report.slowest.iter())
+        .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref()))
+        .number("took", 0, |it| Time(it.took))
+        .number(words.producer, 0, |it| it.producer)
+        .number("attempt", 0, |it| it.attempt)
+        .number("batch of", 0, |it| Count(it.together));
     let heading = format!("Slowest {}", words.items);
-    Some(Section::new(heading).only(Medium::Page, Block::Table(table)))
+    Some(Section::new(heading).only(Medium::Page, table.end()))
 }
 
 fn retried(report: &RunReport) -> Option<Section<'_>> {
     let summary = retries(report)?;
     let words = report.words();
-    let columns = vec![
-        Column::text(words.item, 0, usize::MAX),
-        Column::number("failed attempts", 0),
-        Column::text("outcome", 0, usize::MAX),
-        Column::long_text("last error"),
-    ];
-    let rows = report.retries.list.iter().map(|retried| {
-        Row::new(vec![
-            part(words, retried.item, retried.key.as_deref(), &retried.parts).into(),
-            retried.failed_attempts.into(),
-            retried.outcome.text().into(),
-            Cell::Errors(vec![&retried.error]),
-        ])
-    });
-    let table = Table::new(format!("{} that were retried", capitalised(words.items)), columns)
-        .limits(RETRIED)
+    let title = format!("{} that were retried", capitalised(words.items));
+    let name = |it: &&Retried| part(words, it.item, it.key.as_deref(), &it.parts);
+    let table = TableOf::new(title, RETRIED, report.retries.list.iter())
         .counting(words.item, report.retries.left_out)
-        .rows(rows);
-    let section = Section::new("Retries")
-        .with(Block::Paragraph(summary, None))
-        .only(Medium::Page, Block::Table(table));
-    Some(section)
+        .text(words.item, 0, usize::MAX, name)
+        .number("failed attempts", 0, |it| it.failed_attempts)
+        .text("outcome", 0, usize::MAX, |it| it.outcome.text())
+        .errors("last error", |it| vec![&it.error]);
+    let section = Section::new("Retries").with(Block::Paragraph(summary, None));
+    Some(section.only(Medium::Page, table.end()))
 }
 
 fn split_batches(report: &RunReport) -> Option<Section<'_>> {

@@ -3,9 +3,7 @@
 mod charts;
 
 use self::charts::{busy_chart, throughput_chart};
-use super::document::{
-    Block, Cell, Column, ColumnKind, Document, Lead, List, Medium, Row, Section, Table,
-};
+use super::document::{Block, Cell, Column, ColumnKind, Document, Medium, Row, Section, Table};
 use super::formats::{Count, Html, capitalised, clipped, push};
 use crate::observe::text_style::Ink;
 
@@ -40,19 +38,21 @@ fn header(document: &Document<'_>) -> String {
     let mut header =
         format!("<header>\n<p class=\"name\">{kind}</p>\n<h1>{}</h1>\n", Html(heading));
     if let Some(status) = status {
-        push(&mut header, format_args!("<p{}>{status}</p>\n", class(Some(*ink))));
+        push!(header, "<p{}>{status}</p>\n", class(Some(*ink)));
     }
-    for lead in &document.leads {
-        let (class, text) = match lead {
-            Lead::Provenance(text) => ("name", Html(&capitalised(text)).to_string()),
-            Lead::Error(text) => ("conclusion error", collapsible(text)),
-            Lead::Conclusion(text) => ("conclusion", with_code(text)),
-            Lead::Fallback(text) => ("conclusion", format!("Devices: {}", with_code(text))),
-            Lead::Summary(texts) => ("conclusion", with_code(&texts.join(" "))),
+    for (text, ink) in &document.leads {
+        let lead = match ink {
+            Some(Ink::Faint) => format!("<p class=\"name\">{}</p>\n", Html(&capitalised(text))),
+            // A collapsed text is no content of a paragraph.
+            Some(Ink::Bad) => {
+                format!("<div class=\"conclusion error\">{}</div>\n", collapsible(text))
+            }
+            Some(_) => format!("<p class=\"conclusion\">{}</p>\n", with_code(&capitalised(text))),
+            None => {
+                format!("<p class=\"conclusion\">{}</p>\n", with_code(&text.replace('\n', " ")))
+            }
         };
-        // A collapsed text is no content of a paragraph.
-        let tag = if matches!(lead, Lead::Error(_)) { "div" } else { "p" };
-        push(&mut header, format_args!("<{tag} class=\"{class}\">{text}</{tag}>\n"));
+        header.push_str(&lead);
     }
     header + "</header>\n"
 }
@@ -61,9 +61,9 @@ fn push_section(page: &mut String, section: &Section<'_>) {
     let heading = Html(&section.heading);
     match &section.blocks[..] {
         [(_, Block::Figures(_))] => {
-            push(page, format_args!("<section aria-label=\"{heading}\">\n"));
+            push!(page, "<section aria-label=\"{heading}\">\n");
         }
-        _ => push(page, format_args!("<section>\n<h2>{heading}</h2>\n")),
+        _ => push!(page, "<section>\n<h2>{heading}</h2>\n"),
     }
     let blocks = section.blocks.iter().filter(|(medium, _)| *medium != Medium::Text);
     for (_, block) in blocks {
@@ -71,9 +71,9 @@ fn push_section(page: &mut String, section: &Section<'_>) {
             Block::Figures(figures) => push_figures(page, figures),
             Block::Facts(facts) => push_facts(page, facts),
             Block::Table(table) => push_table(page, table),
-            Block::List(List { sentences, .. }) => push_list(page, sentences.iter()),
+            Block::List(_, sentences, _) => push_list(page, sentences.iter()),
             Block::Paragraph(text, Some(Ink::Faint)) => push_note(page, text),
-            Block::Paragraph(text, _) => push(page, format_args!("<p>{}</p>\n", with_code(text))),
+            Block::Paragraph(text, _) => push!(page, "<p>{}</p>\n", with_code(text)),
             Block::BusyChart(report, timeline) => page.push_str(&busy_chart(report, timeline)),
             Block::ThroughputChart(report) => page.push_str(&throughput_chart(report)),
         }
@@ -85,7 +85,7 @@ fn push_figures(page: &mut String, figures: &[(&str, String, Option<Ink>)]) {
     page.push_str("<dl>\n");
     for (name, value, ink) in figures {
         let class = class(*ink);
-        push(page, format_args!("<div><dt>{name}</dt><dd{class}>{value}</dd></div>\n"));
+        push!(page, "<div><dt>{name}</dt><dd{class}>{value}</dd></div>\n");
     }
     page.push_str("</dl>\n");
 }
@@ -94,7 +94,7 @@ fn push_facts(page: &mut String, facts: &[(String, Cell<'_>)]) {
     page.push_str("<dl class=\"facts\">\n");
     for (name, value) in facts {
         let (name, value) = (Html(name), cell(value, None));
-        push(page, format_args!("<div><dt>{name}</dt><dd>{value}</dd></div>\n"));
+        push!(page, "<div><dt>{name}</dt><dd>{value}</dd></div>\n");
     }
     page.push_str("</dl>\n");
 }
@@ -102,12 +102,12 @@ fn push_facts(page: &mut String, facts: &[(String, Cell<'_>)]) {
 fn push_list<'a>(page: &mut String, sentences: impl Iterator<Item = &'a String>) {
     let items: String = sentences.map(|it| format!("<li>{}</li>\n", with_code(it))).collect();
     if !items.is_empty() {
-        push(page, format_args!("<ul>\n{items}</ul>\n"));
+        push!(page, "<ul>\n{items}</ul>\n");
     }
 }
 
 fn push_note(page: &mut String, note: &str) {
-    push(page, format_args!("<p class=\"note\">{}</p>\n", with_code(note)));
+    push!(page, "<p class=\"note\">{}</p>\n", with_code(note));
 }
 
 /// Adds a table, the number of its missing rows, and the notes of its rows. Rows that are not open are collapsed.
@@ -118,7 +118,7 @@ fn push_table(page: &mut String, table: &Table<'_>) {
     }
     if !rest.is_empty() {
         let more = Count(rest.len() as u64);
-        push(page, format_args!("<details class=\"rest\"><summary>{more} more</summary>\n"));
+        push!(page, "<details class=\"rest\"><summary>{more} more</summary>\n");
         push_rows(page, table, rest);
         page.push_str("</details>\n");
     }
@@ -129,10 +129,10 @@ fn push_table(page: &mut String, table: &Table<'_>) {
 fn push_rows(page: &mut String, table: &Table<'_>, rows: &[Row<'_>]) {
     let Table { title, columns, .. } = table;
     let wide = if columns.len() > MOST_NARROW { " class=\"wide\"" } else { "" };
-    push(page, format_args!("<table{wide} aria-label=\"{}\">\n<thead><tr>", Html(title)));
+    push!(page, "<table{wide} aria-label=\"{}\">\n<thead><tr>", Html(title));
     for column in columns {
         let (class, head) = (class_of(column), column.head);
-        push(page, format_args!("<th scope=\"col\"{class}>{head}</th>"));
+        push!(page, "<th scope=\"col\"{class}>{head}</th>");
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
@@ -142,12 +142,9 @@ fn push_rows(page: &mut String, table: &Table<'_>, rows: &[Row<'_>]) {
             let (it, class, head) = (cell(it, row.ink), class_of(column), column.head);
             // On a narrow screen each cell has its head beside it, and the first cell is the heading of a block.
             match (index, column.noun) {
-                (0, "") => push(page, format_args!("<th scope=\"row\"{class}>{it}</th>")),
-                (0, noun) => push(
-                    page,
-                    format_args!("<th scope=\"row\"{class} data-head=\"{noun}\">{it}</th>"),
-                ),
-                _ => push(page, format_args!("<td{class} data-head=\"{head}\">{it}</td>")),
+                (0, "") => push!(page, "<th scope=\"row\"{class}>{it}</th>"),
+                (0, noun) => push!(page, "<th scope=\"row\"{class} data-head=\"{noun}\">{it}</th>"),
+                _ => push!(page, "<td{class} data-head=\"{head}\">{it}</td>"),
             }
         }
         page.push_str("</tr>\n");
@@ -190,7 +187,7 @@ fn cell(cell: &Cell<'_>, ink: Option<Ink>) -> String {
         Cell::Errors(errors) => {
             let mut errors = errors.iter().map(|error| collapsible(error));
             let mut cell = errors.next().unwrap_or_default();
-            errors.for_each(|it| push(&mut cell, format_args!("<div class=\"note\">{it}</div>")));
+            errors.for_each(|it| push!(cell, "<div class=\"note\">{it}</div>"));
             cell
         }
     }
@@ -211,8 +208,8 @@ fn with_code(text: &str) -> String {
     let mut html = String::new();
     for (index, part) in text.split('`').enumerate() {
         match index % 2 {
-            0 => push(&mut html, format_args!("{}", Html(part))),
-            _ => push(&mut html, format_args!("<code>{}</code>", Html(part))),
+            0 => push!(html, "{}", Html(part)),
+            _ => push!(html, "<code>{}</code>", Html(part)),
         }
     }
     html

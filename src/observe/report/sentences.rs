@@ -206,12 +206,6 @@ pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
     site
 }
 
-/// Counts the entries that a list omits, if there are any.
-pub(super) fn more(more: u64, noun: &'static str) -> Option<String> {
-    let plural = if more == 1 { "" } else { "s" };
-    (more > 0).then(|| format!("and {} more {noun}{plural}", Count(more)))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

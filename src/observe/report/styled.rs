@@ -4,9 +4,7 @@ use std::fmt;
 
 use textwrap::core::display_width;
 
-use super::document::{
-    Block, Column, ColumnKind, Document, Layout, Lead, Medium, Row, Section, Table,
-};
+use super::document::{Block, Column, ColumnKind, Document, Layout, Medium, Row, Section, Table};
 use super::formats::{Plain, clipped};
 use crate::observe::text_style::{Ink, TextStyle};
 
@@ -24,7 +22,14 @@ impl fmt::Display for Styled<'_> {
         let Styled { document, style } = self;
         let out = &mut Lines { f, style: *style };
         out.text(&document.title, Some(document.ink))?;
-        document.leads.iter().try_for_each(|lead| out.lead(lead))?;
+        for (text, ink) in &document.leads {
+            match ink {
+                Some(Ink::Bad) => out.text(&clipped(text, LONGEST_ERROR), *ink)?,
+                Some(_) => out.text(text, *ink)?,
+                // Sentences of ours, one a line.
+                None => text.lines().try_for_each(|line| out.text(line, None))?,
+            }
+        }
         let is_last = |section: &&Section<'_>| section.line.is_some();
         let (last, first): (Vec<_>, Vec<_>) = document.sections.iter().partition(is_last);
         // Sections of sentences follow each other without a blank line.
@@ -53,7 +58,7 @@ fn blocks<'a>(section: &'a Section<'a>) -> impl Iterator<Item = &'a Block<'a>> {
     let blocks = section.blocks.iter().filter(|(medium, _)| *medium != Medium::Page);
     blocks.map(|(_, block)| block).filter(|block| match block {
         Block::Table(_) | Block::Paragraph(..) => true,
-        Block::List(list) => !list.sentences.is_empty(),
+        Block::List(_, sentences, _) => !sentences.is_empty(),
         Block::Figures(_) | Block::Facts(_) | Block::BusyChart(..) | Block::ThroughputChart(_) => {
             false
         }
@@ -71,23 +76,12 @@ struct Lines<'a, 'f> {
 }
 
 impl Lines<'_, '_> {
-    fn lead(&mut self, lead: &Lead<'_>) -> fmt::Result {
-        match lead {
-            Lead::Provenance(text) => self.text(text, Some(Ink::Faint)),
-            Lead::Error(text) => self.text(&clipped(text, LONGEST_ERROR), Some(Ink::Bad)),
-            Lead::Conclusion(text) => self.text(text, Some(Ink::Strong)),
-            Lead::Fallback(text) => self.text(&format!("devices: {text}"), Some(Ink::Warning)),
-            Lead::Summary(texts) => texts.iter().try_for_each(|text| self.text(text, None)),
-        }
-    }
-
     fn block(&mut self, block: &Block<'_>) -> fmt::Result {
         match block {
             Block::Table(table) => self.table(table),
-            Block::List(list) => list
-                .sentences
-                .iter()
-                .try_for_each(|sentence| self.entry(list.indent, sentence, list.ink)),
+            Block::List(indent, sentences, ink) => {
+                sentences.iter().try_for_each(|it| self.entry(indent, it, *ink))
+            }
             Block::Paragraph(text, ink) => self.text(text, *ink),
             _ => Ok(()),
         }

@@ -18,7 +18,7 @@ pub enum Vocabulary {
 }
 
 /// The nouns of a vocabulary.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Words {
     /// The indefinite article of an item.
     pub(super) article: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Words {
     pub(super) window: &'static str,
 }
 
-const ITEMS: Words = Words {
+pub(super) const ITEMS: Words = Words {
     article: "an",
     item: "item",
     items: "items",
@@ -47,6 +47,9 @@ const ITEMS: Words = Words {
     consumer_working: "consumer working",
     window: "window",
 };
+
+/// The words of the conclusion about a run in a cluster.
+pub(super) const WORKERS: Words = Words { producer: "worker", producers: "workers", ..ITEMS };
 
 const JOBS: Words = Words {
     article: "a",
@@ -61,6 +64,12 @@ const JOBS: Words = Words {
     consumer_working: "output working",
     window: "output window",
 };
+
+impl Default for &'static Words {
+    fn default() -> Self {
+        &ITEMS
+    }
+}
 
 impl Vocabulary {
     pub(super) fn words(self) -> &'static Words {

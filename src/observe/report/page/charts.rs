@@ -1,7 +1,6 @@
 //! The charts of a page: when each producer worked, and items done over time.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::observe::report::formats::{
@@ -66,7 +65,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
         let ProducerReport { stage, place, .. } = &report.producers[producer];
         let stage = stage.as_ref().map_or(String::new(), |stage| format!("{stage}, "));
         let title = format!("{producer} {stage}{place}: {busy} busy");
-        push(&mut svg, format_args!("<g><title>{}</title>", Html(&title)));
+        push!(svg, "<g><title>{}</title>", Html(&title));
         push_row(&mut svg, &Row { y, tall }, report, timeline, producer);
         svg.push_str("</g>\n");
         if producer.is_multiple_of(labelled) {
@@ -78,12 +77,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
                 " minor"
             };
             let warn = if slow.contains(&producer) { " slow" } else { "" };
-            push(
-                &mut svg,
-                format_args!(
-                    "<text class=\"end{minor}{warn}\" x=\"{x}\" y=\"{y:.1}\">{name}</text>\n"
-                ),
-            );
+            push!(svg, "<text class=\"end{minor}{warn}\" x=\"{x}\" y=\"{y:.1}\">{name}</text>\n");
         }
     }
     push_time_axis(&mut svg, height - BELOW + 1.0, report.lasted);
@@ -105,20 +99,18 @@ fn label(report: &RunReport, producer: usize) -> String {
 fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline, producer: usize) {
     let (y, tall) = (row.y + 0.5, row.tall - 1.0);
     let width = RIGHT - LEFT;
-    push(
+    push!(
         svg,
-        format_args!(
-            "<rect class=\"track\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width}\" height=\"{tall:.1}\"/>"
-        ),
+        "<rect class=\"track\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{width}\" height=\"{tall:.1}\"/>"
     );
     for (shade, path) in shades(row, report, timeline, producer) {
         let opacity = f64::from(shade) / f64::from(SHADES);
-        push(svg, format_args!("<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>"));
+        push!(svg, "<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>");
     }
     push_stragglers(svg, row, report, producer);
     let marks = marks(row, report, producer);
     if !marks.is_empty() {
-        push(svg, format_args!("<path class=\"mark\" d=\"{marks}\"/>"));
+        push!(svg, "<path class=\"mark\" d=\"{marks}\"/>");
     }
 }
 
@@ -143,8 +135,7 @@ fn shades(
         if run[0] > 0 {
             let path = paths.entry(run[0]).or_default();
             let wide = until - from;
-            write!(path, "M{from:.2} {y:.1}h{wide:.2}v{tall:.1}h-{wide:.2}z")
-                .expect("writing to a text does not fail");
+            push!(path, "M{from:.2} {y:.1}h{wide:.2}v{tall:.1}h-{wide:.2}z");
         }
     }
     paths
@@ -167,17 +158,15 @@ fn push_stragglers(svg: &mut String, row: &Row, report: &RunReport, producer: us
         };
         let (from, until) = (place(span.start), place(span.start + span.took));
         let name = item(report.words(), slow.item, slow.key.as_deref());
-        push(
+        push!(
             svg,
-            format_args!(
-                "<rect class=\"straggler\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+            "<rect class=\"straggler\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
                  height=\"{:.1}\"><title>{}: {}</title></rect>",
-                row.y + 1.0,
-                (until - from).max(1.0),
-                (row.tall - 2.0).max(1.0),
-                Html(&name),
-                Time(slow.took),
-            ),
+            row.y + 1.0,
+            (until - from).max(1.0),
+            (row.tall - 2.0).max(1.0),
+            Html(&name),
+            Time(slow.took)
         );
     }
 }
@@ -199,10 +188,7 @@ fn legend() -> String {
     let mut legend = "<p class=\"legend\"><span>idle</span>".to_owned();
     for shade in 0..=SHADES {
         let opacity = f64::from(shade) / f64::from(SHADES);
-        push(
-            &mut legend,
-            format_args!("<i class=\"shade\"><i style=\"opacity:{opacity}\"></i></i>"),
-        );
+        push!(legend, "<i class=\"shade\"><i style=\"opacity:{opacity}\"></i></i>");
     }
     legend.push_str(
         "<span>busy</span><i class=\"failure\"></i><span>failure</span>\
@@ -224,8 +210,8 @@ pub(super) fn throughput_chart(report: &RunReport) -> String {
     );
     let mut svg = begin("throughput", BOTTOM + BELOW, &title, &text);
     let line = line(&rates, most, report.lasted.as_secs_f64());
-    push(&mut svg, format_args!("<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n"));
-    push(&mut svg, format_args!("<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n"));
+    push!(svg, "<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n");
+    push!(svg, "<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n");
     push_rates(&mut svg, most);
     push_time_axis(&mut svg, BOTTOM, report.lasted);
     svg + "</svg>\n"
@@ -237,7 +223,7 @@ fn line(rates: &[(f64, f64)], most: f64, lasted: f64) -> String {
     for (until, rate) in rates {
         let x = LEFT + (until / lasted).min(1.0) * (RIGHT - LEFT);
         let y = BOTTOM - rate / most * (BOTTOM - TOP);
-        write!(line, "V{y:.1}H{x:.2}").expect("writing to a text does not fail");
+        push!(line, "V{y:.1}H{x:.2}");
     }
     line
 }
@@ -246,15 +232,13 @@ fn push_rates(svg: &mut String, most: f64) {
     for share in [0.0, 0.5, 1.0] {
         let y = BOTTOM - share * (BOTTOM - TOP);
         let unit = if share == 1.0 { "/s" } else { "" };
-        push(
+        push!(
             svg,
-            format_args!(
-                "<path class=\"axis\" d=\"M{LEFT} {y}h-4\"/><text class=\"end\" x=\"{}\" y=\"{}\">{}{unit}\
+            "<path class=\"axis\" d=\"M{LEFT} {y}h-4\"/><text class=\"end\" x=\"{}\" y=\"{}\">{}{unit}\
                  </text>\n",
-                LEFT - 8.0,
-                y + 4.0,
-                rate(most * share)
-            ),
+            LEFT - 8.0,
+            y + 4.0,
+            rate(most * share)
         );
     }
 }
@@ -270,7 +254,7 @@ fn begin(id: &str, height: f64, title: &str, text: &str) -> String {
 
 /// Adds the time axis, which begins with the run.
 fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
-    push(svg, format_args!("<path class=\"axis\" d=\"M{LEFT} {y}H{RIGHT}\"/>\n"));
+    push!(svg, "<path class=\"axis\" d=\"M{LEFT} {y}H{RIGHT}\"/>\n");
     for quarter in 0..=4 {
         let x = LEFT + (RIGHT - LEFT) * f64::from(quarter) / 4.0;
         let class = match quarter {
@@ -279,13 +263,11 @@ fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
             _ => "middle",
         };
         let time = Time(lasted / 4 * quarter);
-        push(
+        push!(
             svg,
-            format_args!(
-                "<path class=\"axis\" d=\"M{x} {y}v4\"/><text class=\"{class}\" x=\"{x}\" y=\"{}\">\
+            "<path class=\"axis\" d=\"M{x} {y}v4\"/><text class=\"{class}\" x=\"{x}\" y=\"{}\">\
                  {time}</text>\n",
-                y + 16.0
-            ),
+            y + 16.0
         );
     }
 }

@@ -1,42 +1,16 @@
-//! Names and counts the producers of a run or the workers of a cluster, and averages their times.
+//! The producers of a run that were not lost: their names, number and mean times.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use super::formats::Many;
 use super::producer::share;
+use super::vocabulary::{ITEMS, WORKERS, Words};
 use crate::observe::event::{ProducerTotals, Totals};
 
-/// Whether a run has producers on this machine, or workers of a cluster.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Parties {
-    #[default]
-    Producers,
-    /// The workers of a cluster.
-    Workers,
-}
-
-impl Parties {
-    pub(super) fn of(totals: &Totals) -> Self {
-        match totals.producers.iter().any(is_of_cluster) {
-            true => Parties::Workers,
-            false => Parties::Producers,
-        }
-    }
-
-    pub(super) fn singular(self) -> &'static str {
-        match self {
-            Parties::Producers => "producer",
-            Parties::Workers => "worker",
-        }
-    }
-
-    pub(super) fn plural(self) -> &'static str {
-        match self {
-            Parties::Producers => "producers",
-            Parties::Workers => "workers",
-        }
-    }
+/// Returns the words for a run: that of a cluster has workers.
+pub(super) fn words(totals: &Totals) -> &'static Words {
+    if totals.producers.iter().any(is_of_cluster) { &WORKERS } else { &ITEMS }
 }
 
 /// Returns the share of their time that producers spent in this way. Lost producers do not count, unless all were lost.
@@ -71,8 +45,7 @@ pub(super) fn lost(totals: &Totals) -> String {
 pub(super) fn producers(totals: &Totals) -> String {
     let all = totals.producers.len();
     let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
-    let parties = Parties::of(totals);
-    let (one, many) = (parties.singular(), parties.plural());
+    let Words { producer: one, producers: many, .. } = words(totals);
     match all - lost {
         // If every producer was lost, averages are over all.
         0 if all > 1 => format!("the {all} {many}"),
@@ -85,7 +58,7 @@ pub(super) fn producers(totals: &Totals) -> String {
 }
 
 pub(super) fn all_producers(totals: &Totals) -> Many {
-    Many(totals.producers.len() as u64, Parties::of(totals).singular())
+    Many(totals.producers.len() as u64, words(totals).producer)
 }
 
 fn is_of_cluster(producer: &ProducerTotals) -> bool {
