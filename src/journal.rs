@@ -44,8 +44,8 @@ pub use self::file::Repair;
 pub(crate) use self::file::{JournalFile, check_note};
 pub(crate) use self::fingerprint::Fingerprint;
 pub use self::fingerprint::{Difference, KeyKind};
-pub(crate) use self::key::{Key, Outcome, Record};
-pub(crate) use self::names::Names;
+pub(crate) use self::key::{JournalKey, JournalOutcome, JournalRecord};
+pub(crate) use self::names::JournalNames;
 pub(crate) use self::past::{Past, Plan};
 
 /// A file that records which items are done, so that a later run does not repeat them.

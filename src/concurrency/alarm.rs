@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard};
 /// pipe.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
-    state: Mutex<State>,
+    state: Mutex<AlarmState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AlarmState {
     has_rung: bool,
     /// The writing ends of the pipes; ringing closes them.
     listeners: Vec<PipeWriter>,
@@ -36,7 +36,7 @@ impl Alarm {
         Ok(reader)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AlarmState> {
         self.state.lock().expect("no user code, and nothing that panics, runs under this lock")
     }
 }

@@ -44,16 +44,16 @@ pub(crate) trait Interrupt: Send + Sync {
 
 /// Counts the requests of each kind that were made, or that one watcher has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRequests {
     cancels: u64,
     drains: u64,
 }
 
 #[derive(Default)]
 struct Requests {
-    made: Seen,
+    made: SeenRequests,
     /// The requests that some runner has spent: a runner built later, or a guard, starts from here.
-    spent: Seen,
+    spent: SeenRequests,
     next_id: u64,
     in_progress: Vec<(u64, Weak<dyn Interrupt>)>,
     /// One sender for each guard; dropping it wakes the guard.
@@ -129,18 +129,22 @@ impl CancelToken {
     }
 
     /// Returns what a new runner has seen of this token: every request that some runner has spent.
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> SeenRequests {
         self.lock().spent
     }
 
     /// Returns whether there were cancels that `seen` lacks.
-    pub(crate) fn is_cancelled_since(&self, seen: Seen) -> bool {
+    pub(crate) fn is_cancelled_since(&self, seen: SeenRequests) -> bool {
         self.lock().made.cancels > seen.cancels
     }
 
     /// Passes `target` every request made from now on until the returned value is dropped, and at once
     /// those that `seen` lacks.
-    pub(crate) fn watch(&self, seen: Seen, target: &Arc<impl Interrupt + 'static>) -> Watch {
+    pub(crate) fn watch(
+        &self,
+        seen: SeenRequests,
+        target: &Arc<impl Interrupt + 'static>,
+    ) -> CancelWatch {
         let weak = Arc::downgrade(target);
         let mut requests = self.lock();
         let id = requests.issue_id();
@@ -153,17 +157,17 @@ impl CancelToken {
         if made.cancels > seen.cancels {
             target.cancel();
         }
-        Watch { id, token: self.clone() }
+        CancelWatch { id, token: self.clone() }
     }
 
     /// As [`watch`](CancelToken::watch), without the requests made before.
-    pub(crate) fn watch_from_now(&self, target: &Arc<impl Interrupt + 'static>) -> Watch {
+    pub(crate) fn watch_from_now(&self, target: &Arc<impl Interrupt + 'static>) -> CancelWatch {
         let weak = Arc::downgrade(target);
         let mut requests = self.lock();
         let id = requests.issue_id();
         requests.in_progress.push((id, weak));
         drop(requests);
-        Watch { id, token: self.clone() }
+        CancelWatch { id, token: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
@@ -189,28 +193,28 @@ impl Requests {
 }
 
 /// Keeps a target registered with its token.
-pub(crate) struct Watch {
+pub(crate) struct CancelWatch {
     id: u64,
     token: CancelToken,
 }
 
-impl Watch {
+impl CancelWatch {
     /// Ends the watch, and spends every request made so far.
-    pub(crate) fn spend(self) -> Seen {
+    pub(crate) fn spend(self) -> SeenRequests {
         let mut requests = self.token.lock();
         requests.spent = requests.made;
         requests.made
     }
 
     /// Ends the watch, and spends the cancels made so far; a drain waits for the next run.
-    pub(crate) fn spend_cancels(self, seen: Seen) -> Seen {
+    pub(crate) fn spend_cancels(self, seen: SeenRequests) -> SeenRequests {
         let mut requests = self.token.lock();
         requests.spent.cancels = requests.made.cancels;
-        Seen { cancels: requests.made.cancels, ..seen }
+        SeenRequests { cancels: requests.made.cancels, ..seen }
     }
 }
 
-impl Drop for Watch {
+impl Drop for CancelWatch {
     fn drop(&mut self) {
         let mut requests = self.token.lock();
         if let Some(i) = requests.in_progress.iter().position(|(id, _)| *id == self.id) {

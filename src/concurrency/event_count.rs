@@ -23,13 +23,13 @@ pub(crate) struct EventCount {
     /// The number of sleepers not yet told to wake. Written only under the lock of `told`.
     untold: AtomicUsize,
     barrier: Barrier,
-    told: Mutex<Told>,
+    told: Mutex<UnseenWakes>,
     woken: Condvar,
 }
 
 /// The wake-ups that sleepers have not yet noticed.
 #[derive(Debug, Default)]
-struct Told {
+struct UnseenWakes {
     /// The number of sleepers of this epoch that were told to wake and have not yet noticed. They are
     /// interchangeable, so any of them may notice.
     sleepers: usize,
@@ -41,7 +41,7 @@ struct Told {
     task: Option<Waker>,
 }
 
-impl Told {
+impl UnseenWakes {
     /// Takes the waker of a task that is to wake.
     fn take_task(&mut self) -> Option<Waker> {
         #[cfg(feature = "futures")]
@@ -67,7 +67,7 @@ impl EventCount {
         EventCount {
             untold: AtomicUsize::new(0),
             barrier,
-            told: Mutex::new(Told::default()),
+            told: Mutex::new(UnseenWakes::default()),
             woken: Condvar::new(),
         }
     }

@@ -60,7 +60,7 @@ fn check_places(text: &str, machine: u8) {
     if places.len() <= MOST_WRITTEN {
         let again = read().expect("it was read before");
         assert_eq!((&again.places, &again.fallbacks), (&places, &fallbacks), "read twice");
-        let written = Written(&places).to_string();
+        let written = WrittenPlaces(&places).to_string();
         // A text that was written is the same on every machine.
         let again = parse_places(&written, &|_| Found::NotBuilt).expect("what is written is read");
         assert_eq!((again.places, again.fallbacks), (places, vec![]), "{written}");
@@ -152,9 +152,9 @@ fn check_shown(text: &str) {
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 
-struct Written<'a>(&'a [Place]);
+struct WrittenPlaces<'a>(&'a [Place]);
 
-impl fmt::Display for Written<'_> {
+impl fmt::Display for WrittenPlaces<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_places(f, self.0)
     }

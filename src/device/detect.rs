@@ -8,7 +8,7 @@ use std::num::NonZero;
 use super::accelerator::Accelerator;
 use super::error::DeviceError;
 use super::id::Device;
-use super::inventory::{Asked, CountingOrder, Inventory, MachineGpu};
+use super::inventory::{CountingOrder, DriverAnswer, Inventory, MachineGpu};
 use super::place::Place;
 use crate::base::BoxError;
 
@@ -129,9 +129,9 @@ pub(super) fn visible_devices() -> Option<String> {
 }
 
 /// Asks the driver for the GPUs of this machine.
-pub(super) fn inventory() -> Asked {
+pub(super) fn inventory() -> DriverAnswer {
     match nvml_gpus() {
-        Ok(gpus) => Asked::Known(Inventory::new(gpus, order())),
+        Ok(gpus) => DriverAnswer::Known(Inventory::new(gpus, order())),
         Err(refusal) => refusal,
     }
 }
@@ -145,13 +145,13 @@ fn order() -> CountingOrder {
 }
 
 #[cfg(feature = "nvml")]
-fn nvml_gpus() -> Result<Vec<MachineGpu>, Asked> {
-    super::nvml::gpus().map_err(Asked::Failed)
+fn nvml_gpus() -> Result<Vec<MachineGpu>, DriverAnswer> {
+    super::nvml::gpus().map_err(DriverAnswer::Failed)
 }
 
 #[cfg(not(feature = "nvml"))]
-fn nvml_gpus() -> Result<Vec<MachineGpu>, Asked> {
-    Err(Asked::NotBuilt)
+fn nvml_gpus() -> Result<Vec<MachineGpu>, DriverAnswer> {
+    Err(DriverAnswer::NotBuilt)
 }
 
 #[cfg(feature = "cuda")]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::error_text::clip;
 use super::gpu::Gpu;
 use super::machine::Machine;
-use super::text::{Number, number};
+use super::text::{TermNumber, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
@@ -400,8 +400,8 @@ fn range(part: &str) -> Result<(usize, usize), DeviceError> {
 /// Reads the digits of a part.
 fn id(part: &str, digits: &str) -> Result<usize, DeviceError> {
     match number(digits) {
-        Number::Some(id) => Ok(id),
-        Number::TooLarge | Number::None => Err(unknown(part)),
+        TermNumber::Some(id) => Ok(id),
+        TermNumber::TooLarge | TermNumber::None => Err(unknown(part)),
     }
 }
 
@@ -427,8 +427,8 @@ impl<'de> Deserialize<'de> for GpuList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Formats that do not describe themselves hold the text.
         let written = match deserializer.is_human_readable() {
-            true => Written::deserialize(deserializer)?,
-            false => Written::Text(String::deserialize(deserializer)?),
+            true => WrittenGpuList::deserialize(deserializer)?,
+            false => WrittenGpuList::Text(String::deserialize(deserializer)?),
         };
         parse(&written.text()).map_err(de::Error::custom)
     }
@@ -439,37 +439,37 @@ impl<'de> Deserialize<'de> for GpuList {
     untagged,
     expecting = "not a list of GPUs; write a text such as \"0 1\", an id such as 0, or a list of both"
 )]
-enum Written {
+enum WrittenGpuList {
     Id(usize),
     Text(String),
-    List(Vec<Entry>),
+    List(Vec<GpuListEntry>),
 }
 
 /// A value of a list. Not another list: `[[0, 1], [2]]` would look like an assignment to workers.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Entry {
+enum GpuListEntry {
     Id(usize),
     Text(String),
 }
 
-impl Written {
+impl WrittenGpuList {
     fn text(self) -> String {
         match self {
-            Written::Id(id) => id.to_string(),
-            Written::Text(text) => text,
-            Written::List(entries) => {
-                entries.into_iter().map(Entry::text).collect::<Vec<_>>().join(",")
+            WrittenGpuList::Id(id) => id.to_string(),
+            WrittenGpuList::Text(text) => text,
+            WrittenGpuList::List(entries) => {
+                entries.into_iter().map(GpuListEntry::text).collect::<Vec<_>>().join(",")
             }
         }
     }
 }
 
-impl Entry {
+impl GpuListEntry {
     fn text(self) -> String {
         match self {
-            Entry::Id(id) => id.to_string(),
-            Entry::Text(text) => text,
+            GpuListEntry::Id(id) => id.to_string(),
+            GpuListEntry::Text(text) => text,
         }
     }
 }

@@ -64,14 +64,14 @@ type HeldLock = std::convert::Infallible;
 /// Linux only; elsewhere it is an error of the building.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuLock {
-    in_use: InUse,
+    in_use: IfInUse,
     /// `None`: one that all users share.
     directory: Option<PathBuf>,
 }
 
 /// What to do about a GPU that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum InUse {
+enum IfInUse {
     Fail,
     Wait,
 }
@@ -79,7 +79,7 @@ enum InUse {
 impl GpuLock {
     /// Fails the building at once if a GPU is in use, with an error that names the process using it.
     pub fn or_fail() -> GpuLock {
-        GpuLock { in_use: InUse::Fail, directory: None }
+        GpuLock { in_use: IfInUse::Fail, directory: None }
     }
 
     /// Waits for a GPU that is in use, until it is free or the building is
@@ -87,7 +87,7 @@ impl GpuLock {
     ///
     /// A cancel from before the building counts too. Of several waiting runs, any may be the next.
     pub fn or_wait() -> GpuLock {
-        GpuLock { in_use: InUse::Wait, directory: None }
+        GpuLock { in_use: IfInUse::Wait, directory: None }
     }
 
     /// Puts the lock files into this directory, which must exist. A relative one is looked up in the current directory
@@ -138,8 +138,8 @@ impl GpuLock {
         let failed = |source| DeviceError::LockFile { path: file.path().to_owned(), source };
         match (file.try_lock().map_err(failed)?, self.in_use) {
             (Some(lock), _) => Ok(Some(lock)),
-            (None, InUse::Wait) => alarm().and_then(|alarm| file.wait(&alarm)).map_err(failed),
-            (None, InUse::Fail) => Err(DeviceError::InUse {
+            (None, IfInUse::Wait) => alarm().and_then(|alarm| file.wait(&alarm)).map_err(failed),
+            (None, IfInUse::Fail) => Err(DeviceError::InUse {
                 device,
                 uuid: uuid.to_string(),
                 holder: file.holder(),
@@ -157,7 +157,7 @@ impl GpuLock {
         _: &Uuid,
         _: &dyn Fn() -> io::Result<PipeReader>,
     ) -> Result<Option<HeldLock>, DeviceError> {
-        let GpuLock { in_use: InUse::Fail | InUse::Wait, directory: _ } = self;
+        let GpuLock { in_use: IfInUse::Fail | IfInUse::Wait, directory: _ } = self;
         Err(DeviceError::NoLocks {})
     }
 }
@@ -187,13 +187,13 @@ fn gpus(devices: &Devices, machine: &Machine<'_>) -> Result<BTreeMap<Uuid, Devic
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::inventory::Asked;
+    use crate::device::inventory::DriverAnswer;
 
     #[test]
     fn gpus_come_once_and_in_the_order_of_their_uuids() {
         let uuid = |first: char| format!("GPU-{first}932f937-d72c-4106-c12f-20bd9faed9f6");
         let variable = format!("{},{},{}", uuid('c'), uuid('B'), uuid('a'));
-        let nobody = || -> Asked { panic!("nobody needs to be asked") };
+        let nobody = || -> DriverAnswer { panic!("nobody needs to be asked") };
         let machine = Machine::new(Some(&variable), &nobody);
         let devices: Devices = "cuda:0*2,cpu,cuda:1+cuda:0,cuda:2".parse().unwrap();
         let gpus: Vec<_> = gpus(&devices, &machine).unwrap().into_iter().collect();
@@ -204,14 +204,14 @@ mod tests {
 
     #[test]
     fn metal_has_no_lock() {
-        let machine = Machine::new(None, &|| Asked::NotBuilt);
+        let machine = Machine::new(None, &|| DriverAnswer::NotBuilt);
         let error = gpus(&"cpu,metal:1".parse().unwrap(), &machine).unwrap_err().to_string();
         assert_eq!(error, "metal:1 cannot be locked: only CUDA devices have a UUID");
     }
 
     #[test]
     fn the_cpu_needs_no_lock() {
-        let machine = Machine::new(None, &|| Asked::NotBuilt);
+        let machine = Machine::new(None, &|| DriverAnswer::NotBuilt);
         assert!(gpus(&"cpu*3".parse().unwrap(), &machine).unwrap().is_empty());
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Inventory {
 #[derive(Debug, Clone)]
 pub(super) struct MachineGpu {
     pub(super) uuid: Uuid,
-    pub(super) model: Model,
+    pub(super) model: CardModel,
     pub(super) mig: Mig,
 }
 
 /// The properties that CUDA's order of speed depends on, as far as the driver knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Model {
+pub(super) struct CardModel {
     pub(super) name: String,
     /// In bytes.
     pub(super) memory: u64,
@@ -50,7 +50,7 @@ pub(super) enum CountingOrder {
 
 /// The answer of a driver.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum DriverAnswer {
     /// This build was made without the feature, so the driver was not asked.
     NotBuilt,
     /// The GPUs of this machine.
@@ -60,14 +60,16 @@ pub(super) enum Asked {
     Failed(BoxError),
 }
 
-impl Asked {
+impl DriverAnswer {
     /// Returns the inventory, or the error for `wanted`.
     pub(super) fn known(self, wanted: impl fmt::Display) -> Result<Inventory, DeviceError> {
         let wanted = || wanted.to_string();
         match self {
-            Asked::Known(inventory) => Ok(inventory),
-            Asked::NotBuilt => Err(DeviceError::UuidsNotBuilt { wanted: wanted() }),
-            Asked::Failed(source) => Err(DeviceError::UuidsUnknown { wanted: wanted(), source }),
+            DriverAnswer::Known(inventory) => Ok(inventory),
+            DriverAnswer::NotBuilt => Err(DeviceError::UuidsNotBuilt { wanted: wanted() }),
+            DriverAnswer::Failed(source) => {
+                Err(DeviceError::UuidsUnknown { wanted: wanted(), source })
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ mod tests;
 use std::cell::OnceCell;
 
 use super::gpu::Gpu;
-use super::inventory::{Asked, Inventory};
+use super::inventory::{DriverAnswer, Inventory};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError};
@@ -17,13 +17,13 @@ use super::{Device, DeviceError};
 /// processes.
 pub(super) struct Machine<'a> {
     visible: Visible<'a>,
-    ask: &'a dyn Fn() -> Asked,
+    ask: &'a dyn Fn() -> DriverAnswer,
     /// Read on first use: opening a driver takes time, and few runs need it.
     inventory: OnceCell<Inventory>,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(variable: Option<&'a str>, ask: &'a dyn Fn() -> Asked) -> Self {
+    pub(super) fn new(variable: Option<&'a str>, ask: &'a dyn Fn() -> DriverAnswer) -> Self {
         Machine { visible: Visible::new(variable), ask, inventory: OnceCell::new() }
     }
 

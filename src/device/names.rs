@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use super::detect;
-use super::inventory::{Asked, Inventory};
+use super::inventory::{DriverAnswer, Inventory};
 use super::machine::Machine;
 use super::{Device, Devices};
 
@@ -14,13 +14,13 @@ use super::{Device, Devices};
 /// GPUs of NVIDIA need the feature `nvml` and their driver. The driver is asked once in a process.
 pub(crate) fn models(devices: &Devices) -> BTreeMap<String, String> {
     static INVENTORY: LazyLock<Option<Inventory>> = LazyLock::new(|| match detect::inventory() {
-        Asked::Known(inventory) => Some(inventory),
-        Asked::NotBuilt | Asked::Failed(_) => None,
+        DriverAnswer::Known(inventory) => Some(inventory),
+        DriverAnswer::NotBuilt | DriverAnswer::Failed(_) => None,
     });
     let variable = detect::visible_devices();
     let ask = || match &*INVENTORY {
-        Some(inventory) => Asked::Known(inventory.clone()),
-        None => Asked::NotBuilt,
+        Some(inventory) => DriverAnswer::Known(inventory.clone()),
+        None => DriverAnswer::NotBuilt,
     };
     let machine = Machine::new(variable.as_deref(), &ask);
     let places = (0..devices.len()).filter_map(|producer| devices.place(producer));

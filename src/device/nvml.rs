@@ -3,7 +3,7 @@
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-use super::inventory::{MachineGpu, Mig, Model};
+use super::inventory::{CardModel, MachineGpu, Mig};
 use super::uuid::Uuid;
 use crate::base::BoxError;
 
@@ -40,7 +40,7 @@ fn gpu(nvml: &Nvml, index: u32, count: u32) -> Result<(PciAddress, MachineGpu), 
     let uuid = Uuid::parse(&uuid).ok_or_else(|| format!("{uuid:?} is no UUID of a GPU"))?;
     // GPUs that share the memory of the machine report none of their own.
     let memory = device.memory_info().map_or(0, |memory| memory.total);
-    let model = Model { name: device.name()?, memory };
+    let model = CardModel { name: device.name()?, memory };
     Ok((address, MachineGpu { uuid, model, mig: mig(&device)? }))
 }
 

@@ -63,7 +63,7 @@ pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> 
         return Err(DeviceError::Empty {});
     }
     let asked = Memo::default();
-    let reader = Reader { text, found: &|accelerator| asked.of(accelerator, found) };
+    let reader = TermReader { text, found: &|accelerator| asked.of(accelerator, found) };
     let (mut places, mut fallbacks) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         let (each, count) = reader.part(part, &mut fallbacks)?;
@@ -82,7 +82,7 @@ pub(super) fn parse_device(text: &str) -> Result<Device> {
     if text.trim().is_empty() || text.contains([',', '+', '*', '|']) {
         return Err(not_one());
     }
-    let reader = Reader { text, found: &|_| Found::NotBuilt };
+    let reader = TermReader { text, found: &|_| Found::NotBuilt };
     match reader.term(text)? {
         Term::One(device) => Ok(device),
         Term::Range(..) | Term::All(_) => Err(not_one()),
@@ -109,36 +109,36 @@ enum Term {
 }
 
 /// The devices of a term, counted before they are allocated.
-enum Span {
+enum TermDevices {
     One(Device),
     Range(Accelerator, RangeInclusive<usize>),
 }
 
-impl Span {
+impl TermDevices {
     fn len(&self) -> usize {
         match self {
-            Span::One(_) => 1,
-            Span::Range(_, indices) => (indices.end() - indices.start()).saturating_add(1),
+            TermDevices::One(_) => 1,
+            TermDevices::Range(_, indices) => (indices.end() - indices.start()).saturating_add(1),
         }
     }
 
     fn devices(self) -> Vec<Device> {
         match self {
-            Span::One(device) => vec![device],
-            Span::Range(accelerator, indices) => {
+            TermDevices::One(device) => vec![device],
+            TermDevices::Range(accelerator, indices) => {
                 indices.map(|index| accelerator.device(index)).collect()
             }
         }
     }
 }
 
-struct Reader<'a> {
+struct TermReader<'a> {
     /// The whole text, for errors.
     text: &'a str,
     found: &'a dyn Fn(Accelerator) -> Found,
 }
 
-impl Reader<'_> {
+impl TermReader<'_> {
     /// Returns the places of a part, and how often to take each: those of the first usable alternative.
     fn part(&self, part: &str, fallbacks: &mut Vec<String>) -> Result<(Vec<Place>, usize)> {
         if !part.contains('|') {
@@ -150,7 +150,7 @@ impl Reader<'_> {
             return Err(DeviceError::TooManyAlternatives { text: clip(part.trim()), most });
         }
         // A mistake is an error in each alternative, and on each machine.
-        let reader = Reader { found: &|_| Found::Count(1), ..*self };
+        let reader = TermReader { found: &|_| Found::Count(1), ..*self };
         alternatives.iter().try_for_each(|text| reader.some(text).map(drop))?;
         let mut missing = Vec::new();
         for text in alternatives {
@@ -210,13 +210,13 @@ impl Reader<'_> {
         Place::new(devices)
     }
 
-    fn span(&self, text: &str) -> Result<Span> {
+    fn span(&self, text: &str) -> Result<TermDevices> {
         match self.term(text)? {
-            Term::One(device) => Ok(Span::One(device)),
-            Term::Range(accelerator, indices) => Ok(Span::Range(accelerator, indices)),
+            Term::One(device) => Ok(TermDevices::One(device)),
+            Term::Range(accelerator, indices) => Ok(TermDevices::Range(accelerator, indices)),
             Term::All(accelerator) => {
                 let count = (self.found)(accelerator).all(accelerator)?;
-                Ok(Span::Range(accelerator, 0..=count.get() - 1))
+                Ok(TermDevices::Range(accelerator, 0..=count.get() - 1))
             }
         }
     }
@@ -241,11 +241,11 @@ impl Reader<'_> {
     fn count(&self, part: &str, count: &str) -> Result<usize> {
         match number(count) {
             // A number too large for the type is too large for the list, and the list reports it.
-            Number::Some(0) | Number::None => {
+            TermNumber::Some(0) | TermNumber::None => {
                 Err(DeviceError::BadCount { text: clip(part), most: MAX_PLACES })
             }
-            Number::Some(count) => Ok(count),
-            Number::TooLarge => Ok(usize::MAX),
+            TermNumber::Some(count) => Ok(count),
+            TermNumber::TooLarge => Ok(usize::MAX),
         }
     }
 
@@ -259,7 +259,7 @@ impl Reader<'_> {
 
     /// Returns the text that a list of bare numbers probably meant.
     fn with_kinds(&self) -> String {
-        if let Number::Some(count @ 1..=MAX_PLACES) = number(self.text) {
+        if let TermNumber::Some(count @ 1..=MAX_PLACES) = number(self.text) {
             return format!("cpu*{count} or cuda:{count}");
         }
         let mut kind = Accelerator::Cuda;
@@ -281,7 +281,7 @@ impl Reader<'_> {
 fn meant(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let (name, index) = lower.split_once(':').unwrap_or((&lower, ""));
-    let index = if matches!(number(index), Number::Some(_)) { index } else { "0" };
+    let index = if matches!(number(index), TermNumber::Some(_)) { index } else { "0" };
     match name {
         "auto" | "all" | "any" | "gpus" => {
             Some("cuda:all, or cuda:all|cpu to allow the CPU".to_owned())
@@ -319,7 +319,7 @@ pub(super) fn note_once(fallbacks: &mut Vec<String>, fallback: String) {
 fn accelerator_term(accelerator: Accelerator, text: &str, index: &str) -> Result<Term> {
     let kind = accelerator.name();
     let read = |index| match number(index) {
-        Number::Some(index) => Ok(index),
+        TermNumber::Some(index) => Ok(index),
         _ => Err(DeviceError::BadIndex { text: clip(text), kind }),
     };
     if index == "all" {
@@ -334,19 +334,19 @@ fn accelerator_term(accelerator: Accelerator, text: &str, index: &str) -> Result
     }
 }
 
-pub(super) enum Number {
+pub(super) enum TermNumber {
     Some(usize),
     TooLarge,
     None,
 }
 
 /// Reads digits only: `str::parse` takes a `+` as well, which is a sign of the grammar.
-pub(super) fn number(text: &str) -> Number {
+pub(super) fn number(text: &str) -> TermNumber {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Number::None;
+        return TermNumber::None;
     }
-    text.parse().map_or(Number::TooLarge, Number::Some)
+    text.parse().map_or(TermNumber::TooLarge, TermNumber::Some)
 }
 
 fn is_bare_index(text: &str) -> bool {

@@ -33,7 +33,7 @@ pub(crate) fn var_builder<'w>(
     device: Device,
 ) -> Result<VarBuilder<'w>, DeviceError> {
     let parts: Result<Vec<_>, _> = weights.into_iter().map(|part| open(part.into())).collect();
-    Ok(VarBuilder::from_backend(Box::new(Parts(parts?)), dtype, device))
+    Ok(VarBuilder::from_backend(Box::new(WeightParts(parts?)), dtype, device))
 }
 
 fn open<'w>(weights: Weights<'w>) -> Result<Box<dyn SimpleBackend + 'w>, DeviceError> {
@@ -53,9 +53,9 @@ fn open<'w>(weights: Weights<'w>) -> Result<Box<dyn SimpleBackend + 'w>, DeviceE
 }
 
 /// The files of one network. Each tensor is read, converted and copied to the device when it is asked for.
-struct Parts<'w>(Vec<Box<dyn SimpleBackend + 'w>>);
+struct WeightParts<'w>(Vec<Box<dyn SimpleBackend + 'w>>);
 
-impl<'w> Parts<'w> {
+impl<'w> WeightParts<'w> {
     fn with(&self, name: &str) -> candle_core::Result<&(dyn SimpleBackend + 'w)> {
         let part = self.0.iter().find(|part| part.contains_tensor(name));
         let missing = || candle_core::Error::CannotFindTensor { path: name.to_owned() }.bt();
@@ -63,7 +63,7 @@ impl<'w> Parts<'w> {
     }
 }
 
-impl SimpleBackend for Parts<'_> {
+impl SimpleBackend for WeightParts<'_> {
     fn get(
         &self,
         shape: Shape,

@@ -16,7 +16,7 @@ use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
 use crate::engine::consuming::{Consumed, Consuming, MOST_FAILURES, SkippedItem};
 use crate::error::{Error, Hook, Site, text_of};
-use crate::journal::Outcome;
+use crate::journal::JournalOutcome;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::runner::{ConsumerContext, Runner};
@@ -201,7 +201,7 @@ impl<R: Runner> Consumer<R> {
     #[inline(never)]
     fn note(&mut self, state: &mut R::ConsumerState, seq: u64) -> Result<(), Error> {
         self.tell();
-        if self.run.record(seq, Outcome::Done) {
+        if self.run.record(seq, JournalOutcome::Done) {
             self.commit(state)?;
         }
         self.run.remove_name(seq);
@@ -338,7 +338,7 @@ impl<R: Runner> Consumer<R> {
         }
         // Recorded even if this failure is one too many: the note of `consumer_skipped` must be committed
         // with it.
-        let is_due = self.run.record(seq, Outcome::Failed);
+        let is_due = self.run.record(seq, JournalOutcome::Failed);
         let policy = self.run.policy();
         let gives_up = policy.gives_up_at(self.taken.skipped, self.taken.items());
         if gives_up && !self.run.is_stopped() {

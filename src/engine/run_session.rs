@@ -8,7 +8,7 @@ use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
-use crate::concurrency::cancel::{Interrupt, Seen, Watch};
+use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
 use crate::engine::consuming::SkippedItem;
 use crate::observe::account::Account;
 use crate::observe::observing::Observing;
@@ -21,7 +21,7 @@ pub(super) struct Session<R: Runner> {
     /// Locked only by the thread that ends the session.
     pub(super) deadline_thread: Mutex<Option<DeadlineThread>>,
     pub(super) observing: Option<Observing>,
-    pub(super) watch: Watch,
+    pub(super) watch: CancelWatch,
     /// All stages of the pipeline that this is lent for.
     pub(super) all: Option<Arc<dyn Interrupt>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Session<R: Runner> {
 pub(super) struct Over<R: Runner> {
     pub(super) run: Arc<Run<R>>,
     pub(super) observing: Option<Observing>,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenRequests,
 }
 
 /// The remains of a stream that its caller has left.

@@ -22,7 +22,7 @@ use crate::backend::threads::run_shape::{CarriedOver, Rebuilt, RunKind, Shape};
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
-use crate::concurrency::cancel::{Interrupt, Seen};
+use crate::concurrency::cancel::{Interrupt, SeenRequests};
 use crate::concurrency::home_process::HomeProcess;
 use crate::engine::consume::Consumer;
 use crate::engine::consuming::Consumed;
@@ -45,7 +45,7 @@ pub(crate) struct Engine<R: Runner> {
     pub(super) settings: Settings,
     pub(super) run_settings: Arc<RunSettings<R::Input>>,
     /// The requests of the token that this pool has spent.
-    seen: Seen,
+    seen: SeenRequests,
     /// The process in which the producers were started.
     home: HomeProcess,
     /// `None` while closed.

@@ -7,7 +7,7 @@ use crate::backend::threads::producer_threads::ThreadSettings;
 use crate::backend::threads::producers::Building;
 use crate::base::Order;
 use crate::cfg::CfgNode;
-use crate::concurrency::cancel::{CancelToken, Seen};
+use crate::concurrency::cancel::{CancelToken, SeenRequests};
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
@@ -39,7 +39,7 @@ impl Settings {
     /// Locks the GPUs of the devices, if that was asked for. `seen` are the requests of the token that are spent.
     pub(super) fn lock_gpus(
         &self,
-        seen: Seen,
+        seen: SeenRequests,
         building: &Building,
     ) -> Result<Option<Arc<HeldGpus>>, Error> {
         let Some(lock) = &self.gpu_lock else { return Ok(None) };

@@ -27,7 +27,7 @@ impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.items.as_slice() {
             [] => {}
-            [item] => write!(f, " for item {item}{}", Key(self.key.as_deref()))?,
+            [item] => write!(f, " for item {item}{}", ShownKey(self.key.as_deref()))?,
             [first, .., last] => {
                 write!(f, " for {} items from {first} to {last}", self.items.len())?;
             }
@@ -50,9 +50,9 @@ impl fmt::Display for Site {
 }
 
 /// A key, as it is written behind the index of its item.
-pub(super) struct Key<'a>(pub(super) Option<&'a str>);
+pub(super) struct ShownKey<'a>(pub(super) Option<&'a str>);
 
-impl fmt::Display for Key<'_> {
+impl fmt::Display for ShownKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             // Quoted as Rust does: a key may have line breaks and control characters in it.

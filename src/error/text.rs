@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Error;
-use super::site::Key;
+use super::site::ShownKey;
 use crate::base::HumanDuration;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
@@ -29,7 +29,7 @@ impl fmt::Display for Error {
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
             Error::BatchFailed { item, first, key, .. } => {
-                let key = Key(key.as_deref());
+                let key = ShownKey(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
             Error::PartFailed { item, key, parts, .. } => {
@@ -95,7 +95,7 @@ fn write_part(
     key: Option<&str>,
     parts: &[u64],
 ) -> fmt::Result {
-    write!(f, "item {item}{}", Key(key))?;
+    write!(f, "item {item}{}", ShownKey(key))?;
     parts.iter().try_for_each(|part| write!(f, ", part {part}"))?;
     f.write_str(" failed")
 }
@@ -104,14 +104,14 @@ fn write_part(
 fn write_rejected(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
     match error {
         Error::TooLarge { item, measure, amount, most, key } => {
-            let key = Key(key.as_deref());
+            let key = ShownKey(key.as_deref());
             write!(
                 f,
                 "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
             )
         }
         Error::MeasurePanicked { item, measure, key, .. } => {
-            write!(f, "measuring the {measure} of item {item}{} panicked", Key(key.as_deref()))
+            write!(f, "measuring the {measure} of item {item}{} panicked", ShownKey(key.as_deref()))
         }
         Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
         _ => unreachable!("other errors are no rejections"),

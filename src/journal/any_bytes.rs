@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::key::Key;
+use super::key::JournalKey;
 use super::line::Header;
 use super::past::Past;
-use super::scan::{Ending, Scan, scan};
+use super::scan::{Scan, ScanEnding, scan};
 use super::{KeyKind, Mode};
 
 /// Reads any bytes as a journal, as they are and with the checksums put right, and checks that what is made of
@@ -33,22 +33,22 @@ fn check(bytes: &[u8]) {
     let again = read(whole);
     assert_eq!(
         (&again.ending, again.whole),
-        (&Ending::Clean, found.whole),
+        (&ScanEnding::Clean, found.whole),
         "what is whole is clean"
     );
-    if matches!(found.ending, Ending::Clean | Ending::TornTail { .. }) {
+    if matches!(found.ending, ScanEnding::Clean | ScanEnding::TornTail { .. }) {
         assert_eq!(found.recorded, again.recorded, "a torn tail says nothing");
     }
     if let Some((_, seal)) = found.header {
         let appended = read(&[whole, &seal.close(found.whole, b"{}")].concat());
-        assert_eq!(appended.ending, Ending::Clean, "a line can be appended to what is whole");
+        assert_eq!(appended.ending, ScanEnding::Clean, "a line can be appended to what is whole");
         assert_eq!(appended.recorded.commits(), again.recorded.commits() + 1);
     }
 }
 
 /// Of a journal that was written without a fault, what is before any byte is what had been written by then.
 fn check_cut(whole: &[u8], at: usize) {
-    if read(whole).ending != Ending::Clean {
+    if read(whole).ending != ScanEnding::Clean {
         return;
     }
     let (before, _) = whole.split_at(at % (whole.len() + 1));
@@ -57,8 +57,8 @@ fn check_cut(whole: &[u8], at: usize) {
     assert_eq!(found.whole, lines as u64, "whole lines are kept");
     let lost = (before.len() - lines) as u64;
     match found.ending {
-        Ending::Clean => assert_eq!(lost, 0),
-        ending => assert_eq!(ending, Ending::TornTail { lost }, "the rest was being written"),
+        ScanEnding::Clean => assert_eq!(lost, 0),
+        ending => assert_eq!(ending, ScanEnding::TornTail { lost }, "the rest was being written"),
     }
     assert_eq!(found.recorded, read(&whole[..lines]).recorded, "a torn tail says nothing");
 }
@@ -67,7 +67,7 @@ fn check_cut(whole: &[u8], at: usize) {
 fn check_decisions(bytes: &[u8], input: &[u8]) {
     let found = read(bytes);
     let Some((header, _)) = found.header else { return };
-    if matches!(found.ending, Ending::Corrupt(_)) {
+    if matches!(found.ending, ScanEnding::Corrupt(_)) {
         return;
     }
     let keys = header.run.keys();
@@ -85,11 +85,11 @@ fn check_decisions(bytes: &[u8], input: &[u8]) {
     }
 }
 
-fn key(keys: KeyKind, position: u64, byte: u8) -> Key {
+fn key(keys: KeyKind, position: u64, byte: u8) -> JournalKey {
     match keys {
-        KeyKind::Position => Key::Position(position),
-        KeyKind::HashedPosition => Key::HashedPosition { position, hash: u64::from(byte) },
-        KeyKind::Name => Key::Name {
+        KeyKind::Position => JournalKey::Position(position),
+        KeyKind::HashedPosition => JournalKey::HashedPosition { position, hash: u64::from(byte) },
+        KeyKind::Name => JournalKey::Name {
             name: char::from(byte).to_string().into(),
             occurrence: u32::from(byte % 2) + 1,
         },

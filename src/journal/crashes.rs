@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::disk::{
-    Call, FakeDisk, Faults, commit, done, failed, line_ends, outcomes, resume, sample,
+    DiskCall, FakeDisk, Faults, commit, done, failed, line_ends, outcomes, resume, sample,
 };
-use super::{Journal, JournalError, Key, KeyKind, Outcome, Record};
+use super::{Journal, JournalError, JournalKey, JournalOutcome, JournalRecord, KeyKind};
 
 #[test]
 fn a_commit_is_one_write_and_one_sync() {
@@ -16,12 +16,18 @@ fn a_commit_is_one_write_and_one_sync() {
     let header = disk.contents().bytes.len();
     assert_eq!(
         disk.contents().calls,
-        [Call::Cut(0), Call::Sync, Call::Write(header), Call::Sync, Call::SyncName]
+        [
+            DiskCall::Cut(0),
+            DiskCall::Sync,
+            DiskCall::Write(header),
+            DiskCall::Sync,
+            DiskCall::SyncName
+        ]
     );
     disk.contents().calls.clear();
     commit(&mut journal, (0..1_000).map(done), None).unwrap();
     let line = disk.contents().bytes.len() - header;
-    assert_eq!(disk.contents().calls, [Call::Write(line), Call::Sync]);
+    assert_eq!(disk.contents().calls, [DiskCall::Write(line), DiskCall::Sync]);
     assert_eq!(line, "01234567 {\"done\":[[0,999]]}\n".len());
 }
 
@@ -45,7 +51,7 @@ fn what_was_not_committed_is_not_there() {
     assert_eq!(journal.pending(), 1);
     drop(journal);
     let (_, past) = disk.open(&resume()).unwrap();
-    assert_eq!(outcomes(&past, 2), [Some(Outcome::Done), None]);
+    assert_eq!(outcomes(&past, 2), [Some(JournalOutcome::Done), None]);
 }
 
 #[test]
@@ -54,12 +60,12 @@ fn a_torn_tail_is_cut_off_and_synced_before_anything_is_written() {
     let whole = line_ends(&bytes)[3];
     let disk = FakeDisk::holding(&bytes[..whole + 20]);
     let (mut journal, _) = disk.open(&resume()).unwrap();
-    assert_eq!(disk.contents().calls, [Call::Cut(whole as u64), Call::Sync]);
+    assert_eq!(disk.contents().calls, [DiskCall::Cut(whole as u64), DiskCall::Sync]);
     commit(&mut journal, [done(19)], None).unwrap();
     let (_, past) = disk.open(&resume()).unwrap();
     assert_eq!(
         outcomes(&past, 20)[10..],
-        [None, None, None, None, None, None, None, None, None, Some(Outcome::Done)]
+        [None, None, None, None, None, None, None, None, None, Some(JournalOutcome::Done)]
     );
 }
 
@@ -154,8 +160,8 @@ fn long_names_are_due_before_a_line_is_too_long() {
     while !file.is_due(now) {
         records += 1;
         let name = "\u{1}".repeat(10_000).into();
-        let key = Key::Name { name, occurrence: records };
-        file.record(Record { key, outcome: Outcome::Done }, now);
+        let key = JournalKey::Name { name, occurrence: records };
+        file.record(JournalRecord { key, outcome: JournalOutcome::Done }, now);
     }
     assert_eq!(records, 105);
     file.commit(None).unwrap();
@@ -169,8 +175,8 @@ fn what_is_too_long_for_a_line_is_refused_and_nothing_is_broken() {
     let (mut file, _) = disk.open_by(&resume(), KeyKind::Name).unwrap();
     let written = disk.contents().bytes.len();
     let name = "x".repeat(16 << 20).into();
-    let key = Key::Name { name, occurrence: 1 };
-    file.record(Record { key, outcome: Outcome::Done }, Instant::now());
+    let key = JournalKey::Name { name, occurrence: 1 };
+    file.record(JournalRecord { key, outcome: JournalOutcome::Done }, Instant::now());
     let error = file.commit(None).unwrap_err();
     assert!(matches!(error, JournalError::TooLong { limit: 16_777_215, .. }), "{error}");
     assert_eq!(disk.contents().bytes.len(), written);
@@ -180,8 +186,8 @@ fn what_is_too_long_for_a_line_is_refused_and_nothing_is_broken() {
 #[should_panic(expected = "does not know items by keys like")]
 fn a_key_of_another_kind_is_our_bug() {
     let (mut journal, _) = FakeDisk::default().open(&resume()).unwrap();
-    let key = Key::Name { name: "a".into(), occurrence: 1 };
-    journal.record(Record { key, outcome: Outcome::Done }, Instant::now());
+    let key = JournalKey::Name { name: "a".into(), occurrence: 1 };
+    journal.record(JournalRecord { key, outcome: JournalOutcome::Done }, Instant::now());
 }
 
 #[test]
@@ -196,34 +202,34 @@ fn commits_are_due_as_the_user_said() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum CrashStep {
     /// Items that were not there before, done or failed, and a note.
-    Commit(Vec<Outcome>, Option<Vec<u8>>),
+    Commit(Vec<JournalOutcome>, Option<Vec<u8>>),
     /// The same without a commit.
-    Record(Vec<Outcome>),
+    Record(Vec<JournalOutcome>),
     /// Some that failed are done.
     Rerun,
     Reopen,
     /// A commit during which the power fails: what is left of its line, in thousandths, and from where to where
     /// there are zeros in that.
     Crash {
-        items: Vec<Outcome>,
+        items: Vec<JournalOutcome>,
         left: usize,
         hole: (usize, usize),
     },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let outcome = prop_oneof![4 => Just(Outcome::Done), 1 => Just(Outcome::Failed)];
+fn steps() -> impl Strategy<Value = Vec<CrashStep>> {
+    let outcome = prop_oneof![4 => Just(JournalOutcome::Done), 1 => Just(JournalOutcome::Failed)];
     let items = || proptest::collection::vec(outcome.clone(), 0..20);
     let note = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20));
     let hole = prop_oneof![3 => Just((0, 0)), 1 => (0usize..=1_000, 0usize..=1_000)];
     let step = prop_oneof![
-        4 => (items(), note).prop_map(|(items, note)| Step::Commit(items, note)),
-        1 => items().prop_map(Step::Record),
-        1 => Just(Step::Rerun),
-        1 => Just(Step::Reopen),
-        2 => (items(), 0usize..=1_000, hole).prop_map(|(items, left, hole)| Step::Crash { items, left, hole }),
+        4 => (items(), note).prop_map(|(items, note)| CrashStep::Commit(items, note)),
+        1 => items().prop_map(CrashStep::Record),
+        1 => Just(CrashStep::Rerun),
+        1 => Just(CrashStep::Reopen),
+        2 => (items(), 0usize..=1_000, hole).prop_map(|(items, left, hole)| CrashStep::Crash { items, left, hole }),
     ];
     proptest::collection::vec(step, 0..25)
 }
@@ -231,7 +237,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// What a journal should know.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Known {
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<JournalOutcome>>,
     note: Option<Vec<u8>>,
 }
 
@@ -246,38 +252,38 @@ proptest! {
         let mut next = 0..MANY;
         let (mut journal, _) = disk.open(&resume()).unwrap();
         for step in steps {
-            let mut record = |journal: &mut super::JournalFile, known: &mut Known, items: Vec<Outcome>| {
+            let mut record = |journal: &mut super::JournalFile, known: &mut Known, items: Vec<JournalOutcome>| {
                 for outcome in items {
                     let position = next.next().unwrap();
                     known.outcomes[position as usize] = Some(outcome);
-                    journal.record(if outcome == Outcome::Done { done(position) } else { failed(position) }, Instant::now());
+                    journal.record(if outcome == JournalOutcome::Done { done(position) } else { failed(position) }, Instant::now());
                 }
             };
             match step {
-                Step::Commit(items, note) => {
+                CrashStep::Commit(items, note) => {
                     record(&mut journal, &mut recorded, items);
                     journal.commit(note.as_deref()).unwrap();
                     recorded.note = note.or(recorded.note);
                     committed = recorded.clone();
                 }
-                Step::Record(items) => record(&mut journal, &mut recorded, items),
-                Step::Rerun => {
+                CrashStep::Record(items) => record(&mut journal, &mut recorded, items),
+                CrashStep::Rerun => {
                     for (position, outcome) in (0..).zip(&mut recorded.outcomes) {
                         let is_committed = committed.outcomes[position as usize].is_some();
-                        if is_committed && *outcome == Some(Outcome::Failed) {
+                        if is_committed && *outcome == Some(JournalOutcome::Failed) {
                             journal.record(done(position), Instant::now());
-                            *outcome = Some(Outcome::Done);
+                            *outcome = Some(JournalOutcome::Done);
                         }
                     }
                 }
-                Step::Reopen => {
+                CrashStep::Reopen => {
                     let (opened, past) = disk.open(&resume()).unwrap();
                     journal = opened;
                     recorded = committed.clone();
                     prop_assert_eq!(outcomes(&past, MANY), &*committed.outcomes);
                     prop_assert_eq!(past.last_note(), committed.note.as_deref());
                 }
-                Step::Crash { items, left, hole } => {
+                CrashStep::Crash { items, left, hole } => {
                     record(&mut journal, &mut recorded, items);
                     disk.contents().faults.syncs_fail = true;
                     let failed = commit(&mut journal, [], None).is_err();

@@ -5,16 +5,16 @@ use proptest::prelude::*;
 use super::any_bytes::read_any_bytes;
 use super::disk::{FakeDisk, any_bytes, line_ends, outcomes, resume, sample};
 use super::line::LONGEST_LINE;
-use super::{Journal, JournalError, Outcome, Repair};
+use super::{Journal, JournalError, JournalOutcome, Repair};
 
 /// What the first `commits` of the sample say.
-fn expected(commits: usize) -> (Vec<Option<Outcome>>, Option<Vec<u8>>) {
+fn expected(commits: usize) -> (Vec<Option<JournalOutcome>>, Option<Vec<u8>>) {
     let bytes = sample();
     let end = line_ends(&bytes)[commits];
     opened(&bytes[..end]).unwrap()
 }
 
-type Opened = Result<(Vec<Option<Outcome>>, Option<Vec<u8>>), JournalError>;
+type Opened = Result<(Vec<Option<JournalOutcome>>, Option<Vec<u8>>), JournalError>;
 
 /// What a resumed run would know, which is also what the next one would.
 fn opened(bytes: &[u8]) -> Opened {
@@ -29,9 +29,9 @@ fn opened(bytes: &[u8]) -> Opened {
 fn the_sample_says_what_it_should() {
     let of = |commits| {
         let (outcomes, note) = expected(commits);
-        let letter = |outcome: Option<Outcome>| match outcome {
-            Some(Outcome::Done) => 'd',
-            Some(Outcome::Failed) => 'f',
+        let letter = |outcome: Option<JournalOutcome>| match outcome {
+            Some(JournalOutcome::Done) => 'd',
+            Some(JournalOutcome::Failed) => 'f',
             None => '-',
         };
         (outcomes.into_iter().map(letter).collect::<String>(), note)

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::storage::Storage;
-use super::{Fingerprint, Journal, JournalError, JournalFile, Key, KeyKind, Outcome, Past, Record};
+use super::{
+    Fingerprint, Journal, JournalError, JournalFile, JournalKey, JournalOutcome, JournalRecord,
+    KeyKind, Past,
+};
 
 /// Shared with the journal that has it as its storage.
 #[derive(Debug, Clone, Default)]
@@ -20,13 +23,13 @@ pub(super) struct Contents {
     /// The number of bytes that survive a crash.
     pub(super) synced: usize,
     position: usize,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<DiskCall>,
     pub(super) faults: Faults,
 }
 
 /// What a journal asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum DiskCall {
     Write(usize),
     Sync,
     SyncName,
@@ -91,7 +94,7 @@ impl Write for FakeDisk {
         assert_eq!(contents.position, contents.bytes.len(), "a journal only appends");
         contents.bytes.extend(&bytes[..taken]);
         contents.position += taken;
-        contents.calls.push(Call::Write(taken));
+        contents.calls.push(DiskCall::Write(taken));
         Ok(taken)
     }
 
@@ -103,7 +106,7 @@ impl Write for FakeDisk {
 impl Storage for FakeDisk {
     fn sync(&mut self) -> io::Result<()> {
         let mut contents = self.contents();
-        contents.calls.push(Call::Sync);
+        contents.calls.push(DiskCall::Sync);
         if contents.faults.syncs_fail {
             return Err(io::Error::other("the disk is gone"));
         }
@@ -112,13 +115,13 @@ impl Storage for FakeDisk {
     }
 
     fn sync_name(&mut self) -> io::Result<()> {
-        self.contents().calls.push(Call::SyncName);
+        self.contents().calls.push(DiskCall::SyncName);
         Ok(())
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
         let mut contents = self.contents();
-        contents.calls.push(Call::Cut(length));
+        contents.calls.push(DiskCall::Cut(length));
         contents.position = length as usize;
         contents.bytes.truncate(length as usize);
         contents.synced = contents.synced.min(length as usize);
@@ -130,12 +133,12 @@ impl Storage for FakeDisk {
     }
 }
 
-pub(super) fn done(position: u64) -> Record {
-    Record { key: Key::Position(position), outcome: Outcome::Done }
+pub(super) fn done(position: u64) -> JournalRecord {
+    JournalRecord { key: JournalKey::Position(position), outcome: JournalOutcome::Done }
 }
 
-pub(super) fn failed(position: u64) -> Record {
-    Record { key: Key::Position(position), outcome: Outcome::Failed }
+pub(super) fn failed(position: u64) -> JournalRecord {
+    JournalRecord { key: JournalKey::Position(position), outcome: JournalOutcome::Failed }
 }
 
 pub(super) fn resume() -> Journal {
@@ -143,10 +146,10 @@ pub(super) fn resume() -> Journal {
 }
 
 /// Returns the outcomes of the positions below `end`.
-pub(super) fn outcomes(past: &Past, end: u64) -> Vec<Option<Outcome>> {
-    let outcome = |position| match Key::Position(position) {
-        key if past.is_done(&key) => Some(Outcome::Done),
-        key if past.is_failed(&key) => Some(Outcome::Failed),
+pub(super) fn outcomes(past: &Past, end: u64) -> Vec<Option<JournalOutcome>> {
+    let outcome = |position| match JournalKey::Position(position) {
+        key if past.is_done(&key) => Some(JournalOutcome::Done),
+        key if past.is_failed(&key) => Some(JournalOutcome::Failed),
         _ => None,
     };
     (0..end).map(outcome).collect()
@@ -155,7 +158,7 @@ pub(super) fn outcomes(past: &Past, end: u64) -> Vec<Option<Outcome>> {
 /// Commits records in one group.
 pub(super) fn commit(
     journal: &mut JournalFile,
-    records: impl IntoIterator<Item = Record>,
+    records: impl IntoIterator<Item = JournalRecord>,
     note: Option<&[u8]>,
 ) -> Result<(), JournalError> {
     let now = Instant::now();

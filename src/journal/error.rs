@@ -20,7 +20,7 @@ pub enum JournalError {
     #[error(
         "the journal {} exists already: `resume` goes on with it, `rerun_failed` runs what failed, \
          and a new one needs another path",
-        Named(.path)
+        ShownPath(.path)
     )]
     Exists {
         /// The file.
@@ -28,14 +28,14 @@ pub enum JournalError {
     },
     /// The failed items of a journal were asked for, but it does not exist.
     #[non_exhaustive]
-    #[error("there is no journal {}, so it is not known what failed: use `resume`", Named(.path))]
+    #[error("there is no journal {}, so it is not known what failed: use `resume`", ShownPath(.path))]
     Missing {
         /// The file.
         path: PathBuf,
     },
     /// Another run is writing the journal.
     #[non_exhaustive]
-    #[error("the journal {} is in use by another run: wait for that one, or end it", Named(.path))]
+    #[error("the journal {} is in use by another run: wait for that one, or end it", ShownPath(.path))]
     Locked {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum JournalError {
     #[error(
         "the journal {} cannot be locked: {source}; use a file system with locks, or go on with `unlockable`, \
          where a second run at the same time damages the journal",
-        Named(.path)
+        ShownPath(.path)
     )]
     NoLock {
         /// The file.
@@ -59,7 +59,7 @@ pub enum JournalError {
     #[error(
         "the journal {} was deleted, moved or replaced during the run: put it back and resume, or its items \
          are done again",
-        Named(.path)
+        ShownPath(.path)
     )]
     Gone {
         /// The path that it had.
@@ -67,14 +67,14 @@ pub enum JournalError {
     },
     /// The path is that of a directory, a device or a pipe.
     #[non_exhaustive]
-    #[error("{} is not a regular file, as a journal is", Named(.path))]
+    #[error("{} is not a regular file, as a journal is", ShownPath(.path))]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The file does not begin as a journal does.
     #[non_exhaustive]
-    #[error("{} is no journal: give another path, or remove it", Named(.path))]
+    #[error("{} is no journal: give another path, or remove it", ShownPath(.path))]
     NoJournal {
         /// The file.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum JournalError {
     #[error(
         "the journal {} has format {found}, and this version of gangline reads format {known}: \
          go on with the version that wrote it, or begin a new one",
-        Named(.path)
+        ShownPath(.path)
     )]
     Format {
         /// The file.
@@ -98,7 +98,7 @@ pub enum JournalError {
     #[non_exhaustive]
     #[error(
         "the journal {} is of another run: {}; undo that, or begin a new journal",
-        Named(.path), List(.differences)
+        ShownPath(.path), DifferenceList(.differences)
     )]
     Differs {
         /// The file.
@@ -111,7 +111,7 @@ pub enum JournalError {
     #[error(
         "the journal {} is damaged at byte {at}: `Journal::repair` keeps what is before that, \
          and what it held after that is done again",
-        Named(.path)
+        ShownPath(.path)
     )]
     Corrupt {
         /// The file.
@@ -123,7 +123,7 @@ pub enum JournalError {
     #[non_exhaustive]
     #[error(
         "the journal {} is damaged at byte 0, and nothing is before that: remove it",
-        Named(.path)
+        ShownPath(.path)
     )]
     Header {
         /// The file.
@@ -134,7 +134,7 @@ pub enum JournalError {
     #[error(
         "{} not what {} when the journal {} was written, by the hash: restore the input, or begin a \
          new journal",
-        Items(*.first, *.last), WasOrWere(*.first, *.last), Named(.path)
+        ItemRange(*.first, *.last), WasOrWere(*.first, *.last), ShownPath(.path)
     )]
     ItemChanged {
         /// The file.
@@ -149,7 +149,7 @@ pub enum JournalError {
     #[error(
         "the input has {items} items, and the journal {} knows of item {recorded}: restore the input, \
          or begin a new journal",
-        Named(.path)
+        ShownPath(.path)
     )]
     InputShorter {
         /// The file.
@@ -173,7 +173,7 @@ pub enum JournalError {
     #[error(
         "a line of {bytes} bytes is too long for the journal {}, {limit} are allowed: use shorter keys, or \
          `ignore_cfg`",
-        Named(.path)
+        ShownPath(.path)
     )]
     TooLong {
         /// The file.
@@ -185,14 +185,14 @@ pub enum JournalError {
     },
     /// Writing failed before, so the contents of the disk are unknown. Nothing more is written.
     #[non_exhaustive]
-    #[error("the journal {} could not be written earlier, and is left as it was", Named(.path))]
+    #[error("the journal {} could not be written earlier, and is left as it was", ShownPath(.path))]
     Broken {
         /// The file.
         path: PathBuf,
     },
     /// The operating system refused something.
     #[non_exhaustive]
-    #[error("the journal {} could not be {operation}: {source}", Named(.path))]
+    #[error("the journal {} could not be {operation}: {source}", ShownPath(.path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -210,9 +210,9 @@ pub(super) fn io_error(path: &Path, operation: &'static str, source: io::Error) 
 }
 
 /// The path of a file; an empty one is not shown.
-struct Named<'a>(&'a Path);
+struct ShownPath<'a>(&'a Path);
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for ShownPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_os_str().is_empty() {
             true => f.write_str("\"\""),
@@ -225,9 +225,9 @@ impl fmt::Display for Named<'_> {
 /// read.
 const MOST_TOLD: usize = 8;
 
-struct List<'a>(&'a [Difference]);
+struct DifferenceList<'a>(&'a [Difference]);
 
-impl fmt::Display for List<'_> {
+impl fmt::Display for DifferenceList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, difference) in self.0.iter().take(MOST_TOLD).enumerate() {
             let comma = if i > 0 { ", " } else { "" };
@@ -240,13 +240,13 @@ impl fmt::Display for List<'_> {
     }
 }
 
-struct Items(u64, u64);
+struct ItemRange(u64, u64);
 
-impl fmt::Display for Items {
+impl fmt::Display for ItemRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Items(first, last) if first == last => write!(f, "item {first} is"),
-            Items(first, last) => write!(f, "of the items {first} to {last}, one or more are"),
+            ItemRange(first, last) if first == last => write!(f, "item {first} is"),
+            ItemRange(first, last) => write!(f, "of the items {first} to {last}, one or more are"),
         }
     }
 }

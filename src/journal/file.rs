@@ -8,11 +8,11 @@ use std::time::Instant;
 use super::error::{JournalError, io_error};
 use super::fingerprint::Fingerprint;
 use super::group::Group;
-use super::key::{Key, Record};
-use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, Pending, Seal};
+use super::key::{JournalKey, JournalRecord};
+use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, PendingRecords, Seal};
 use super::locked_file::LockedFile;
 use super::past::Past;
-use super::scan::{Ending, Lost, Scan, scan};
+use super::scan::{Lost, Scan, ScanEnding, scan};
 use super::storage::Storage;
 use super::{Journal, Mode};
 
@@ -31,15 +31,15 @@ pub(crate) struct JournalFile {
     seal: Seal,
     /// The length of the file.
     length: u64,
-    health: Health,
-    pending: Pending,
+    health: FileHealth,
+    pending: PendingRecords,
     /// The size of their keys, in bytes.
     pending_bytes: usize,
     group: Group,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Health {
+enum FileHealth {
     Good,
     /// A write or a sync failed. The contents of the disk are unknown: after a failed sync the system may
     /// drop what it could not write, and report success for the next sync.
@@ -101,8 +101,8 @@ impl JournalFile {
             storage,
             seal,
             length,
-            health: Health::Good,
-            pending: Pending::new(run.keys()),
+            health: FileHealth::Good,
+            pending: PendingRecords::new(run.keys()),
             pending_bytes: 0,
             group: Group::new(journal.items, journal.every),
         };
@@ -114,8 +114,8 @@ impl JournalFile {
     /// # Panics
     ///
     /// If the key is not of the kind in the fingerprint.
-    pub(crate) fn record(&mut self, record: Record, now: Instant) {
-        if let Key::Name { name, .. } = &record.key {
+    pub(crate) fn record(&mut self, record: JournalRecord, now: Instant) {
+        if let JournalKey::Name { name, .. } = &record.key {
             self.pending_bytes += name.len();
         }
         self.pending.push(record);
@@ -148,7 +148,7 @@ impl JournalFile {
     /// - [`Io`](JournalError::Io), and [`Broken`](JournalError::Broken) from then on: the records may or
     ///   may not be there when the journal is opened again.
     pub(crate) fn commit(&mut self, note: Option<&[u8]>) -> Result<(), JournalError> {
-        if self.health == Health::Broken {
+        if self.health == FileHealth::Broken {
             return Err(JournalError::Broken { path: self.path.clone() });
         }
         if self.pending() == 0 && note.is_none() {
@@ -161,9 +161,9 @@ impl JournalFile {
             return Err(JournalError::Gone { path: self.path.clone() });
         }
         // Broken until the write is known to have succeeded.
-        self.health = Health::Broken;
+        self.health = FileHealth::Broken;
         write(&mut *self.storage, &self.path, &line)?;
-        self.health = Health::Good;
+        self.health = FileHealth::Good;
         self.length += line.len() as u64;
         self.pending.clear();
         self.pending_bytes = 0;
@@ -198,8 +198,8 @@ pub(crate) fn check_note(note: &[u8]) -> Result<(), JournalError> {
 
 fn check_mode(journal: &Journal, scan: &Scan) -> Result<(), JournalError> {
     let path = || journal.path.clone();
-    let is_empty = scan.whole == 0 && scan.ending == Ending::Clean;
-    let is_unbegun = scan.whole == 0 && matches!(scan.ending, Ending::TornTail { .. });
+    let is_empty = scan.whole == 0 && scan.ending == ScanEnding::Clean;
+    let is_unbegun = scan.whole == 0 && matches!(scan.ending, ScanEnding::TornTail { .. });
     match journal.mode {
         Mode::New if !is_empty => Err(JournalError::Exists { path: path() }),
         Mode::RerunFailed if is_empty || is_unbegun => Err(JournalError::Missing { path: path() }),
@@ -210,11 +210,11 @@ fn check_mode(journal: &Journal, scan: &Scan) -> Result<(), JournalError> {
 fn check_ending(path: &Path, scan: &Scan) -> Result<(), JournalError> {
     let path = || path.to_owned();
     Err(match scan.ending {
-        Ending::Clean | Ending::TornTail { .. } => return Ok(()),
-        Ending::Corrupt(_) => JournalError::Corrupt { path: path(), at: scan.whole },
-        Ending::NoHeader(NoHeader::NoJournal) => JournalError::NoJournal { path: path() },
-        Ending::NoHeader(NoHeader::Damaged) => JournalError::Header { path: path() },
-        Ending::NoHeader(NoHeader::Format(found)) => {
+        ScanEnding::Clean | ScanEnding::TornTail { .. } => return Ok(()),
+        ScanEnding::Corrupt(_) => JournalError::Corrupt { path: path(), at: scan.whole },
+        ScanEnding::NoHeader(NoHeader::NoJournal) => JournalError::NoJournal { path: path() },
+        ScanEnding::NoHeader(NoHeader::Damaged) => JournalError::Header { path: path() },
+        ScanEnding::NoHeader(NoHeader::Format(found)) => {
             JournalError::Format { path: path(), found, known: FORMAT }
         }
     })
@@ -283,10 +283,10 @@ impl Journal {
         let read = |source| io_error(path, "read", source);
         let found = scan(BufReader::new(&mut disk)).map_err(read)?;
         let lost = match found.ending {
-            Ending::Clean => Lost::default(),
-            Ending::TornTail { lost: bytes } => Lost { bytes, ..Lost::default() },
-            Ending::Corrupt(lost) => lost,
-            Ending::NoHeader(_) => {
+            ScanEnding::Clean => Lost::default(),
+            ScanEnding::TornTail { lost: bytes } => Lost { bytes, ..Lost::default() },
+            ScanEnding::Corrupt(lost) => lost,
+            ScanEnding::NoHeader(_) => {
                 return check_ending(path, &found).map(|()| unreachable!("it is an error"));
             }
         };

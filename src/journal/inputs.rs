@@ -5,22 +5,25 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::disk::{FakeDisk, resume};
-use super::{JournalError, JournalFile, Key, KeyKind, Names, Outcome, Past, Plan, Record};
+use super::{
+    JournalError, JournalFile, JournalKey, JournalNames, JournalOutcome, JournalRecord, KeyKind,
+    Past, Plan,
+};
 
 /// Items of an input, each with its outcome: none, done or failed.
 fn inputs<T: Clone + std::fmt::Debug>(
     item: impl Strategy<Value = T>,
-) -> impl Strategy<Value = Vec<(T, Option<Outcome>)>> {
+) -> impl Strategy<Value = Vec<(T, Option<JournalOutcome>)>> {
     let outcome = prop_oneof![
-        4 => Just(Some(Outcome::Done)),
-        1 => Just(Some(Outcome::Failed)),
+        4 => Just(Some(JournalOutcome::Done)),
+        1 => Just(Some(JournalOutcome::Failed)),
         1 => Just(None),
     ];
     proptest::collection::vec((item, outcome), 0..60)
 }
 
 /// In any order, in groups of any size.
-fn write(keys: KeyKind, records: &[Record], groups: &[usize]) -> FakeDisk {
+fn write(keys: KeyKind, records: &[JournalRecord], groups: &[usize]) -> FakeDisk {
     let disk = FakeDisk::default();
     let (mut journal, _) = disk.open_by(&resume(), keys).unwrap();
     let mut records = records.iter().cloned();
@@ -31,15 +34,18 @@ fn write(keys: KeyKind, records: &[Record], groups: &[usize]) -> FakeDisk {
     disk
 }
 
-fn take(journal: &mut JournalFile, records: impl Iterator<Item = Record>) {
+fn take(journal: &mut JournalFile, records: impl Iterator<Item = JournalRecord>) {
     let now = Instant::now();
     records.for_each(|record| journal.record(record, now));
     journal.commit(None).unwrap();
 }
 
-fn records(keys: &[Key], outcomes: impl Iterator<Item = Option<Outcome>>) -> Vec<Record> {
+fn records(
+    keys: &[JournalKey],
+    outcomes: impl Iterator<Item = Option<JournalOutcome>>,
+) -> Vec<JournalRecord> {
     let both = keys.iter().cloned().zip(outcomes);
-    both.filter_map(|(key, outcome)| Some(Record { key, outcome: outcome? })).collect()
+    both.filter_map(|(key, outcome)| Some(JournalRecord { key, outcome: outcome? })).collect()
 }
 
 fn reopen(disk: &FakeDisk, keys: KeyKind, rerun: bool) -> Past {
@@ -47,8 +53,11 @@ fn reopen(disk: &FakeDisk, keys: KeyKind, rerun: bool) -> Past {
     disk.open_by(&journal, keys).unwrap().1
 }
 
-fn hashed(hashes: impl IntoIterator<Item = u64>) -> Vec<Key> {
-    (0..).zip(hashes).map(|(position, hash)| Key::HashedPosition { position, hash }).collect()
+fn hashed(hashes: impl IntoIterator<Item = u64>) -> Vec<JournalKey> {
+    (0..)
+        .zip(hashes)
+        .map(|(position, hash)| JournalKey::HashedPosition { position, hash })
+        .collect()
 }
 
 proptest! {
@@ -62,17 +71,17 @@ proptest! {
         rerun: bool,
     ) {
         let keys = hashed(input.iter().map(|item| item.0));
-        let shuffled: Vec<Key> = order.iter().map(|i| keys[*i].clone()).collect();
+        let shuffled: Vec<JournalKey> = order.iter().map(|i| keys[*i].clone()).collect();
         let records = records(&shuffled, order.iter().map(|i| input[*i].1));
         let disk = write(KeyKind::HashedPosition, &records, &groups);
         let mut past = reopen(&disk, KeyKind::HashedPosition, rerun);
         for (key, (_, outcome)) in keys.iter().zip(&input) {
-            let runs = if rerun { *outcome == Some(Outcome::Failed) } else { *outcome != Some(Outcome::Done) };
+            let runs = if rerun { *outcome == Some(JournalOutcome::Failed) } else { *outcome != Some(JournalOutcome::Done) };
             prop_assert_eq!(past.decide(key).unwrap() == Plan::Run, runs);
         }
-        let is_known = |outcome| move |item: &&(u64, Option<Outcome>)| item.1 == Some(outcome);
-        prop_assert_eq!(past.done(), input.iter().filter(is_known(Outcome::Done)).count() as u64);
-        prop_assert_eq!(past.failed(), input.iter().filter(is_known(Outcome::Failed)).count() as u64);
+        let is_known = |outcome| move |item: &&(u64, Option<JournalOutcome>)| item.1 == Some(outcome);
+        prop_assert_eq!(past.done(), input.iter().filter(is_known(JournalOutcome::Done)).count() as u64);
+        prop_assert_eq!(past.failed(), input.iter().filter(is_known(JournalOutcome::Failed)).count() as u64);
     }
 
     /// A change that is detected is found before the next item outside its group is run.
@@ -108,9 +117,9 @@ proptest! {
         rotation in any::<prop::sample::Index>(),
     ) {
         let numbered = |names: &[&str]| {
-            let mut numbers = Names::default();
-            let key = |name: &&str| Key::Name { name: (*name).into(), occurrence: numbers.number(name) };
-            names.iter().map(key).collect::<Vec<Key>>()
+            let mut numbers = JournalNames::default();
+            let key = |name: &&str| JournalKey::Name { name: (*name).into(), occurrence: numbers.number(name) };
+            names.iter().map(key).collect::<Vec<JournalKey>>()
         };
         let mut names: Vec<&str> = input.iter().map(|item| item.0).collect();
         let records = records(&numbered(&names), input.iter().map(|item| item.1));
@@ -122,8 +131,8 @@ proptest! {
         let mut past = reopen(&disk, KeyKind::Name, false);
         for key in numbered(&names) {
             let outcome = records.iter().find(|record| record.key == key).map(|record| record.outcome);
-            prop_assert_eq!(past.decide(&key).unwrap() == Plan::AlreadyDone, outcome == Some(Outcome::Done));
-            prop_assert_eq!(past.is_failed(&key), outcome == Some(Outcome::Failed));
+            prop_assert_eq!(past.decide(&key).unwrap() == Plan::AlreadyDone, outcome == Some(JournalOutcome::Done));
+            prop_assert_eq!(past.is_failed(&key), outcome == Some(JournalOutcome::Failed));
         }
     }
 }

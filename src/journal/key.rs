@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// The identity of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum JournalKey {
     /// Its position in the input.
     Position(u64),
     /// Its position, with a hash of the item.
@@ -15,7 +15,7 @@ pub(crate) enum Key {
 
 /// The outcome of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum JournalOutcome {
     /// The consumer has consumed it.
     Done,
     /// It failed for good, and was skipped.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
 
 /// An item with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) key: Key,
-    pub(crate) outcome: Outcome,
+pub(crate) struct JournalRecord {
+    pub(crate) key: JournalKey,
+    pub(crate) outcome: JournalOutcome,
 }

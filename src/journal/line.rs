@@ -22,7 +22,7 @@ use serde::de::{self, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fingerprint::{Fingerprint, KeyKind};
-use super::key::{Key, Outcome, Record};
+use super::key::{JournalKey, JournalOutcome, JournalRecord};
 use super::spans::{hashed_spans_of, spans_of};
 
 /// The format that is written, and the only one that is read.
@@ -76,19 +76,19 @@ pub(super) struct Commit<D, F> {
 pub(super) enum AnyCommit<'a> {
     Positions(Commit<(u64, u64), u64>),
     Hashed(Commit<(u64, u64, u64), (u64, u64)>),
-    Names(Commit<Named<'a>, Named<'a>>),
+    Names(Commit<NamedOccurrence<'a>, NamedOccurrence<'a>>),
 }
 
 /// A name, with its occurrence: `"a"`, or `["a",2]`.
 #[derive(Debug, PartialEq)]
-pub(super) struct Named<'a> {
+pub(super) struct NamedOccurrence<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) occurrence: u32,
 }
 
 /// The records of the next commit.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) enum PendingRecords {
     Positions { done: Vec<u64>, failed: Vec<u64> },
     Hashed { done: Vec<(u64, u64)>, failed: Vec<(u64, u64)> },
     Names { done: Vec<(Arc<str>, u32)>, failed: Vec<(Arc<str>, u32)> },
@@ -225,27 +225,30 @@ impl<'a> AnyCommit<'a> {
     }
 }
 
-impl Pending {
+impl PendingRecords {
     pub(super) fn new(keys: KeyKind) -> Self {
         match keys {
-            KeyKind::Position => Pending::Positions { done: vec![], failed: vec![] },
-            KeyKind::HashedPosition => Pending::Hashed { done: vec![], failed: vec![] },
-            KeyKind::Name => Pending::Names { done: vec![], failed: vec![] },
+            KeyKind::Position => PendingRecords::Positions { done: vec![], failed: vec![] },
+            KeyKind::HashedPosition => PendingRecords::Hashed { done: vec![], failed: vec![] },
+            KeyKind::Name => PendingRecords::Names { done: vec![], failed: vec![] },
         }
     }
 
     /// # Panics
     ///
     /// If the key is of another kind: the caller makes all keys in one way.
-    pub(super) fn push(&mut self, Record { key, outcome }: Record) {
+    pub(super) fn push(&mut self, JournalRecord { key, outcome }: JournalRecord) {
         match (self, key) {
-            (Pending::Positions { done, failed }, Key::Position(position)) => {
+            (PendingRecords::Positions { done, failed }, JournalKey::Position(position)) => {
                 outcome.of(done, failed).push(position);
             }
-            (Pending::Hashed { done, failed }, Key::HashedPosition { position, hash }) => {
+            (
+                PendingRecords::Hashed { done, failed },
+                JournalKey::HashedPosition { position, hash },
+            ) => {
                 outcome.of(done, failed).push((position, hash));
             }
-            (Pending::Names { done, failed }, Key::Name { name, occurrence }) => {
+            (PendingRecords::Names { done, failed }, JournalKey::Name { name, occurrence }) => {
                 outcome.of(done, failed).push((name, occurrence));
             }
             (_, key) => unreachable!("the journal does not know items by keys like {key:?}"),
@@ -254,15 +257,15 @@ impl Pending {
 
     pub(super) fn encode(&mut self, note: Option<&[u8]>) -> Vec<u8> {
         let json = match self {
-            Pending::Positions { done, failed } => {
+            PendingRecords::Positions { done, failed } => {
                 failed.sort_unstable();
                 serde_json::to_vec(&Commit::new(spans_of(done), failed.clone(), note))
             }
-            Pending::Hashed { done, failed } => {
+            PendingRecords::Hashed { done, failed } => {
                 failed.sort_unstable();
                 serde_json::to_vec(&Commit::new(hashed_spans_of(done), failed.clone(), note))
             }
-            Pending::Names { done, failed } => {
+            PendingRecords::Names { done, failed } => {
                 serde_json::to_vec(&Commit::new(named(done), named(failed), note))
             }
         };
@@ -271,34 +274,34 @@ impl Pending {
 
     pub(super) fn clear(&mut self) {
         match self {
-            Pending::Positions { done, failed } => (done.clear(), failed.clear()),
-            Pending::Hashed { done, failed } => (done.clear(), failed.clear()),
-            Pending::Names { done, failed } => (done.clear(), failed.clear()),
+            PendingRecords::Positions { done, failed } => (done.clear(), failed.clear()),
+            PendingRecords::Hashed { done, failed } => (done.clear(), failed.clear()),
+            PendingRecords::Names { done, failed } => (done.clear(), failed.clear()),
         };
     }
 }
 
-impl Outcome {
+impl JournalOutcome {
     fn of<T>(self, done: T, failed: T) -> T {
         match self {
-            Outcome::Done => done,
-            Outcome::Failed => failed,
+            JournalOutcome::Done => done,
+            JournalOutcome::Failed => failed,
         }
     }
 }
 
-fn named(names: &[(Arc<str>, u32)]) -> Vec<Named<'_>> {
+fn named(names: &[(Arc<str>, u32)]) -> Vec<NamedOccurrence<'_>> {
     let names = names.iter();
-    names.map(|(name, occurrence)| Named::new(name, *occurrence)).collect()
+    names.map(|(name, occurrence)| NamedOccurrence::new(name, *occurrence)).collect()
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedOccurrence<'a> {
     fn new(name: &'a str, occurrence: u32) -> Self {
-        Named { name: Cow::Borrowed(name), occurrence }
+        NamedOccurrence { name: Cow::Borrowed(name), occurrence }
     }
 }
 
-impl Serialize for Named<'_> {
+impl Serialize for NamedOccurrence<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.occurrence {
             1 => self.name.serialize(serializer),
@@ -307,7 +310,7 @@ impl Serialize for Named<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for NamedOccurrence<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NamedVisitor)
     }
@@ -316,26 +319,26 @@ impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
 struct NamedVisitor;
 
 impl<'de> Visitor<'de> for NamedVisitor {
-    type Value = Named<'de>;
+    type Value = NamedOccurrence<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name, or a list of a name and a number")
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Named<'de>, E> {
-        Ok(Named::new(name, 1))
+    fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<NamedOccurrence<'de>, E> {
+        Ok(NamedOccurrence::new(name, 1))
     }
 
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Named<'de>, E> {
-        Ok(Named { name: Cow::Owned(name.to_owned()), occurrence: 1 })
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<NamedOccurrence<'de>, E> {
+        Ok(NamedOccurrence { name: Cow::Owned(name.to_owned()), occurrence: 1 })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Named<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NamedOccurrence<'de>, A::Error> {
         let short = || de::Error::custom("a list of a name and a number is expected");
         let name = Cow::Owned(list.next_element()?.ok_or_else(short)?);
         let occurrence = list.next_element()?.ok_or_else(short)?;
         match list.next_element::<IgnoredAny>()? {
-            None => Ok(Named { name, occurrence }),
+            None => Ok(NamedOccurrence { name, occurrence }),
             Some(_) => Err(short()),
         }
     }

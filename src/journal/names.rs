@@ -6,11 +6,11 @@ use std::collections::HashMap;
 ///
 /// It holds every name, so its memory grows with the input.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct JournalNames {
     seen: HashMap<Box<str>, u32>,
 }
 
-impl Names {
+impl JournalNames {
     /// Returns the occurrence of this name, from 1.
     ///
     /// # Panics
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_name_that_comes_again_has_the_next_number() {
-        let mut names = Names::default();
+        let mut names = JournalNames::default();
         let numbers = ["a", "b", "a", "", "a", ""].map(|name| names.number(name));
         assert_eq!(numbers, [1, 1, 2, 1, 3, 2]);
     }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use super::Mode;
 use super::error::JournalError;
 use super::fingerprint::KeyKind;
-use super::key::Key;
-use super::line::{AnyCommit, Commit, Named};
-use super::spans::{Span, Spans, fold};
+use super::key::JournalKey;
+use super::line::{AnyCommit, Commit, NamedOccurrence};
+use super::spans::{PositionSpan, PositionSpans, fold};
 
 /// The plan for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) struct Past {
 /// Positions take memory for each span, names for each name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    done_positions: Spans,
+    done_positions: PositionSpans,
     /// With their hashes, or 0 without hashes. Failures are few.
     failed_positions: BTreeMap<u64, u64>,
     names: HashMap<Box<str>, Marks>,
@@ -68,7 +68,7 @@ pub(super) struct Contradiction;
 /// The span that is being compared with the input, hash by hash.
 #[derive(Debug)]
 struct Walk {
-    span: Span,
+    span: PositionSpan,
     next: u64,
     hashes: u64,
 }
@@ -86,8 +86,8 @@ impl Past {
     /// # Errors
     ///
     /// [`JournalError::ItemChanged`].
-    pub(crate) fn decide(&mut self, key: &Key) -> Result<Plan, JournalError> {
-        if let Key::HashedPosition { position, hash } = *key {
+    pub(crate) fn decide(&mut self, key: &JournalKey) -> Result<Plan, JournalError> {
+        if let JournalKey::HashedPosition { position, hash } = *key {
             self.check(position, hash)?;
         }
         Ok(match self.mode {
@@ -111,22 +111,26 @@ impl Past {
         }
     }
 
-    pub(crate) fn is_done(&self, key: &Key) -> bool {
+    pub(crate) fn is_done(&self, key: &JournalKey) -> bool {
         match key {
-            Key::Position(position) | Key::HashedPosition { position, .. } => {
+            JournalKey::Position(position) | JournalKey::HashedPosition { position, .. } => {
                 self.is_in_walk(*position) || self.recorded.done_positions.find(*position).is_some()
             }
-            Key::Name { name, occurrence } => self.recorded.mark(name, *occurrence) == Mark::Done,
+            JournalKey::Name { name, occurrence } => {
+                self.recorded.mark(name, *occurrence) == Mark::Done
+            }
         }
     }
 
     /// Returns whether it failed, and no later run has done it.
-    pub(crate) fn is_failed(&self, key: &Key) -> bool {
+    pub(crate) fn is_failed(&self, key: &JournalKey) -> bool {
         match key {
-            Key::Position(position) | Key::HashedPosition { position, .. } => {
+            JournalKey::Position(position) | JournalKey::HashedPosition { position, .. } => {
                 self.recorded.failed_positions.contains_key(position)
             }
-            Key::Name { name, occurrence } => self.recorded.mark(name, *occurrence) == Mark::Failed,
+            JournalKey::Name { name, occurrence } => {
+                self.recorded.mark(name, *occurrence) == Mark::Failed
+            }
         }
     }
 
@@ -161,7 +165,7 @@ impl Past {
             None => self.recorded.failed_otherwise(position, hash),
         };
         match changed {
-            Some(Span { first, last, .. }) => {
+            Some(PositionSpan { first, last, .. }) => {
                 Err(JournalError::ItemChanged { path: self.path.clone(), first, last })
             }
             None => Ok(()),
@@ -171,7 +175,7 @@ impl Past {
 
 impl Walk {
     /// Adds one item; returns the span if this is its last item and the hashes differ.
-    fn step(&mut self, position: u64, hash: u64) -> Option<Span> {
+    fn step(&mut self, position: u64, hash: u64) -> Option<PositionSpan> {
         if position != self.next {
             return None;
         }
@@ -209,7 +213,7 @@ impl Recorded {
 
     fn add_positions(&mut self, mut commit: Commit<(u64, u64), u64>) -> Added {
         for &(first, last) in &commit.done {
-            self.add_span(Span { first, last, hash: None })?;
+            self.add_span(PositionSpan { first, last, hash: None })?;
         }
         for &position in &commit.failed {
             self.add_failed(position, 0)?;
@@ -219,7 +223,7 @@ impl Recorded {
 
     fn add_hashed(&mut self, mut commit: Commit<(u64, u64, u64), (u64, u64)>) -> Added {
         for &(first, last, hash) in &commit.done {
-            self.add_span(Span { first, last, hash: Some(hash) })?;
+            self.add_span(PositionSpan { first, last, hash: Some(hash) })?;
         }
         for &(position, hash) in &commit.failed {
             self.add_failed(position, hash)?;
@@ -227,7 +231,7 @@ impl Recorded {
         commit.note().map_err(|()| Contradiction)
     }
 
-    fn add_names(&mut self, mut commit: Commit<Named<'_>, Named<'_>>) -> Added {
+    fn add_names(&mut self, mut commit: Commit<NamedOccurrence<'_>, NamedOccurrence<'_>>) -> Added {
         for named in &commit.done {
             self.add_name(named, Mark::Done)?;
         }
@@ -237,7 +241,7 @@ impl Recorded {
         commit.note().map_err(|()| Contradiction)
     }
 
-    fn add_span(&mut self, span: Span) -> Result<(), Contradiction> {
+    fn add_span(&mut self, span: PositionSpan) -> Result<(), Contradiction> {
         if !self.done_positions.insert(span) {
             return Err(Contradiction);
         }
@@ -262,7 +266,7 @@ impl Recorded {
         Ok(())
     }
 
-    fn add_name(&mut self, named: &Named<'_>, is: Mark) -> Result<(), Contradiction> {
+    fn add_name(&mut self, named: &NamedOccurrence<'_>, is: Mark) -> Result<(), Contradiction> {
         let mark = self.mark_mut(named);
         let was = std::mem::replace(mark, is);
         if was == Mark::Done {
@@ -274,7 +278,7 @@ impl Recorded {
         Ok(())
     }
 
-    fn mark_mut(&mut self, named: &Named<'_>) -> &mut Mark {
+    fn mark_mut(&mut self, named: &NamedOccurrence<'_>) -> &mut Mark {
         // Most names are new; this looks them up only once.
         let marks = self.names.entry(named.name.as_ref().into()).or_default();
         match named.occurrence {
@@ -299,9 +303,9 @@ impl Recorded {
     }
 
     /// Returns the position, if it failed with another hash.
-    fn failed_otherwise(&self, position: u64, hash: u64) -> Option<Span> {
+    fn failed_otherwise(&self, position: u64, hash: u64) -> Option<PositionSpan> {
         let was = *self.failed_positions.get(&position)?;
-        (was != hash).then_some(Span { first: position, last: position, hash: Some(was) })
+        (was != hash).then_some(PositionSpan { first: position, last: position, hash: Some(was) })
     }
 }
 

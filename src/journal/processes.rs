@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::disk::{commit, done, line_ends, sample};
-use super::{Fingerprint, Journal, JournalError, JournalFile, Key, KeyKind, Past, Plan};
+use super::{Fingerprint, Journal, JournalError, JournalFile, JournalKey, KeyKind, Past, Plan};
 
 fn open(journal: &Journal) -> Result<(JournalFile, Past), JournalError> {
     JournalFile::open(journal, Fingerprint::new(journal, json!({"seed": 1}), KeyKind::Position))
@@ -74,7 +74,9 @@ fn g11_of_a_finished_run_nothing_is_left() {
     let (mut file, mut past) = open(&Journal::at(&*path).resume()).unwrap();
     let before = fs::read(&path).unwrap();
     assert!(
-        (0..5).all(|position| past.decide(&Key::Position(position)).unwrap() == Plan::AlreadyDone)
+        (0..5)
+            .all(|position| past.decide(&JournalKey::Position(position)).unwrap()
+                == Plan::AlreadyDone)
     );
     past.check_length(5).unwrap();
     file.commit(None).unwrap();
@@ -263,7 +265,7 @@ fn g4_a_process_that_is_killed_leaves_what_it_committed() {
         child.wait().unwrap();
         let (_, past) = open(&Journal::at(&*path).resume()).unwrap();
         assert!(past.done() >= told.max(before), "{told} and {before} were done");
-        assert!((0..past.done()).all(|position| past.is_done(&Key::Position(position))));
+        assert!((0..past.done()).all(|position| past.is_done(&JournalKey::Position(position))));
         assert_eq!(past.last_note().unwrap(), past.done().to_string().as_bytes());
         before = past.done();
     }

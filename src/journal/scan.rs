@@ -11,7 +11,7 @@ use super::past::Recorded;
 pub(super) struct Scan {
     /// `None` if it is absent or torn.
     pub(super) header: Option<(Header, Seal)>,
-    pub(super) ending: Ending,
+    pub(super) ending: ScanEnding,
     /// The number of bytes of whole lines before the ending.
     pub(super) whole: u64,
     /// The contents of those lines; meaningless if the ending is corrupt or the file is not a journal.
@@ -20,7 +20,7 @@ pub(super) struct Scan {
 
 /// The ending of the bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ScanEnding {
     /// A whole line, or nothing.
     Clean,
     /// Part of a line, `lost` bytes long, which is ignored.
@@ -58,11 +58,11 @@ pub(super) fn scan(mut bytes: impl BufRead) -> io::Result<Scan> {
     let ending = loop {
         line.clear();
         if read_line(&mut bytes, &mut line)? == 0 {
-            break Ending::Clean;
+            break ScanEnding::Clean;
         }
         match read_commit(seal, whole, &line) {
             Some(json) if recorded.add(keys, json).is_ok() => whole += line.len() as u64,
-            Some(_) => break Ending::Corrupt(lost(seal, keys, whole, line, bytes)?),
+            Some(_) => break ScanEnding::Corrupt(lost(seal, keys, whole, line, bytes)?),
             None => break damaged(seal, keys, whole, line, bytes)?,
         }
     };
@@ -74,14 +74,14 @@ fn read_line(bytes: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> 
     bytes.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)
 }
 
-fn read_header(line: &[u8]) -> Result<(Header, Seal), Ending> {
+fn read_header(line: &[u8]) -> Result<(Header, Seal), ScanEnding> {
     match line.strip_suffix(b"\n") {
-        Some(line) => Header::decode(line).map_err(Ending::NoHeader),
-        None if line.is_empty() => Err(Ending::Clean),
+        Some(line) => Header::decode(line).map_err(ScanEnding::NoHeader),
+        None if line.is_empty() => Err(ScanEnding::Clean),
         None if line.len() < LONGEST_LINE && Header::is_torn(line) => {
-            Err(Ending::TornTail { lost: line.len() as u64 })
+            Err(ScanEnding::TornTail { lost: line.len() as u64 })
         }
-        None => Err(Ending::NoHeader(Header::decode(line).err().unwrap_or(NoHeader::Damaged))),
+        None => Err(ScanEnding::NoHeader(Header::decode(line).err().unwrap_or(NoHeader::Damaged))),
     }
 }
 
@@ -96,12 +96,12 @@ fn damaged(
     at: u64,
     line: Vec<u8>,
     mut bytes: impl BufRead,
-) -> io::Result<Ending> {
+) -> io::Result<ScanEnding> {
     let is_last = bytes.fill_buf()?.is_empty();
     if is_last && line.len() < LONGEST_LINE && !seal.opens_early(at, &line) {
-        return Ok(Ending::TornTail { lost: line.len() as u64 });
+        return Ok(ScanEnding::TornTail { lost: line.len() as u64 });
     }
-    lost(seal, keys, at, line, bytes).map(Ending::Corrupt)
+    lost(seal, keys, at, line, bytes).map(ScanEnding::Corrupt)
 }
 
 fn lost(

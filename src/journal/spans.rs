@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Positions from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct PositionSpan {
     pub(super) first: u64,
     pub(super) last: u64,
     /// The folded hashes of the items, in the order of their positions; `None` without hashes.
@@ -19,12 +19,12 @@ pub(super) struct Span {
 /// Without hashes, adjacent spans are joined, so items done in order take no memory. With hashes each
 /// committed span stays by itself, since only whole spans can be checked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans {
+pub(super) struct PositionSpans {
     /// Keyed by the first position: the last, and the hash.
     spans: BTreeMap<u64, (u64, Option<u64>)>,
 }
 
-impl Span {
+impl PositionSpan {
     pub(super) fn contains(&self, position: u64) -> bool {
         (self.first..=self.last).contains(&position)
     }
@@ -34,14 +34,14 @@ impl Span {
     }
 }
 
-impl Spans {
+impl PositionSpans {
     /// Adds a span; fails if it overlaps another or is empty.
     #[must_use]
-    pub(super) fn insert(&mut self, span: Span) -> bool {
+    pub(super) fn insert(&mut self, span: PositionSpan) -> bool {
         if span.first > span.last || self.has_any_of(span) {
             return false;
         }
-        let Span { first, last, hash } = match span.hash {
+        let PositionSpan { first, last, hash } = match span.hash {
             None => self.joined(span),
             Some(_) => span,
         };
@@ -50,7 +50,7 @@ impl Spans {
     }
 
     /// Returns the span that contains the position.
-    pub(super) fn find(&self, position: u64) -> Option<Span> {
+    pub(super) fn find(&self, position: u64) -> Option<PositionSpan> {
         self.at_or_before(position).filter(|span| span.contains(position))
     }
 
@@ -58,12 +58,12 @@ impl Spans {
         self.spans.values().next_back().map(|(last, _)| *last)
     }
 
-    fn has_any_of(&self, span: Span) -> bool {
+    fn has_any_of(&self, span: PositionSpan) -> bool {
         self.at_or_before(span.last).is_some_and(|before| before.last >= span.first)
     }
 
     /// Joins the span with its neighbours, which are removed.
-    fn joined(&mut self, mut span: Span) -> Span {
+    fn joined(&mut self, mut span: PositionSpan) -> PositionSpan {
         let before = span.first.checked_sub(1).and_then(|position| self.find(position));
         if let Some(before) = before.filter(|before| before.hash.is_none()) {
             self.spans.remove(&before.first);
@@ -77,9 +77,9 @@ impl Spans {
         span
     }
 
-    fn at_or_before(&self, position: u64) -> Option<Span> {
+    fn at_or_before(&self, position: u64) -> Option<PositionSpan> {
         let (&first, &(last, hash)) = self.spans.range(..=position).next_back()?;
-        Some(Span { first, last, hash })
+        Some(PositionSpan { first, last, hash })
     }
 }
 

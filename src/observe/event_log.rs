@@ -38,7 +38,7 @@ pub(super) struct Feed {
     pub(super) writers: Box<[Mutex<Option<EventWriter>>]>,
     pub(super) backlogs: Box<[Arc<CachePadded<Backlog>>]>,
     /// The readers' ends of the rings, until the observing thread takes them.
-    pub(super) rings: Mutex<Vec<Receiver<Entry>>>,
+    pub(super) rings: Mutex<Vec<Receiver<LogEntry>>>,
     pub(super) deliveries: CachePadded<Deliveries>,
     pub(super) wake: Waker<()>,
     pub(super) woken: Woken<()>,
@@ -80,7 +80,7 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(crate) struct EventWriter {
     begun: Instant,
-    ring: Sender<Entry>,
+    ring: Sender<LogEntry>,
     written: u64,
     /// When the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
     /// are half of the cost of an observed item.
@@ -91,7 +91,7 @@ pub(crate) struct EventWriter {
 
 /// An item was started or finished.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LogEntry {
     /// Nanoseconds since the run began.
     pub(super) nanos: u64,
     pub(super) item: u64,
@@ -280,7 +280,7 @@ impl EventWriter {
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
         let nanos = self.done_at.take().unwrap_or_else(|| self.now());
-        self.write(Entry { nanos, item, key, attempt });
+        self.write(LogEntry { nanos, item, key, attempt });
     }
 
     /// Records that the producer has finished an item.
@@ -288,7 +288,7 @@ impl EventWriter {
     pub(crate) fn finished(&mut self, item: u64) {
         let nanos = self.now();
         self.done_at = Some(nanos);
-        self.write(Entry { nanos, item, key: None, attempt: 0 });
+        self.write(LogEntry { nanos, item, key: None, attempt: 0 });
     }
 
     /// Counts an item that the producer has done, before the consumer can see its result.
@@ -311,13 +311,15 @@ impl EventWriter {
         attempt: u32,
     ) {
         let nanos = self.now();
-        items.iter().for_each(|&item| self.write(Entry { nanos, item, key: key(item), attempt }));
+        items
+            .iter()
+            .for_each(|&item| self.write(LogEntry { nanos, item, key: key(item), attempt }));
     }
 
     pub(crate) fn finished_all(&mut self, items: &[u64]) {
         let nanos = self.now();
         items.iter().for_each(|&item| {
-            self.write(Entry { nanos, item, key: None, attempt: 0 });
+            self.write(LogEntry { nanos, item, key: None, attempt: 0 });
         });
     }
 
@@ -326,7 +328,7 @@ impl EventWriter {
     }
 
     #[inline]
-    fn write(&mut self, entry: Entry) {
+    fn write(&mut self, entry: LogEntry) {
         if self.written.is_multiple_of(MANY) && self.written > 0 {
             let _ = self.wake.try_send(());
         }

@@ -65,13 +65,13 @@ use super::event::{Event, Observer, Totals};
 /// # }
 /// ```
 pub struct Metrics {
-    outcomes: Outcomes,
+    outcomes: OutcomeMetrics,
     delivered: Counter,
-    flow: Flow,
-    hooks: Hooks,
+    flow: FlowMetrics,
+    hooks: HookMetrics,
     retries: Counter,
-    producers: Producers,
-    runs: Runs,
+    producers: ProducerMetrics,
+    runs: RunMetrics,
     run: RunSoFar,
     /// The times of `producer_init` that were recorded: each run tells them again.
     inits: BTreeMap<usize, Duration>,
@@ -80,7 +80,7 @@ pub struct Metrics {
 }
 
 /// Counters of items by outcome.
-struct Outcomes {
+struct OutcomeMetrics {
     ok: Counter,
     failed: Counter,
     already_done: Counter,
@@ -88,13 +88,13 @@ struct Outcomes {
 }
 
 /// Where the items are.
-struct Flow {
+struct FlowMetrics {
     in_flight: Gauge,
     working: Gauge,
     queued: Gauge,
 }
 
-struct Hooks {
+struct HookMetrics {
     init: Histogram,
     work: Histogram,
     /// The times of work, by place.
@@ -103,7 +103,7 @@ struct Hooks {
     batch_items: Histogram,
 }
 
-struct Producers {
+struct ProducerMetrics {
     live: Gauge,
     workers: Gauge,
     reinits: Counter,
@@ -113,7 +113,7 @@ struct Producers {
     replaced: Counter,
 }
 
-struct Runs {
+struct RunMetrics {
     ok: Counter,
     failed: Counter,
     cancelled: Counter,
@@ -130,7 +130,7 @@ struct RunSoFar {
     /// The number of items up to the last one that was begun: they have all been read.
     read: u64,
     /// By the producer, and if that is a worker of a cluster by the item: a worker may have several.
-    calls: BTreeMap<(usize, Option<u64>), Call>,
+    calls: BTreeMap<(usize, Option<u64>), OpenWork>,
     /// The seats of a cluster with a worker.
     workers: BTreeSet<usize>,
     ready: BTreeSet<usize>,
@@ -141,7 +141,7 @@ struct RunSoFar {
 }
 
 /// What a producer works on.
-struct Call {
+struct OpenWork {
     since: Duration,
     /// The number of items begun, and of those that are not finished.
     items: u64,
@@ -167,19 +167,19 @@ impl Metrics {
         let runs = |outcome| counter!("gangline_runs_total", with("outcome", outcome));
         let runner = runner.to_vec();
         Metrics {
-            outcomes: Outcomes {
+            outcomes: OutcomeMetrics {
                 ok: items("ok"),
                 failed: items("failed"),
                 already_done: items("already_done"),
                 cancelled: items("cancelled"),
             },
             delivered: counter!("gangline_items_delivered_total", runner.clone()),
-            flow: Flow {
+            flow: FlowMetrics {
                 in_flight: gauge!("gangline_items_in_flight", runner.clone()),
                 working: gauge!("gangline_items_working", runner.clone()),
                 queued: gauge!("gangline_items_queued", runner.clone()),
             },
-            hooks: Hooks {
+            hooks: HookMetrics {
                 init: hook("producer_init"),
                 work: hook("producer_work"),
                 of_devices: BTreeMap::new(),
@@ -187,7 +187,7 @@ impl Metrics {
                 batch_items: histogram!("gangline_batch_items", runner.clone()),
             },
             retries: counter!("gangline_retries_total", runner.clone()),
-            producers: Producers {
+            producers: ProducerMetrics {
                 live: gauge!("gangline_producers", runner.clone()),
                 workers: gauge!("gangline_workers", runner.clone()),
                 reinits: counter!("gangline_reinits_total", runner.clone()),
@@ -196,7 +196,7 @@ impl Metrics {
                 worker_lost: lost("worker_lost"),
                 replaced: counter!("gangline_producers_replaced_total", runner.clone()),
             },
-            runs: Runs {
+            runs: RunMetrics {
                 ok: runs("ok"),
                 failed: runs("failed"),
                 cancelled: runs("cancelled"),
@@ -243,7 +243,7 @@ impl Metrics {
                 call.items += 1;
                 call.left += 1;
             }
-            _ => drop(run.calls.insert(caller, Call { since: at, items: 1, left: 1 })),
+            _ => drop(run.calls.insert(caller, OpenWork { since: at, items: 1, left: 1 })),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Woken, RecvTimeoutError, bounded};
 
 use super::event::{Event, Observer};
-use super::event_log::{Entry, EventLog, Feed, RareEvents};
+use super::event_log::{EventLog, Feed, LogEntry, RareEvents};
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::lock;
@@ -76,7 +76,7 @@ impl Observing {
 struct Dispatcher<'a> {
     event_log: &'a EventLog,
     feed: &'a Feed,
-    rings: Vec<Receiver<Entry>>,
+    rings: Vec<Receiver<LogEntry>>,
     observers: Observers,
     told: Counts,
     batch: Vec<(Duration, Event)>,
@@ -120,7 +120,7 @@ impl<'a> Dispatcher<'a> {
         let mut recorder = lock(self.event_log.recorder());
         for (ring, backlog) in self.rings.iter_mut().zip(&self.feed.backlogs) {
             let mut read = 0;
-            while let Some(Entry { nanos, item, key, attempt }) = ring.pop() {
+            while let Some(LogEntry { nanos, item, key, attempt }) = ring.pop() {
                 read += 1;
                 // The entry was written after these were set.
                 if nanos > backlog.replaced_at.load(Ordering::Relaxed) {

@@ -15,9 +15,9 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use self::board::Board;
-use self::log::Log;
-use self::screen::{Block, Screen};
+use self::board::ProgressBoard;
+use self::log::ProgressLog;
+use self::screen::{Screen, ScreenBlock};
 use self::stderr::Stderr;
 use super::event::{Event, Observer};
 use super::text_style::{Colors, Ink, TextStyle};
@@ -51,7 +51,7 @@ pub struct Progress {
     failures: usize,
     producers: usize,
     colors: Colors,
-    board: Board,
+    board: ProgressBoard,
     total: Total,
     /// Where the output goes.
     output: Output,
@@ -69,8 +69,8 @@ impl fmt::Debug for Total {
 
 #[derive(Debug)]
 enum Output {
-    Terminal(Block),
-    Log(Log),
+    Terminal(ScreenBlock),
+    Log(ProgressLog),
 }
 
 /// 20 frames per second look smooth, at no measurable cost.
@@ -88,14 +88,14 @@ impl Progress {
             Some(screen) => {
                 Progress::on(Output::Terminal(screen.block())).colors(TextStyle::of_stderr().colors)
             }
-            None => Progress::on(Output::Log(Log::new(Box::new(Stderr)))),
+            None => Progress::on(Output::Log(ProgressLog::new(Box::new(Stderr)))),
         }
     }
 
     /// Writes plain lines to `writer`, each with one call of `write_all` and one of `flush`. A line is
     /// written every five seconds, less often in a long run.
     pub fn lines_to(writer: impl Write + Send + 'static) -> Self {
-        Progress::on(Output::Log(Log::new(Box::new(writer))))
+        Progress::on(Output::Log(ProgressLog::new(Box::new(writer))))
     }
 
     /// Sets the name of the run that the display shows. By default there is none.
@@ -160,13 +160,13 @@ impl Progress {
     fn on(output: Output) -> Self {
         let (desc, next_frame) = (String::new(), FIRST_FRAME);
         let (failures, producers) = (FAILURES, PRODUCERS);
-        let board = Board::new(&desc, failures);
+        let board = ProgressBoard::new(&desc, failures);
         let (colors, total) = (Colors::Off, Total(None));
         Progress { desc, failures, producers, colors, board, total, output, next_frame }
     }
 
     fn renewed(mut self) -> Self {
-        self.board = Board::new(&self.desc, self.failures).colors(self.colors);
+        self.board = ProgressBoard::new(&self.desc, self.failures).colors(self.colors);
         self
     }
 

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::journal::{Key, Names};
+use crate::journal::{JournalKey, JournalNames};
 
 /// The names and journal keys of items, from being pulled until the collector has finished them.
 #[derive(Debug, Default)]
 pub(crate) struct ItemNames {
     /// `None` without a journal: only that has to tell items of one name apart in all of the run.
-    occurrences: Option<Names>,
+    occurrences: Option<JournalNames>,
     /// By index. Not a queue, since any number of items may pass a slow one.
     entries: HashMap<u64, Entry>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct ItemNames {
 pub(crate) struct Entry {
     /// Its name. With a journal, items of one name after the first have their number appended.
     pub(crate) shown: Option<Arc<str>>,
-    pub(crate) key: Key,
+    pub(crate) key: JournalKey,
     /// Its index in the input, if this is a later stage of a pipeline.
     pub(crate) input: Option<u64>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Entry {
 impl ItemNames {
     /// Names items for a journal, which keeps all names of the run.
     pub(crate) fn for_journal() -> Self {
-        ItemNames { occurrences: Some(Names::default()), ..ItemNames::default() }
+        ItemNames { occurrences: Some(JournalNames::default()), ..ItemNames::default() }
     }
 
     /// Assigns a name and key to the next item.
@@ -38,7 +38,7 @@ impl ItemNames {
             1 => name.clone(),
             number => format!("{name}#{number}").into(),
         };
-        Entry { shown: Some(shown), key: Key::Name { name, occurrence }, input: None }
+        Entry { shown: Some(shown), key: JournalKey::Name { name, occurrence }, input: None }
     }
 
     /// Stores the entry of an item in flight.
@@ -69,7 +69,7 @@ impl ItemNames {
     }
 
     /// The journal key of an item in flight.
-    pub(crate) fn key(&self, seq: u64) -> Option<Key> {
+    pub(crate) fn key(&self, seq: u64) -> Option<JournalKey> {
         Some(self.entries.get(&seq)?.key.clone())
     }
 
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(called(&item_names, 1).as_deref(), Some("b"));
         assert_eq!(called(&item_names, 3), None);
         assert_eq!(called(&item_names, 4).as_deref(), Some("a#2"));
-        assert_eq!(item_names.key(4), Some(Key::Name { name: "a".into(), occurrence: 2 }));
+        assert_eq!(item_names.key(4), Some(JournalKey::Name { name: "a".into(), occurrence: 2 }));
         item_names.remove_name(1);
         assert_eq!(called(&item_names, 1), None);
         item_names.remove_name(0);

@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 use crate::journal::{
-    Fingerprint, Journal, JournalError, JournalFile, Key, KeyKind, Outcome, Past, Plan, Record,
-    check_note,
+    Fingerprint, Journal, JournalError, JournalFile, JournalKey, JournalOutcome, JournalRecord,
+    KeyKind, Past, Plan, check_note,
 };
 
 /// The journal of one run: what earlier runs have recorded, and what this run records.
@@ -43,7 +43,7 @@ impl JournalWriter {
         Ok(JournalWriter { past: Mutex::new(past), last_note, book: Mutex::new(Some(book)) })
     }
 
-    pub(crate) fn plan(&self, key: &Key) -> Result<Plan, JournalError> {
+    pub(crate) fn plan(&self, key: &JournalKey) -> Result<Plan, JournalError> {
         lock(&self.past).decide(key)
     }
 
@@ -82,14 +82,14 @@ impl JournalWriter {
     }
 
     /// Records a finished item. Returns whether a commit is due.
-    pub(crate) fn record(&self, key: Key, outcome: Outcome) -> bool {
+    pub(crate) fn record(&self, key: JournalKey, outcome: JournalOutcome) -> bool {
         // An input that could not be read may be the one that an earlier run has done.
-        if outcome == Outcome::Failed && lock(&self.past).is_done(&key) {
+        if outcome == JournalOutcome::Failed && lock(&self.past).is_done(&key) {
             return false;
         }
         let Some(book) = &mut *lock(&self.book) else { return false };
         let now = now();
-        book.file.record(Record { key, outcome }, now);
+        book.file.record(JournalRecord { key, outcome }, now);
         book.file.is_due(now)
     }
 

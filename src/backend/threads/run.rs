@@ -32,7 +32,7 @@ use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::{Interrupt, Pulling};
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Result};
-use crate::journal::{Key, Plan};
+use crate::journal::{JournalKey, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::runner::{OpenItems, RunControl, Runner, Wanted};
@@ -160,7 +160,9 @@ impl<R: Runner> Run<R> {
 
     /// Names an item that was pulled, and decides whether to work on it.
     pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Rejected> {
-        let Some(item_names) = &self.item_names else { return self.plan(&Key::Position(seq)) };
+        let Some(item_names) = &self.item_names else {
+            return self.plan(&JournalKey::Position(seq));
+        };
         let entry = match (&self.run_settings.name, &self.run_settings.hash) {
             (Some(name), _) => {
                 let name = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
@@ -168,9 +170,13 @@ impl<R: Runner> Run<R> {
             }
             (None, Some(hash)) => {
                 let hash = catch(|| hash(item)).map_err(Rejected::KeyPanicked)?;
-                Entry { shown: None, key: Key::HashedPosition { position: seq, hash }, input: None }
+                Entry {
+                    shown: None,
+                    key: JournalKey::HashedPosition { position: seq, hash },
+                    input: None,
+                }
             }
-            (None, None) => Entry { shown: None, key: Key::Position(seq), input: None },
+            (None, None) => Entry { shown: None, key: JournalKey::Position(seq), input: None },
         };
         if self.recording.inherits_names {
             lock(item_names).rename(seq, entry.shown);
@@ -188,7 +194,7 @@ impl<R: Runner> Run<R> {
         let Some(name) = &self.run_settings.name else { return Ok(None) };
         let shown = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
         let name: Arc<str> = shown.into();
-        let key = Key::Name { name: name.clone(), occurrence: 1 };
+        let key = JournalKey::Name { name: name.clone(), occurrence: 1 };
         Ok(Some(Entry { shown: Some(name), key, input: None }))
     }
 
@@ -197,7 +203,7 @@ impl<R: Runner> Run<R> {
     pub(crate) fn take_entry(&self, seq: u64) -> Option<Entry> {
         let entry = match &self.item_names {
             Some(item_names) => lock(item_names).take(seq)?,
-            None => Entry { shown: None, key: Key::Position(seq), input: None },
+            None => Entry { shown: None, key: JournalKey::Position(seq), input: None },
         };
         Some(Entry { input: entry.input.or(Some(seq)), ..entry })
     }
@@ -214,7 +220,7 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
+    fn plan(&self, key: &JournalKey) -> Result<Plan, Rejected> {
         let Some(journal_writer) = &self.recording.plans else { return Ok(Plan::Run) };
         journal_writer.plan(key).map_err(Rejected::Journal)
     }
@@ -273,15 +279,15 @@ impl<R: Runner> Run<R> {
     }
 
     /// Returns the journal key of an item in flight. `None` if the item failed before its key was known.
-    fn key_of(&self, seq: u64) -> Option<Key> {
+    fn key_of(&self, seq: u64) -> Option<JournalKey> {
         match &self.item_names {
             Some(item_names) => lock(item_names).key(seq),
-            None => Some(Key::Position(seq)),
+            None => Some(JournalKey::Position(seq)),
         }
     }
 
     /// Records a finished item in the journal. Returns whether a commit is due.
-    pub(crate) fn record(&self, seq: u64, outcome: crate::journal::Outcome) -> bool {
+    pub(crate) fn record(&self, seq: u64, outcome: crate::journal::JournalOutcome) -> bool {
         let Some(journal_writer) = self.journal_writer() else { return false };
         self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
     }

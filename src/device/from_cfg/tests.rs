@@ -1,10 +1,11 @@
 use super::*;
-use crate::device::inventory::Asked;
+use crate::device::inventory::DriverAnswer;
 
 #[track_caller]
 fn check(yaml: &str, variable: Option<&str>, expected: &str) {
     let cfg = CfgNode::from_yaml_str(yaml).unwrap();
-    let devices = Devices::from_cfg_on(&cfg, 3, &Machine::new(variable, &|| Asked::NotBuilt));
+    let devices =
+        Devices::from_cfg_on(&cfg, 3, &Machine::new(variable, &|| DriverAnswer::NotBuilt));
     let devices = devices.map_or_else(|error| format!("{error:#}"), |it| it.to_string());
     assert_eq!(devices, expected, "{yaml}");
 }
@@ -80,7 +81,7 @@ fn no_gpu_and_no_worker_are_errors() {
     check("{gpu_list: 99 99}", None, &none.replace(r#""" has"#, r#""99,99" has"#));
     for yaml in ["{}", "{gpu_list: 0}", "{use_gpu: false}"] {
         let cfg = CfgNode::from_yaml_str(yaml).unwrap();
-        let machine = Machine::new(None, &|| Asked::NotBuilt);
+        let machine = Machine::new(None, &|| DriverAnswer::NotBuilt);
         let error = Devices::from_cfg_on(&cfg, 0, &machine).unwrap_err();
         assert_eq!(error.to_string(), "devices for no worker; at least one is needed");
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::device::GpuList;
-use crate::device::inventory::{CountingOrder, MachineGpu, Mig, Model};
+use crate::device::inventory::{CardModel, CountingOrder, MachineGpu, Mig};
 
 const ONE: &str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
 const TWO: &str = "GPU-8a56a4bc-0184-1c1d-9ff7-0a1b2c3d4e5f";
@@ -8,32 +8,32 @@ const THREE: &str = "GPU-8a56a4bd-0184-1c1d-9ff7-0a1b2c3d4e5f";
 const MIG: &str = "MIG-4f1c2d3e-d72c-4106-c12f-20bd9faed9f6";
 
 fn gpu(uuid: &str, name: &str) -> MachineGpu {
-    let model = Model { name: name.to_owned(), memory: 80 << 30 };
+    let model = CardModel { name: name.to_owned(), memory: 80 << 30 };
     MachineGpu { uuid: Uuid::parse(uuid).unwrap(), model, mig: Mig::Off }
 }
 
 /// Three GPUs of one model.
-fn alike() -> Asked {
+fn alike() -> DriverAnswer {
     let gpus = [ONE, TWO, THREE].map(|uuid| gpu(uuid, "H200"));
-    Asked::Known(Inventory::new(gpus.into(), CountingOrder::FastestFirst))
+    DriverAnswer::Known(Inventory::new(gpus.into(), CountingOrder::FastestFirst))
 }
 
-fn mixed(order: CountingOrder) -> Asked {
-    Asked::Known(Inventory::new(vec![gpu(ONE, "T4"), gpu(TWO, "H200")], order))
+fn mixed(order: CountingOrder) -> DriverAnswer {
+    DriverAnswer::Known(Inventory::new(vec![gpu(ONE, "T4"), gpu(TWO, "H200")], order))
 }
 
-fn split() -> Asked {
+fn split() -> DriverAnswer {
     let whole = gpu(ONE, "H200");
     let split = MachineGpu { mig: Mig::On, ..gpu(TWO, "H200") };
-    Asked::Known(Inventory::new(vec![whole, split], CountingOrder::Pci))
+    DriverAnswer::Known(Inventory::new(vec![whole, split], CountingOrder::Pci))
 }
 
-fn nobody() -> Asked {
+fn nobody() -> DriverAnswer {
     panic!("the driver is not asked")
 }
 
 #[track_caller]
-fn sees(gpus: &str, variable: Option<&str>, ask: &dyn Fn() -> Asked, expected: &str) {
+fn sees(gpus: &str, variable: Option<&str>, ask: &dyn Fn() -> DriverAnswer, expected: &str) {
     let gpus: GpuList = gpus.parse().unwrap();
     let seen = gpus.visible_on(&Machine::new(variable, ask));
     let seen = seen.map_or_else(|error| error.to_string(), |gpus| gpus.to_string());
@@ -41,7 +41,7 @@ fn sees(gpus: &str, variable: Option<&str>, ask: &dyn Fn() -> Asked, expected: &
 }
 
 #[track_caller]
-fn names(index: usize, variable: Option<&str>, ask: &dyn Fn() -> Asked, expected: &str) {
+fn names(index: usize, variable: Option<&str>, ask: &dyn Fn() -> DriverAnswer, expected: &str) {
     let uuid = Machine::new(variable, ask).uuid(index);
     let uuid = uuid.map_or_else(|error| error.to_string(), |uuid| uuid.to_string());
     assert_eq!(uuid, expected, "{index} under {variable:?}");
@@ -98,10 +98,10 @@ fn the_order_must_be_known() {
 
 #[test]
 fn memory_makes_a_model() {
-    let larger = Model { name: "H200".to_owned(), memory: 96 << 30 };
+    let larger = CardModel { name: "H200".to_owned(), memory: 96 << 30 };
     let ask = || {
         let gpus = vec![gpu(ONE, "H200"), MachineGpu { model: larger.clone(), ..gpu(TWO, "") }];
-        Asked::Known(Inventory::new(gpus, CountingOrder::FastestFirst))
+        DriverAnswer::Known(Inventory::new(gpus, CountingOrder::FastestFirst))
     };
     assert!(matches!(Machine::new(None, &ask).uuid(0), Err(DeviceError::UnknownOrder { .. })));
 }
@@ -130,7 +130,7 @@ fn a_uuid_of_another_machine_is_refused() {
     let elsewhere = "GPU-00000000-0184-1c1d-9ff7-0a1b2c3d4e5f";
     let there = format!("{ONE}, {TWO}, {THREE}");
     sees(elsewhere, None, &alike, &format!("{elsewhere} is no GPU of this machine: {there}"));
-    let none = || Asked::Known(Inventory::new(Vec::new(), CountingOrder::Pci));
+    let none = || DriverAnswer::Known(Inventory::new(Vec::new(), CountingOrder::Pci));
     let text = format!("{elsewhere} is no GPU of this machine, which has none");
     sees(elsewhere, None, &none, &text);
     names(0, None, &none, "cuda:0 does not exist; this machine has no cuda device");
@@ -154,9 +154,9 @@ fn without_a_driver_the_error_says_what_to_do() {
     let not_built = "CUDA_VISIBLE_DEVICES does not tell which GPU cuda:1 is, and asking the \
                          driver needs a build with the feature `nvml`; put its UUID there, as \
                          nvidia-smi -L shows it";
-    names(1, Some("0,1"), &|| Asked::NotBuilt, not_built);
-    sees(ONE, None, &|| Asked::NotBuilt, &not_built.replace("cuda:1", ONE));
-    let failed = || Asked::Failed("no libnvidia-ml.so.1".into());
+    names(1, Some("0,1"), &|| DriverAnswer::NotBuilt, not_built);
+    sees(ONE, None, &|| DriverAnswer::NotBuilt, &not_built.replace("cuda:1", ONE));
+    let failed = || DriverAnswer::Failed("no libnvidia-ml.so.1".into());
     let error = Machine::new(None, &failed).uuid(1).unwrap_err();
     let text = "CUDA_VISIBLE_DEVICES does not tell which GPU cuda:1 is, and the driver cannot be \
                     asked; put its UUID there, as nvidia-smi -L shows it: no libnvidia-ml.so.1";

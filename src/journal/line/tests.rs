@@ -3,35 +3,35 @@ use serde_json::json;
 use super::*;
 use crate::journal::Journal;
 
-fn done(key: Key) -> Record {
-    Record { key, outcome: Outcome::Done }
+fn done(key: JournalKey) -> JournalRecord {
+    JournalRecord { key, outcome: JournalOutcome::Done }
 }
 
-fn failed(key: Key) -> Record {
-    Record { key, outcome: Outcome::Failed }
+fn failed(key: JournalKey) -> JournalRecord {
+    JournalRecord { key, outcome: JournalOutcome::Failed }
 }
 
 fn encoded(
     keys: KeyKind,
-    records: impl IntoIterator<Item = Record>,
+    records: impl IntoIterator<Item = JournalRecord>,
     note: Option<&[u8]>,
 ) -> String {
-    let mut pending = Pending::new(keys);
+    let mut pending = PendingRecords::new(keys);
     records.into_iter().for_each(|record| pending.push(record));
     String::from_utf8(pending.encode(note)).unwrap()
 }
 
 #[test]
 fn positions_are_written_as_spans_in_whatever_order_they_came() {
-    let positions = [5, 3, 4, 9, 0].map(|position| done(Key::Position(position)));
-    let records = positions.into_iter().chain([failed(Key::Position(1))]);
+    let positions = [5, 3, 4, 9, 0].map(|position| done(JournalKey::Position(position)));
+    let records = positions.into_iter().chain([failed(JournalKey::Position(1))]);
     let json = encoded(KeyKind::Position, records, Some(b"at 7"));
     assert_eq!(json, r#"{"done":[[0,0],[3,5],[9,9]],"failed":[1],"note":"at 7"}"#);
 }
 
 #[test]
 fn hashes_of_a_span_are_folded() {
-    let key = |position, hash| Key::HashedPosition { position, hash };
+    let key = |position, hash| JournalKey::HashedPosition { position, hash };
     let records = [done(key(1, 20)), done(key(0, 10)), failed(key(7, 30))];
     let json = encoded(KeyKind::HashedPosition, records, None);
     let both = super::super::spans::fold(super::super::spans::fold(0, 10), 20);
@@ -40,13 +40,13 @@ fn hashes_of_a_span_are_folded() {
 
 #[test]
 fn names_that_came_again_have_their_number() {
-    let key = |name: &str, occurrence| Key::Name { name: name.into(), occurrence };
+    let key = |name: &str, occurrence| JournalKey::Name { name: name.into(), occurrence };
     let json = encoded(KeyKind::Name, [done(key("a", 1)), done(key("\u{e4}\n", 2))], None);
     assert_eq!(json, "{\"done\":[\"a\",[\"\u{e4}\\n\",2]]}");
     let Some(AnyCommit::Names(commit)) = AnyCommit::decode(KeyKind::Name, json.as_bytes()) else {
         panic!("{json}");
     };
-    assert_eq!(commit.done[1], Named { name: "\u{e4}\n".into(), occurrence: 2 });
+    assert_eq!(commit.done[1], NamedOccurrence { name: "\u{e4}\n".into(), occurrence: 2 });
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn past(mode: Mode, keys: KeyKind, commits: &[&str]) -> Past {
 }
 
 fn plans(past: &mut Past, positions: std::ops::Range<u64>) -> Vec<bool> {
-    let runs = |position| past.decide(&Key::Position(position)).unwrap() == Plan::Run;
+    let runs = |position| past.decide(&JournalKey::Position(position)).unwrap() == Plan::Run;
     positions.map(runs).collect()
 }
 
@@ -45,7 +45,7 @@ fn an_input_may_grow_but_not_shrink() {
 fn names_are_told_apart_by_their_number() {
     let commits = [r#"{"done":["a",["a",3]],"failed":["b"]}"#, r#"{"done":["b"],"failed":["c"]}"#];
     let past = past(Mode::Resume, KeyKind::Name, &commits);
-    let key = |name: &str, occurrence| Key::Name { name: name.into(), occurrence };
+    let key = |name: &str, occurrence| JournalKey::Name { name: name.into(), occurrence };
     let keys = [key("a", 1), key("a", 2), key("a", 3), key("b", 1), key("c", 1), key("d", 1)];
     assert_eq!(
         keys.each_ref().map(|key| past.is_done(key)),
@@ -62,7 +62,7 @@ fn names_are_told_apart_by_their_number() {
 fn first_change(commits: &[&str], hashes: &[u64]) -> Option<(usize, u64, u64)> {
     let mut past = past(Mode::Resume, KeyKind::HashedPosition, commits);
     hashes.iter().enumerate().find_map(|(position, hash)| {
-        match past.decide(&Key::HashedPosition { position: position as u64, hash: *hash }) {
+        match past.decide(&JournalKey::HashedPosition { position: position as u64, hash: *hash }) {
             Err(JournalError::ItemChanged { first, last, .. }) => Some((position, first, last)),
             Err(error) => panic!("{error}"),
             Ok(_) => None,
@@ -106,9 +106,11 @@ fn nothing_is_done_twice() {
 fn a_hundred_million_items_done_in_order_take_no_memory() {
     let mut recorded = Recorded::default();
     for commit in (0..100_000_000u64).step_by(100_000) {
-        recorded.add_span(Span { first: commit, last: commit + 99_999, hash: None }).unwrap();
+        recorded
+            .add_span(PositionSpan { first: commit, last: commit + 99_999, hash: None })
+            .unwrap();
     }
-    let whole = Span { first: 0, last: 99_999_999, hash: None };
+    let whole = PositionSpan { first: 0, last: 99_999_999, hash: None };
     assert_eq!(recorded.done_positions.find(5), Some(whole));
     assert_eq!(recorded.done(), 100_000_000);
 }

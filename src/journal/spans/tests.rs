@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn span(first: u64, last: u64) -> Span {
-    Span { first, last, hash: None }
+fn span(first: u64, last: u64) -> PositionSpan {
+    PositionSpan { first, last, hash: None }
 }
 
 #[test]
 fn neighbours_become_one() {
-    let mut spans = Spans::default();
+    let mut spans = PositionSpans::default();
     assert!(spans.insert(span(0, 9)) && spans.insert(span(20, 29)) && spans.insert(span(10, 19)));
     assert_eq!(spans.find(15), Some(span(0, 29)));
     assert_eq!((spans.find(30), spans.last()), (None, Some(29)));
@@ -18,16 +18,16 @@ fn neighbours_become_one() {
 
 #[test]
 fn neighbours_with_hashes_stay_apart() {
-    let mut spans = Spans::default();
+    let mut spans = PositionSpans::default();
     let [a, b] =
-        [(0, 9), (10, 10)].map(|(first, last)| Span { hash: Some(7), ..span(first, last) });
+        [(0, 9), (10, 10)].map(|(first, last)| PositionSpan { hash: Some(7), ..span(first, last) });
     assert!(spans.insert(a) && spans.insert(b));
     assert_eq!((spans.find(9), spans.find(10)), (Some(a), Some(b)));
 }
 
 #[test]
 fn the_last_position_of_all_is_one_too() {
-    let mut spans = Spans::default();
+    let mut spans = PositionSpans::default();
     assert!(spans.insert(span(u64::MAX, u64::MAX)) && spans.insert(span(0, u64::MAX - 1)));
     assert_eq!(spans.find(7).map(|span| span.positions()), Some(u64::MAX));
     assert!(!spans.insert(span(3, 3)));
@@ -61,7 +61,7 @@ proptest! {
     fn spans_are_the_set_of_their_positions(
         tried in proptest::collection::vec((0u64..60, 0u64..6), 0..40),
     ) {
-        let (mut spans, mut set) = (Spans::default(), BTreeSet::new());
+        let (mut spans, mut set) = (PositionSpans::default(), BTreeSet::new());
         for (first, more) in tried {
             let is_new = (first..=first + more).all(|position| !set.contains(&position));
             prop_assert_eq!(spans.insert(span(first, first + more)), is_new);

@@ -6,14 +6,14 @@ use textwrap::core::display_width;
 
 use super::rate::Rate;
 use super::text::{bar, clipped, duration, items, printable, rate, share};
-use super::watch::Watch;
+use super::watch::ProducerWatch;
 use crate::observe::event::{Event, Totals};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Colors, Ink};
 
 /// The state of the display of a run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Board {
+pub(super) struct ProgressBoard {
     /// The name of the run; empty if it has none.
     desc: String,
     /// The number of failures that are shown.
@@ -34,7 +34,7 @@ pub(super) struct Board {
     /// The item that the consumer waits for while the results of later ones are ready.
     awaited: Option<u64>,
     rate: Rate,
-    producers: Vec<Watch>,
+    producers: Vec<ProducerWatch>,
     /// The number of workers, in a cluster.
     workers: Option<usize>,
     last_failure: Option<String>,
@@ -49,21 +49,25 @@ const LEAST_FOR_TWO: usize = 3;
 /// Error texts are clipped to this many characters; the report has them in full.
 const LONGEST_ERROR: usize = 1_000;
 
-impl Board {
+impl ProgressBoard {
     pub(super) fn new(desc: &str, most_failures: usize) -> Self {
-        Board { desc: printable(desc).into_owned(), most_failures, ..Board::default() }
+        ProgressBoard {
+            desc: printable(desc).into_owned(),
+            most_failures,
+            ..ProgressBoard::default()
+        }
     }
 
     pub(super) fn colors(self, colors: Colors) -> Self {
-        Board { colors, ..self }
+        ProgressBoard { colors, ..self }
     }
 
     /// Applies an event. Returns a message to show at once, if any.
     pub(super) fn observe(&mut self, at: Duration, event: &Event) -> Option<String> {
         if let Event::RunStarted { items, producers, .. } = event {
-            let producers = producers.iter().map(|place| Watch::new(place)).collect();
-            let empty = Board::new(&self.desc, self.most_failures).colors(self.colors);
-            *self = Board { items: *items, producers, ..empty };
+            let producers = producers.iter().map(|place| ProducerWatch::new(place)).collect();
+            let empty = ProgressBoard::new(&self.desc, self.most_failures).colors(self.colors);
+            *self = ProgressBoard { items: *items, producers, ..empty };
         }
         self.pass(at);
         match event {
@@ -84,7 +88,7 @@ impl Board {
                 return self.fail(at, failure);
             }
             Event::EventsLost { .. } => {
-                self.producers.iter_mut().for_each(Watch::may_miss_events);
+                self.producers.iter_mut().for_each(ProducerWatch::may_miss_events);
             }
             Event::RunStarted { fallbacks, .. } => {
                 return (!fallbacks.is_empty())
@@ -93,7 +97,7 @@ impl Board {
             Event::WorkerJoined { producer, place, .. } => {
                 self.workers = Some(self.workers.unwrap_or(0) + 1);
                 let watch = self.producers.get_mut(*producer);
-                watch.into_iter().for_each(|watch| *watch = Watch::of_worker(place, at));
+                watch.into_iter().for_each(|watch| *watch = ProducerWatch::of_worker(place, at));
             }
             Event::WorkerLeft { producer, lost } => {
                 self.workers = self.workers.map(|workers| workers.saturating_sub(1));
@@ -227,7 +231,7 @@ impl Board {
     fn empty(&mut self, producer: usize, lost: Option<&str>) -> Option<String> {
         // A worker that was quarantined before keeps its line.
         let watch = self.producers.get_mut(producer).filter(|watch| !watch.is_lost())?;
-        let place = std::mem::replace(watch, Watch::new("")).place;
+        let place = std::mem::replace(watch, ProducerWatch::new("")).place;
         let why = one_line(lost?);
         Some(self.named(format!("worker {place} is lost: {why}")))
     }
@@ -297,8 +301,8 @@ impl Board {
         parts
     }
 
-    fn producers(&self, shown: &[(usize, &Watch)]) -> impl Iterator<Item = String> {
-        let longest = |text: fn(&Watch) -> String| {
+    fn producers(&self, shown: &[(usize, &ProducerWatch)]) -> impl Iterator<Item = String> {
+        let longest = |text: fn(&ProducerWatch) -> String| {
             shown.iter().map(|(_, watch)| text(watch).chars().count()).max().unwrap_or(0)
         };
         let digits = shown.last().map_or(0, |(number, _)| *number).to_string().len();
@@ -317,7 +321,7 @@ impl Board {
         })
     }
 
-    fn sum_of(&self, rest: &[(usize, &Watch)]) -> String {
+    fn sum_of(&self, rest: &[(usize, &ProducerWatch)]) -> String {
         let done = items(rest.iter().map(|(_, watch)| watch.items).sum());
         let busy = share(share_of(rest.iter().map(|it| it.1), self.now));
         format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
@@ -366,7 +370,7 @@ fn push_count(parts: &mut Vec<String>, count: u64, of_what: &str) {
     }
 }
 
-fn share_of<'a>(watches: impl IntoIterator<Item = &'a Watch>, at: Duration) -> Option<f64> {
+fn share_of<'a>(watches: impl IntoIterator<Item = &'a ProducerWatch>, at: Duration) -> Option<f64> {
     let (mut busy, mut known) = (Duration::ZERO, Duration::ZERO);
     for watch in watches {
         let (b, k) = watch.busy(at);
@@ -402,8 +406,8 @@ mod tests {
         done, ended, failed, finished, ms, started, starts, totals,
     };
 
-    fn board(events: &[(u64, Event)]) -> Board {
-        let mut board = Board::new("Segmenting", 2);
+    fn board(events: &[(u64, Event)]) -> ProgressBoard {
+        let mut board = ProgressBoard::new("Segmenting", 2);
         for (at, event) in events {
             board.observe(ms(*at), event);
         }
@@ -524,7 +528,7 @@ mod tests {
         let quarantined = Event::ProducerQuarantined { producer: 0, reason: "gone".into() };
         let events =
             [(0, started(Some(4), &["cpu"])), (1_000, failed(0, "bad")), (1_000, quarantined)];
-        let mut board = Board::new("", 2).colors(Colors::On);
+        let mut board = ProgressBoard::new("", 2).colors(Colors::On);
         for (at, event) in &events {
             board.observe(ms(*at), event);
         }
@@ -549,13 +553,13 @@ mod tests {
 
     #[test]
     fn a_display_that_shows_no_failures_shows_no_further_ones() {
-        let mut board = Board::new("", 0);
+        let mut board = ProgressBoard::new("", 0);
         assert_eq!(board.observe(Duration::ZERO, &failed(1, "no")), None);
     }
 
     #[test]
     fn without_a_total_or_a_name_there_is_a_count() {
-        let mut board = Board::new("", 1);
+        let mut board = ProgressBoard::new("", 1);
         board.observe(ms(0), &started(None, &["cpu"]));
         board.observe(ms(10_000), &done(20));
         assert_eq!(board.lines(1, 80), ["20 items in 10 s  2.0/s"]);
@@ -726,7 +730,7 @@ mod tests {
             events in prop::collection::vec((0_u64..100_000, any_event()), 0..40),
             most in 0_usize..8,
         ) {
-            let mut board = Board::new(&desc, 3);
+            let mut board = ProgressBoard::new(&desc, 3);
             for (at, event) in &events {
                 let told = board.observe(ms(*at), event);
                 prop_assert!(!told.unwrap_or_default().contains(char::is_control));

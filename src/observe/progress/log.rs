@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Writes periodic lines, and messages at once.
-pub(super) struct Log {
+pub(super) struct ProgressLog {
     writer: Box<dyn Write + Send>,
     schedule: Schedule,
     warning: Warning,
@@ -27,9 +27,9 @@ enum Warning {
 const SHORTEST_SILENCE: Duration = Duration::from_secs(5);
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-impl Log {
+impl ProgressLog {
     pub(super) fn new(writer: Box<dyn Write + Send>) -> Self {
-        Log { writer, schedule: Schedule::new(), warning: Warning::Due }
+        ProgressLog { writer, schedule: Schedule::new(), warning: Warning::Due }
     }
 
     /// Resets the schedule for the next run.
@@ -75,7 +75,7 @@ impl Schedule {
     }
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for ProgressLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("schedule", &self.schedule).finish_non_exhaustive()
     }

@@ -18,17 +18,17 @@ use crate::observe::text_style::{Colors, Ink, wrapped};
 #[derive(Clone)]
 pub(super) struct Screen {
     terminal: Terminal,
-    blocks: Arc<Mutex<Blocks>>,
+    blocks: Arc<Mutex<ScreenBlocks>>,
 }
 
 /// The lines of one run; dropping this removes them.
-pub(super) struct Block {
+pub(super) struct ScreenBlock {
     screen: Screen,
     number: u64,
 }
 
 #[derive(Default)]
-struct Blocks {
+struct ScreenBlocks {
     shown: Vec<(u64, Vec<String>)>,
     /// `Some` while lines are displayed.
     bar: Option<ProgressBar>,
@@ -57,9 +57,9 @@ impl Screen {
     }
 
     /// Adds an empty block for one run.
-    pub(super) fn block(&self) -> Block {
+    pub(super) fn block(&self) -> ScreenBlock {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        Block { screen: self.clone(), number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+        ScreenBlock { screen: self.clone(), number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Calls `write` while no lines are displayed.
@@ -73,11 +73,11 @@ impl Screen {
     }
 
     /// Returns `None` after a panic during drawing: the bar's state is then unknown.
-    fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
+    fn blocks(&self) -> Option<MutexGuard<'_, ScreenBlocks>> {
         self.blocks.lock().ok()
     }
 
-    fn write_line(&self, blocks: &Blocks, line: &str) {
+    fn write_line(&self, blocks: &ScreenBlocks, line: &str) {
         match &blocks.bar {
             Some(bar) => bar.println(line),
             None => {
@@ -94,7 +94,7 @@ impl Screen {
     }
 }
 
-impl Block {
+impl ScreenBlock {
     /// Shows the lines. Their maximum number and the width of the terminal are passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize, usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
@@ -127,7 +127,7 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for ScreenBlock {
     fn drop(&mut self) {
         if let Some(mut blocks) = self.screen.blocks() {
             blocks.remove(self.number);
@@ -135,7 +135,7 @@ impl Drop for Block {
     }
 }
 
-impl Blocks {
+impl ScreenBlocks {
     fn others(&self, number: u64) -> impl Iterator<Item = &(u64, Vec<String>)> {
         self.shown.iter().filter(move |(other, _)| *other != number)
     }
@@ -219,7 +219,7 @@ impl TermLike for Terminal {
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for ScreenBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Block").field("number", &self.number).finish_non_exhaustive()
     }

@@ -282,9 +282,9 @@ fn a_panic_while_drawing_is_the_last_one() {
 }
 
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct CapturedLines(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Lines {
+impl Write for CapturedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -293,7 +293,7 @@ impl Write for Lines {
     }
 }
 
-impl Lines {
+impl CapturedLines {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -301,7 +301,7 @@ impl Lines {
 
 #[test]
 fn off_a_terminal_there_is_a_line_now_and_then() {
-    let lines = Lines::default();
+    let lines = CapturedLines::default();
     let mut progress = Progress::lines_to(lines.clone()).desc("Segmenting").failures(1);
     tell(&mut progress, &[(0, started(Some(20), &["cpu"]))]);
     for second in 1..=18 {
@@ -325,7 +325,7 @@ Segmenting: 20/20 in 20 s, 1.0/s, 2 failed
 
 #[test]
 fn time_alone_brings_a_line() {
-    let lines = Lines::default();
+    let lines = CapturedLines::default();
     let mut progress = Progress::lines_to(lines.clone());
     tell(&mut progress, &[(0, started(Some(2), &["cpu"])), (0, starts(0, 0, None))]);
     for at in 1..=60 {
@@ -336,16 +336,16 @@ fn time_alone_brings_a_line() {
 
 #[test]
 fn fallback_devices_are_shown_at_once() {
-    let mut board = Board::new("", 3);
+    let mut board = ProgressBoard::new("", 3);
     let fallbacks = vec!["cpu is used".to_owned(), "so is\nmetal".to_owned()];
     let producers = vec!["cpu".to_owned()];
     let started = Event::RunStarted { items: None, order: Order::Input, producers, fallbacks };
     assert_eq!(board.observe(ms(0), &started).as_deref(), Some(r"cpu is used; so is\nmetal"));
 }
 
-struct Full;
+struct FullPipe;
 
-impl Write for Full {
+impl Write for FullPipe {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::StorageFull.into())
     }
@@ -356,7 +356,7 @@ impl Write for Full {
 
 #[test]
 fn a_log_that_cannot_be_written_does_not_affect_the_run() {
-    tell(&mut Progress::lines_to(Full), &whole_run());
+    tell(&mut Progress::lines_to(FullPipe), &whole_run());
 }
 
 const PART: &str = "CHILD_OF_PROGRESS";

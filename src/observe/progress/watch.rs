@@ -10,13 +10,13 @@ use super::text::{clipped, duration, printable};
 
 /// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]
-pub(super) struct Watch {
+pub(super) struct ProducerWatch {
     /// Its place, as displayed.
     /// Empty for a seat of a cluster that has no worker.
     pub(super) place: String,
     /// How many items it finished.
     pub(super) items: u64,
-    doing: Doing,
+    doing: ShownActivity,
     /// Why it was lost.
     out_of_use: Option<String>,
     /// Its working time, within the known time.
@@ -30,17 +30,17 @@ pub(super) struct Watch {
 }
 
 #[derive(Debug, Clone)]
-enum Doing {
+enum ShownActivity {
     Starting,
     Waiting,
-    Working(Call),
+    Working(ShownCall),
     /// The items in hooks of a worker, each with its own beginning: at least one.
-    Serving(Vec<Call>),
+    Serving(Vec<ShownCall>),
 }
 
 /// A call of a hook of the producer, with one item or a batch.
 #[derive(Debug, Clone)]
-struct Call {
+struct ShownCall {
     /// The first is the one that is shown.
     items: Vec<(u64, Option<Arc<str>>)>,
     attempt: u32,
@@ -57,12 +57,12 @@ enum Misses {
 const LONGEST_PLACE: usize = 24;
 const LONGEST_NAME: usize = 40;
 
-impl Watch {
+impl ProducerWatch {
     pub(super) fn new(place: &str) -> Self {
-        Watch {
+        ProducerWatch {
             place: clipped(&printable(place), LONGEST_PLACE).into_owned(),
             items: 0,
-            doing: Doing::Starting,
+            doing: ShownActivity::Starting,
             out_of_use: None,
             busy: Duration::ZERO,
             known: Duration::ZERO,
@@ -74,7 +74,7 @@ impl Watch {
 
     /// A worker takes this seat.
     pub(super) fn of_worker(place: &str, at: Duration) -> Self {
-        Watch { counted: at, is_worker: true, ..Watch::new(place) }
+        ProducerWatch { counted: at, is_worker: true, ..ProducerWatch::new(place) }
     }
 
     /// Whether it is a seat of a cluster without a worker.
@@ -84,8 +84,8 @@ impl Watch {
 
     pub(super) fn is_ready(&mut self, at: Duration) {
         self.count_up_to(at);
-        if matches!(self.doing, Doing::Starting) {
-            self.doing = Doing::Waiting;
+        if matches!(self.doing, ShownActivity::Starting) {
+            self.doing = ShownActivity::Waiting;
         }
     }
 
@@ -93,16 +93,16 @@ impl Watch {
         let lacks = self.misses == Misses::Events;
         self.count_up_to(at);
         let items = || vec![(item, key.cloned())];
-        let new_call = || Call { items: items(), attempt, done: 0, since: at };
+        let new_call = || ShownCall { items: items(), attempt, done: 0, since: at };
         match &mut self.doing {
-            Doing::Serving(calls) if !lacks => calls.push(new_call()),
-            _ if self.is_worker => self.doing = Doing::Serving(vec![new_call()]),
+            ShownActivity::Serving(calls) if !lacks => calls.push(new_call()),
+            _ if self.is_worker => self.doing = ShownActivity::Serving(vec![new_call()]),
             // A batch: its items begin and end together. An item begun before events were lost has very
             // likely ended, and must not be shown with an ever longer time.
-            Doing::Working(call) if call.done == 0 && !lacks => {
+            ShownActivity::Working(call) if call.done == 0 && !lacks => {
                 call.items.push((item, key.cloned()));
             }
-            _ => self.doing = Doing::Working(new_call()),
+            _ => self.doing = ShownActivity::Working(new_call()),
         }
     }
 
@@ -110,20 +110,20 @@ impl Watch {
         self.count_up_to(at);
         self.items += 1;
         match &mut self.doing {
-            Doing::Working(call) if call.done + 1 < call.items.len() => call.done += 1,
-            Doing::Serving(calls) if calls.iter().any(|call| !call.is_of(item)) => {
+            ShownActivity::Working(call) if call.done + 1 < call.items.len() => call.done += 1,
+            ShownActivity::Serving(calls) if calls.iter().any(|call| !call.is_of(item)) => {
                 calls.retain(|call| !call.is_of(item));
             }
-            _ => self.doing = Doing::Waiting,
+            _ => self.doing = ShownActivity::Waiting,
         }
     }
 
     /// Returns the name of an item that it works on, and for how long it has.
     pub(super) fn works_on(&self, item: u64, at: Duration) -> Option<(String, Duration)> {
         let calls = match &self.doing {
-            Doing::Working(call) => std::slice::from_ref(call),
-            Doing::Serving(calls) => calls,
-            Doing::Starting | Doing::Waiting => &[],
+            ShownActivity::Working(call) => std::slice::from_ref(call),
+            ShownActivity::Serving(calls) => calls,
+            ShownActivity::Starting | ShownActivity::Waiting => &[],
         };
         calls.iter().find_map(|call| {
             let (item, key) = call.items.iter().find(|(index, _)| *index == item)?;
@@ -150,7 +150,7 @@ impl Watch {
             Misses::Nothing => at.saturating_sub(self.counted),
             Misses::Events => Duration::ZERO,
         };
-        let working = matches!(self.doing, Doing::Working(_) | Doing::Serving(_));
+        let working = matches!(self.doing, ShownActivity::Working(_) | ShownActivity::Serving(_));
         (self.busy + if working { open } else { Duration::ZERO }, self.known + open)
     }
 
@@ -159,13 +159,13 @@ impl Watch {
         match (&self.out_of_use, &self.doing) {
             (Some(why), _) => why.clone(),
             (None, _) if self.misses == Misses::Events => "many items".to_owned(),
-            (None, Doing::Starting) => "starting".to_owned(),
-            (None, Doing::Waiting) => "waiting".to_owned(),
-            (None, Doing::Working(call)) => call.text(at),
-            (None, Doing::Serving(calls)) => {
+            (None, ShownActivity::Starting) => "starting".to_owned(),
+            (None, ShownActivity::Waiting) => "waiting".to_owned(),
+            (None, ShownActivity::Working(call)) => call.text(at),
+            (None, ShownActivity::Serving(calls)) => {
                 let first = calls.first().expect("it serves an item");
                 let items = calls.iter().flat_map(|call| call.items.clone()).collect();
-                Call { items, ..first.clone() }.text(at)
+                ShownCall { items, ..first.clone() }.text(at)
             }
         }
     }
@@ -177,7 +177,7 @@ impl Watch {
     }
 }
 
-impl Call {
+impl ShownCall {
     fn is_of(&self, item: u64) -> bool {
         self.items.iter().any(|(index, _)| *index == item)
     }

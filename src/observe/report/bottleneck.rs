@@ -71,7 +71,7 @@ const FEWEST_EACH: u64 = 2;
 /// Decides the bottleneck of a run, and describes it in a sentence.
 pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
     let totals = &*without_vacant(totals);
-    let shares = Shares::of(totals);
+    let shares = TimeShares::of(totals);
     let nothing = nothing_to_decide(totals);
     let bottleneck = nothing.as_ref().map_or_else(|| shares.bottleneck(), |_| Bottleneck::Unknown);
     // Other parts, if they limited the run, did so in spite of the splits.
@@ -89,7 +89,7 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
 
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Shares {
+pub(super) struct TimeShares {
     words: &'static Words,
     origin: Origin,
     destination: Destination,
@@ -115,12 +115,12 @@ pub(super) struct Shares {
     stalled: f64,
 }
 
-impl Shares {
+impl TimeShares {
     pub(super) fn of(totals: &Totals) -> Self {
         let share = |time| share(time, totals.lasted);
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
-        Shares {
+        TimeShares {
             words: words(totals),
             origin: totals.origin,
             destination: totals.destination,
@@ -178,7 +178,7 @@ impl Shares {
     pub(super) fn without_neighbours(self) -> Self {
         let source = if self.origin == Origin::Iterator { self.source } else { 0.0 };
         let is_last = self.destination != Destination::NextStage;
-        Shares { source, consumer: if is_last { self.consumer } else { 0.0 }, ..self }
+        TimeShares { source, consumer: if is_last { self.consumer } else { 0.0 }, ..self }
     }
 
     /// The share of the time that producers worked or rebuilt states, on average.

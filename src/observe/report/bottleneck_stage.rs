@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, nothing_to_decide, opening};
+use super::bottleneck::{Bottleneck, CLOSE, MOST, TimeShares, nothing_to_decide, opening};
 use super::formats::{Percent, capitalised};
 use super::live_producers::{lost, without_vacant};
 use crate::observe::account::Account;
@@ -11,22 +11,22 @@ use crate::observe::event::Totals;
 
 /// What limited the run of a pipeline.
 #[derive(Debug)]
-pub(super) struct Decision {
+pub(super) struct StageDecision {
     pub(super) sentence: (Bottleneck, String),
     /// The number of the stage, from 1. `None` if no stage stands out.
     pub(super) stage: Option<usize>,
 }
 
 /// The stage that limited the run.
-struct Stage<'a> {
+struct StageShares<'a> {
     name: &'a str,
     totals: Cow<'a, Totals>,
-    shares: Shares,
+    shares: TimeShares,
 }
 
 /// A part of a pipeline that works: its share of the time.
 #[derive(Clone, Copy)]
-struct Part {
+struct WorkingPart {
     stage: usize,
     bottleneck: Bottleneck,
     share: f64,
@@ -41,15 +41,15 @@ struct Part {
 pub(super) fn decide<'a>(
     stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>)>,
     account: Account,
-) -> Decision {
+) -> StageDecision {
     let stage = |(name, totals): (&'a str, &'a Arc<Totals>)| {
         let totals = without_vacant(totals);
-        Stage { name, shares: Shares::of(&totals).without_neighbours(), totals }
+        StageShares { name, shares: TimeShares::of(&totals).without_neighbours(), totals }
     };
-    let stages: Vec<Stage<'_>> = stages.map(stage).collect();
+    let stages: Vec<StageShares<'_>> = stages.map(stage).collect();
     let whole = whole(&stages, account);
     if let Some(sentence) = nothing_to_decide(&whole) {
-        return Decision { sentence: (Bottleneck::Unknown, sentence), stage: None };
+        return StageDecision { sentence: (Bottleneck::Unknown, sentence), stage: None };
     }
     let mut parts = parts(&stages);
     parts.sort_by(|one, other| other.share.total_cmp(&one.share));
@@ -57,25 +57,25 @@ pub(super) fn decide<'a>(
     let limiting = match parts[0] {
         busiest if busiest.share >= MOST => {
             let bottleneck = stages[busiest.stage].shares.if_rebuilding(busiest.bottleneck);
-            Some(Part { bottleneck, ..busiest })
+            Some(WorkingPart { bottleneck, ..busiest })
         }
         _ => own_cause(&stages),
     };
-    let Some(Part { stage, bottleneck, .. }) = limiting else {
+    let Some(WorkingPart { stage, bottleneck, .. }) = limiting else {
         let sentence = capitalised(&format!("{opening}{}.", mixed(&stages, &parts)));
-        return Decision { sentence: (Bottleneck::Mixed, sentence), stage: None };
+        return StageDecision { sentence: (Bottleneck::Mixed, sentence), stage: None };
     };
-    let Stage { totals, shares, .. } = &stages[stage];
+    let StageShares { totals, shares, .. } = &stages[stage];
     let clause = shares.clause(bottleneck, totals);
     let place = place(&stages, stage);
     let runner_up = runner_up(&stages, &parts);
     let lost = lost(totals);
     let sentence = capitalised(&format!("{opening}in {place} {clause}{runner_up}{lost}."));
-    Decision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
+    StageDecision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
 }
 
 /// The run as one: only what decides whether there is anything to say.
-fn whole(stages: &[Stage<'_>], account: Account) -> Totals {
+fn whole(stages: &[StageShares<'_>], account: Account) -> Totals {
     let last = &stages.last().expect("a pipeline has stages").totals;
     let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());
     Totals {
@@ -89,8 +89,8 @@ fn whole(stages: &[Stage<'_>], account: Account) -> Totals {
 }
 
 /// The working parts. Of equals, a stable sort keeps the one downstream first, since the others wait for it.
-fn parts(stages: &[Stage<'_>]) -> Vec<Part> {
-    let part = |stage, bottleneck, share| Part { stage, bottleneck, share };
+fn parts(stages: &[StageShares<'_>]) -> Vec<WorkingPart> {
+    let part = |stage, bottleneck, share| WorkingPart { stage, bottleneck, share };
     let last = stages.len() - 1;
     let mut parts = vec![part(last, Bottleneck::Consumer, stages[last].shares.consumer())];
     for (number, stage) in stages.iter().enumerate().rev() {
@@ -101,16 +101,16 @@ fn parts(stages: &[Stage<'_>]) -> Vec<Part> {
 }
 
 /// The busiest of the stages that have a reason of their own to wait.
-fn own_cause(stages: &[Stage<'_>]) -> Option<Part> {
-    let cause = |(number, stage): (usize, &Stage<'_>)| {
+fn own_cause(stages: &[StageShares<'_>]) -> Option<WorkingPart> {
+    let cause = |(number, stage): (usize, &StageShares<'_>)| {
         let bottleneck = stage.shares.reason_to_wait()?;
-        Some(Part { stage: number, bottleneck, share: stage.shares.at_work() })
+        Some(WorkingPart { stage: number, bottleneck, share: stage.shares.at_work() })
     };
     let causes = stages.iter().enumerate().filter_map(cause);
     causes.max_by(|one, other| one.share.total_cmp(&other.share))
 }
 
-fn place(stages: &[Stage<'_>], number: usize) -> String {
+fn place(stages: &[StageShares<'_>], number: usize) -> String {
     let (name, position) = (stages[number].name, format!("stage {}", number + 1));
     let all = stages.len();
     match name == position {
@@ -120,7 +120,7 @@ fn place(stages: &[Stage<'_>], number: usize) -> String {
 }
 
 /// Names the second busiest part if it is about as busy.
-fn runner_up(stages: &[Stage<'_>], parts: &[Part]) -> String {
+fn runner_up(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
     match parts {
         [first, second, ..] if second.share >= MOST && first.share - second.share <= CLOSE => {
             format!("; closely followed by {}", described(stages, *second))
@@ -129,7 +129,7 @@ fn runner_up(stages: &[Stage<'_>], parts: &[Part]) -> String {
     }
 }
 
-fn described(stages: &[Stage<'_>], part: Part) -> String {
+fn described(stages: &[StageShares<'_>], part: WorkingPart) -> String {
     let share = Percent(part.share);
     match part.bottleneck {
         Bottleneck::Source => format!("the source ({share})"),
@@ -138,7 +138,7 @@ fn described(stages: &[Stage<'_>], part: Part) -> String {
     }
 }
 
-fn mixed(stages: &[Stage<'_>], parts: &[Part]) -> String {
+fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
     let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
     format!(
         "no single part limited the run; at work were, busiest first: {}; a larger `window(n)` evens out \
@@ -180,14 +180,14 @@ mod tests {
         row
     }
 
-    fn decided(row: [Totals; 3], account: Account) -> Decision {
+    fn decided(row: [Totals; 3], account: Account) -> StageDecision {
         let row = row.map(Arc::new);
         decide(["decode", "stage 2", "write"].into_iter().zip(&row), account)
     }
 
     fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
         let account = Account { ok: 1_000, ..Account::default() };
-        let Decision { sentence: (bottleneck, sentence), stage } = decided(row, account);
+        let StageDecision { sentence: (bottleneck, sentence), stage } = decided(row, account);
         (stage, bottleneck, sentence)
     }
 
@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn a_run_of_few_items_says_nothing() {
         let account = Account { ok: 3, ..Account::default() };
-        let Decision { sentence: (bottleneck, sentence), stage } = decided(row([0.9; 3]), account);
+        let StageDecision { sentence: (bottleneck, sentence), stage } =
+            decided(row([0.9; 3]), account);
         assert_eq!((stage, bottleneck), (None, Bottleneck::Unknown));
         assert!(sentence.contains("3 items for 6 producers"), "{sentence}");
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
-use super::document::{Cell, Document, Layout, Limits, Section, TableOf};
+use super::document::{Cell, Document, Layout, RowLimits, Section, TableOf};
 use super::formats::{Count, Many, Percent, Time, capitalised, clipped, item, rate};
 use super::page::page;
 use super::producer::{ProducerReport, share};
@@ -28,7 +28,7 @@ pub struct Comparison<'a> {
 }
 
 /// A measure of a run.
-enum Measure {
+enum RunMeasure {
     Count(u64),
     Time(Duration),
     /// Items per second.
@@ -56,7 +56,7 @@ enum Better {
 /// A smaller change is chance, and has no colour.
 const LEAST_CHANGE: f64 = 0.05;
 
-const FAILURES: Limits = Limits { text: 5, page: 1_000, open: 5 };
+const FAILURES: RowLimits = RowLimits { text: 5, page: 1_000, open: 5 };
 
 /// The text clips values of facts and failures to this many characters.
 const LONGEST: usize = 160;
@@ -102,27 +102,27 @@ impl Comparison<'_> {
     fn measures(&self) -> Vec<Compared> {
         use Better::{Less, More, Neither};
         let words = self.after.words();
-        let measures: [(_, _, fn(&RunReport) -> Option<Measure>); 21] = [
-            ("lasted", Less, |it| Some(Measure::Time(it.lasted))),
-            (words.producers, Neither, |it| Some(Measure::Count(it.producers.len() as u64))),
-            (words.window, Neither, |it| Some(Measure::Count(it.window))),
-            ("ok", More, |it| Some(Measure::Count(it.account.ok))),
-            ("failed", Less, |it| Some(Measure::Count(it.account.failed))),
-            ("already done", Neither, |it| Some(Measure::Count(it.account.already_done))),
-            ("cancelled", Less, |it| Some(Measure::Count(it.account.cancelled))),
-            ("retried", Less, |it| Some(Measure::Count(it.retries.items))),
+        let measures: [(_, _, fn(&RunReport) -> Option<RunMeasure>); 21] = [
+            ("lasted", Less, |it| Some(RunMeasure::Time(it.lasted))),
+            (words.producers, Neither, |it| Some(RunMeasure::Count(it.producers.len() as u64))),
+            (words.window, Neither, |it| Some(RunMeasure::Count(it.window))),
+            ("ok", More, |it| Some(RunMeasure::Count(it.account.ok))),
+            ("failed", Less, |it| Some(RunMeasure::Count(it.account.failed))),
+            ("already done", Neither, |it| Some(RunMeasure::Count(it.account.already_done))),
+            ("cancelled", Less, |it| Some(RunMeasure::Count(it.account.cancelled))),
+            ("retried", Less, |it| Some(RunMeasure::Count(it.retries.items))),
             ("states lost", Less, |it| {
                 let lost = it.producers.iter().map(|one| one.states_lost);
-                Some(Measure::Count(lost.fold(0, u64::saturating_add)))
+                Some(RunMeasure::Count(lost.fold(0, u64::saturating_add)))
             }),
-            ("threads abandoned", Less, |it| Some(Measure::Count(it.threads_abandoned()))),
+            ("threads abandoned", Less, |it| Some(RunMeasure::Count(it.threads_abandoned()))),
             ("ok per second", More, |it| {
                 let rate = ratio(it.account.ok as f64, it.lasted.as_secs_f64());
-                Some(Measure::Rate(rate.unwrap_or_default()))
+                Some(RunMeasure::Rate(rate.unwrap_or_default()))
             }),
-            ("median", Less, |it| Some(Measure::Time(it.latency?.p50))),
-            ("99th percentile", Less, |it| Some(Measure::Time(it.latency?.p99))),
-            ("slowest", Less, |it| Some(Measure::Time(it.latency?.max))),
+            ("median", Less, |it| Some(RunMeasure::Time(it.latency?.p50))),
+            ("99th percentile", Less, |it| Some(RunMeasure::Time(it.latency?.p99))),
+            ("slowest", Less, |it| Some(RunMeasure::Time(it.latency?.max))),
             (words.producers_busy, Neither, |it| of_producers(it, |one| one.working)),
             (words.producers_waiting, Neither, |it| of_producers(it, |one| one.waiting)),
             ("rebuilding states", Neither, |it| of_producers(it, |one| one.rebuilding)),
@@ -141,10 +141,11 @@ impl Comparison<'_> {
         &self,
         name: &'static str,
         better: Better,
-        of: fn(&RunReport) -> Option<Measure>,
+        of: fn(&RunReport) -> Option<RunMeasure>,
     ) -> Compared {
         let measures = [self.before, self.after].map(of);
-        let text = |it: &Option<Measure>| it.as_ref().map_or("-".to_owned(), Measure::to_string);
+        let text =
+            |it: &Option<RunMeasure>| it.as_ref().map_or("-".to_owned(), RunMeasure::to_string);
         let (change, tone) = match &measures {
             [Some(was), Some(is)] => (is.change_from(was), is.tone(was, better)),
             _ => (String::new(), None),
@@ -199,7 +200,7 @@ impl Comparison<'_> {
 
     fn measure_section(&self) -> Section<'_> {
         let measures = self.measures().into_iter();
-        let table = TableOf::new("Measures of both runs", Limits::NONE, measures)
+        let table = TableOf::new("Measures of both runs", RowLimits::NONE, measures)
             .text("measure", 3, usize::MAX, |it| it.name)
             .number("before", 1, |it| it.both[0].clone())
             .number("after", 2, |it| it.both[1].clone())
@@ -215,7 +216,7 @@ impl Comparison<'_> {
         };
         let is_empty = differences.is_empty();
         let title = "How the runs differed";
-        let table = TableOf::new(title, Limits::NONE, differences.into_iter())
+        let table = TableOf::new(title, RowLimits::NONE, differences.into_iter())
             .text("what", 0, usize::MAX, |it| it.0.clone())
             .text("before", 0, usize::MAX, |it| it.1.clone())
             .text("after", 0, usize::MAX, |it| it.2.clone())
@@ -226,26 +227,26 @@ impl Comparison<'_> {
     }
 }
 
-impl Measure {
+impl RunMeasure {
     fn number(&self) -> f64 {
         match self {
-            Measure::Count(count) => *count as f64,
-            Measure::Time(time) => time.as_secs_f64(),
-            Measure::Rate(number) | Measure::Share(number) => *number,
+            RunMeasure::Count(count) => *count as f64,
+            RunMeasure::Time(time) => time.as_secs_f64(),
+            RunMeasure::Rate(number) | RunMeasure::Share(number) => *number,
         }
     }
 
-    fn change_from(&self, before: &Measure) -> String {
+    fn change_from(&self, before: &RunMeasure) -> String {
         let (was, is) = (before.number(), self.number());
         match (before, self) {
-            (Measure::Count(was), Measure::Count(is)) if is > was => {
+            (RunMeasure::Count(was), RunMeasure::Count(is)) if is > was => {
                 format!("+{}", Count(is - was))
             }
-            (Measure::Count(was), Measure::Count(is)) if is < was => {
+            (RunMeasure::Count(was), RunMeasure::Count(is)) if is < was => {
                 format!("-{}", Count(was - is))
             }
-            (Measure::Count(_), _) => "same".to_owned(),
-            (Measure::Share(_), _) => match ((is - was) * 100.0).round() {
+            (RunMeasure::Count(_), _) => "same".to_owned(),
+            (RunMeasure::Share(_), _) => match ((is - was) * 100.0).round() {
                 0.0 => "same".to_owned(),
                 points => format!("{points:+} points"),
             },
@@ -259,9 +260,9 @@ impl Measure {
     }
 
     /// Returns the ink of an improvement, or of the contrary.
-    fn tone(&self, before: &Measure, better: Better) -> Option<Ink> {
+    fn tone(&self, before: &RunMeasure, better: Better) -> Option<Ink> {
         let (was, is) = (before.number(), self.number());
-        let least = if let Measure::Count(_) = self { 0.0 } else { LEAST_CHANGE };
+        let least = if let RunMeasure::Count(_) = self { 0.0 } else { LEAST_CHANGE };
         let has_changed = (is - was).abs() > least * was.abs();
         match (better, is < was) {
             (Better::Less, true) | (Better::More, false) if has_changed => Some(Ink::Good),
@@ -271,13 +272,13 @@ impl Measure {
     }
 }
 
-impl fmt::Display for Measure {
+impl fmt::Display for RunMeasure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Measure::Count(count) => Count(*count).fmt(f),
-            Measure::Time(time) => Time(*time).fmt(f),
-            Measure::Rate(number) => f.write_str(&rate(*number)),
-            Measure::Share(share) => Percent(*share).fmt(f),
+            RunMeasure::Count(count) => Count(*count).fmt(f),
+            RunMeasure::Time(time) => Time(*time).fmt(f),
+            RunMeasure::Rate(number) => f.write_str(&rate(*number)),
+            RunMeasure::Share(share) => Percent(*share).fmt(f),
         }
     }
 }
@@ -353,13 +354,13 @@ fn limit(report: &RunReport) -> String {
 }
 
 /// The share of the time that producers spent in this way, on average.
-fn of_producers(report: &RunReport, of: fn(&ProducerReport) -> Duration) -> Option<Measure> {
+fn of_producers(report: &RunReport, of: fn(&ProducerReport) -> Duration) -> Option<RunMeasure> {
     let sum = report.producers.iter().map(of).fold(Duration::ZERO, Duration::saturating_add);
     of_time(report, sum / u32::try_from(report.producers.len()).unwrap_or(u32::MAX).max(1))
 }
 
-fn of_time(report: &RunReport, time: Duration) -> Option<Measure> {
-    Some(Measure::Share(share(time, report.lasted)))
+fn of_time(report: &RunReport, time: Duration) -> Option<RunMeasure> {
+    Some(RunMeasure::Share(share(time, report.lasted)))
 }
 
 fn ratio(of: f64, whole: f64) -> Option<f64> {

@@ -63,9 +63,9 @@ pub(super) struct Table<'a> {
     /// What the table shows, for screen readers.
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Row<'a>>,
+    pub(super) rows: Vec<TableRow<'a>>,
     pub(super) layout: Layout,
-    pub(super) limits: Limits,
+    pub(super) limits: RowLimits,
     /// How many rows `rows` lacks.
     pub(super) left_out: u64,
     /// The noun under which rows that are not shown are counted. `None`: they are not.
@@ -86,7 +86,7 @@ pub(super) enum Layout {
 
 /// How many rows are shown: by the text, by the page, and by the page before it collapses the rest.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct RowLimits {
     pub(super) text: usize,
     pub(super) page: usize,
     pub(super) open: usize,
@@ -111,7 +111,7 @@ pub(super) enum ColumnKind {
 }
 
 #[derive(Default)]
-pub(super) struct Row<'a> {
+pub(super) struct TableRow<'a> {
     pub(super) cells: Vec<Cell<'a>>,
     pub(super) ink: Option<Ink>,
     /// The row without columns: see [`Layout`].
@@ -140,13 +140,14 @@ pub(super) struct TableOf<'a, T> {
     things: Vec<T>,
 }
 
-impl Limits {
-    pub(super) const NONE: Limits = Limits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
+impl RowLimits {
+    pub(super) const NONE: RowLimits =
+        RowLimits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
 }
 
-impl Default for Limits {
+impl Default for RowLimits {
     fn default() -> Self {
-        Limits::NONE
+        RowLimits::NONE
     }
 }
 
@@ -189,12 +190,12 @@ impl<'a, T> TableOf<'a, T> {
     /// A table with a row for each of these things. Rows that no renderer shows are counted and not made.
     pub(super) fn new(
         title: impl Into<String>,
-        limits: Limits,
+        limits: RowLimits,
         things: impl ExactSizeIterator<Item = T>,
     ) -> Self {
         let left_out = things.len().saturating_sub(limits.page) as u64;
         let things: Vec<T> = things.take(limits.page).collect();
-        let rows = things.iter().map(|_| Row::default()).collect();
+        let rows = things.iter().map(|_| TableRow::default()).collect();
         let table = Table { title: title.into(), limits, left_out, rows, ..Table::default() };
         TableOf { table, things }
     }
@@ -246,7 +247,7 @@ impl<'a, T> TableOf<'a, T> {
     }
 
     /// Changes each row.
-    pub(super) fn rows(mut self, change: impl Fn(&mut Row<'a>, &T)) -> Self {
+    pub(super) fn rows(mut self, change: impl Fn(&mut TableRow<'a>, &T)) -> Self {
         self.table.rows.iter_mut().zip(&self.things).for_each(|(row, thing)| change(row, thing));
         self
     }

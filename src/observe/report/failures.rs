@@ -12,14 +12,14 @@ const MOST_TEXT: usize = 16 * 1_024 * 1_024;
 /// The first failures that were reported. They are numbered from 0, in the order of the reports.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    kept: Vec<Kept>,
+    kept: Vec<KeptFailure>,
     text: usize,
     counted: u64,
     delivered: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptFailure {
     failure: Arc<Failure>,
     is_delivered: bool,
 }
@@ -32,7 +32,7 @@ impl Failures {
         let is_whole = self.kept.len() as u64 == self.counted;
         if is_whole && self.kept.len() < MOST && text <= MOST_TEXT {
             self.text = text;
-            self.kept.push(Kept { failure: Arc::clone(failure), is_delivered: false });
+            self.kept.push(KeptFailure { failure: Arc::clone(failure), is_delivered: false });
         }
         self.counted += 1;
     }
@@ -75,7 +75,7 @@ impl Failures {
     }
 
     /// In input order; failures without an item come last.
-    fn in_order(&self, is_in: impl Fn(&Kept) -> bool) -> Vec<Failure> {
+    fn in_order(&self, is_in: impl Fn(&KeptFailure) -> bool) -> Vec<Failure> {
         let kept = self.kept.iter().filter(|kept| is_in(kept));
         let mut failures: Vec<&Arc<Failure>> = kept.map(|kept| &kept.failure).collect();
         failures.sort_by_key(|failure| (failure.item.is_none(), failure.item));

@@ -33,18 +33,18 @@ const DEEPEST: usize = 2;
 /// Returns a value as JSON text.
 pub(super) fn to_text(value: &impl Serialize) -> String {
     let mut text = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, Layout::default());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, JsonLayout::default());
     value.serialize(&mut serializer).expect("keys are texts, and writing to memory does not fail");
     String::from_utf8(text).expect("JSON is UTF-8")
 }
 
 #[derive(Default)]
-struct Layout {
+struct JsonLayout {
     depth: usize,
     has_elements: bool,
 }
 
-impl Layout {
+impl JsonLayout {
     fn begin(&mut self, to: &mut (impl Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
         self.depth += 1;
         self.has_elements = false;
@@ -76,7 +76,7 @@ impl Layout {
     }
 }
 
-impl Formatter for Layout {
+impl Formatter for JsonLayout {
     fn begin_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
         self.begin(to, b"[")
     }

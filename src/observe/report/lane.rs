@@ -8,7 +8,7 @@ use super::latency::Distribution;
 
 /// An attempt at an item.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Work {
+pub(super) struct LaneWork {
     pub(super) item: u64,
     pub(super) key: Option<Arc<str>>,
     pub(super) attempt: u32,
@@ -20,7 +20,7 @@ pub(super) struct Work {
 
 /// One producer's current batch. Its items begin first and end later.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct ReportLane {
     pub(super) place: String,
     pub(super) init: Duration,
     pub(super) rebuilds: u64,
@@ -42,7 +42,7 @@ pub(super) struct Lane {
     pub(super) latency: Option<Distribution>,
     /// Whether its items are in hooks of a cluster's worker, so that each may begin and end by itself.
     is_of_worker: bool,
-    in_hand: VecDeque<Work>,
+    in_hand: VecDeque<LaneWork>,
     batch: u64,
     is_ending: bool,
     busy_until: u64,
@@ -54,9 +54,9 @@ const SAME_BATCH: u64 = 1_000_000;
 /// Bounds the search. In a batch larger than this, single items are not interesting.
 const MOST_IN_HAND: usize = 65_536;
 
-impl Lane {
+impl ReportLane {
     pub(super) fn new(place: &str) -> Self {
-        Lane { place: place.to_owned(), ..Lane::default() }
+        ReportLane { place: place.to_owned(), ..ReportLane::default() }
     }
 
     /// Records that a worker of a cluster has the seat.
@@ -65,11 +65,11 @@ impl Lane {
         self.is_of_worker = true;
     }
 
-    pub(super) fn begin(&mut self, mut work: Work) {
+    pub(super) fn begin(&mut self, mut work: LaneWork) {
         if self.is_of_worker {
             return self.begin_alone(work);
         }
-        let is_old = |first: &Work| work.start.saturating_sub(first.start) > SAME_BATCH;
+        let is_old = |first: &LaneWork| work.start.saturating_sub(first.start) > SAME_BATCH;
         // The ends of these items were lost, and their times are unknown.
         if self.is_ending || self.in_hand.front().is_some_and(is_old) {
             self.in_hand.clear();
@@ -84,7 +84,7 @@ impl Lane {
         }
     }
 
-    fn begin_alone(&mut self, work: Work) {
+    fn begin_alone(&mut self, work: LaneWork) {
         self.batch = 1;
         // The ends of the earliest were lost.
         if self.in_hand.len() == MOST_IN_HAND {
@@ -94,7 +94,7 @@ impl Lane {
     }
 
     /// Returns `None` if the item's beginning was lost.
-    pub(super) fn end(&mut self, item: u64) -> Option<Work> {
+    pub(super) fn end(&mut self, item: u64) -> Option<LaneWork> {
         self.items += 1;
         self.is_ending = !self.is_of_worker;
         let mut work = self.take(item)?;
@@ -115,17 +115,17 @@ impl Lane {
     }
 
     /// The items in hand, and the start of the time not yet counted as busy.
-    pub(super) fn open(&self) -> Option<(&VecDeque<Work>, u64)> {
+    pub(super) fn open(&self) -> Option<(&VecDeque<LaneWork>, u64)> {
         let first = self.in_hand.front().filter(|_| !self.is_ending)?;
         Some((&self.in_hand, first.start.max(self.busy_until)))
     }
 
     /// Takes the items that were cut off, and the time of it: at most once.
-    pub(super) fn cut_off(&mut self) -> Option<(Vec<Work>, u64)> {
+    pub(super) fn cut_off(&mut self) -> Option<(Vec<LaneWork>, u64)> {
         let at = self.cut_off_at.take()?;
         let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
         let in_hand = in_hand.filter(|work| work.start <= at);
-        Some((in_hand.map(|work| Work { together: self.batch, ..work.clone() }).collect(), at))
+        Some((in_hand.map(|work| LaneWork { together: self.batch, ..work.clone() }).collect(), at))
     }
 
     /// Another producer begins in this place.
@@ -137,10 +137,10 @@ impl Lane {
     }
 
     /// Takes what was in hand when another producer began, the time of it, and whether that is measured.
-    pub(super) fn end_replaced(&mut self, until: u64) -> Option<(Vec<Work>, u64, bool)> {
+    pub(super) fn end_replaced(&mut self, until: u64) -> Option<(Vec<LaneWork>, u64, bool)> {
         let (at, is_measured) = self.replaced.take_if(|(at, _)| *at <= until)?;
         let together = self.batch;
-        let in_hand = self.in_hand.drain(..).map(|work| Work { together, ..work });
+        let in_hand = self.in_hand.drain(..).map(|work| LaneWork { together, ..work });
         let in_hand = in_hand.filter(|_| !self.is_ending).collect();
         self.is_ending = false;
         Some((in_hand, at, is_measured))
@@ -151,7 +151,7 @@ impl Lane {
     }
 
     /// Batches end about in the order in which they begin.
-    fn take(&mut self, item: u64) -> Option<Work> {
+    fn take(&mut self, item: u64) -> Option<LaneWork> {
         if self.in_hand.front()?.item == item {
             return self.in_hand.pop_front();
         }
@@ -164,17 +164,17 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn work(item: u64, start: u64) -> Work {
-        Work { item, start, attempt: 1, ..Work::default() }
+    fn work(item: u64, start: u64) -> LaneWork {
+        LaneWork { item, start, attempt: 1, ..LaneWork::default() }
     }
 
-    fn in_hand(lane: &Lane) -> Vec<u64> {
+    fn in_hand(lane: &ReportLane) -> Vec<u64> {
         lane.in_hand.iter().map(|work| work.item).collect()
     }
 
     #[test]
     fn items_of_a_batch_know_its_size() {
-        let mut lane = Lane::default();
+        let mut lane = ReportLane::default();
         [3, 4, 5].into_iter().for_each(|item| lane.begin(work(item, 100)));
         let ended = [4, 3, 5].map(|item| lane.end(item).unwrap().together);
         assert_eq!(ended, [3, 3, 3]);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_new_batch_replaces_items_whose_ends_were_lost() {
-        let mut lane = Lane::default();
+        let mut lane = ReportLane::default();
         [0, 1].into_iter().for_each(|item| lane.begin(work(item, 0)));
         assert!(lane.end(0).is_some());
         lane.begin(work(2, 10));
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn busy_time_is_counted_once() {
-        let mut lane = Lane::default();
+        let mut lane = ReportLane::default();
         assert_eq!(lane.busy_since(100, 200), 100);
         assert_eq!(lane.busy_since(100, 200), 200);
         assert_eq!(lane.busy_since(150, 250), 200);
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn an_item_is_open_from_its_beginning() {
-        let mut lane = Lane::default();
+        let mut lane = ReportLane::default();
         assert!(lane.open().is_none());
         [0, 1].into_iter().for_each(|item| lane.begin(work(item, 70)));
         let (works, since) = lane.open().unwrap();
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn beginnings_without_ends_are_bounded() {
-        let mut lane = Lane::default();
+        let mut lane = ReportLane::default();
         (0..MOST_IN_HAND as u64 + 10).for_each(|item| lane.begin(work(item, 0)));
         assert_eq!(lane.in_hand.len(), MOST_IN_HAND);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::document::{Block, Cell, Document, Layout, Limits, Medium, Section, TableOf};
+use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
 use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, more, part, rate};
 use super::latency::Latencies;
 use super::producer::{ProducerReport, share};
@@ -17,13 +17,13 @@ use crate::observe::text_style::Ink;
 use crate::observe::worker_report::WorkerReport;
 
 /// More producers are only counted.
-pub(super) const PRODUCERS: Limits = Limits { text: 32, page: 256, ..Limits::NONE };
-const WORKERS: Limits = Limits { text: 16, ..PRODUCERS };
+pub(super) const PRODUCERS: RowLimits = RowLimits { text: 32, page: 256, ..RowLimits::NONE };
+const WORKERS: RowLimits = RowLimits { text: 16, ..PRODUCERS };
 /// The first failures are open on the page, so that the rest of it is not far.
-const FAILURES: Limits = Limits { text: 10, page: 1_000, open: 10 };
-const RETRIED: Limits = Limits { text: 0, page: 1_000, open: 5 };
-const STALLS: Limits = Limits { text: 3, open: 5, ..Limits::NONE };
-const SLOWEST: Limits = Limits { text: 0, ..STALLS };
+const FAILURES: RowLimits = RowLimits { text: 10, page: 1_000, open: 10 };
+const RETRIED: RowLimits = RowLimits { text: 0, page: 1_000, open: 5 };
+const STALLS: RowLimits = RowLimits { text: 3, open: 5, ..RowLimits::NONE };
+const SLOWEST: RowLimits = RowLimits { text: 0, ..STALLS };
 
 /// The text clips a failure to this many characters, and one with several causes to more.
 const LONGEST_FAILURE: usize = 230;
@@ -130,7 +130,7 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
     let stages = report.stages.iter().map(|stage| (&stage.name, &stage.report)).enumerate();
     let is_limiting = |number: usize| report.bottleneck_stage == Some(number + 1);
     let tag = |number| if is_limiting(number) { "limited the run" } else { "" };
-    let table = TableOf::new("Items and times of each stage", Limits::NONE, stages)
+    let table = TableOf::new("Items and times of each stage", RowLimits::NONE, stages)
         .text("stage", u32::MAX, LONGEST_STAGE, |it| Cell::Tagged(it.1.0.clone(), tag(it.0)))
         .number("ok", 8, |(_, (_, it))| Count(it.account.ok))
         .number("failed", 7, |(_, (_, it))| Count(it.account.failed))

@@ -3,7 +3,9 @@
 mod charts;
 
 use self::charts::{busy_chart, throughput_chart};
-use super::document::{Block, Cell, Column, ColumnKind, Document, Medium, Row, Section, Table};
+use super::document::{
+    Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
+};
 use super::formats::{Count, Html, capitalised, clipped, push};
 use crate::observe::text_style::Ink;
 
@@ -126,7 +128,7 @@ fn push_table(page: &mut String, table: &Table<'_>) {
     push_list(page, table.rows.iter().flat_map(|row| &row.notes));
 }
 
-fn push_rows(page: &mut String, table: &Table<'_>, rows: &[Row<'_>]) {
+fn push_rows(page: &mut String, table: &Table<'_>, rows: &[TableRow<'_>]) {
     let Table { title, columns, .. } = table;
     let wide = if columns.len() > MOST_NARROW { " class=\"wide\"" } else { "" };
     push!(page, "<table{wide} aria-label=\"{}\">\n<thead><tr>", Html(title));
@@ -218,7 +220,7 @@ fn with_code(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::report::samples::{HOSTILE, Told, eventful};
+    use crate::observe::report::samples::{HOSTILE, PlayedRun, eventful};
 
     #[test]
     fn a_page_shows_the_whole_report() {
@@ -255,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_page_of_a_run_without_item_events_says_how_to_have_them() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.consume(500_000, 10);
         let page = played.end(1_000_000).to_html();
         assert!(page.contains("No item events: call <code>.timeline()</code>"));

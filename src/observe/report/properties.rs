@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::RunReport;
-use super::samples::{Told, failure};
+use super::samples::{PlayedRun, failure};
 use super::span::{MOST_INCIDENTS, MOST_SPANS};
 use crate::observe::event::Event;
 use crate::observe::failure::Failure;
 
 /// One batch of one producer.
 #[derive(Debug, Clone)]
-struct Step {
+struct BatchStep {
     producer: usize,
     /// Microseconds until the batch begins, and how long it takes.
     idle: u64,
@@ -36,7 +36,7 @@ enum Fate {
 
 /// Counts of the events, kept independently of the recorder.
 #[derive(Debug, Default)]
-struct Tally {
+struct EventTally {
     ended: u64,
     measured: u64,
     open: u64,
@@ -59,7 +59,7 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<BatchStep>> {
     let fate = prop_oneof![
         6 => Just(Fate::Consumed),
         1 => Just(Fate::Failed),
@@ -70,7 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let times = (prop_oneof![Just(0), 1_u64..1_000_000], prop_oneof![Just(0), 1_u64..5_000_000]);
     let step = (0..PRODUCERS, times, 1u64..6, fate, texts());
-    let step = step.prop_map(|(producer, (idle, took), items, fate, text)| Step {
+    let step = step.prop_map(|(producer, (idle, took), items, fate, text)| BatchStep {
         producer,
         // The gap keeps items of different batches from being taken for one batch.
         idle: idle + 1_001,
@@ -83,9 +83,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Plays a run to a recorder; returns its report half way and at its end.
-fn play(steps: &[Step]) -> (RunReport, RunReport, Tally) {
-    let mut played = Told::on(vec![MARK.to_owned(); PRODUCERS], None);
-    let (mut tally, mut now, mut item) = (Tally::default(), [0u64; PRODUCERS], 0);
+fn play(steps: &[BatchStep]) -> (RunReport, RunReport, EventTally) {
+    let mut played = PlayedRun::on(vec![MARK.to_owned(); PRODUCERS], None);
+    let (mut tally, mut now, mut item) = (EventTally::default(), [0u64; PRODUCERS], 0);
     let mut middle = played.recorder.report();
     let last = |producer| steps.iter().rposition(|step| step.producer == producer);
     for (index, step) in steps.iter().enumerate() {
@@ -127,10 +127,10 @@ fn play(steps: &[Step]) -> (RunReport, RunReport, Tally) {
 }
 
 fn settle(
-    played: &mut Told,
-    tally: &mut Tally,
+    played: &mut PlayedRun,
+    tally: &mut EventTally,
     at: u64,
-    step: &Step,
+    step: &BatchStep,
     fate: Fate,
     items: std::ops::Range<u64>,
 ) {
@@ -272,7 +272,7 @@ proptest! {
 
 #[test]
 fn a_million_items_stay_within_the_bounds() {
-    let mut played = Told::new(2);
+    let mut played = PlayedRun::new(2);
     let text = "e".repeat(100);
     for item in 0..500_000u64 {
         let producer = item as usize % 2;

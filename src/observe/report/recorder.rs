@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::bins::{Bins, nanos};
 use super::bottleneck;
 use super::failures::Failures;
-use super::lane::{Lane, Work};
+use super::lane::{LaneWork, ReportLane};
 use super::latency::Distribution;
 use super::producer::{ProducerReport, share};
-use super::retries::{Consumed, Retries};
+use super::retries::{ConsumedItems, Retries};
 use super::run_report::{Ending, RunReport, Stall};
 use super::slowest::Slowest;
-use super::span::{IncidentKind, Incidents, Span, Spans, span};
+use super::span::{IncidentKind, Incidents, RecordedSpans, Span, span};
 use super::timeline::{DoneCounts, Timeline};
 use super::vacant::leave_out_vacant;
 use crate::base::Order;
@@ -35,7 +35,7 @@ pub(crate) struct Recorder {
     /// The time of the last event.
     now: Duration,
     so_far: Account,
-    lanes: Vec<Lane>,
+    lanes: Vec<ReportLane>,
     has_item_events: bool,
     events_lost: u64,
     busy: Bins,
@@ -43,7 +43,7 @@ pub(crate) struct Recorder {
     /// Latencies of producers that have no histogram of their own.
     other_latencies: Distribution,
     slowest: Slowest,
-    spans: Spans,
+    spans: RecordedSpans,
     failures: Failures,
     retries: Retries,
     incidents: Incidents,
@@ -79,7 +79,7 @@ impl Recorder {
             done: DoneCounts::new(MOST_BINS),
             other_latencies: Distribution::default(),
             slowest: Slowest::default(),
-            spans: Spans::default(),
+            spans: RecordedSpans::default(),
             failures: Failures::default(),
             retries: Retries::default(),
             incidents: Incidents::default(),
@@ -215,16 +215,16 @@ impl Recorder {
         report.events_lost = self.events_lost;
     }
 
-    fn consumed(&self, report: &RunReport) -> Consumed {
+    fn consumed(&self, report: &RunReport) -> ConsumedItems {
         let account = report.account;
         match (report.ending, self.order) {
-            (Ending::InProgress, Order::Completion) => Consumed::Before(0),
-            (Ending::InProgress, Order::Input) => Consumed::Before(account.ok),
-            (_, _) if account.cancelled == 0 => Consumed::All,
+            (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
+            (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
+            (_, _) if account.cancelled == 0 => ConsumedItems::All,
             (_, Order::Input) => {
-                Consumed::Before(account.ok + account.failed + account.already_done)
+                ConsumedItems::Before(account.ok + account.failed + account.already_done)
             }
-            (_, Order::Completion) => Consumed::Before(0),
+            (_, Order::Completion) => ConsumedItems::Before(0),
         }
     }
 
@@ -257,11 +257,11 @@ impl Recorder {
     }
 
     /// After the run, only abandoned producers have items in progress; of other items, the end was lost.
-    fn may_be_open(&self, lane: &Lane) -> bool {
+    fn may_be_open(&self, lane: &ReportLane) -> bool {
         self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
     }
 
-    fn add_spans(&self, report: &mut RunReport, open: Vec<(usize, &Work, u64)>) {
+    fn add_spans(&self, report: &mut RunReport, open: Vec<(usize, &LaneWork, u64)>) {
         report.spans = self.spans.report();
         report.spans_left_out = self.spans.left_out;
         let room = self.spans.room();
@@ -288,13 +288,13 @@ impl Recorder {
     fn started(&mut self, items: Option<u64>, order: Order, producers: &[String]) {
         let provenance = std::mem::take(&mut self.provenance);
         *self = Recorder { items, order, provenance, ..Recorder::new(self.description.take()) };
-        self.lanes = producers.iter().map(|place| Lane::new(place)).collect();
+        self.lanes = producers.iter().map(|place| ReportLane::new(place)).collect();
         let bins = MOST_BINS_OF_ALL / producers.len().max(1);
         let bins = bins.clamp(LEAST_BINS, MOST_BINS);
         self.busy = Bins::new(producers.len(), 1 << bins.ilog2());
     }
 
-    fn item_started(&mut self, producer: usize, work: Work) {
+    fn item_started(&mut self, producer: usize, work: LaneWork) {
         self.has_item_events = true;
         self.end_replaced(producer, work.start);
         if let Some(lane) = self.lanes.get_mut(producer) {
@@ -317,7 +317,7 @@ impl Recorder {
         self.spans.keep(producer, work, took);
     }
 
-    fn measure(&mut self, producer: usize, work: &Work, took: u64) {
+    fn measure(&mut self, producer: usize, work: &LaneWork, took: u64) {
         match self.lanes.get_mut(producer) {
             Some(lane) if producer < MOST_MEASURED => {
                 lane.latency.get_or_insert_default().record(took);
@@ -444,7 +444,7 @@ impl Observer for Recorder {
         match event {
             Event::ItemStarted { item, key, producer, attempt } => {
                 let (key, start) = (key.clone(), nanos(at));
-                let work = Work { item: *item, key, attempt: *attempt, start, together: 0 };
+                let work = LaneWork { item: *item, key, attempt: *attempt, start, together: 0 };
                 self.item_started(*producer, work);
             }
             Event::ItemFinished { item, producer } => {
@@ -498,7 +498,7 @@ impl Observer for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::report::samples::{Told, failure};
+    use crate::observe::report::samples::{PlayedRun, failure};
     use crate::observe::report::{Bottleneck, RetryOutcome};
 
     fn ms(millis: u64) -> Duration {
@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_busy_once_and_measured_per_item() {
-        let mut played = Told::new(2);
+        let mut played = PlayedRun::new(2);
         (0..8).for_each(|item| played.start(1_000, 0, item, 1));
         (0..8).for_each(|item| played.finish(5_000, 0, item));
         played.consume(5_100, 8);
@@ -530,7 +530,7 @@ mod tests {
 
     #[test]
     fn each_attempt_counts_by_itself() {
-        let mut played = Told::new(2);
+        let mut played = PlayedRun::new(2);
         played.start(0, 0, 0, 1);
         played.finish(2_000, 0, 0);
         played.retry(2_000, failure(0, 0, 1, "busy"));
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_run_that_ends_with_items_in_progress_has_their_time() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.start(0, 0, 0, 1);
         played.finish(1_000, 0, 0);
         played.start(2_000, 0, 1, 1);
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn lost_events_add_no_time() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.start(0, 0, 0, 1);
         // The end of item 0 and the beginning of item 1 are lost.
         played.finish(20_000, 0, 1);
@@ -582,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_run_without_item_events_has_no_latencies_and_no_timeline() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.consume(500_000, 10);
         let report = played.end(1_000_000);
         assert!(!report.has_item_events());
@@ -593,7 +593,7 @@ mod tests {
     /// Items counted every 50 ms were done at any time in between.
     #[test]
     fn a_steady_pace_is_a_flat_line() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         (1..=61).for_each(|look| played.consume(look * 50_000 - 700, 5));
         let report = played.end(3_060_000);
         let rates = report.throughput.rates(120, report.lasted);
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn items_after_a_pause_were_not_done_in_it() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         (1..=40).for_each(|look| played.recorder.is_counted(ms(50 * look)));
         played.consume(2_050_000, 100);
         let items = played.end(2_050_000).throughput.items;
@@ -614,7 +614,7 @@ mod tests {
 
     #[test]
     fn a_run_in_progress_is_reported_up_to_the_last_event() {
-        let mut played = Told::new(2);
+        let mut played = PlayedRun::new(2);
         played.start(0, 1, 7, 1);
         played.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
         played.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn the_report_says_what_ended_the_run() {
         let ending = |error: Option<&str>, cancelled| {
-            let mut played = Told::new(1);
+            let mut played = PlayedRun::new(1);
             played.totals.error = error.map(str::to_owned);
             played.totals.cancelled = cancelled;
             played.end(1_000).ending
@@ -670,7 +670,7 @@ mod tests {
 
     #[test]
     fn lost_producers_are_reported_once() {
-        let mut played = Told::new(2);
+        let mut played = PlayedRun::new(2);
         let quarantined = Event::ProducerQuarantined { producer: 1, reason: "gone".into() };
         played.tell(1_000, &quarantined);
         played.tell(2_000, &quarantined);
@@ -684,7 +684,7 @@ mod tests {
 
     #[test]
     fn a_timed_out_attempt_counts_up_to_its_timeout() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.start(0, 0, 7, 1);
         played.finish(10, 0, 7);
         played.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
@@ -701,7 +701,7 @@ mod tests {
 
     #[test]
     fn producers_without_latencies_of_their_own_count_in_those_of_all() {
-        let mut played = Told::new(MOST_MEASURED + 1);
+        let mut played = PlayedRun::new(MOST_MEASURED + 1);
         for producer in [0, MOST_MEASURED] {
             played.start(0, producer, producer as u64, 1);
             played.finish(1_000 + producer as u64, producer, producer as u64);
@@ -715,7 +715,7 @@ mod tests {
 
     #[test]
     fn an_unknown_producer_is_ignored() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.start(0, 5, 0, 1);
         played.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
         played.tell(10, &Event::ProducerAbandoned { producer: 5 });

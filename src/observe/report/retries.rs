@@ -93,7 +93,7 @@ impl RetryOutcome {
 
 /// Which items have been consumed, apart from failed ones.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Consumed {
+pub(super) enum ConsumedItems {
     All,
     /// All items with a lower index. Of parts it is not known.
     Before(u64),
@@ -140,14 +140,14 @@ impl Retries {
         }
     }
 
-    pub(super) fn report(&self, consumed: Consumed) -> RetryReport {
+    pub(super) fn report(&self, consumed: ConsumedItems) -> RetryReport {
         let list: Vec<_> = self.kept.values().map(|kept| judged(kept, consumed)).collect();
         let known =
             list.iter().filter(|kept| kept.outcome == RetryOutcome::Succeeded).count() as u64;
         let (items, failed) = (self.items, self.failed);
         let succeeded = match consumed {
-            Consumed::All => items.saturating_sub(failed),
-            Consumed::Before(_) => known,
+            ConsumedItems::All => items.saturating_sub(failed),
+            ConsumedItems::Before(_) => known,
         };
         let left_out = items.saturating_sub(list.len() as u64);
         RetryReport { attempts: self.attempts, items, succeeded, failed, list, left_out }
@@ -170,10 +170,10 @@ fn retried(failure: &Failure) -> Retried {
     }
 }
 
-fn judged(kept: &Retried, consumed: Consumed) -> Retried {
+fn judged(kept: &Retried, consumed: ConsumedItems) -> Retried {
     let is_consumed = match consumed {
-        Consumed::All => true,
-        Consumed::Before(item) => kept.parts.is_empty() && kept.item < item,
+        ConsumedItems::All => true,
+        ConsumedItems::Before(item) => kept.parts.is_empty() && kept.item < item,
     };
     let outcome = match kept.outcome {
         RetryOutcome::Unknown if is_consumed => RetryOutcome::Succeeded,
@@ -201,7 +201,7 @@ mod tests {
             .into_iter()
             .for_each(|(item, attempt)| retries.retried(&failure(item, attempt)));
         retries.failed(&failure(3, 3));
-        let report = retries.report(Consumed::All);
+        let report = retries.report(ConsumedItems::All);
         assert_eq!((report.attempts, report.items), (3, 2));
         assert_eq!((report.succeeded, report.failed), (1, 1));
         let expected = [(3, 3, RetryOutcome::Failed), (7, 1, RetryOutcome::Succeeded)];
@@ -213,7 +213,7 @@ mod tests {
     fn an_attempt_that_is_reported_late_replaces_no_later_one() {
         let mut retries = Retries::default();
         [2, 1].into_iter().for_each(|attempt| retries.retried(&failure(3, attempt)));
-        let report = retries.report(Consumed::All);
+        let report = retries.report(ConsumedItems::All);
         assert_eq!((report.attempts, report.items), (2, 1));
         assert_eq!(outcomes(&report), [(3, 2, RetryOutcome::Succeeded)]);
     }
@@ -222,7 +222,7 @@ mod tests {
     fn of_an_incomplete_run_only_consumed_items_are_known() {
         let mut retries = Retries::default();
         [3, 7].into_iter().for_each(|item| retries.retried(&failure(item, 1)));
-        let report = retries.report(Consumed::Before(5));
+        let report = retries.report(ConsumedItems::Before(5));
         assert_eq!((report.succeeded, report.failed), (1, 0));
         let expected = [(3, 1, RetryOutcome::Succeeded), (7, 1, RetryOutcome::Unknown)];
         assert_eq!(outcomes(&report), expected);
@@ -234,7 +234,7 @@ mod tests {
         let items = MOST as u64 + 5;
         (0..items).for_each(|item| retries.retried(&failure(item, 1)));
         retries.failed(&failure(items - 1, 2));
-        let report = retries.report(Consumed::All);
+        let report = retries.report(ConsumedItems::All);
         assert_eq!((report.list.len(), report.left_out), (MOST, 5));
         assert_eq!((report.items, report.succeeded, report.failed), (items, items - 1, 1));
     }

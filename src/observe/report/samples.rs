@@ -11,12 +11,12 @@ use crate::observe::provenance::Provenance;
 use crate::observe::worker_report::WorkerReport;
 
 /// A run played to a recorder. Times are in microseconds.
-pub(super) struct Told {
+pub(super) struct PlayedRun {
     pub(super) recorder: Recorder,
     pub(super) totals: Totals,
 }
 
-impl Told {
+impl PlayedRun {
     pub(super) fn new(producers: usize) -> Self {
         Self::on(places(producers), None)
     }
@@ -40,7 +40,7 @@ impl Told {
             ..Provenance::default()
         });
         recorder.observe(Duration::ZERO, &started);
-        Told { recorder, totals }
+        PlayedRun { recorder, totals }
     }
 
     pub(super) fn tell(&mut self, at: u64, event: &Event) {
@@ -108,7 +108,7 @@ pub(super) const HOSTILE: &str =
 
 /// A run with every kind of entry: two lost producers, a slow item, failures with hostile texts, and retries.
 pub(super) fn eventful(producers: usize) -> RunReport {
-    let mut run = Told::on(places(producers), Some("Denoising <micrographs>"));
+    let mut run = PlayedRun::on(places(producers), Some("Denoising <micrographs>"));
     let long = "long ".repeat(1_600);
     let mut item = 0;
     for round in 0..300 {
@@ -175,7 +175,7 @@ fn measure(totals: &mut Totals) {
     totals.window = 64;
 }
 
-fn lose_producers(run: &mut Told) {
+fn lose_producers(run: &mut PlayedRun) {
     let last = run.totals.producers.len() - 1;
     let reason: Arc<str> = "CUDA_ERROR_ECC_UNCORRECTABLE <b>".into();
     run.tell(

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::RunReport;
-use super::samples::{Told, eventful};
+use super::samples::{PlayedRun, eventful};
 use super::stages::{self, StagePart};
 use crate::observe::account::Account;
 
@@ -110,8 +110,8 @@ fn pipeline() -> RunReport {
 #[test]
 fn every_report_fits_the_schema() {
     check_report(&RunReport::default());
-    check_report(&Told::new(2).recorder.report());
-    check_report(&Told::new(2).end(1_000));
+    check_report(&PlayedRun::new(2).recorder.report());
+    check_report(&PlayedRun::new(2).end(1_000));
     let eventful = eventful(3);
     check_report(&eventful);
     let mut full = eventful;

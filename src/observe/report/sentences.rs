@@ -211,7 +211,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::observe::report::samples::{Told, failure};
+    use crate::observe::report::samples::{PlayedRun, failure};
 
     #[test]
     fn a_cause_is_given_once() {
@@ -241,7 +241,7 @@ mod tests {
                 ),
             ),
         ] {
-            let mut report = Told::new(1).end(1_000);
+            let mut report = PlayedRun::new(1).end(1_000);
             let producer = &mut report.producers[0];
             (producer.states_lost, producer.rebuilds) = (states_lost, rebuilds);
             producer.rebuilding = Duration::from_secs(1);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn the_account_has_every_count() {
-        let mut played = Told::new(1);
+        let mut played = PlayedRun::new(1);
         played.totals.account.cancelled = 2;
         played.totals.account.unread = Some(1_000);
         played.consume(10, 5);

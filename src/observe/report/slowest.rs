@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::lane::Work;
+use super::lane::LaneWork;
 use super::span::short;
 use crate::observe::seconds;
 
@@ -35,10 +35,10 @@ pub(super) const MOST: usize = 20;
 
 /// The slowest attempts so far, slowest first.
 #[derive(Debug, Default)]
-pub(super) struct Slowest(Vec<(u64, Slow)>);
+pub(super) struct Slowest(Vec<(u64, SlowAttempt)>);
 
 #[derive(Debug)]
-struct Slow {
+struct SlowAttempt {
     item: u64,
     key: Option<Arc<str>>,
     producer: usize,
@@ -48,11 +48,11 @@ struct Slow {
 
 impl Slowest {
     /// Considers an attempt that took `took` nanoseconds.
-    pub(super) fn see(&mut self, producer: usize, work: &Work, took: u64) {
+    pub(super) fn see(&mut self, producer: usize, work: &LaneWork, took: u64) {
         if self.0.len() == MOST && self.0[MOST - 1].0 >= took {
             return;
         }
-        let slow = Slow {
+        let slow = SlowAttempt {
             item: work.item,
             key: work.key.as_ref().map(short),
             producer,
@@ -74,7 +74,7 @@ impl Slowest {
     }
 }
 
-impl Slow {
+impl SlowAttempt {
     fn report(&self, took: Duration) -> SlowItem {
         SlowItem {
             item: self.item,
@@ -95,7 +95,8 @@ mod tests {
     fn the_slowest_are_kept_and_the_first_of_equals() {
         let mut slowest = Slowest::default();
         for item in 0..1_000 {
-            let work = Work { item, key: Some(format!("k{item}").into()), ..Work::default() };
+            let work =
+                LaneWork { item, key: Some(format!("k{item}").into()), ..LaneWork::default() };
             slowest.see(0, &work, item % 100);
         }
         let items = slowest.items();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::formats::clipped;
-use super::lane::Work;
+use super::lane::LaneWork;
 use crate::observe::failure::Failure;
 use crate::observe::seconds;
 
@@ -103,14 +103,14 @@ const LONGEST: usize = 200;
 
 /// The spans so far. At the bound they take 6 MB and the space of their keys.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
-    kept: Vec<(usize, Work, u64)>,
+pub(super) struct RecordedSpans {
+    kept: Vec<(usize, LaneWork, u64)>,
     pub(super) left_out: u64,
 }
 
-impl Spans {
+impl RecordedSpans {
     /// Keeps an attempt that took `took` nanoseconds, if there is room.
-    pub(super) fn keep(&mut self, producer: usize, mut work: Work, took: u64) {
+    pub(super) fn keep(&mut self, producer: usize, mut work: LaneWork, took: u64) {
         if self.kept.len() < MOST_SPANS {
             work.key = work.key.as_ref().map(short);
             self.kept.push((producer, work, took));
@@ -129,7 +129,7 @@ impl Spans {
 }
 
 /// Returns the span of an attempt that took `took` nanoseconds.
-pub(super) fn span(producer: usize, work: &Work, took: u64) -> Span {
+pub(super) fn span(producer: usize, work: &LaneWork, took: u64) -> Span {
     Span {
         item: work.item,
         key: work.key.as_ref().map(|key| short(key).to_string()),
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn spans_and_their_keys_are_bounded() {
-        let mut spans = Spans::default();
-        let work = Work { key: Some("ä".repeat(100_000).into()), ..Work::default() };
+        let mut spans = RecordedSpans::default();
+        let work = LaneWork { key: Some("ä".repeat(100_000).into()), ..LaneWork::default() };
         (0..MOST_SPANS + 5).for_each(|_| spans.keep(0, work.clone(), 1));
         assert_eq!((spans.kept.len(), spans.left_out), (MOST_SPANS, 5));
         let key = spans.kept[0].1.key.clone().unwrap();

@@ -107,11 +107,11 @@ fn times(of: Duration, whole: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::report::samples::Told;
+    use crate::observe::report::samples::PlayedRun;
 
     /// Two producers with items of these times, in milliseconds.
     fn played(first: [u64; 6], second: [u64; 6]) -> RunReport {
-        let mut run = Told::new(2);
+        let mut run = PlayedRun::new(2);
         let mut item = 0;
         for (producer, times) in [first, second].into_iter().enumerate() {
             let mut at = 0;

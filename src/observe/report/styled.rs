@@ -4,7 +4,9 @@ use std::fmt;
 
 use textwrap::core::display_width;
 
-use super::document::{Block, Column, ColumnKind, Document, Layout, Medium, Row, Section, Table};
+use super::document::{
+    Block, Column, ColumnKind, Document, Layout, Medium, Section, Table, TableRow,
+};
 use super::formats::{Plain, clipped};
 use crate::observe::text_style::{Ink, TextStyle};
 
@@ -20,7 +22,7 @@ pub(super) struct Styled<'a> {
 impl fmt::Display for Styled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Styled { document, style } = self;
-        let out = &mut Lines { f, style: *style };
+        let out = &mut TextLines { f, style: *style };
         out.text(&document.title, Some(document.ink))?;
         for (text, ink) in &document.leads {
             match ink {
@@ -70,12 +72,12 @@ fn is_columns(block: &Block<'_>) -> bool {
 }
 
 /// Writes lines of a style.
-struct Lines<'a, 'f> {
+struct TextLines<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
     style: TextStyle,
 }
 
-impl Lines<'_, '_> {
+impl TextLines<'_, '_> {
     fn block(&mut self, block: &Block<'_>) -> fmt::Result {
         match block {
             Block::Table(table) => self.table(table),
@@ -149,7 +151,7 @@ struct TextColumn<'a> {
 
 impl<'a> TextColumn<'a> {
     fn all(table: &'a Table<'_>) -> Vec<Self> {
-        let cell = |row: &Row<'_>, index: usize| {
+        let cell = |row: &TableRow<'_>, index: usize| {
             let text = row.cells[index].text();
             match table.columns[index].kind {
                 ColumnKind::Text(most) => Plain(&clipped(&text, most)).to_string(),
@@ -192,7 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::observe::report::samples::{Told, eventful};
+    use crate::observe::report::samples::{PlayedRun, eventful};
     use crate::observe::text_style::Colors;
     use crate::observe::worker_report::WorkerReport;
 
@@ -229,7 +231,7 @@ mod tests {
         let lost = "producer 1 (cuda:1) was abandoned with its thread:";
         assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
-        let mut told = Told::new(1);
+        let mut told = PlayedRun::new(1);
         told.consume(500, 10);
         let quiet = told.end(1_000).to_string();
         assert!(quiet.contains("No item events: call `.timeline()`"), "{quiet}");
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn workers_have_a_row_each() {
-        let mut report = Told::new(2).end(1_000);
+        let mut report = PlayedRun::new(2).end(1_000);
         assert!(!report.to_string().contains("wire wait"));
         let worker = |pid| WorkerReport {
             pid: Some(pid),

@@ -16,7 +16,7 @@ use super::span::{Incident, Span};
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Trace<'a> {
-    trace_events: Vec<Event<'a>>,
+    trace_events: Vec<TraceEvent<'a>>,
     display_time_unit: &'static str,
     other_data: Other,
 }
@@ -29,7 +29,7 @@ struct Other {
 }
 
 #[derive(Default, Serialize)]
-struct Event<'a> {
+struct TraceEvent<'a> {
     name: String,
     /// `M` names something, `X` is a span, `i` is an instant.
     ph: &'static str,
@@ -94,7 +94,7 @@ struct Extent<'a> {
     thread: usize,
     from: u128,
     until: u128,
-    event: Event<'a>,
+    event: TraceEvent<'a>,
 }
 
 /// Writes the trace of the stages of a pipeline, or of one run. A stage without a name has that of its report.
@@ -118,7 +118,7 @@ pub(super) fn to_text<'a>(
     serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
 }
 
-fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Event<'a>> {
+fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<TraceEvent<'a>> {
     let mut tracks = Tracks::default();
     // Attempts of different producers may be interleaved.
     let mut spans: Vec<&Span> = report.spans.iter().collect();
@@ -135,7 +135,7 @@ fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Even
     events.extend(extents);
     let moments = report.incidents.iter().filter(|incident| incident.took.is_zero());
     events.extend(moments.map(moment));
-    events.into_iter().map(|event| Event { pid, ..event }).collect()
+    events.into_iter().map(|event| TraceEvent { pid, ..event }).collect()
 }
 
 /// Assigns the overlapping items of a worker with several producers to separate threads of a trace.
@@ -171,7 +171,7 @@ impl Tracks {
         extent
     }
 
-    fn names<'a>(&self, report: &RunReport) -> Vec<Event<'a>> {
+    fn names<'a>(&self, report: &RunReport) -> Vec<TraceEvent<'a>> {
         let mut names = Vec::new();
         for (&row, threads) in &self.threads {
             let place = &report.producers[row].place;
@@ -189,7 +189,7 @@ impl Tracks {
 /// Sorts spans so that each comes before those inside it. Perfetto discards a span that overlaps another
 /// partly; the earlier one then ends where the later one begins. Only times that were noted one after the
 /// other, with a pause in between, overlap like that.
-fn nested(mut extents: Vec<Extent<'_>>) -> Vec<Event<'_>> {
+fn nested(mut extents: Vec<Extent<'_>>) -> Vec<TraceEvent<'_>> {
     extents.sort_by_key(|extent| (extent.thread, extent.from, Reverse(extent.until)));
     let mut around: Vec<usize> = Vec::new();
     for next in 0..extents.len() {
@@ -207,8 +207,8 @@ fn nested(mut extents: Vec<Extent<'_>>) -> Vec<Event<'_>> {
 }
 
 impl<'a> Extent<'a> {
-    fn event(self) -> Event<'a> {
-        Event {
+    fn event(self) -> TraceEvent<'a> {
+        TraceEvent {
             ph: "X",
             tid: self.thread,
             ts: Some(micros(self.from)),
@@ -223,7 +223,7 @@ fn thread(producer: Option<usize>) -> usize {
     producer.map_or(0, |producer| producer.saturating_add(1))
 }
 
-fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Event<'a>> {
+fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<TraceEvent<'a>> {
     let process = match name.or(report.description.as_deref()) {
         Some(description) => format!("gangline: {description}"),
         None if pid > 1 => format!("gangline: stage {pid}"),
@@ -242,8 +242,8 @@ fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Event<'a
 }
 
 /// Names or sorts a process or a thread.
-fn meta<'a>(what: &str, tid: usize, args: Args<'a>) -> Event<'a> {
-    Event { name: what.to_owned(), ph: "M", tid, args, ..Event::default() }
+fn meta<'a>(what: &str, tid: usize, args: Args<'a>) -> TraceEvent<'a> {
+    TraceEvent { name: what.to_owned(), ph: "M", tid, args, ..TraceEvent::default() }
 }
 
 /// Attempts with the same value were one batch.
@@ -267,25 +267,25 @@ fn lasted<'a>(batch: &[&'a Span]) -> Extent<'a> {
         }
     };
     let cat = Some(if first.is_open { "open" } else { "item" });
-    let event = Event { name, cat, args, ..Event::default() };
+    let event = TraceEvent { name, cat, args, ..TraceEvent::default() };
     let (from, took) = (first.start.as_nanos(), first.took.as_nanos());
     Extent { thread: thread(Some(first.producer)), from, until: from + took, event }
 }
 
 fn rebuilt(incident: &Incident) -> Extent<'_> {
-    let event = Event {
+    let event = TraceEvent {
         name: "producer_init".to_owned(),
         cat: Some("init"),
         args: Args::Note { note: "a panic had cost the producer its state" },
-        ..Event::default()
+        ..TraceEvent::default()
     };
     let until = incident.at.as_nanos();
     let from = until.saturating_sub(incident.took.as_nanos());
     Extent { thread: thread(incident.producer), from, until, event }
 }
 
-fn no_item_events<'a>() -> Event<'a> {
-    Event {
+fn no_item_events<'a>() -> TraceEvent<'a> {
+    TraceEvent {
         name: NO_ITEM_EVENTS.to_owned(),
         ph: "i",
         cat: Some("note"),
@@ -295,12 +295,12 @@ fn no_item_events<'a>() -> Event<'a> {
         args: Args::Note {
             note: "without item events, a trace has failures and lost producers only",
         },
-        ..Event::default()
+        ..TraceEvent::default()
     }
 }
 
-fn moment(incident: &Incident) -> Event<'_> {
-    Event {
+fn moment(incident: &Incident) -> TraceEvent<'_> {
+    TraceEvent {
         name: incident.kind.text().to_owned(),
         ph: "i",
         cat: Some("incident"),
@@ -308,7 +308,7 @@ fn moment(incident: &Incident) -> Event<'_> {
         ts: Some(micros(incident.at.as_nanos())),
         scope: Some(if incident.producer.is_some() { "t" } else { "p" }),
         args: Args::Incident { item: incident.item, text: &incident.text },
-        ..Event::default()
+        ..TraceEvent::default()
     }
 }
 

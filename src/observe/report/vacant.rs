@@ -30,7 +30,7 @@ mod tests {
 
     use crate::observe::event::Event;
     use crate::observe::report::RunReport;
-    use crate::observe::report::samples::{Told, failure};
+    use crate::observe::report::samples::{PlayedRun, failure};
     use crate::observe::report::span::IncidentKind;
 
     fn joined(seat: usize) -> Event {
@@ -39,8 +39,8 @@ mod tests {
     }
 
     /// A cluster of five seats, with workers in the second and the fourth.
-    fn played() -> Told {
-        let mut run = Told::on(vec![String::new(); 5], None);
+    fn played() -> PlayedRun {
+        let mut run = PlayedRun::on(vec![String::new(); 5], None);
         for seat in [1, 3] {
             run.tell(100, &joined(seat));
             run.totals.producers[seat].place = format!("node/{seat}");
@@ -76,14 +76,14 @@ mod tests {
 
     #[test]
     fn without_a_worker_there_is_no_row() {
-        let report = Told::on(vec![String::new(); 64], None).end(1_000);
+        let report = PlayedRun::on(vec![String::new(); 64], None).end(1_000);
         assert!(report.producers.is_empty(), "{report}");
         assert!(report.to_html().contains("finished in"), "{report}");
     }
 
     #[test]
     fn items_of_one_worker_may_overlap() {
-        let mut run = Told::on(vec![String::new()], None);
+        let mut run = PlayedRun::on(vec![String::new()], None);
         run.tell(0, &joined(0));
         run.totals.producers[0].place = "node/0".to_owned();
         for (at, item) in [(1_000, 0), (3_000, 1), (8_000, 2)] {

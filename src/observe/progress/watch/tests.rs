@@ -6,7 +6,7 @@ fn s(seconds: u64) -> Duration {
 
 #[test]
 fn an_item_is_named_while_it_is_worked_on() {
-    let mut watch = Watch::new("cuda:0");
+    let mut watch = ProducerWatch::new("cuda:0");
     assert_eq!(watch.doing(s(0)), "starting");
     watch.is_ready(s(1));
     assert_eq!(watch.doing(s(1)), "waiting");
@@ -21,7 +21,7 @@ fn an_item_is_named_while_it_is_worked_on() {
 
 #[test]
 fn a_batch_is_named_by_its_first_item_until_all_are_done() {
-    let mut watch = Watch::new("cpu");
+    let mut watch = ProducerWatch::new("cpu");
     for item in 4..8 {
         watch.starts(s(1), item, None, 1);
     }
@@ -36,7 +36,7 @@ fn a_batch_is_named_by_its_first_item_until_all_are_done() {
 
 #[test]
 fn unknown_time_counts_neither_as_work_nor_as_waiting() {
-    let mut watch = Watch::new("cpu");
+    let mut watch = ProducerWatch::new("cpu");
     watch.starts(s(0), 0, None, 1);
     watch.finishes(s(1), 0);
     watch.starts(s(1), 1, None, 1);
@@ -51,7 +51,7 @@ fn unknown_time_counts_neither_as_work_nor_as_waiting() {
 
 #[test]
 fn an_end_whose_beginning_was_lost_is_an_end() {
-    let mut watch = Watch::new("cpu");
+    let mut watch = ProducerWatch::new("cpu");
     watch.may_miss_events();
     watch.finishes(s(5), 0);
     assert_eq!((watch.doing(s(6)).as_str(), watch.items), ("waiting", 1));
@@ -59,7 +59,7 @@ fn an_end_whose_beginning_was_lost_is_an_end() {
 
 #[test]
 fn times_out_of_order_are_harmless() {
-    let mut watch = Watch::new("cpu");
+    let mut watch = ProducerWatch::new("cpu");
     watch.starts(s(5), 0, None, 1);
     assert_eq!(watch.doing(s(4)), "item 0, 0.0 s");
     watch.finishes(s(4), 0);

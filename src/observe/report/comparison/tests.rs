@@ -1,10 +1,10 @@
 use super::*;
-use crate::observe::report::samples::{HOSTILE, Told, eventful, failure};
+use crate::observe::report::samples::{HOSTILE, PlayedRun, eventful, failure};
 use crate::observe::text_style::{Colors, TextStyle};
 
 /// A run of this many milliseconds, in which this item fails.
 fn run(lasted: u64, fails: u64) -> RunReport {
-    let mut run = Told::on(vec!["cpu".to_owned()], Some("Denoising"));
+    let mut run = PlayedRun::on(vec!["cpu".to_owned()], Some("Denoising"));
     for item in 0..10 {
         run.start(item * 1_000, 0, item, 1);
         run.finish(item * 1_000 + lasted, 0, item);

@@ -66,7 +66,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
         let stage = stage.as_ref().map_or(String::new(), |stage| format!("{stage}, "));
         let title = format!("{producer} {stage}{place}: {busy} busy");
         push!(svg, "<g><title>{}</title>", Html(&title));
-        push_row(&mut svg, &Row { y, tall }, report, timeline, producer);
+        push_row(&mut svg, &ChartRow { y, tall }, report, timeline, producer);
         svg.push_str("</g>\n");
         if producer.is_multiple_of(labelled) {
             let (x, y) = (LEFT - 8.0, y + tall / 2.0 + 4.0);
@@ -84,7 +84,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
     svg + "</svg>\n" + &legend()
 }
 
-struct Row {
+struct ChartRow {
     y: f64,
     tall: f64,
 }
@@ -96,7 +96,13 @@ fn label(report: &RunReport, producer: usize) -> String {
     format!("{producer}<tspan class=\"minor\"> {}</tspan>", Html(&name))
 }
 
-fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline, producer: usize) {
+fn push_row(
+    svg: &mut String,
+    row: &ChartRow,
+    report: &RunReport,
+    timeline: &Timeline,
+    producer: usize,
+) {
     let (y, tall) = (row.y + 0.5, row.tall - 1.0);
     let width = RIGHT - LEFT;
     push!(
@@ -116,7 +122,7 @@ fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline
 
 /// One path per shade: adjacent columns of one shade form one rectangle.
 fn shades(
-    row: &Row,
+    row: &ChartRow,
     report: &RunReport,
     timeline: &Timeline,
     producer: usize,
@@ -147,7 +153,7 @@ fn shade(share: f64) -> u32 {
 }
 
 /// Outlines the attempts that took much longer than others.
-fn push_stragglers(svg: &mut String, row: &Row, report: &RunReport, producer: usize) {
+fn push_stragglers(svg: &mut String, row: &ChartRow, report: &RunReport, producer: usize) {
     for slow in slow_items(report).into_iter().filter(|slow| slow.producer == producer) {
         let is_it = |span: &&Span| {
             (span.item, span.producer, span.attempt) == (slow.item, producer, slow.attempt)
@@ -172,7 +178,7 @@ fn push_stragglers(svg: &mut String, row: &Row, report: &RunReport, producer: us
 }
 
 /// Marks failures, at most one per distinguishable position.
-fn marks(row: &Row, report: &RunReport, producer: usize) -> String {
+fn marks(row: &ChartRow, report: &RunReport, producer: usize) -> String {
     let here = report.incidents.iter().filter(|incident| {
         incident.producer == Some(producer) && incident.kind != IncidentKind::Retried
     });

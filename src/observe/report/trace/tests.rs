@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::observe::report::samples::{Told, eventful, failure};
+use crate::observe::report::samples::{PlayedRun, eventful, failure};
 use crate::observe::report::{ProducerReport, WorkerReport};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn events(report: &RunReport, ph: &str) -> Vec<Value> {
 
 #[test]
 fn items_are_spans_on_their_producers_threads() {
-    let mut played = Told::new(2);
+    let mut played = PlayedRun::new(2);
     played.start(1_500, 1, 7, 2);
     played.finish(4_000, 1, 7);
     let report = played.end(5_000);
@@ -30,7 +30,7 @@ fn items_are_spans_on_their_producers_threads() {
 
 #[test]
 fn a_batch_is_one_span_although_other_items_end_in_between() {
-    let mut played = Told::new(2);
+    let mut played = PlayedRun::new(2);
     for producer in [0, 1] {
         [0, 2].into_iter().for_each(|item| played.start(100, producer, item + producer as u64, 1));
     }
@@ -47,7 +47,7 @@ fn a_batch_is_one_span_although_other_items_end_in_between() {
 
 #[test]
 fn failures_are_instants() {
-    let mut played = Told::new(1);
+    let mut played = PlayedRun::new(1);
     played.fail(2_000, failure(3, 0, 1, "\u{1b} bad \"x\""));
     played.tell(
         3_000,
@@ -136,7 +136,7 @@ proptest! {
 
 #[test]
 fn a_rebuilt_state_is_a_span() {
-    let mut played = Told::new(1);
+    let mut played = PlayedRun::new(1);
     played.start(0, 0, 0, 1);
     played.finish(1_000, 0, 0);
     let took = Duration::from_micros(2_000);
@@ -151,7 +151,7 @@ fn a_rebuilt_state_is_a_span() {
 
 #[test]
 fn a_trace_without_item_events_says_how_to_have_them() {
-    let mut told = Told::new(1);
+    let mut told = PlayedRun::new(1);
     told.consume(500, 10);
     let quiet = told.end(1_000);
     assert_eq!(events(&quiet, "i")[0]["name"], NO_ITEM_EVENTS);
@@ -160,7 +160,7 @@ fn a_trace_without_item_events_says_how_to_have_them() {
 
 #[test]
 fn each_stage_is_a_process() {
-    let reports = [Told::new(1).end(1_000), eventful(2)];
+    let reports = [PlayedRun::new(1).end(1_000), eventful(2)];
     let trace: Value =
         serde_json::from_str(&to_text(reports.iter().map(|report| (None, report)))).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
