@@ -8,7 +8,9 @@ mod candle;
 #[cfg(feature = "rayon")]
 mod cpu_threads;
 mod detect;
-mod error;
+mod device_error;
+mod device_names;
+mod devices_text;
 mod error_text;
 mod from_cfg;
 mod gpu;
@@ -22,13 +24,11 @@ mod inventory;
 #[cfg(target_os = "linux")]
 mod lock_file;
 mod machine;
-mod names;
 #[cfg(feature = "nvml")]
 mod nvml;
 mod place;
 #[cfg(test)]
 mod tests;
-mod text;
 mod uuid;
 mod visible;
 #[cfg(feature = "candle")]
@@ -43,14 +43,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use accelerator::Accelerator;
 use detect::Found;
-use text::Parsed;
+use devices_text::Parsed;
 
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use cpu_threads::CpuThreads;
-pub use error::{DeviceError, GpuHolder};
+pub use device_error::{DeviceError, GpuHolder};
+pub(crate) use device_names::models;
 pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;
 pub(crate) use gpu_lock::HeldGpus;
@@ -58,7 +59,6 @@ pub use id::Device;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) use in_worker::{InWorker, in_worker, place_from_text};
 pub use into::IntoDevices;
-pub(crate) use names::models;
 use place::MAX_PLACES;
 pub(crate) use place::Place;
 #[cfg(feature = "candle")]
@@ -354,7 +354,7 @@ impl fmt::Debug for Devices {
 
 impl fmt::Display for Devices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::write_places(f, &self.places)
+        devices_text::write_places(f, &self.places)
     }
 }
 
@@ -367,7 +367,7 @@ impl FromStr for Devices {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        let Parsed { places, fallbacks } = text::parse_places(text, &detect::found)?;
+        let Parsed { places, fallbacks } = devices_text::parse_places(text, &detect::found)?;
         Ok(Devices { fallbacks, ..Self::new(places)? })
     }
 }

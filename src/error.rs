@@ -2,27 +2,27 @@
 
 mod build;
 #[cfg(all(feature = "nats", target_os = "linux"))]
-mod cluster;
+mod cluster_error;
 mod convert;
+mod error_display;
 mod origin;
 mod out_of_memory;
 mod output_count;
 mod site;
-mod text;
-mod worker;
+mod worker_error;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::build::BuildError;
 #[cfg(all(feature = "nats", target_os = "linux"))]
-pub use self::cluster::ClusterError;
+pub use self::cluster_error::ClusterError;
+pub(crate) use self::error_display::text_of;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;
 pub use self::site::Site;
-pub(crate) use self::text::text_of;
-pub use self::worker::{Crash, FrameError, RemoteError, WorkerError};
+pub use self::worker_error::{Crash, FrameError, RemoteError, WorkerError};
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 pub use crate::cfg::{CfgError, PathProblem};
 use crate::device::Device;

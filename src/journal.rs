@@ -8,17 +8,17 @@
 //!   Group             when a commit is due, without a clock
 //! ```
 
-mod error;
-mod file;
 mod fingerprint;
 mod group;
-mod key;
+mod journal_error;
+mod journal_file;
+mod journal_key;
+mod journal_names;
 mod line;
 mod locked_file;
-mod names;
 mod past;
+mod position_spans;
 mod scan;
-mod spans;
 mod storage;
 
 #[cfg(any(test, fuzzing))]
@@ -28,7 +28,7 @@ mod crashes;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
-mod disk;
+mod fake_disk;
 #[cfg(test)]
 mod inputs;
 #[cfg(test)]
@@ -39,13 +39,13 @@ use std::time::Duration;
 
 use crate::base::absolute;
 
-pub use self::error::JournalError;
-pub use self::file::Repair;
-pub(crate) use self::file::{JournalFile, check_note};
 pub(crate) use self::fingerprint::Fingerprint;
 pub use self::fingerprint::{Difference, KeyKind};
-pub(crate) use self::key::{JournalKey, JournalOutcome, JournalRecord};
-pub(crate) use self::names::JournalNames;
+pub use self::journal_error::JournalError;
+pub use self::journal_file::Repair;
+pub(crate) use self::journal_file::{JournalFile, check_note};
+pub(crate) use self::journal_key::{JournalKey, JournalOutcome, JournalRecord};
+pub(crate) use self::journal_names::JournalNames;
 pub(crate) use self::past::{Past, Plan};
 
 /// A file that records which items are done, so that a later run does not repeat them.

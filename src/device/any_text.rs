@@ -5,10 +5,10 @@ use std::fmt;
 
 use super::accelerator::Accelerator;
 use super::detect::Found;
+use super::devices_text::{Parsed, parse_device, parse_places, write_places};
 use super::gpu_list::{GpuList, VOID};
 use super::id::Device;
 use super::place::{MAX_DEVICES, MAX_PLACES, Place};
-use super::text::{Parsed, parse_device, parse_places, write_places};
 use super::{DeviceError, Devices};
 
 /// More bytes than the text of any error about a text has, whatever the text.

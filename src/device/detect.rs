@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZero;
 
 use super::accelerator::Accelerator;
-use super::error::DeviceError;
+use super::device_error::DeviceError;
 use super::id::Device;
 use super::inventory::{CountingOrder, DriverAnswer, Inventory, MachineGpu};
 use super::place::Place;

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::devices_text::{TermNumber, number};
 use super::error_text::clip;
 use super::gpu::Gpu;
 use super::machine::Machine;
-use super::text::{TermNumber, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};

@@ -1,7 +1,7 @@
 //! The devices of a place, as a worker process sees them.
 
 use super::detect::visible_devices;
-use super::error::DeviceError;
+use super::device_error::DeviceError;
 use super::id::Device;
 use super::place::Place;
 use super::visible::Visible;

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use super::text::note_once;
+use super::devices_text::note_once;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 
 /// A value that the constructors of runners take for their devices.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeFrom;
 use std::sync::Arc;
 
-use super::error::DeviceError;
+use super::device_error::DeviceError;
 use super::id::Device;
 
 /// The most places that a list of devices can have: enough for every machine, and few enough that

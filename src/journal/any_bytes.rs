@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::key::JournalKey;
+use super::journal_key::JournalKey;
 use super::line::Header;
 use super::past::Past;
 use super::scan::{Scan, ScanEnding, scan};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::disk::{
+use super::fake_disk::{
     DiskCall, FakeDisk, Faults, commit, done, failed, line_ends, outcomes, resume, sample,
 };
 use super::{Journal, JournalError, JournalKey, JournalOutcome, JournalRecord, KeyKind};

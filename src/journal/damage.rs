@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::any_bytes::read_any_bytes;
-use super::disk::{FakeDisk, any_bytes, line_ends, outcomes, resume, sample};
+use super::fake_disk::{FakeDisk, any_bytes, line_ends, outcomes, resume, sample};
 use super::line::LONGEST_LINE;
 use super::{Journal, JournalError, JournalOutcome, Repair};
 

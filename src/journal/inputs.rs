@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 
-use super::disk::{FakeDisk, resume};
+use super::fake_disk::{FakeDisk, resume};
 use super::{
     JournalError, JournalFile, JournalKey, JournalNames, JournalOutcome, JournalRecord, KeyKind,
     Past, Plan,

@@ -22,8 +22,8 @@ use serde::de::{self, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fingerprint::{Fingerprint, KeyKind};
-use super::key::{JournalKey, JournalOutcome, JournalRecord};
-use super::spans::{hashed_spans_of, spans_of};
+use super::journal_key::{JournalKey, JournalOutcome, JournalRecord};
+use super::position_spans::{hashed_spans_of, spans_of};
 
 /// The format that is written, and the only one that is read.
 pub(super) const FORMAT: u32 = 1;

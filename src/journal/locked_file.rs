@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{self, Path, PathBuf};
 
-use super::error::{JournalError, io_error};
+use super::journal_error::{JournalError, io_error};
 use super::storage::Storage;
 use super::{Journal, Mode, Unlockable};
 use crate::concurrency::home_process::HomeProcess;

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use super::Mode;
-use super::error::JournalError;
 use super::fingerprint::KeyKind;
-use super::key::JournalKey;
+use super::journal_error::JournalError;
+use super::journal_key::JournalKey;
 use super::line::{AnyCommit, Commit, NamedOccurrence};
-use super::spans::{PositionSpan, PositionSpans, fold};
+use super::position_spans::{PositionSpan, PositionSpans, fold};
 
 /// The plan for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::disk::{commit, done, line_ends, sample};
+use super::fake_disk::{commit, done, line_ends, sample};
 use super::{Fingerprint, Journal, JournalError, JournalFile, JournalKey, KeyKind, Past, Plan};
 
 fn open(journal: &Journal) -> Result<(JournalFile, Past), JournalError> {

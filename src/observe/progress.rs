@@ -1,12 +1,12 @@
 //! A live progress display for a run.
 
-mod board;
-mod log;
+mod display_text;
+mod producer_watch;
+mod progress_board;
+mod progress_log;
 mod rate;
 mod screen;
 mod stderr;
-mod text;
-mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,8 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
-use self::board::ProgressBoard;
-use self::log::ProgressLog;
+use self::progress_board::ProgressBoard;
+use self::progress_log::ProgressLog;
 use self::screen::{Screen, ScreenBlock};
 use self::stderr::Stderr;
 use super::event::{Event, Observer};

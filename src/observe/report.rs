@@ -10,18 +10,18 @@ mod bottleneck;
 mod bottleneck_stage;
 mod comparison;
 mod document;
-mod failures;
 mod formats;
-mod json;
-mod lane;
+mod kept_failures;
 mod latency;
 mod live_producers;
 mod outline;
 mod page;
-mod producer;
+mod producer_report;
 #[cfg(test)]
 mod properties;
 mod recorder;
+mod report_json;
+mod report_lane;
 mod retries;
 mod run_report;
 #[cfg(test)]
@@ -42,12 +42,12 @@ mod vocabulary;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
-use self::json::{VERSION, Versioned};
 pub use self::latency::Latencies;
 use self::outline::outline;
 use self::page::page;
-pub use self::producer::ProducerReport;
+pub use self::producer_report::ProducerReport;
 pub(crate) use self::recorder::Recorder;
+use self::report_json::{VERSION, Versioned};
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
 pub use self::run_report::{Ending, RunReport, StageReport, Stall};
 pub use self::slowest::SlowItem;
@@ -103,7 +103,7 @@ impl RunReport {
     /// The form is described by the JSON Schema in `docs/report.schema.json`. Its number is the field
     /// `version`, now 1. It changes if a field goes or changes its meaning; fields may be added without.
     pub fn to_json(&self) -> String {
-        json::to_text(&Versioned::new(self))
+        report_json::to_text(&Versioned::new(self))
     }
 
     /// Reads a report that [`to_json`](Self::to_json) wrote. Missing fields get their defaults; unknown ones

@@ -34,7 +34,7 @@ fn hashes_of_a_span_are_folded() {
     let key = |position, hash| JournalKey::HashedPosition { position, hash };
     let records = [done(key(1, 20)), done(key(0, 10)), failed(key(7, 30))];
     let json = encoded(KeyKind::HashedPosition, records, None);
-    let both = super::super::spans::fold(super::super::spans::fold(0, 10), 20);
+    let both = super::super::position_spans::fold(super::super::position_spans::fold(0, 10), 20);
     assert_eq!(json, format!(r#"{{"done":[[0,1,{both}]],"failed":[[7,30]]}}"#));
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::formats::{Count, Many, Percent, Time, capitalised};
 use super::live_producers::{all_producers, lost, mean, producers, without_vacant, words};
-use super::producer::share;
+use super::producer_report::share;
 use super::vocabulary::Words;
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 

@@ -11,7 +11,7 @@ use super::bottleneck::Bottleneck;
 use super::document::{Cell, Document, Layout, RowLimits, Section, TableOf};
 use super::formats::{Count, Many, Percent, Time, capitalised, clipped, item, rate};
 use super::page::page;
-use super::producer::{ProducerReport, share};
+use super::producer_report::{ProducerReport, share};
 use super::run_report::RunReport;
 use super::styled::Styled;
 use super::vocabulary::Words;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::formats::Many;
-use super::producer::share;
+use super::producer_report::share;
 use super::vocabulary::{ITEMS, WORKERS, Words};
 use crate::observe::event::{ProducerTotals, Totals};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
 use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, more, part, rate};
 use super::latency::Latencies;
-use super::producer::{ProducerReport, share};
+use super::producer_report::{ProducerReport, share};
 use super::retries::Retried;
 use super::run_report::{Ending, RunReport, Stall};
 use super::sentences::{

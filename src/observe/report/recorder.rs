@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::bins::{Bins, nanos};
 use super::bottleneck;
-use super::failures::Failures;
-use super::lane::{LaneWork, ReportLane};
+use super::kept_failures::Failures;
 use super::latency::Distribution;
-use super::producer::{ProducerReport, share};
+use super::producer_report::{ProducerReport, share};
+use super::report_lane::{LaneWork, ReportLane};
 use super::retries::{ConsumedItems, Retries};
 use super::run_report::{Ending, RunReport, Stall};
 use super::slowest::Slowest;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::bottleneck::Bottleneck;
-use super::json::versioned;
 use super::latency::Latencies;
-use super::producer::ProducerReport;
+use super::producer_report::ProducerReport;
+use super::report_json::versioned;
 use super::retries::RetryReport;
 use super::slowest::SlowItem;
 use super::span::{Incident, Span};

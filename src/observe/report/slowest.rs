@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::lane::LaneWork;
+use super::report_lane::LaneWork;
 use super::span::short;
 use crate::observe::seconds;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::formats::clipped;
-use super::lane::LaneWork;
+use super::report_lane::LaneWork;
 use crate::observe::failure::Failure;
 use crate::observe::seconds;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bottleneck_stage;
-use super::failures::MOST as MOST_FAILURES;
+use super::kept_failures::MOST as MOST_FAILURES;
 use super::retries::RetryReport;
 use super::run_report::{Ending, RunReport, StageReport};
 use super::slowest;

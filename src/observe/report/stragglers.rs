@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::formats::{Time, item};
-use super::producer::ProducerReport;
+use super::producer_report::ProducerReport;
 use super::run_report::RunReport;
 use super::slowest::SlowItem;
 

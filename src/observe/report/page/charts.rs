@@ -7,7 +7,7 @@ use crate::observe::report::formats::{
     Html, Many, Percent, Time, capitalised, clipped, item, push, rate,
 };
 use crate::observe::report::outline::PRODUCERS;
-use crate::observe::report::producer::ProducerReport;
+use crate::observe::report::producer_report::ProducerReport;
 use crate::observe::report::run_report::RunReport;
 use crate::observe::report::span::{IncidentKind, Span};
 use crate::observe::report::stragglers::{slow_items, slow_producers};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use textwrap::core::display_width;
 
+use super::display_text::{bar, clipped, duration, items, printable, rate, share};
+use super::producer_watch::ProducerWatch;
 use super::rate::Rate;
-use super::text::{bar, clipped, duration, items, printable, rate, share};
-use super::watch::ProducerWatch;
 use crate::observe::event::{Event, Totals};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Colors, Ink};

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::text::{clipped, duration, printable};
+use super::display_text::{clipped, duration, printable};
 
 /// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]

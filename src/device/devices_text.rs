@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use super::accelerator::Accelerator;
 use super::detect::{Found, Memo, check_places};
-use super::error::DeviceError;
+use super::device_error::DeviceError;
 use super::error_text::clip;
 use super::id::Device;
 use super::place::{MAX_DEVICES, MAX_PLACES, Place};

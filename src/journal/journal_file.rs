@@ -5,10 +5,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::error::{JournalError, io_error};
 use super::fingerprint::Fingerprint;
 use super::group::Group;
-use super::key::{JournalKey, JournalRecord};
+use super::journal_error::{JournalError, io_error};
+use super::journal_key::{JournalKey, JournalRecord};
 use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, PendingRecords, Seal};
 use super::locked_file::LockedFile;
 use super::past::Past;
