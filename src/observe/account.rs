@@ -1,4 +1,4 @@
-//! The items of a run, counted by outcome.
+//! How a run ended, and its items, counted by outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,23 @@ pub struct Account {
     pub cancelled: u64,
     /// Items that were never pulled: known only if the input's `size_hint` is exact.
     pub unread: Option<u64>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Ending {
+    /// The run is in progress, or there has been none.
+    #[default]
+    InProgress,
+    /// All input was consumed, or the consumer or a [token](crate::CancelToken::drain) asked for an early
+    /// end.
+    Finished,
+    /// An error ended the run.
+    Failed,
+    /// The run was cancelled.
+    Cancelled,
 }
 
 impl Account {

@@ -12,7 +12,6 @@ use super::event::{Event, Observer};
 use super::failure::Failure;
 use super::provenance::Provenance;
 use super::report::Recorder;
-use super::trace_log;
 use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
@@ -156,7 +155,7 @@ impl EventLog {
     /// Records an event that happens now.
     pub(crate) fn tell(&self, event: Event) {
         let at = self.elapsed();
-        trace_log::write(&event);
+        event.trace();
         lock(&self.recorder).observe(at, &event);
         if let Some(feed) = &self.feed {
             feed.add(at, event);
@@ -169,7 +168,7 @@ impl EventLog {
         let at = self.elapsed();
         let failures: Vec<_> = failures.into_iter().map(Arc::new).collect();
         let event = |failure: &Arc<Failure>| Event::ItemFailed { failure: failure.clone() };
-        failures.iter().for_each(|failure| trace_log::write(&event(failure)));
+        failures.iter().for_each(|failure| event(failure).trace());
         let mut recorder = lock(&self.recorder);
         let first = recorder.failures_so_far();
         failures.iter().for_each(|failure| recorder.failed(at, failure));

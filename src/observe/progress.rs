@@ -6,7 +6,6 @@ mod progress_board;
 mod progress_log;
 mod rate;
 mod screen;
-mod stderr;
 
 #[cfg(test)]
 mod tests;
@@ -16,9 +15,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use self::progress_board::ProgressBoard;
-use self::progress_log::ProgressLog;
+use self::progress_log::{ProgressLog, Stderr};
 use self::screen::{Screen, ScreenBlock};
-use self::stderr::Stderr;
 use super::event::{Event, Observer};
 use super::text_style::{Colors, Ink, TextStyle};
 

@@ -23,6 +23,10 @@ enum Warning {
     Given,
 }
 
+/// Standard error. A write waits for the reader, also if a parent has made the stream non-blocking.
+#[derive(Debug)]
+pub(super) struct Stderr;
+
 /// The interval between lines grows with the duration of the run, within these bounds.
 const SHORTEST_SILENCE: Duration = Duration::from_secs(5);
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -79,6 +83,43 @@ impl fmt::Debug for ProgressLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("schedule", &self.schedule).finish_non_exhaustive()
     }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        waiting(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Calls `write` again whenever standard error has room, while it fails for want of room.
+pub(super) fn waiting<T>(mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_room(error)?,
+            written => return written,
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_for_room(_: io::Error) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::io::Errno;
+
+    let stderr = io::stderr();
+    match poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait_for_room(refused: io::Error) -> io::Result<()> {
+    Err(refused)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use console::{Term, is_dumb, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
-use crate::observe::progress::stderr::waiting;
+use crate::observe::progress::progress_log::waiting;
 use crate::observe::text_style::{Colors, Ink, wrapped};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.

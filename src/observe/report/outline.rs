@@ -7,11 +7,12 @@ use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, mo
 use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
 use super::retries::Retried;
-use super::run_report::{Ending, RunReport, Stall};
+use super::run_report::{RunReport, Stall};
 use super::sentences::{
     LONGEST, failed, failure, headline, lack_of_events, lack_of_keys, losses, retries, site, waits,
 };
 use super::stragglers;
+use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
 use crate::observe::text_style::Ink;
 use crate::observe::worker_report::WorkerReport;

@@ -15,7 +15,7 @@ use super::split_report::SplitReport;
 use super::timeline::{Throughput, Timeline};
 use super::vocabulary::{Vocabulary, Words};
 use crate::base::Order;
-use crate::observe::account::Account;
+use crate::observe::account::{Account, Ending};
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 use crate::observe::seconds;
@@ -145,23 +145,6 @@ pub struct StageReport {
     /// The report of its pool. In JSON it has a `version`, so that it can be read on its own.
     #[serde(serialize_with = "versioned")]
     pub report: RunReport,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Ending {
-    /// The run is in progress, or there has been none.
-    #[default]
-    InProgress,
-    /// All input was consumed, or the consumer or a [token](crate::CancelToken::drain) asked for an early
-    /// end.
-    Finished,
-    /// An error ended the run.
-    Failed,
-    /// The run was cancelled.
-    Cancelled,
 }
 
 /// An item that blocked the head of line: the consumer waited for it while later results were ready.

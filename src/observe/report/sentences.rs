@@ -1,7 +1,8 @@
 //! Sentences of a report.
 
 use super::formats::{Count, Many, Time, Times, clipped, item, part};
-use super::run_report::{Ending, RunReport};
+use super::run_report::RunReport;
+use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
 
 /// Texts of users are clipped to this many characters: about two lines.
