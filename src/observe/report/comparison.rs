@@ -37,6 +37,8 @@ enum RunMeasure {
     Share(f64),
 }
 
+type MeasureOf = fn(&RunReport) -> Option<RunMeasure>;
+
 /// A measure of both runs, as text.
 struct Compared {
     name: &'static str,
@@ -102,7 +104,7 @@ impl Comparison<'_> {
     fn measures(&self) -> Vec<Compared> {
         use Better::{Less, More, Neither};
         let words = self.after.words();
-        let measures: [(_, _, fn(&RunReport) -> Option<RunMeasure>); 21] = [
+        let measures: [(_, _, MeasureOf); 21] = [
             ("lasted", Less, |it| Some(RunMeasure::Time(it.lasted))),
             (words.producers, Neither, |it| Some(RunMeasure::Count(it.producers.len() as u64))),
             (words.window, Neither, |it| Some(RunMeasure::Count(it.window))),
@@ -137,12 +139,7 @@ impl Comparison<'_> {
         compared.into_iter().filter(is_shown).collect()
     }
 
-    fn compared(
-        &self,
-        name: &'static str,
-        better: Better,
-        of: fn(&RunReport) -> Option<RunMeasure>,
-    ) -> Compared {
+    fn compared(&self, name: &'static str, better: Better, of: MeasureOf) -> Compared {
         let measures = [self.before, self.after].map(of);
         let text =
             |it: &Option<RunMeasure>| it.as_ref().map_or("-".to_owned(), RunMeasure::to_string);

@@ -205,6 +205,8 @@ fn throughput(report: &RunReport) -> Option<Section<'_>> {
     (!is_empty).then(|| Section::new(heading).only(Medium::Page, chart))
 }
 
+type Percentile = fn(Latencies) -> Duration;
+
 fn producers(report: &RunReport) -> Option<Section<'_>> {
     if report.producers.is_empty() {
         return None;
@@ -227,7 +229,7 @@ fn producers(report: &RunReport) -> Option<Section<'_>> {
         .number("waiting", 4, |(_, it)| Time(it.waiting))
         .number("init", 2, |(_, it)| Time(it.init));
     if report.has_item_events() {
-        let latencies: [(_, _, fn(Latencies) -> Duration); 4] = [
+        let latencies: [(_, _, Percentile); 4] = [
             ("p50", 7, |it| it.p50),
             ("p90", 1, |it| it.p90),
             ("p99", 5, |it| it.p99),
