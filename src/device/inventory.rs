@@ -26,7 +26,7 @@ pub(super) struct MachineGpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CardModel {
     pub(super) name: String,
-    /// In bytes.
+    /// The memory in bytes.
     pub(super) memory: u64,
 }
 

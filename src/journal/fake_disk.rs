@@ -27,7 +27,7 @@ pub(super) struct Contents {
     pub(super) faults: Faults,
 }
 
-/// What a journal asked of it.
+/// An operation that a journal asked of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskCall {
     Write(usize),

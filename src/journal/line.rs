@@ -32,14 +32,14 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) const LONGEST_LINE: usize = 16 << 20;
 
 const MAGIC: &[u8] = b"gangline-journal ";
-/// The same with the format.
+/// The beginning of a header of this format.
 const BEGINNING: &[u8] = b"gangline-journal 1 ";
 const CHECKSUM: usize = 8;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    /// Random, so that no two files have the same.
+    /// A random number, so that no two files have the same.
     id: u64,
     pub(super) run: Fingerprint,
 }

@@ -9,7 +9,7 @@ use super::past::Recorded;
 /// The contents of a journal's bytes.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// `None` if it is absent or torn.
+    /// The header; `None` if it is absent or torn.
     pub(super) header: Option<(Header, Seal)>,
     pub(super) ending: ScanEnding,
     /// The number of bytes of whole lines before the ending.
@@ -40,7 +40,7 @@ pub(super) struct Lost {
     pub(super) items: u64,
 }
 
-/// Reads everything. Takes the memory of the records, and of one line.
+/// Reads all lines of a journal. Takes the memory of the records, and of one line.
 ///
 /// A commit is one line and one write, and the next is written when that one is on the disk. So an
 /// interrupted write, even with only some of its blocks on the disk, is in the last line. A damaged line

@@ -33,7 +33,7 @@ pub(crate) struct EventLog {
 /// The way of the events to the observing thread.
 pub(super) struct Feed {
     pub(super) rare: Mutex<RareEvents>,
-    /// One for each producer, until the producer takes it.
+    /// The writers of the producers' rings, each until its producer takes it.
     pub(super) writers: Box<[Mutex<Option<EventWriter>>]>,
     pub(super) backlogs: Box<[Arc<CachePadded<Backlog>>]>,
     /// The readers' ends of the rings, until the observing thread takes them.
@@ -67,7 +67,7 @@ pub(super) struct Backlog {
     pub(super) producer: AtomicUsize,
     /// The number of items that it has done. Exact, also if entries of the ring are lost.
     pub(super) done: AtomicU64,
-    /// When another took its place, in nanoseconds: what it writes from then on is not read.
+    /// The time at which another producer took its place, in nanoseconds: what it writes from then on is not read.
     pub(super) replaced_at: AtomicU64,
     /// The number of entries that the observing thread has read.
     pub(super) read: AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct EventWriter {
     begun: Instant,
     ring: Sender<LogEntry>,
     written: u64,
-    /// When the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
+    /// The time at which the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
     /// are half of the cost of an observed item.
     done_at: Option<u64>,
     backlog: Arc<CachePadded<Backlog>>,
@@ -136,7 +136,7 @@ impl Backlog {
 }
 
 impl EventLog {
-    /// With room for this number of producers, those that replace others included.
+    /// Makes a log with room for this number of producers, those that replace others included.
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));

@@ -30,19 +30,19 @@ pub(crate) struct RunStats {
 /// The times and counts of one producer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProducerTime {
-    /// When the producer joined the run; `None` before that and after it has left.
+    /// The time at which the producer joined the run; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
     pub(crate) items: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
-    /// When the present wait for a lease began. It is not yet part of `waited`.
+    /// The beginning of the present wait for a lease. It is not yet part of `waited`.
     pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
     pub(crate) recycling: Recycling,
     /// How many producers were started in the place of this one, or of one that took its place.
     pub(crate) replacements: u64,
-    /// Another has taken its place. What it still does, late, does not count.
+    /// Whether another producer has taken its place. What it still does, late, does not count.
     pub(crate) is_replaced: bool,
     /// The workers of a cluster in its seat; `None` if its hooks run on this machine.
     pub(crate) seat: Option<SeatTime>,
@@ -94,7 +94,7 @@ impl ProducerTime {
 /// mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SeatTime {
-    /// When the present worker took the seat; `None` if the seat is empty.
+    /// The time at which the present worker took the seat; `None` if the seat is empty.
     pub(crate) since: Option<Instant>,
     /// The time that earlier workers had it.
     pub(crate) present: Duration,
@@ -116,7 +116,7 @@ pub(crate) struct Rebuilds {
     pub(crate) took: Duration,
     /// The part of `took` after the producer joined the run. Before, it rebuilds a state that an earlier run lost.
     pub(crate) took_in_run: Duration,
-    /// When the present call of `producer_init` began.
+    /// The beginning of the present call of `producer_init`.
     since: Option<Instant>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct Rebuilds {
 pub(crate) struct Recycling {
     pub(crate) states: u64,
     pub(crate) took: Duration,
-    /// When the present recycling began.
+    /// The beginning of the present recycling.
     since: Option<Instant>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Waits {
     pub(crate) for_retries: Duration,
 }
 
-/// Why a producer has nothing to do.
+/// The reason why a producer has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     Items,
@@ -171,7 +171,7 @@ impl Waits {
 /// The times of the collector.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CollectorTime {
-    /// When the collector came; `None` before that and after it has left.
+    /// The time at which the collector joined the run; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
     pub(crate) present: Duration,
     pub(crate) window: u64,
@@ -359,7 +359,7 @@ impl RunStats {
         recycling.since = Some(now());
     }
 
-    /// It has built a new one, or failed to. Returns how long that took.
+    /// Notes that the producer has built a new state, or failed to. Returns how long that took.
     pub(crate) fn recycling_ends(&self, producer: usize) -> Duration {
         lock(&self.producers[producer]).recycling.end()
     }

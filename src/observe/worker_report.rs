@@ -49,7 +49,7 @@ pub(crate) fn seat_name(host: &str, seat: usize) -> String {
 }
 
 impl WorkerReport {
-    /// Both, for two workers of one place, of which this one came first.
+    /// Returns the sum of two reports of workers of one place, of which this one came first.
     pub(crate) fn and(self, later: WorkerReport) -> Self {
         WorkerReport {
             host: later.host.or(self.host),

@@ -16,7 +16,7 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Its first `most` characters.
+/// The first `most` characters of a text.
 pub(super) fn clipped(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),

@@ -11,15 +11,14 @@ use super::display_text::{clipped, duration, printable};
 /// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]
 pub(super) struct ProducerWatch {
-    /// Its place, as displayed.
-    /// Empty for a seat of a cluster that has no worker.
+    /// The place of the producer, as displayed. Empty for a seat of a cluster that has no worker.
     pub(super) place: String,
-    /// How many items it finished.
+    /// The number of items that the producer finished.
     pub(super) items: u64,
     doing: ShownActivity,
-    /// Why it was lost.
+    /// The reason why the producer was lost.
     out_of_use: Option<String>,
-    /// Its working time, within the known time.
+    /// The working time of the producer, within the known time.
     busy: Duration,
     known: Duration,
     /// The time up to which `busy` and `known` count.
@@ -41,7 +40,7 @@ enum ShownActivity {
 /// A call of a hook of the producer, with one item or a batch.
 #[derive(Debug, Clone)]
 struct ShownCall {
-    /// The first is the one that is shown.
+    /// The items of the call, of which the first is shown.
     items: Vec<(u64, Option<Arc<str>>)>,
     attempt: u32,
     done: usize,
@@ -72,12 +71,12 @@ impl ProducerWatch {
         }
     }
 
-    /// A worker takes this seat.
+    /// The watch of a worker that takes a seat of a cluster.
     pub(super) fn of_worker(place: &str, at: Duration) -> Self {
         ProducerWatch { counted: at, is_worker: true, ..ProducerWatch::new(place) }
     }
 
-    /// Whether it is a seat of a cluster without a worker.
+    /// Whether the producer is a seat of a cluster without a worker.
     pub(super) fn is_vacant(&self) -> bool {
         self.place.is_empty()
     }
@@ -118,7 +117,7 @@ impl ProducerWatch {
         }
     }
 
-    /// Returns the name of an item that it works on, and for how long it has.
+    /// Returns the name of an item that the producer works on, and for how long it has.
     pub(super) fn works_on(&self, item: u64, at: Duration) -> Option<(String, Duration)> {
         let calls = match &self.doing {
             ShownActivity::Working(call) => std::slice::from_ref(call),
@@ -144,7 +143,7 @@ impl ProducerWatch {
         self.out_of_use.is_some()
     }
 
-    /// Returns its working time, and the known time that it is part of.
+    /// Returns the working time of the producer, and the known time that it is part of.
     pub(super) fn busy(&self, at: Duration) -> (Duration, Duration) {
         let open = match self.misses {
             Misses::Nothing => at.saturating_sub(self.counted),
@@ -154,7 +153,7 @@ impl ProducerWatch {
         (self.busy + if working { open } else { Duration::ZERO }, self.known + open)
     }
 
-    /// Describes its current work.
+    /// Describes the current work of the producer.
     pub(super) fn doing(&self, at: Duration) -> String {
         match (&self.out_of_use, &self.doing) {
             (Some(why), _) => why.clone(),

@@ -28,7 +28,7 @@ pub(super) struct ProgressBoard {
     /// The number of items that producers succeeded at.
     succeeded: u64,
     failed: u64,
-    /// Of the failures, those of the consumer, and those of no item: no attempt ended with them.
+    /// The failures of the consumer, and those of no item: no attempt ended with them.
     of_no_attempt: u64,
     already_done: u64,
     retried: u64,

@@ -11,7 +11,7 @@ pub(super) struct ProgressLog {
     warning: Warning,
 }
 
-/// When the next line is due.
+/// The time at which the next line is due.
 #[derive(Debug, Clone, Copy)]
 struct Schedule {
     next: Duration,

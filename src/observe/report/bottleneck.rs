@@ -109,7 +109,7 @@ pub(super) struct TimeShares {
     /// The part of `starved` with items waiting for a retry.
     backing_off: f64,
     consumer: f64,
-    /// The same; also the next stage of a pipeline counts as a consumer.
+    /// The time of the consumer, or of the next stage of a pipeline.
     taking: f64,
     /// Time that the head of line was blocked.
     stalled: f64,

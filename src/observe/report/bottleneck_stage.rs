@@ -17,7 +17,7 @@ pub(super) struct StageDecision {
     pub(super) stage: Option<usize>,
 }
 
-/// The stage that limited the run.
+/// A stage, with the shares of its time.
 struct StageShares<'a> {
     name: &'a str,
     totals: Cow<'a, Totals>,
@@ -74,7 +74,7 @@ pub(super) fn decide<'a>(
     StageDecision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
 }
 
-/// The run as one: only what decides whether there is anything to say.
+/// The run of all stages as one: only what decides whether there is anything to say.
 fn whole(stages: &[StageShares<'_>], account: Account) -> Totals {
     let last = &stages.last().expect("a pipeline has stages").totals;
     let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::observe::failure::Failure;
 
-/// Both are bounded, since the text of one failure alone may have a hundred thousand bytes.
+/// The numbers of failures and of bytes are bounded, since the text of one failure alone may have a hundred thousand bytes.
 pub(super) const MOST: usize = 10_000;
 const MOST_TEXT: usize = 16 * 1_024 * 1_024;
 
@@ -74,7 +74,7 @@ impl Failures {
         self.in_order(|kept| !kept.is_delivered)
     }
 
-    /// In input order; failures without an item come last.
+    /// Returns failures in input order; those without an item come last.
     fn in_order(&self, is_in: impl Fn(&KeptFailure) -> bool) -> Vec<Failure> {
         let kept = self.kept.iter().filter(|kept| is_in(kept));
         let mut failures: Vec<&Arc<Failure>> = kept.map(|kept| &kept.failure).collect();

@@ -418,7 +418,7 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Another producer begins in the place of this one. Events of items that began before may still come.
+    /// Begins the time of another producer in this place. Events of items that began before may still come.
     fn replaced(&mut self, at: Duration, producer: usize) {
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         lane.replace(nanos(at));

@@ -12,9 +12,9 @@ pub(super) struct LaneWork {
     pub(super) item: u64,
     pub(super) key: Option<Arc<str>>,
     pub(super) attempt: u32,
-    /// In nanoseconds from the beginning of the run.
+    /// The beginning of the attempt, in nanoseconds from that of the run.
     pub(super) start: u64,
-    /// The size of its batch, set once the first of the items has ended.
+    /// The size of the item's batch, set once the first of the items has ended.
     pub(super) together: u64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ReportLane {
     pub(super) init: Duration,
     pub(super) rebuilds: u64,
     pub(super) rebuilding: Duration,
-    /// How many items have ended.
+    /// The number of items that have ended.
     pub(super) items: u64,
     pub(super) failed: u64,
     pub(super) quarantined: Option<Arc<str>>,
@@ -34,13 +34,13 @@ pub(super) struct ReportLane {
     pub(super) recycling: Duration,
     /// How often another producer was started in this place.
     pub(super) replacements: u64,
-    /// When the last was, and whether what was in hand had been measured; until that has ended.
+    /// The time of the last replacement, and whether what was in hand had been measured; until that has ended.
     replaced: Option<(u64, bool)>,
-    /// When the run gave up on the items in hand, until that has been measured.
+    /// The time at which the run gave up on the items in hand, until that has been measured.
     pub(super) cut_off_at: Option<u64>,
-    /// Allocated with the first attempt that is measured, since there may be many producers.
+    /// The latencies, allocated with the first attempt that is measured, since there may be many producers.
     pub(super) latency: Option<Distribution>,
-    /// Whether its items are in hooks of a cluster's worker, so that each may begin and end by itself.
+    /// Whether the items are in hooks of a cluster's worker, so that each may begin and end by itself.
     is_of_worker: bool,
     in_hand: VecDeque<LaneWork>,
     batch: u64,
@@ -51,7 +51,7 @@ pub(super) struct ReportLane {
 /// Items that begin further apart than 1 ms are not of one batch.
 const SAME_BATCH: u64 = 1_000_000;
 
-/// Bounds the search. In a batch larger than this, single items are not interesting.
+/// The bound of the search. In a batch larger than this, single items are not interesting.
 const MOST_IN_HAND: usize = 65_536;
 
 impl ReportLane {
@@ -93,7 +93,7 @@ impl ReportLane {
         self.in_hand.push_back(work);
     }
 
-    /// Returns `None` if the item's beginning was lost.
+    /// Ends an item. Returns `None` if the item's beginning was lost.
     pub(super) fn end(&mut self, item: u64) -> Option<LaneWork> {
         self.items += 1;
         self.is_ending = !self.is_of_worker;
@@ -128,7 +128,7 @@ impl ReportLane {
         Some((in_hand.map(|work| LaneWork { together: self.batch, ..work.clone() }).collect(), at))
     }
 
-    /// Another producer begins in this place.
+    /// Begins the time of another producer in this place.
     pub(super) fn replace(&mut self, at: u64) {
         let is_measured = self.is_abandoned && self.cut_off_at.take().is_none();
         (self.is_abandoned, self.quarantined) = (false, None);
@@ -150,7 +150,7 @@ impl ReportLane {
         self.in_hand.iter().find(|work| work.item == item)?.key.as_ref()
     }
 
-    /// Batches end about in the order in which they begin.
+    /// Takes an item out of those in hand: batches end about in the order in which they begin.
     fn take(&mut self, item: u64) -> Option<LaneWork> {
         if self.in_hand.front()?.item == item {
             return self.in_hand.pop_front();

@@ -91,7 +91,7 @@ impl RetryOutcome {
     }
 }
 
-/// Which items have been consumed, apart from failed ones.
+/// The items that have been consumed, apart from failed ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ConsumedItems {
     All,

@@ -53,7 +53,7 @@ impl DoneCounts {
         self.until = at;
     }
 
-    /// All items that were done before `at` are counted.
+    /// Notes that all items that were done before `at` are counted.
     pub(super) fn count_until(&mut self, at: u64) {
         self.until = at;
     }

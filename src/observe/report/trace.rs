@@ -38,7 +38,7 @@ struct TraceEvent<'a> {
     /// The stage of the pipeline, from 1.
     pid: usize,
     tid: usize,
-    /// In microseconds, like `dur`.
+    /// The time in microseconds, like `dur`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ts: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
