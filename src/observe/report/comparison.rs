@@ -201,7 +201,7 @@ impl Comparison<'_> {
             .text("measure", 3, usize::MAX, |it| it.name)
             .number("before", 1, |it| it.both[0].clone())
             .number("after", 2, |it| it.both[1].clone())
-            .number("change", 0, |it| Cell::Inked(it.change.clone()))
+            .number("change", 0, |it| Cell::Inked(it.change.clone(), it.tone))
             .rows(|row, it| row.ink = it.tone);
         Section::new("Measures").with(table.end())
     }

@@ -48,8 +48,8 @@ pub(super) enum Block<'a> {
     /// Sentences, one a line after this indent. A page shows them as a list.
     List(&'static str, Vec<String>, Option<Ink>),
     Paragraph(String, Option<Ink>),
-    /// Large figures: name, value and ink. Only a page has these and the blocks below.
-    Figures(Vec<(&'static str, String, Option<Ink>)>),
+    /// Names and large figures. Only a page has these and the blocks below.
+    Figures(Vec<(String, Cell<'a>)>),
     /// Names and values.
     Facts(Vec<(String, Cell<'a>)>),
     /// When each producer worked.
@@ -58,7 +58,6 @@ pub(super) enum Block<'a> {
     ThroughputChart(&'a RunReport),
 }
 
-#[derive(Default)]
 pub(super) struct Table<'a> {
     /// What the table shows, for screen readers.
     pub(super) title: String,
@@ -73,10 +72,9 @@ pub(super) struct Table<'a> {
 }
 
 /// How the text shows a table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Aligned columns; those of the lowest rank are omitted if the text is too narrow.
-    #[default]
     Columns,
     /// The lines of each row.
     Lines,
@@ -126,8 +124,7 @@ pub(super) enum Cell<'a> {
     Tagged(String, &'static str),
     /// A share from 0 to 1, which a page draws too.
     Share(f64),
-    /// A text in the ink of its row.
-    Inked(String),
+    Inked(String, Option<Ink>),
     /// A command.
     Code(String),
     /// An error, and the errors around it.
@@ -143,12 +140,6 @@ pub(super) struct TableOf<'a, T> {
 impl RowLimits {
     pub(super) const NONE: RowLimits =
         RowLimits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
-}
-
-impl Default for RowLimits {
-    fn default() -> Self {
-        RowLimits::NONE
-    }
 }
 
 impl<'a> Section<'a> {
@@ -195,8 +186,15 @@ impl<'a, T> TableOf<'a, T> {
     ) -> Self {
         let left_out = things.len().saturating_sub(limits.page) as u64;
         let things: Vec<T> = things.take(limits.page).collect();
-        let rows = things.iter().map(|_| TableRow::default()).collect();
-        let table = Table { title: title.into(), limits, left_out, rows, ..Table::default() };
+        let table = Table {
+            title: title.into(),
+            columns: Vec::new(),
+            rows: things.iter().map(|_| TableRow::default()).collect(),
+            layout: Layout::Columns,
+            limits,
+            left_out,
+            noun: None,
+        };
         TableOf { table, things }
     }
 
@@ -266,7 +264,7 @@ impl<'a, T> TableOf<'a, T> {
 impl Cell<'_> {
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
-            Cell::Text(text) | Cell::Tagged(text, _) | Cell::Inked(text) | Cell::Code(text) => {
+            Cell::Text(text) | Cell::Tagged(text, _) | Cell::Inked(text, _) | Cell::Code(text) => {
                 text.into()
             }
             Cell::Share(share) => Percent(*share).to_string().into(),

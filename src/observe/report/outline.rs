@@ -91,33 +91,28 @@ fn leads(report: &RunReport) -> Vec<(String, Option<Ink>)> {
 
 fn account(report: &RunReport) -> Section<'_> {
     let account = report.account;
-    let ink = |ink, count| Some(ink).filter(|_| count > 0);
-    let mut figures = vec![
-        ("lasted", Time(report.lasted).to_string(), None),
-        ("ok", Count(account.ok).to_string(), ink(Ink::Good, account.ok)),
-        ("failed", Count(account.failed).to_string(), ink(Ink::Bad, account.failed)),
-    ];
-    let mut add = |name, count, ink| {
-        figures.extend((count > 0).then(|| (name, Count(count).to_string(), ink)));
+    let count = |count: u64, ink: Option<Ink>| {
+        Some(Cell::Inked(Count(count).to_string(), ink.filter(|_| count > 0)))
     };
-    add("already done", account.already_done, None);
-    add("cancelled", account.cancelled, Some(Ink::Warning));
-    add("unread", account.unread.unwrap_or(0), None);
-    add("retried", report.retries.items, None);
+    let any = |number: u64, ink| count(number, ink).filter(|_| number > 0);
     let per_second = account.ok as f64 / report.lasted.as_secs_f64();
-    if per_second.is_finite() {
-        figures.push(("ok per second", rate(per_second), None));
-    }
-    if let Some(latency) = report.latency {
-        let times =
-            [("median", latency.p50), ("99th percentile", latency.p99), ("slowest", latency.max)];
-        figures.extend(times.map(|(name, time)| (name, Time(time).to_string(), None)));
-    }
-    if report.threads_abandoned() > 0 {
-        let abandoned = report.threads_abandoned().to_string();
-        figures.push(("threads abandoned", abandoned, Some(Ink::Bad)));
-    }
-    Section::new("Account").with(Block::Figures(figures))
+    let latency = |of: Percentile| report.latency.map(|it| Time(of(it)).into());
+    let figures = [
+        ("lasted", Some(Time(report.lasted).into())),
+        ("ok", count(account.ok, Some(Ink::Good))),
+        ("failed", count(account.failed, Some(Ink::Bad))),
+        ("already done", any(account.already_done, None)),
+        ("cancelled", any(account.cancelled, Some(Ink::Warning))),
+        ("unread", any(account.unread.unwrap_or(0), None)),
+        ("retried", any(report.retries.items, None)),
+        ("ok per second", per_second.is_finite().then(|| rate(per_second).into())),
+        ("median", latency(|it| it.p50)),
+        ("99th percentile", latency(|it| it.p99)),
+        ("slowest", latency(|it| it.max)),
+        ("threads abandoned", any(report.threads_abandoned(), Some(Ink::Bad))),
+    ];
+    let figures = figures.into_iter().filter_map(|(name, cell)| Some((name.to_owned(), cell?)));
+    Section::new("Account").with(Block::Figures(figures.collect()))
 }
 
 fn stages(report: &RunReport) -> Option<Section<'_>> {

@@ -70,8 +70,8 @@ fn push_section(page: &mut String, section: &Section<'_>) {
     let blocks = section.blocks.iter().filter(|(medium, _)| *medium != Medium::Text);
     for (_, block) in blocks {
         match block {
-            Block::Figures(figures) => push_figures(page, figures),
-            Block::Facts(facts) => push_facts(page, facts),
+            Block::Figures(figures) => push_facts(page, "", figures),
+            Block::Facts(facts) => push_facts(page, " class=\"facts\"", facts),
             Block::Table(table) => push_table(page, table),
             Block::List(_, sentences, _) => push_list(page, sentences.iter()),
             Block::Paragraph(text, Some(Ink::Faint)) => push_note(page, text),
@@ -83,20 +83,10 @@ fn push_section(page: &mut String, section: &Section<'_>) {
     page.push_str("</section>\n");
 }
 
-fn push_figures(page: &mut String, figures: &[(&str, String, Option<Ink>)]) {
-    page.push_str("<dl>\n");
-    for (name, value, ink) in figures {
-        let class = class(*ink);
-        push!(page, "<div><dt>{name}</dt><dd{class}>{value}</dd></div>\n");
-    }
-    page.push_str("</dl>\n");
-}
-
-fn push_facts(page: &mut String, facts: &[(String, Cell<'_>)]) {
-    page.push_str("<dl class=\"facts\">\n");
+fn push_facts(page: &mut String, class: &str, facts: &[(String, Cell<'_>)]) {
+    push!(page, "<dl{class}>\n");
     for (name, value) in facts {
-        let (name, value) = (Html(name), cell(value, None));
-        push!(page, "<div><dt>{name}</dt><dd>{value}</dd></div>\n");
+        push!(page, "<div><dt>{}</dt><dd>{}</dd></div>\n", Html(name), cell(value));
     }
     page.push_str("</dl>\n");
 }
@@ -141,7 +131,7 @@ fn push_rows(page: &mut String, table: &Table<'_>, rows: &[TableRow<'_>]) {
         debug_assert_eq!(row.cells.len(), columns.len());
         page.push_str("<tr>");
         for (index, (it, column)) in row.cells.iter().zip(columns).enumerate() {
-            let (it, class, head) = (cell(it, row.ink), class_of(column), column.head);
+            let (it, class, head) = (cell(it), class_of(column), column.head);
             // On a narrow screen each cell has its head beside it, and the first cell is the heading of a block.
             match (index, column.noun) {
                 (0, "") => push!(page, "<th scope=\"row\"{class}>{it}</th>"),
@@ -171,12 +161,11 @@ fn class(ink: Option<Ink>) -> &'static str {
     }
 }
 
-/// A cell of a row in this ink.
-fn cell(cell: &Cell<'_>, ink: Option<Ink>) -> String {
+fn cell(cell: &Cell<'_>) -> String {
     let text = cell.text();
     let html = Html(&text);
     match cell {
-        Cell::Text(_) | Cell::Tagged(_, "") => html.to_string(),
+        Cell::Text(_) | Cell::Tagged(_, "") | Cell::Inked(_, None) => html.to_string(),
         Cell::Tagged(_, tag) => format!("{html} <span class=\"tag\">{tag}</span>"),
         Cell::Share(share) => {
             let percent = (share.clamp(0.0, 1.0) * 100.0).round();
@@ -184,7 +173,7 @@ fn cell(cell: &Cell<'_>, ink: Option<Ink>) -> String {
                 "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>{html}"
             )
         }
-        Cell::Inked(_) => format!("<span{}>{html}</span>", class(ink)),
+        Cell::Inked(_, ink) => format!("<span{}>{html}</span>", class(*ink)),
         Cell::Code(_) => format!("<code>{html}</code>"),
         Cell::Errors(errors) => {
             let mut errors = errors.iter().map(|error| collapsible(error));

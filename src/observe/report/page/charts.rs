@@ -159,10 +159,8 @@ fn push_stragglers(svg: &mut String, row: &ChartRow, report: &RunReport, produce
             (span.item, span.producer, span.attempt) == (slow.item, producer, slow.attempt)
         };
         let Some(span) = report.spans.iter().find(is_it) else { continue };
-        let place = |at: Duration| {
-            LEFT + (at.as_secs_f64() / report.lasted.as_secs_f64()).min(1.0) * (RIGHT - LEFT)
-        };
-        let (from, until) = (place(span.start), place(span.start + span.took));
+        let [from, until] =
+            [span.start, span.start + span.took].map(|at| position(at.as_secs_f64(), report));
         let name = item(report.words(), slow.item, slow.key.as_deref());
         push!(
             svg,
@@ -182,11 +180,10 @@ fn marks(row: &ChartRow, report: &RunReport, producer: usize) -> String {
     let here = report.incidents.iter().filter(|incident| {
         incident.producer == Some(producer) && incident.kind != IncidentKind::Retried
     });
-    let place = |at: f64| (at / report.lasted.as_secs_f64()).min(1.0) * (RIGHT - LEFT);
     let mut places: Vec<u64> =
-        here.map(|incident| place(incident.at.as_secs_f64()) as u64).collect();
+        here.map(|incident| position(incident.at.as_secs_f64(), report) as u64).collect();
     places.dedup();
-    let mark = |x: u64| format!("M{} {:.1}v{:.1}", LEFT + x as f64, row.y, row.tall);
+    let mark = |x: u64| format!("M{x} {:.1}v{:.1}", row.y, row.tall);
     places.into_iter().map(mark).collect()
 }
 
@@ -215,7 +212,12 @@ pub(super) fn throughput_chart(report: &RunReport) -> String {
         rate(most)
     );
     let mut svg = begin("throughput", BOTTOM + BELOW, &title, &text);
-    let line = line(&rates, most, report.lasted.as_secs_f64());
+    let mut line = String::new();
+    for (until, rate) in rates {
+        // One step per rate.
+        let (x, y) = (position(until, report), BOTTOM - rate / most * (BOTTOM - TOP));
+        push!(line, "V{y:.1}H{x:.2}");
+    }
     push!(svg, "<path class=\"area\" d=\"M{LEFT} {BOTTOM}{line}V{BOTTOM}z\"/>\n");
     push!(svg, "<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n");
     push_rates(&mut svg, most);
@@ -223,15 +225,9 @@ pub(super) fn throughput_chart(report: &RunReport) -> String {
     svg + "</svg>\n"
 }
 
-/// One step per rate.
-fn line(rates: &[(f64, f64)], most: f64, lasted: f64) -> String {
-    let mut line = String::new();
-    for (until, rate) in rates {
-        let x = LEFT + (until / lasted).min(1.0) * (RIGHT - LEFT);
-        let y = BOTTOM - rate / most * (BOTTOM - TOP);
-        push!(line, "V{y:.1}H{x:.2}");
-    }
-    line
+/// The place of a time of the run, in seconds.
+fn position(at: f64, report: &RunReport) -> f64 {
+    LEFT + (at / report.lasted.as_secs_f64()).min(1.0) * (RIGHT - LEFT)
 }
 
 fn push_rates(svg: &mut String, most: f64) {
