@@ -1,22 +1,19 @@
-//! Small types that errors, settings and events share. They import nothing else of this crate.
+//! Small types that errors, settings and events share. They import nothing of this crate.
 
 mod absolute;
 mod bounded;
-pub(crate) mod causes;
 mod duration;
 mod hook;
 mod max_failures;
 mod measure;
 mod order;
 pub(crate) mod panic;
-pub(crate) mod plain;
 #[cfg(feature = "futures")]
 pub(crate) mod quiet_waker;
 mod time_limit;
 
 pub(crate) use self::absolute::absolute;
 pub(crate) use self::bounded::bounded;
-pub(crate) use self::causes::debug_with_causes;
 pub use self::duration::HumanDuration;
 pub use self::hook::Hook;
 pub use self::max_failures::MaxFailures;
@@ -24,6 +21,8 @@ pub use self::measure::Measure;
 pub use self::order::Order;
 pub use self::panic::PanicMessage;
 pub use self::time_limit::TimeLimit;
+pub(crate) use gangline_config::causes::{self, debug_with_causes};
+pub(crate) use gangline_config::plain;
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.

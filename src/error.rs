@@ -24,10 +24,11 @@ pub use self::output_count::OutputCount;
 pub use self::site::Site;
 pub use self::worker_error::{Crash, FrameError, RemoteError, WorkerError};
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
-pub use crate::cfg::{CfgError, PathProblem};
 use crate::device::Device;
 pub use crate::device::DeviceError;
 pub use crate::journal::JournalError;
+#[doc(inline)]
+pub use gangline_config::{CfgError, PathProblem};
 
 /// An error of building or running a runner.
 ///

@@ -4,7 +4,6 @@
 mod api;
 mod backend;
 mod base;
-mod cfg;
 mod concurrency;
 pub mod device;
 mod engine;
@@ -29,7 +28,6 @@ pub use crate::api::sink;
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub use crate::api::worker::worker_main;
 pub use crate::base::{BoxError, Hook, Order, Result};
-pub use crate::cfg::CfgNode;
 pub use crate::concurrency::cancel::CancelToken;
 pub use crate::device::{Device, Devices};
 pub use crate::error::Error;
@@ -132,13 +130,17 @@ pub mod stream {
 pub mod fuzzing {
     #[cfg(all(feature = "processes", target_os = "linux"))]
     pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
-    pub use crate::cfg::any_bytes::read_any_bytes as read_any_configuration;
     pub use crate::device::any_text::read_any_bytes as read_any_devices;
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
 }
 
+#[doc(inline)]
+pub use gangline_config::CfgNode;
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
-pub use config;
+pub use gangline_config::config;
+
+pub(crate) use gangline_config as cfg;
+
 /// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
 pub use crossbeam_channel;
 /// The version of `futures-core` with the trait of the streams that [`Pool::run_stream`] takes.

@@ -1,5 +1,5 @@
-//! Reads `src` and checks what docs/architecture.md promises of it: imports run down the layers, no files
-//! import each other in a circle, and files, functions and parameter lists stay short.
+//! Reads the library with its crates and checks what docs/architecture.md promises of them: imports run down the
+//! layers, no files import each other in a circle, and files, functions and parameter lists stay short.
 //!
 //! It reads text, not syntax trees: comments, strings and tests are blanked first, and the code is as rustfmt
 //! leaves it.
@@ -19,10 +19,12 @@ const LAYERS: &[&[&str]] = &[
     &["error"],
     &["journal"],
     &["device"],
-    &["cfg"],
     &["base"],
     &["concurrency"],
+    &["gangline_config"],
 ];
+/// The crates in which layers are, with their folders.
+const CRATES: &[(&str, &str)] = &[("", "src"), ("gangline_config", "crates/gangline-config/src")];
 /// No part of the layers: the program, and what only documents.
 const OUTSIDE: &[&str] = &["", "cli", "compile_fail", "guide"];
 
@@ -33,16 +35,18 @@ const MOST_IMPL_FILES: usize = 2;
 
 #[test]
 fn the_source_keeps_to_the_architecture() {
-    let files = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path());
+    let mut files = Files::new();
+    for (name, folder) in CRATES {
+        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    }
     let found = violations(&files);
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// The files by their module path: `engine::run`.
+/// The files by their module path: `engine::run`. In another crate it begins with that crate's name.
 type Files = BTreeMap<String, String>;
 
-fn read(root: &Path) -> Files {
-    let mut files = Files::new();
+fn read(crate_name: &str, root: &Path, files: &mut Files) {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("src is readable") {
@@ -54,12 +58,12 @@ fn read(root: &Path) -> Files {
                 let name = name.to_str().expect("names are ASCII").replace('/', "::");
                 let name = if name == "lib" { String::new() } else { name };
                 if !name.starts_with("bin::") {
+                    let name = child(crate_name, &name);
                     files.insert(name, fs::read_to_string(&path).expect("it is text"));
                 }
             }
         }
     }
-    files
 }
 
 fn violations(files: &Files) -> BTreeSet<String> {
@@ -213,7 +217,11 @@ fn test_modules(files: &Files) -> Vec<String> {
 }
 
 fn child(module: &str, name: &str) -> String {
-    if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") }
+    match (module, name) {
+        ("", name) => name.to_owned(),
+        (module, "") => module.to_owned(),
+        (module, name) => format!("{module}::{name}"),
+    }
 }
 
 /// Which files each file imports from. A name that is imported from a file that only passes it on counts as
@@ -326,11 +334,12 @@ fn inline_paths(body: &str) -> Vec<String> {
         .collect()
 }
 
-/// The path from the crate root; `None` for one of another crate.
+/// The path from the root of the library, or with the crate that it is in; `None` for one of a crate that is not
+/// read.
 fn absolute(file: &str, path: &str, code: &Files) -> Option<String> {
     let (first, rest) = path.split_once("::").unwrap_or((path, ""));
     match first {
-        "crate" => Some(rest.to_owned()),
+        "crate" => Some(child(home(file), rest)),
         "self" => Some(child(file, rest)),
         "super" => {
             let (mut module, mut rest) = (parent(file), rest);
@@ -340,8 +349,15 @@ fn absolute(file: &str, path: &str, code: &Files) -> Option<String> {
             Some(child(module, rest))
         }
         _ if code.contains_key(&child(file, first)) => Some(child(file, path)),
+        _ if CRATES.iter().any(|(name, _)| *name == first) => Some(path.to_owned()),
         _ => None,
     }
+}
+
+/// The crate that a file is in; empty for the library itself.
+fn home(file: &str) -> &str {
+    let top = file.split("::").next().unwrap_or_default();
+    if CRATES.iter().any(|(name, _)| *name == top) { top } else { "" }
 }
 
 fn parent(file: &str) -> &str {
@@ -509,16 +525,30 @@ mod checks {
 
     #[test]
     fn an_import_may_run_down_and_not_up() {
-        let engine = ("engine::run", "use crate::cfg::CfgNode;\n");
-        assert_eq!(found(&[engine, ("cfg", "pub struct CfgNode;\n")]), [""; 0]);
-        let up = ["cfg imports engine::run, which is above it"];
+        let engine = ("engine::run", "use crate::base::Order;\n");
+        assert_eq!(found(&[engine, ("base", "pub struct Order;\n")]), [""; 0]);
+        let up = ["base imports engine::run, which is above it"];
         for text in [
             "use crate::engine::run::Run;\n",
             "use crate::engine::{\n    run::{Run, Shape},\n};\n",
             "fn f() -> u8 {\n    crate::engine::run::f()\n}\n",
         ] {
-            assert_eq!(found(&[("engine::run", ""), ("cfg", text)]), up, "{text}");
+            assert_eq!(found(&[("engine::run", ""), ("base", text)]), up, "{text}");
         }
+    }
+
+    #[test]
+    fn crates_are_below_the_library() {
+        let cfg = ("gangline_config", "mod tree;\npub struct CfgNode;\n");
+        let tree = ("gangline_config::tree", "use crate::CfgNode;\n");
+        let root = ("", "pub(crate) use gangline_config as cfg;\n");
+        let base = ("base", "use crate::cfg::CfgNode;\n");
+        assert_eq!(found(&[root, base, cfg, tree]), [""; 0]);
+        let circle = ("gangline_config", "use self::tree::Tree;\npub struct CfgNode;\n");
+        assert_eq!(
+            found(&[root, base, circle, tree]),
+            ["circle: gangline_config, gangline_config::tree"]
+        );
     }
 
     #[test]
@@ -548,12 +578,12 @@ mod checks {
     #[test]
     fn a_circle_is_found_however_long() {
         let files = [
-            ("cfg::a", "use super::b::B;\n"),
-            ("cfg::b", "use super::c::C;\n"),
-            ("cfg::c", "use crate::cfg::a::A;\n"),
-            ("cfg::d", "use super::a::A;\n"),
+            ("base::a", "use super::b::B;\n"),
+            ("base::b", "use super::c::C;\n"),
+            ("base::c", "use crate::base::a::A;\n"),
+            ("base::d", "use super::a::A;\n"),
         ];
-        assert_eq!(found(&files), ["circle: cfg::a, cfg::b, cfg::c"]);
+        assert_eq!(found(&files), ["circle: base::a, base::b, base::c"]);
         assert_eq!(found(&files[1..]), [""; 0]);
     }
 
@@ -561,9 +591,9 @@ mod checks {
     fn lengths_are_counted() {
         let lines = |n: usize| "    x();\n".repeat(n);
         let function = |n| format!("pub(crate) fn long() {{\n{}}}\n", lines(n));
-        assert_eq!(found(&[("cfg", &function(58))]), [""; 0]);
-        assert_eq!(found(&[("cfg", &function(59))]), ["cfg: long has more than 60 lines"]);
-        assert_eq!(found(&[("cfg", &lines(501))]), ["cfg has more than 500 lines"]);
+        assert_eq!(found(&[("base", &function(58))]), [""; 0]);
+        assert_eq!(found(&[("base", &function(59))]), ["base: long has more than 60 lines"]);
+        assert_eq!(found(&[("base", &lines(501))]), ["base has more than 500 lines"]);
     }
 
     #[test]
@@ -572,7 +602,7 @@ mod checks {
         assert_eq!(parameters("fn f<A: Fn(u8, u8) -> u8, B>(a: A, b: Map<B, (u8, u8)>) {}"), 2);
         assert_eq!(parameters("fn f(\n    &self,\n    f: impl Fn(u8, u8) -> u8,\n) {}"), 2);
         let seven = "fn f(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8) {}\n";
-        assert_eq!(found(&[("cfg", seven)]), ["cfg: f has more than 6 parameters"]);
+        assert_eq!(found(&[("base", seven)]), ["base: f has more than 6 parameters"]);
     }
 
     #[test]

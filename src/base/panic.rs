@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::bounded;
-use super::causes::debug_with_causes;
+use super::debug_with_causes;
 
 /// The text of a caught panic. Of a text of more than 8 KiB, the beginning is kept, and how much is missing.
 #[derive(Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Journal;
-use crate::cfg::{join, segments};
+use crate::cfg::segment::{join, segments};
 
 /// The way in which a journal identifies items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

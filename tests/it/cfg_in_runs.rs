@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use gangline::error::CfgError;
-use gangline::{AnyOrderRunner, CfgNode, Hook, OrderedRunner, UnorderedRunner};
+use gangline::{AnyOrderRunner, CfgNode, Hook, Journal, OrderedRunner, UnorderedRunner};
 
 use crate::support::{map, no_hang};
 
@@ -96,4 +96,28 @@ fn the_consumer_sees_the_same() {
         let mut runner = OrderedRunner::with_cfg(scaled, 2, cfg).unwrap();
         assert_eq!(runner.run(1..4).unwrap().1, [10, 20, 30]);
     });
+}
+
+#[test]
+fn journals_reach_keys_with_dots() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = || Journal::at(folder.path().join("run.journal")).resume();
+    let run = |cfg: CfgNode, journal| {
+        let builder = OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x)));
+        builder.devices(1).cfg(cfg).journal(journal).build().unwrap().run(0..2)
+    };
+    let path = "models.\"regnetx_1.6gf\".lr";
+    let cfg = CfgNode::new().with(path, 0.5).unwrap();
+    run(cfg.clone(), journal()).unwrap();
+    let other = cfg.with(path, 0.7).unwrap();
+    let error = format!("{:#}", run(other.clone(), journal()).unwrap_err());
+    assert!(error.contains(path), "{error}");
+    run(other, journal().ignore_cfg(path)).unwrap();
+}
+
+#[test]
+fn a_run_takes_integers_of_128_bits() {
+    let cfg = CfgNode::new().with("b", u128::MAX).unwrap();
+    let mut pool = OrderedRunner::with_cfg(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1, cfg).unwrap();
+    assert_eq!(pool.run([1]).unwrap(), [1]);
 }

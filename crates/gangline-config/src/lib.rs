@@ -1,7 +1,11 @@
 //! Configuration: a tree of values with dotted paths.
+//!
+//! A part of [gangline](https://docs.rs/gangline), published in step with it: use `gangline::CfgNode`.
 
 #[cfg(any(test, fuzzing))]
-pub(crate) mod any_bytes;
+mod any_bytes;
+#[doc(hidden)]
+pub mod causes;
 mod de;
 mod entered;
 mod env;
@@ -14,10 +18,12 @@ mod layers;
 mod load;
 mod near;
 mod path;
+#[doc(hidden)]
+pub mod plain;
 mod problem;
 mod save;
 mod scalar;
-mod segment;
+pub mod segment;
 mod ser;
 mod toml;
 mod tree;
@@ -32,7 +38,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::error::CfgError;
 pub use self::problem::PathProblem;
-pub(crate) use self::segment::{join, segments};
+/// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
+pub use config;
+
+/// What the fuzzer calls.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use self::any_bytes::read_any_bytes;
 
 use self::error::MAX_DEPTH;
 use self::path::Path;
@@ -44,6 +56,7 @@ use self::tree::Table;
 /// Anything that is [`Serialize`] goes in, anything that is [`Deserialize`] comes out:
 ///
 /// ```
+/// # use gangline_config as gangline;
 /// use gangline::CfgNode;
 ///
 /// let cfg = CfgNode::new().with("model.name", "resnet")?.with("model.layers", [64, 128])?;
@@ -53,7 +66,7 @@ use self::tree::Table;
 ///
 /// let error = cfg.get::<u32>("model.name").unwrap_err();
 /// assert_eq!(error.to_string(), "model.name: invalid type: string \"resnet\", expected u32");
-/// # Ok::<(), gangline::error::CfgError>(())
+/// # Ok::<(), gangline_config::CfgError>(())
 /// ```
 ///
 /// # Paths
@@ -100,7 +113,7 @@ impl CfgNode {
     /// [`extract`](Self::extract) reads them.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// #[derive(serde::Serialize)]
     /// struct Model {
     ///     lr: f64,
@@ -109,7 +122,7 @@ impl CfgNode {
     ///
     /// let cfg = CfgNode::from_value(Model { lr: 0.1, layers: vec![64, 128] })?;
     /// assert_eq!(cfg.get::<u32>("layers.1")?, 128);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -127,10 +140,10 @@ impl CfgNode {
     /// Returns the configuration with `value` at `path`: [`set`](Self::set) in a chain of calls.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let cfg = CfgNode::new().with("exponent", 3)?;
     /// assert_eq!(cfg.get::<u32>("exponent")?, 3);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -145,12 +158,12 @@ impl CfgNode {
     /// neither created nor extended.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let mut cfg = CfgNode::new();
     /// cfg.set("model.layers", vec![64, 128])?;
     /// cfg.set("model.layers.0", 32)?;
     /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [32, 128]);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -174,13 +187,13 @@ impl CfgNode {
     /// Returns the value at `path`. A missing value is `None` for an `Option`, and an error otherwise.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let cfg = CfgNode::from_yaml_str("model: {lr: 0.1, steps: [1, 2]}")?;
     /// assert_eq!(cfg.get::<f64>("model.lr")?, 0.1);
     /// assert_eq!(cfg.get::<Option<f64>>("model.momentum")?, None);
     /// let model: CfgNode = cfg.get("model")?;
     /// assert_eq!(model.get::<u8>("steps.1")?, 2);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// A sub-node is a copy: it is not frozen even if this configuration is, and changes to it are not seen
@@ -201,11 +214,11 @@ impl CfgNode {
     /// Returns the value at `path`, or `default` if it is missing.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let cfg = CfgNode::new().with("lr", "fast")?;
     /// assert_eq!(cfg.get_or("steps", 10)?, 10);
     /// assert!(cfg.get_or("lr", 0.1).is_err());
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -222,7 +235,7 @@ impl CfgNode {
     /// Reads the whole configuration as a `T`.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// #[derive(serde::Deserialize)]
     /// #[serde(deny_unknown_fields)]
     /// struct Training {
@@ -231,7 +244,7 @@ impl CfgNode {
     ///
     /// let training: Training = CfgNode::from_yaml_str("lr: 0.1")?.extract()?;
     /// assert_eq!(training.lr, 0.1);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -250,12 +263,12 @@ impl CfgNode {
     /// up.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let mut cfg = CfgNode::new().with("model.lr", 0.1)?;
     /// assert!(cfg.remove("model.lr")?);
     /// assert!(!cfg.remove("model.lr")?);
     /// assert!(cfg.contains("model"));
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -281,11 +294,11 @@ impl CfgNode {
     /// `other` replaces the value here, lists as a whole and null included.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, steps: [1, 2, 3]}")?;
     /// cfg.merge(&CfgNode::from_yaml_str("model: {steps: [9]}")?)?;
     /// assert_eq!(cfg, CfgNode::from_yaml_str("model: {lr: 0.1, steps: [9]}")?);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -301,12 +314,12 @@ impl CfgNode {
     /// [`thawed`](Self::thawed) returns a copy that can be changed.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let mut cfg = CfgNode::new().with("lr", 0.1)?;
     /// cfg.freeze();
     /// assert!(cfg.set("lr", 0.2).is_err());
     /// assert!(cfg.thawed().set("lr", 0.2).is_ok());
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     pub fn freeze(&mut self) {
         self.state = State::Frozen;
@@ -339,12 +352,12 @@ impl CfgNode {
     /// YAML: `3`, `true`, `[1, 2]`, `"007"`. A text that YAML would cut is kept whole, such as `abc #def` or `*x`.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let cfg = CfgNode::from_yaml_str("MODEL: {num_classes: 10, names: []}")?;
     /// let variables = [("APP__MODEL__NUM_CLASSES", "7"), ("APP__MODEL__NAMES", "[cat, dog]")];
     /// let cfg = cfg.with_env_pairs("APP", variables)?;
     /// assert_eq!(cfg, CfgNode::from_yaml_str("MODEL: {num_classes: 7, names: [cat, dog]}")?);
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -369,13 +382,13 @@ impl CfgNode {
     /// [`with_env_pairs`](Self::with_env_pairs), without the white space around it; a missing path is created.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// let mut cfg = CfgNode::new();
     /// cfg.apply("model.layers=[64, 128]")?;
     /// cfg.apply("model.name=\"007\"")?;
     /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [64, 128]);
     /// assert_eq!(cfg.get::<String>("model.name")?, "007");
-    /// # Ok::<(), gangline::error::CfgError>(())
+    /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gangline::error::{CfgError, PathProblem};
-use gangline::{BoxError, CfgNode};
+use gangline_config::CfgNode;
+use gangline_config::{CfgError, PathProblem};
 use serde::{Deserialize, Serialize};
 
 fn yaml(text: &str) -> CfgNode {
@@ -24,7 +24,7 @@ fn public_types_are_send_and_sync() {
 
 #[test]
 fn an_error_becomes_a_box_error() {
-    fn hook(cfg: &CfgNode) -> Result<u32, BoxError> {
+    fn hook(cfg: &CfgNode) -> Result<u32, Box<dyn std::error::Error>> {
         Ok(cfg.get("exponent")?)
     }
     assert!(hook(&CfgNode::new()).unwrap_err().to_string().contains("exponent"));

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use gangline::CfgNode;
-use gangline::error::CfgError;
+use gangline_config::CfgError;
+use gangline_config::CfgNode;
 use serde::Serialize;
 
 const DEEP: usize = 100_000;

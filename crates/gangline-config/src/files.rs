@@ -15,7 +15,7 @@ impl CfgNode {
     /// file that has it, then in the current directory. The formats may differ.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// # let dir = tempfile::tempdir()?;
     /// # let dir = dir.path();
     /// std::fs::write(dir.join("base.yaml"), "model: {lr: 0.1, depth: 18}")?;
@@ -95,7 +95,7 @@ impl CfgNode {
     /// directory of `path`. [`load`](Self::load) returns the whole.
     ///
     /// ```
-    /// # use gangline::CfgNode;
+    /// # use gangline_config::CfgNode;
     /// # let dir = tempfile::tempdir()?;
     /// # let dir = dir.path();
     /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, depth: 18}")?;
@@ -124,7 +124,8 @@ impl CfgNode {
     }
 
     /// Returns the configuration as a value of JSON, to be compared with another.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    #[doc(hidden)]
+    pub fn to_json(&self) -> serde_json::Value {
         json::to_value(&self.root)
     }
 

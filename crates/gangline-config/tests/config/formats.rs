@@ -1,7 +1,7 @@
 //! What YAML, TOML and JSON mean, and that nothing is lost on the way.
 
-use gangline::CfgNode;
-use gangline::error::CfgError;
+use gangline_config::CfgError;
+use gangline_config::CfgNode;
 
 fn yaml(text: &str) -> CfgNode {
     CfgNode::from_yaml_str(text).unwrap()

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gangline::CfgNode;
-use gangline::error::CfgError;
+use gangline_config::CfgError;
+use gangline_config::CfgNode;
 use tempfile::TempDir;
 
 fn yaml(text: &str) -> CfgNode {
@@ -158,7 +158,7 @@ fn a_base_is_looked_up_beside_the_file_first() {
     assert_eq!(cfg, yaml("package: beside"));
     // Tests run in the directory of the package's own Cargo.toml.
     let cfg = CfgNode::load(dir.path().join("sub/cwd.yaml")).unwrap();
-    assert_eq!(cfg.get::<String>("package.name").unwrap(), "gangline");
+    assert_eq!(cfg.get::<String>("package.name").unwrap(), "gangline-config");
 }
 
 #[test]

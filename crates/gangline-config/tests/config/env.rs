@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use gangline::CfgNode;
-use gangline::error::CfgError;
+use gangline_config::CfgError;
+use gangline_config::CfgNode;
 
 fn yaml(text: &str) -> CfgNode {
     CfgNode::from_yaml_str(text).unwrap()
@@ -175,7 +175,7 @@ fn with_env_reads_the_variables_of_the_process() {
         assert!(yaml("{other: 0}").with_env("APP").is_err());
         return;
     }
-    let name = "cfg_env::with_env_reads_the_variables_of_the_process";
+    let name = "env::with_env_reads_the_variables_of_the_process";
     let child = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--nocapture"])
         .env("CHILD_OF_WITH_ENV", "1")

@@ -9,6 +9,7 @@ use super::tree;
 /// A configuration as one layer of several, with the case and the order of its keys.
 ///
 /// ```
+/// # use gangline_config as gangline;
 /// use gangline::CfgNode;
 ///
 /// let defaults = CfgNode::new().with("model.lr", 0.1)?.with("model.depth", 18)?;

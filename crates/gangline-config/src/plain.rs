@@ -3,10 +3,10 @@
 use std::fmt::{self, Write as _};
 
 /// A text on one line; characters that a terminal would interpret are escaped.
-pub(crate) struct Plain<'a>(pub(crate) &'a str);
+pub struct Plain<'a>(pub &'a str);
 
 /// The same, with its line breaks: messages of panics have several lines.
-pub(crate) struct PlainLines<'a>(pub(crate) &'a str);
+pub struct PlainLines<'a>(pub &'a str);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,7 +24,7 @@ impl fmt::Display for PlainLines<'_> {
 }
 
 /// Writes a character, or its escape if a terminal would interpret it.
-pub(crate) fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
+pub fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         '\n' | '\r' | '\t' => write!(f, "{}", c.escape_default()),
         c if is_acted_upon(c) => write!(f, "{}", c.escape_unicode()),
@@ -34,7 +34,7 @@ pub(crate) fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
 
 /// Whether a terminal or a page would interpret this character: control characters, and those that reverse or
 /// hide text.
-pub(crate) fn is_acted_upon(c: char) -> bool {
+pub fn is_acted_upon(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
         || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gangline::CfgNode;
+use gangline_config::CfgNode;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 

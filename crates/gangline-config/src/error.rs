@@ -1,12 +1,12 @@
 //! Errors of reading, changing, loading and saving a configuration.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::causes::debug_with_causes;
 use super::problem::PathProblem;
-use crate::base::BoxError;
-use crate::base::debug_with_causes;
 
 /// How deeply nodes and lists may be nested, the top included.
 ///
@@ -20,7 +20,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// the value came from, such as a file. [`source`] has the message of the parser or the operating system.
 /// `Debug`, which is what a `main` that returns the error prints, shows the text too.
 ///
-/// [`source`]: std::error::Error::source
+/// [`source`]: Error::source
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CfgError {
@@ -42,7 +42,7 @@ pub enum CfgError {
         /// The file or the environment variable that the value came from, if it came from one.
         origin: Option<String>,
         /// What was found and what was expected.
-        source: BoxError,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The path is malformed.
     #[non_exhaustive]
@@ -104,7 +104,7 @@ pub enum CfgError {
         /// The file that it is in, if it is in one.
         origin: Option<String>,
         /// What is wrong with it.
-        source: BoxError,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// A text does not follow its format.
     #[non_exhaustive]
@@ -115,7 +115,7 @@ pub enum CfgError {
         /// The format.
         format: &'static str,
         /// The parser's message, with line and column.
-        source: BoxError,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// A text or a file exceeds the size limit of a configuration.
     #[non_exhaustive]

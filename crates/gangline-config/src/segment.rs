@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// Splits a path at its dots. A segment in quotes may have dots, and `\"` and `\\` for a quote and a backslash.
-pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
+pub fn segments(path: &str) -> Vec<Cow<'_, str>> {
     let mut segments = Vec::new();
     let mut rest = Some(path);
     while let Some(path) = rest {
@@ -15,7 +15,7 @@ pub(crate) fn segments(path: &str) -> Vec<Cow<'_, str>> {
 }
 
 /// Returns a path with one more segment, which is put in quotes if it needs them.
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub fn join(path: &str, key: &str) -> String {
     let segment = segment(key);
     if path.is_empty() { segment.into_owned() } else { format!("{path}.{segment}") }
 }

@@ -6,10 +6,8 @@ use std::fmt;
 use super::plain::PlainLines;
 
 /// The text of an error, with its causes.
-#[cfg(all(feature = "nats", target_os = "linux"))]
-pub(crate) struct WithCauses<'a>(pub(crate) &'a dyn Error);
+pub struct WithCauses<'a>(pub &'a dyn Error);
 
-#[cfg(all(feature = "nats", target_os = "linux"))]
 impl fmt::Display for WithCauses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_with_causes(f, self.0)
@@ -17,13 +15,13 @@ impl fmt::Display for WithCauses<'_> {
 }
 
 /// Writes an error and its causes.
-pub(crate) fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+pub fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     write!(f, "{}", PlainLines(&error.to_string()))?;
     write_causes(f, error)
 }
 
 /// Writes the causes of an error behind its own text.
-pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+pub fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -40,14 +38,16 @@ pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt
 
 /// Implements `Debug` of an error as its text and those of its causes, which is what a `main` that returns
 /// it prints.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! debug_with_causes {
     ($error:ty) => {
         impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::base::causes::write_with_causes(f, self)
+                $crate::causes::write_with_causes(f, self)
             }
         }
     };
 }
 
-pub(crate) use debug_with_causes;
+pub use debug_with_causes;
