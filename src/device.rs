@@ -34,12 +34,15 @@ mod visible;
 #[cfg(feature = "candle")]
 mod weights;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::scheduler::Gpus;
 
 use accelerator::Accelerator;
 use detect::Found;
@@ -270,10 +273,16 @@ impl Devices {
         self.places.iter().map(Place::devices)
     }
 
-    /// The places, if any has a GPU, which others may have too.
-    pub(crate) fn places_with_gpus(&self) -> Option<Arc<[Place]>> {
-        let has_gpu = self.places.iter().any(|place| place.gpus().next().is_some());
-        has_gpu.then(|| self.places.as_slice().into())
+    /// The GPUs of each place, if any place has one. Places with a GPU in common have a number in common.
+    pub(crate) fn places_with_gpus(&self) -> Option<Arc<[Gpus]>> {
+        let mut numbers = HashMap::new();
+        let mut number = |gpu: Device| {
+            let next = numbers.len();
+            *numbers.entry(gpu).or_insert(next)
+        };
+        let gpus = self.places.iter().map(|place| place.gpus().map(&mut number).collect());
+        let gpus: Arc<[Gpus]> = gpus.collect();
+        (!numbers.is_empty()).then_some(gpus)
     }
 
     /// Checks every device against this build and this machine; labels always pass.

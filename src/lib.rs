@@ -12,6 +12,7 @@ pub mod error;
 pub mod guide;
 pub mod journal;
 mod observe;
+mod policy;
 mod runner;
 mod scheduler;
 pub mod testing;
@@ -38,9 +39,10 @@ pub use crate::observe::account::Account;
 pub use crate::observe::progress::Progress;
 pub use crate::observe::report::RunReport;
 pub use crate::observe::{event, report};
+pub use crate::policy::Verdict;
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
+pub use crate::scheduler::OnError;
 pub use crate::scheduler::batch::Batch;
-pub use crate::scheduler::policy::{OnError, Verdict};
 
 /// The types behind [`map`] and [`map_batches`], a type for all of them, and what
 /// [`results`](closures::Map::results) collects.

@@ -34,6 +34,7 @@ mod config;
 mod deadlines;
 mod events;
 pub(crate) mod expansion;
+mod gpus;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 pub(crate) mod hand_over;
 mod health;
@@ -41,7 +42,6 @@ mod items;
 mod lanes;
 mod lease;
 mod pending;
-pub(crate) mod policy;
 pub(crate) mod reorder;
 mod retry;
 mod speculation;
@@ -59,9 +59,11 @@ pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers, U
 pub(crate) use self::config::{Activity, Bypass, Config, Input, Meta};
 pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
+pub(crate) use self::gpus::Gpus;
 pub(crate) use self::items::{Outcome, Standing};
 pub(crate) use self::lease::{Copies, Lease, LeaseId, Phase, Piece, ProducerId, Readiness};
-pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
+pub use self::retry::OnError;
+pub(crate) use self::retry::{Backoff, Decision, Failure, Inputs, Verdict};
 pub(crate) use self::speculation::LEAST_COPY_AFTER;
 pub(crate) use self::time::RunTime;
 

@@ -47,9 +47,9 @@ use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
 use crate::observe::observing::Observers;
+use crate::policy::Policy;
 use crate::runner::Runner;
 use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::policy::Policy;
 
 /// Builds a runner: see [`Pool::builder`].
 ///

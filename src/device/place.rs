@@ -50,14 +50,6 @@ impl Place {
         self.0.iter().copied().filter(|&device| device != Device::Cpu)
     }
 
-    pub(crate) fn has(&self, device: Device) -> bool {
-        self.0.contains(&device)
-    }
-
-    pub(crate) fn shares_gpu(&self, other: &Place) -> bool {
-        self.gpus().any(|gpu| other.has(gpu))
-    }
-
     /// Returns the same kinds of device, counted from 0.
     pub(super) fn renumber(&self) -> Place {
         let mut cuda = 0..;

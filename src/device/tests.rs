@@ -23,6 +23,15 @@ fn existing_devices_pass() {
 }
 
 #[test]
+fn places_with_a_gpu_in_common_have_a_number_in_common() {
+    let devices: Devices = "cuda:3,cpu,metal:3+cuda:3,cpu+metal:3".parse().unwrap();
+    let places = devices.places_with_gpus().unwrap();
+    let expected = [&[0][..], &[], &[1, 0], &[1]].map(|gpus| gpus.iter().copied().collect());
+    assert_eq!(*places, expected);
+    assert_eq!("cpu*2".parse::<Devices>().unwrap().places_with_gpus(), None);
+}
+
+#[test]
 fn missing_devices_are_named_with_those_there() {
     check(
         "cpu,cuda:1,cuda:7,cuda:9",

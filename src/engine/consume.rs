@@ -19,8 +19,8 @@ use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
+use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
-use crate::scheduler::policy::Verdict;
 use crate::scheduler::window::Window;
 
 /// The name of the consumer's thread, and of each thread between two stages.

@@ -14,8 +14,8 @@ use crate::concurrency::waiting::take_waited;
 use crate::error::{BoxError, Error, PanicMessage};
 use crate::journal::{JournalError, Plan};
 use crate::observe::event::Event;
+use crate::policy::Verdict;
 use crate::runner::Runner;
-use crate::scheduler::policy::Verdict;
 
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
 pub(crate) struct Source<I, T> {

@@ -15,8 +15,8 @@ use crate::engine::consume::AbortAtEnd;
 use crate::engine::feed::look_and_push;
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
+use crate::policy::{Policy, Verdict};
 use crate::runner::Runner;
-use crate::scheduler::policy::{Policy, Verdict};
 use crate::scheduler::window::Window;
 
 /// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder

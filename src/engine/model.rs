@@ -32,8 +32,9 @@ use crate::backend::threads::run_shape::Shape;
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::error::Error;
+use crate::policy::Policy;
+use crate::scheduler::Backoff;
 use crate::scheduler::batch::{Batch, Batching, Size};
-use crate::scheduler::policy::{Backoff, Policy};
 use crate::scheduler::window::Window;
 use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 

@@ -28,8 +28,8 @@ use crate::engine::feed::{Pulled, Source};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::event::Destination;
+use crate::policy::Policy;
 use crate::runner::Runner;
-use crate::scheduler::policy::Policy;
 use crate::scheduler::window::Window;
 
 /// The session of a stream, and the counts of what its caller has received.

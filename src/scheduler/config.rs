@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deadlines::Timeouts;
+use super::gpus::Gpus;
+use super::retry::{Backoff, OnError};
 use super::time::RunTime;
 use crate::base::Order;
-use crate::device::Place;
 use crate::scheduler::batch::{Batching, Size};
-use crate::scheduler::policy::{Backoff, OnError};
 
 /// The settings of one run.
 #[derive(Debug, Clone)]
@@ -17,8 +17,8 @@ pub(crate) struct Config {
     pub(crate) producers: usize,
     /// The number of producers that may replace lost ones.
     pub(crate) spares: usize,
-    /// The place of each producer; `None` if no two share a GPU.
-    pub(crate) places: Option<Arc<[Place]>>,
+    /// The GPUs of each place; `None` if no place has any.
+    pub(crate) places: Option<Arc<[Gpus]>>,
     pub(crate) order: Order,
     pub(crate) window: usize,
     /// `None`: items are leased one by one.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::gpus::Gpus;
 use super::lanes::Lanes;
 use super::lease::ProducerId;
-use crate::device::Place;
 
 /// The producers of a run, with the failures that each is suspected of.
 ///
@@ -18,8 +18,8 @@ pub(crate) struct ProducerHealth {
     /// producer.
     quarantine_after: Option<usize>,
     producers: Vec<Producer>,
-    /// The devices of each place; `None` where no two producers share a GPU.
-    places: Option<Arc<[Place]>>,
+    /// The GPUs of each place; `None` where no place has any.
+    places: Option<Arc<[Gpus]>>,
     lanes: Lanes,
     /// The number of suspects of all producers together.
     suspects: usize,
@@ -85,7 +85,7 @@ impl ProducerHealth {
     pub(super) fn without_spares(
         producers: usize,
         quarantine_after: Option<usize>,
-        places: Option<Arc<[Place]>>,
+        places: Option<Arc<[Gpus]>>,
     ) -> Self {
         Self::with_lanes(Lanes::new(producers, 0), quarantine_after, places)
     }
@@ -93,7 +93,7 @@ impl ProducerHealth {
     pub(super) fn with_lanes(
         lanes: Lanes,
         quarantine_after: Option<usize>,
-        places: Option<Arc<[Place]>>,
+        places: Option<Arc<[Gpus]>>,
     ) -> Self {
         ProducerHealth {
             quarantine_after,
@@ -223,13 +223,13 @@ impl ProducerHealth {
         let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
         let place = |producer: ProducerId| &places[self.place(producer)];
         let mut common =
-            place(*first).gpus().filter(|&gpu| rest.iter().all(|&it| place(it).has(gpu)));
+            place(*first).iter().filter(|&gpu| rest.iter().all(|&it| place(it).has(gpu)));
         common.any(|gpu| !place(producer).has(gpu))
     }
 
     fn share_gpu(&self, one: ProducerId, other: ProducerId) -> bool {
         let [one, other] = [one, other].map(|producer| self.place(producer));
-        self.places.as_ref().is_some_and(|places| places[one].shares_gpu(&places[other]))
+        self.places.as_ref().is_some_and(|places| places[one].overlap(&places[other]))
     }
 
     fn has_another_than(&self, tried: &[ProducerId]) -> bool {
@@ -370,7 +370,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::device::{Device, Devices};
 
     fn quarantining(producers: usize) -> ProducerHealth {
         ProducerHealth::without_spares(producers, Some(2), None)
@@ -382,9 +381,10 @@ mod tests {
         health
     }
 
-    fn on(devices: &str, quarantine_after: Option<usize>) -> ProducerHealth {
-        let places = places(devices);
-        ProducerHealth::without_spares(places.len(), quarantine_after, Some(places))
+    /// Producers with these GPUs.
+    fn on(gpus: &[&[usize]], quarantine_after: Option<usize>) -> ProducerHealth {
+        let places = gpus.iter().map(|gpus| gpus.iter().copied().collect()).collect();
+        ProducerHealth::without_spares(gpus.len(), quarantine_after, Some(places))
     }
 
     #[test]
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn helpers_that_share_no_gpu_with_the_slow_producer_are_better() {
-        let health = on("cuda:0*2,cuda:1,cpu", None);
+        let health = on(&[&[0], &[0], &[1], &[]], None);
         assert_eq!(health.better_helpers(1, 0).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(health.better_helpers(2, 0).count(), 0, "it shares none itself");
     }
@@ -521,17 +521,13 @@ mod tests {
         assert!(health.is_suspended(0) && !health.may_try(0, &[0]));
     }
 
-    fn places(devices: &str) -> Arc<[Place]> {
-        devices.parse::<Devices>().unwrap().places_with_gpus().unwrap()
-    }
-
     fn may_try(health: &ProducerHealth, tried: &[usize]) -> Vec<usize> {
         health.available().filter(|&producer| health.may_try(producer, tried)).collect()
     }
 
     #[test]
     fn producers_of_one_gpu_are_one_witness_against_an_item() {
-        let mut health = on("cuda:0,cuda:1*3", Some(2));
+        let mut health = on(&[&[0], &[1], &[1], &[1]], Some(2));
         assert_eq!(health.failed(7, &[1]), Blame::Open);
         assert_eq!(may_try(&health, &[1]), [0]);
         assert_eq!(health.failed(7, &[1, 2]), Blame::Open, "2 had begun when 0 was away");
@@ -541,7 +537,7 @@ mod tests {
 
     #[test]
     fn where_all_are_of_one_gpu_they_are_all_the_witnesses_there_are() {
-        let mut health = on("cuda:0,cuda:1*3", Some(2));
+        let mut health = on(&[&[0], &[1], &[1], &[1]], Some(2));
         health.lose(0);
         assert_eq!(health.failed(7, &[1]), Blame::Open);
         assert_eq!(may_try(&health, &[1]), [2, 3]);
@@ -550,7 +546,7 @@ mod tests {
 
     #[test]
     fn once_all_gpus_have_failed_an_item_any_other_producer_tries_it() {
-        let mut health = on("cuda:0*2,cuda:1*2", Some(3));
+        let mut health = on(&[&[0], &[0], &[1], &[1]], Some(3));
         assert_eq!(health.failed(7, &[0]), Blame::Open);
         assert_eq!(may_try(&health, &[0]), [2, 3]);
         assert_eq!(health.failed(7, &[0, 3]), Blame::Open);
@@ -560,7 +556,7 @@ mod tests {
 
     #[test]
     fn a_producer_with_none_of_their_gpus_goes_before_one_with_some() {
-        let mut health = on("cuda:0,cuda:0+cuda:1,cuda:1,cuda:0", Some(2));
+        let mut health = on(&[&[0], &[0, 1], &[1], &[0]], Some(2));
         assert_eq!(health.failed(7, &[0]), Blame::Open);
         assert_eq!(may_try(&health, &[0]), [2]);
         assert_eq!(health.failed(7, &[0, 1]), Blame::Open, "2 was away: it may be GPU 0");
@@ -571,7 +567,7 @@ mod tests {
 
     #[test]
     fn without_quarantine_any_other_producer_tries_an_item() {
-        let health = on("cuda:0*3,cpu", None);
+        let health = on(&[&[0], &[0], &[0], &[]], None);
         assert_eq!(may_try(&health, &[0]), [1, 2, 3]);
         assert_eq!(may_try(&health, &[0, 1, 2, 3]), [0, 1, 2, 3]);
     }
@@ -589,15 +585,11 @@ mod tests {
             schedule in proptest::collection::vec(0usize..6, 0..400),
         ) {
             // The GPUs of each producer as bits; one producer in eight fails by itself.
-            let place = |&(gpus, _): &(u32, usize)| match (0..3).filter(|n| gpus >> n & 1 == 1) {
-                none if none.clone().next().is_none() => vec![Device::Cpu],
-                some => some.map(|n| Device::Cuda(n as usize)).collect(),
-            };
-            let devices = Devices::from_places(producers.iter().map(place)).unwrap();
+            let gpus = |&(gpus, _): &(u32, usize)| (0..3).filter(|n| gpus >> n & 1 == 1).collect();
+            let places = Some(producers.iter().map(gpus).collect());
             let is_one_lost = lost.count_ones() == 1 && producers.iter().all(|&(_, by_itself)| by_itself > 0);
             let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
             let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
-            let places = devices.places_with_gpus();
             let mut health = ProducerHealth::without_spares(producers.len(), Some(quarantine_after), places);
             let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
             let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

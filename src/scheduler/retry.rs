@@ -7,7 +7,6 @@ use super::health::ProducerHealth;
 use super::lease::ProducerId;
 use super::time::RunTime;
 use super::waiters::Waiters;
-use crate::scheduler::policy::{Backoff, OnError};
 
 /// Items that wait for a retry, in classes by the producers that may try them.
 ///
@@ -237,6 +236,39 @@ pub(crate) enum Decision {
     Discard,
 }
 
+/// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnError {
+    /// The run ends with the error.
+    #[default]
+    Stop,
+    /// The item is skipped, and the run goes on.
+    Skip,
+}
+
+/// The delay before a retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) most: Duration,
+}
+
+/// Long enough for a device that was busy, and bounded for one that stays so.
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) }
+    }
+}
+
+impl Backoff {
+    /// The delay after this number of attempts; it doubles each time.
+    pub(crate) fn after(&self, attempts: u32) -> Duration {
+        let doublings = attempts.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.most)
+    }
+}
+
 /// The rules for retries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPolicy {
@@ -356,5 +388,13 @@ mod tests {
         assert!(!queue.remove(6) && !queue.remove(8), "from 6 on");
         assert_eq!(queue.take(0, &health, later()), Some(5));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn an_item_waits_twice_as_long_each_time() {
+        let ms = Duration::from_millis;
+        let backoff = Backoff { first: ms(100), most: ms(1_000) };
+        let waits = [1, 2, 3, 4, 5, 1_000].map(|attempts| backoff.after(attempts));
+        assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000].map(ms));
     }
 }

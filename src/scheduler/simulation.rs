@@ -8,7 +8,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::scheduler::batch::{Batch, Batching, Size};
-use crate::scheduler::policy::{Backoff, OnError};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -1,11 +1,10 @@
 //! Hand-written cases of the behaviour that users rely on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::device::Devices;
 use crate::scheduler::batch::{Batch, Batching, Size};
-use crate::scheduler::policy::{Backoff, OnError};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
@@ -491,9 +490,9 @@ fn items_that_cannot_be_copied_are_not() {
 
 #[test]
 fn a_producer_on_the_slow_gpu_copies_once_the_others_are_slow_too() {
-    let devices = "cuda:0*2,cpu".parse::<Devices>().unwrap();
-    let places = devices.places_with_gpus();
-    let config = Config { places, copy_after: Some(10 * MS), ..config(3) };
+    let gpus = [&[0][..], &[0], &[]].map(|gpus| gpus.iter().copied().collect());
+    let places: Arc<[Gpus]> = gpus.into();
+    let config = Config { places: Some(places), copy_after: Some(10 * MS), ..config(3) };
     let mut scheduler = offered(config, 1);
     lease(&mut scheduler, 0, at(0));
     stand_still(&mut scheduler, at(0));

@@ -9,8 +9,9 @@ use crate::api::pool::OrderKind;
 use crate::base::MaxFailures;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
+use crate::policy::{Stragglers, Verdict};
 use crate::runner::Runner;
-use crate::scheduler::policy::{Backoff, OnError, Stragglers, Verdict};
+use crate::scheduler::{Backoff, OnError};
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Sets the handling of items that fail. By default the first error ends the run.

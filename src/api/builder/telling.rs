@@ -8,8 +8,9 @@ use crate::api::pool::OrderKind;
 use crate::base::{HumanDuration, Measure, Order};
 use crate::observe::event::Observer;
 use crate::observe::event_log::Detail;
+use crate::policy::Stragglers;
 use crate::runner::Runner;
-use crate::scheduler::policy::{OnError, Stragglers};
+use crate::scheduler::OnError;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Adds an observer of each run: a closure, or a type of its own.

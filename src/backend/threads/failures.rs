@@ -16,8 +16,9 @@ use crate::error::{Error, Site, text_of};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
+use crate::policy::Verdict;
 use crate::runner::Runner;
-use crate::scheduler::policy::{OnError, Verdict};
+use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.

@@ -35,8 +35,8 @@ use crate::error::{Error, Result};
 use crate::journal::{JournalKey, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
+use crate::policy::Policy;
 use crate::runner::{OpenItems, RunControl, Runner, Wanted};
-use crate::scheduler::policy::Policy;
 
 /// The shortest wait for a permit that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);

@@ -7,10 +7,10 @@ use crate::backend::threads::limits::Limits;
 use crate::backend::threads::measures::Measures;
 use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::panic::catch;
-use crate::device::Place;
 use crate::journal::{Journal, KeyKind};
-use crate::scheduler::policy::{OnError, Policy, Stragglers};
-use crate::scheduler::{Bypass, Config, Input, LEAST_COPY_AFTER, Timeouts};
+use crate::policy::{Policy, Stragglers};
+use crate::scheduler::OnError;
+use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I> {
@@ -18,7 +18,7 @@ pub(crate) struct RunSettings<I> {
     pub(crate) measures: Option<Measures<I>>,
     pub(crate) policy: Policy,
     /// The place of each producer. `None` if no GPU is shared.
-    pub(crate) places: Option<Arc<[Place]>>,
+    pub(crate) places: Option<Arc<[Gpus]>>,
     /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,

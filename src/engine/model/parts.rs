@@ -26,9 +26,10 @@ use crate::engine::joint::be_parts;
 use crate::engine::link::Earlier;
 use crate::error::{BoxError, Error, Result};
 use crate::observe::event_log::{Detail, EventLog};
+use crate::policy::Policy;
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::scheduler::OnError;
 use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::policy::{OnError, Policy};
 use crate::scheduler::window::Window;
 
 /// A run has three stages and two links, and takes five times as long as that of other models.

@@ -3,8 +3,8 @@
 //! The clock of a model stands still, so every item is slow at once.
 
 use super::trials::{Fails, PASSES, Played, Scene, Slow, Until, all_ok_but, check};
+use crate::policy::Stragglers;
 use crate::scheduler::batch::Batch;
-use crate::scheduler::policy::Stragglers;
 
 const RACES: Scene = Scene { stragglers: Stragglers::Copy, ..PASSES };
 

@@ -13,7 +13,8 @@ use crate::backend::threads::limits::Limits;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::concurrency::{Mutex, lock};
-use crate::scheduler::policy::{Backoff, Policy};
+use crate::policy::Policy;
+use crate::scheduler::Backoff;
 use crate::scheduler::window::Window;
 use crate::scheduler::{
     Begin, Copies, Event, Expired, Failure, Inputs, Lease, LeaseId, Outcome, RunTime, Standing,

@@ -25,14 +25,15 @@ use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::{Condvar, Mutex, lock, now, wait};
-use crate::device::{Device, Devices, Place};
+use crate::device::{Device, Devices};
 use crate::engine::collector::Collector;
 use crate::error::Result;
 use crate::observe::event_log::{Detail, EventLog};
+use crate::policy::{Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::scheduler::window::Window;
+use crate::scheduler::{Backoff, Gpus, OnError};
 
 const SCHEDULES: usize = 1_000;
 
@@ -213,7 +214,7 @@ pub(super) const PASSES: Scene = Scene {
     looks: 0,
 };
 
-fn places(gpus: &[usize]) -> Option<Arc<[Place]>> {
+fn places(gpus: &[usize]) -> Option<Arc<[Gpus]>> {
     let devices = Devices::from_places(gpus.iter().map(|&gpu| vec![Device::Cuda(gpu)]));
     devices.expect("each has one GPU").places_with_gpus()
 }

@@ -13,7 +13,7 @@ use super::record::{Act, Record};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Order, Result};
 use crate::runner::Runner;
-use crate::scheduler::policy::OnError;
+use crate::scheduler::OnError;
 
 pub(super) fn no_hang<R>(make: &Make<R>) -> Result<()>
 where

@@ -6,8 +6,8 @@ use super::record::{Act, Record};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Hook, Order, Result};
 use crate::runner::Runner;
+use crate::scheduler::OnError;
 use crate::scheduler::batch::Batch;
-use crate::scheduler::policy::OnError;
 
 /// Checks the account of a run that did not pull all of its items, or did.
 fn check_account<R>(trial: &Trial<R>, all: u64, ok: u64, failed: u64) -> Result<()>

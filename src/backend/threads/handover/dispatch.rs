@@ -310,8 +310,8 @@ mod tests {
     use crate::backend::threads::run_settings::RunSettings;
     use crate::backend::threads::run_shape::{RunKind, Shape};
     use crate::base::Order;
+    use crate::policy::{Policy, Stragglers};
     use crate::scheduler::batch::{Batch, Batching};
-    use crate::scheduler::policy::{Policy, Stragglers};
     use crate::scheduler::{self, Copies, Memory};
 
     /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in

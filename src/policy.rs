@@ -2,21 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::base::MaxFailures;
 use crate::error::Error;
-
-/// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum OnError {
-    /// The run ends with the error.
-    #[default]
-    Stop,
-    /// The item is skipped, and the run goes on.
-    Skip,
-}
+use crate::scheduler::{Backoff, OnError};
 
 /// The decision about one failure, by [`Builder::classify`](crate::Builder::classify).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,28 +70,6 @@ pub(crate) struct Policy {
     pub(crate) stragglers: Stragglers,
     /// The minimum number of live producers. `None`: all to start, then one.
     pub(crate) min_producers: Option<usize>,
-}
-
-/// The delay before a retry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) most: Duration,
-}
-
-/// Long enough for a device that was busy, and bounded for one that stays so.
-impl Default for Backoff {
-    fn default() -> Self {
-        Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) }
-    }
-}
-
-impl Backoff {
-    /// The delay after this number of attempts; it doubles each time.
-    pub(crate) fn after(&self, attempts: u32) -> Duration {
-        let doublings = attempts.saturating_sub(1).min(31);
-        self.first.saturating_mul(1 << doublings).min(self.most)
-    }
 }
 
 impl Policy {
@@ -217,14 +184,6 @@ mod tests {
         assert_eq!(judge(&policy, &input), Verdict::Skip, "it is not there to be tried again");
         let stops = Policy { classify: Some(Arc::new(|_| Verdict::Stop)), ..policy };
         assert_eq!(judge(&stops, &failed(1)), Verdict::Stop);
-    }
-
-    #[test]
-    fn an_item_waits_twice_as_long_each_time() {
-        let ms = Duration::from_millis;
-        let backoff = Backoff { first: ms(100), most: ms(1_000) };
-        let waits = [1, 2, 3, 4, 5, 1_000].map(|attempts| backoff.after(attempts));
-        assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000].map(ms));
     }
 
     #[test]
