@@ -2,11 +2,9 @@
 
 mod absolute;
 mod bounded;
-mod duration;
 mod hook;
 mod max_failures;
 mod measure;
-mod order;
 pub(crate) mod panic;
 #[cfg(feature = "futures")]
 pub(crate) mod quiet_waker;
@@ -14,15 +12,15 @@ mod time_limit;
 
 pub(crate) use self::absolute::absolute;
 pub(crate) use self::bounded::bounded;
-pub use self::duration::HumanDuration;
 pub use self::hook::Hook;
 pub use self::max_failures::MaxFailures;
 pub use self::measure::Measure;
-pub use self::order::Order;
 pub use self::panic::PanicMessage;
 pub use self::time_limit::TimeLimit;
 pub(crate) use gangline_config::causes::{self, debug_with_causes};
 pub(crate) use gangline_config::plain;
+#[doc(inline)]
+pub use gangline_scheduler::{HumanDuration, Order};
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.

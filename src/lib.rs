@@ -14,7 +14,6 @@ pub mod journal;
 mod observe;
 mod policy;
 mod runner;
-mod scheduler;
 pub mod testing;
 
 pub use crate::api::builder::Builder;
@@ -41,8 +40,6 @@ pub use crate::observe::report::RunReport;
 pub use crate::observe::{event, report};
 pub use crate::policy::Verdict;
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
-pub use crate::scheduler::OnError;
-pub use crate::scheduler::batch::Batch;
 
 /// The types behind [`map`] and [`map_batches`], a type for all of them, and what
 /// [`results`](closures::Map::results) collects.
@@ -140,8 +137,31 @@ pub mod fuzzing {
 pub use gangline_config::CfgNode;
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use gangline_config::config;
+/// What a run does about an item that failed: [`Builder::on_error`].
+///
+#[doc(inline)]
+pub use gangline_scheduler::OnError;
+/// How batches are formed for [`Runner::producer_work_batch`].
+///
+/// ```
+/// use std::time::Duration;
+/// use gangline::{Batch, OrderedRunner};
+///
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
+/// # fn main() -> gangline::Result<()> {
+/// // `Lengths` is a type that implements `producer_work_batch`.
+/// let batch = Batch::up_to(32).within(Duration::from_millis(5));
+/// let mut runner = OrderedRunner::builder(Lengths).devices(2).batch(batch).build()?;
+/// assert_eq!(runner.run(["mush", "gee", "haw"].map(String::from))?, [4, 3, 3]);
+/// # Ok(())
+/// # }
+/// ```
+///
+#[doc(inline)]
+pub use gangline_scheduler::batch::Batch;
 
 pub(crate) use gangline_config as cfg;
+pub(crate) use gangline_scheduler as scheduler;
 
 /// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
 pub use crossbeam_channel;

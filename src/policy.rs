@@ -111,8 +111,8 @@ impl Policy {
             _ if error.is_of_consumer() => Verdict::Stop,
             // No more items can be read, and a skipped failure would make the run look complete.
             _ if error.ends_input() => Verdict::Stop,
-            OnError::Stop => Verdict::Stop,
             OnError::Skip => Verdict::Skip,
+            _ => Verdict::Stop,
         }
     }
 

@@ -19,13 +19,16 @@ const LAYERS: &[&[&str]] = &[
     &["error"],
     &["journal"],
     &["device"],
-    &["scheduler"],
     &["base"],
     &["concurrency"],
-    &["gangline_config"],
+    &["gangline_config", "gangline_scheduler"],
 ];
 /// The crates in which layers are, with their folders.
-const CRATES: &[(&str, &str)] = &[("", "src"), ("gangline_config", "crates/gangline-config/src")];
+const CRATES: &[(&str, &str)] = &[
+    ("", "src"),
+    ("gangline_config", "crates/gangline-config/src"),
+    ("gangline_scheduler", "crates/gangline-scheduler/src"),
+];
 /// No part of the layers: the program, and what only documents.
 const OUTSIDE: &[&str] = &["", "cli", "compile_fail", "guide"];
 

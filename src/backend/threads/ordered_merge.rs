@@ -34,7 +34,7 @@ pub(crate) struct OrderedMerge<T> {
 
 impl<T> OrderedMerge<T> {
     pub(crate) fn new(order: Order, lanes: Vec<Results<T>>) -> Self {
-        OrderedMerge { order, lanes, early: Reorder::new(), current: 0, left: 0 }
+        OrderedMerge { order, lanes, early: Reorder::default(), current: 0, left: 0 }
     }
 
     /// Returns the next result, if it has arrived.

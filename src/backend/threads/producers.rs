@@ -197,7 +197,7 @@ impl<R: Runner + 'static> Producers<R> {
         // running threads, it takes the first run 10 ms.
         Barrier::prepare();
         let threads = ProducerThreads::new(factory.clone(), settings);
-        let learned = vec![Ceiling::new(); places];
+        let learned = vec![Ceiling::default(); places];
         let mut producers = Producers { threads, losses: vec![], learned };
         let (startup, failure) = producers.start_all(places, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {

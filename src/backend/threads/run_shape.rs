@@ -63,7 +63,7 @@ impl CarriedOver {
     /// For producers without an earlier run.
     #[cfg(test)]
     pub(crate) fn nothing(producers: usize) -> Self {
-        let learned = vec![Ceiling::new(); producers];
+        let learned = vec![Ceiling::default(); producers];
         CarriedOver { learned, lost: vec![], away: vec![], starting: vec![] }
     }
 }

@@ -1,0 +1,163 @@
+//! Leases ahead: a producer holds further items while it works on one, so that it need not ask in between.
+//!
+//! No item waits behind a slow one for that: nothing is leased ahead while a producer has nothing to do, and one
+//! that begins to wait has the leases that were not begun [recalled](Event::Recall).
+
+use super::Scheduler;
+use super::events::Event;
+use super::lease::{Chosen, Lease, Phase, Piece, ProducerId, Sized};
+use super::pending::Pick;
+use super::time::RunTime;
+use super::waiters::Takes;
+use crate::batch::More;
+
+/// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more.
+pub fn lease_ahead(
+    scheduler: &mut Scheduler,
+    producer: ProducerId,
+    most: usize,
+    now: RunTime,
+) -> Vec<Lease> {
+    let health = &scheduler.health;
+    let is_trusted = health.may_take_new(producer) && !health.is_suspect(producer);
+    // A woken producer is about to ask.
+    let is_idle = scheduler.waiters.taking(Takes::All).next().is_some()
+        || scheduler.waiters.woken().next().is_some();
+    if scheduler.is_aborted || !is_trusted || is_idle {
+        return vec![];
+    }
+    let share = scheduler.pending.len().div_ceil(health.live().max(1));
+    let mut leases = Vec::with_capacity(most.min(share));
+    while leases.len() < most {
+        let retry = choose_retry(scheduler, producer, now);
+        let new = || (leases.len() < share).then(|| choose_first(scheduler, now)).flatten();
+        let Some(chosen) = retry.or_else(new) else { break };
+        leases.push(scheduler.grant(chosen, producer, Phase::Ahead, now));
+    }
+    leases
+}
+
+/// Has all leases given back that were not begun, if this producer could take them.
+pub(super) fn recall_for(scheduler: &mut Scheduler, idle: ProducerId) {
+    if scheduler.waiters.taking(Takes::All).all(|producer| producer != idle) {
+        return;
+    }
+    let ahead = scheduler.leases.iter().filter(|(_, held)| held.phase == Phase::Ahead);
+    let mut holders: Vec<_> = ahead.map(|(_, held)| held.producer).collect();
+    holders.dedup();
+    holders.into_iter().for_each(|holder| scheduler.events.push(Event::Recall(holder)));
+}
+
+/// Chooses an item that waits for another attempt, or that was given back.
+pub(super) fn choose_retry(
+    scheduler: &mut Scheduler,
+    producer: ProducerId,
+    now: RunTime,
+) -> Option<Chosen> {
+    let index = scheduler.retries.take(producer, &scheduler.health, now)?;
+    let record = scheduler.items.get_mut(index).expect("an item that waits has a record");
+    record.carriers += 1;
+    let (size, attempt) = (record.size, record.history.attempt);
+    Some(Chosen { items: vec![Sized { index, size }], attempt, piece: Piece::Whole })
+}
+
+fn choose_first(scheduler: &mut Scheduler, now: RunTime) -> Option<Chosen> {
+    let (rule, limits) = (scheduler.batching.rule, scheduler.batching.limits);
+    match scheduler.pending.pick(rule, limits, now, More::Never) {
+        Pick::Take(selection) => Some(Chosen::first(scheduler.pending.take(selection))),
+        Pick::Wait | Pick::WaitUntil(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{ask, at, config, events, fail, lease, offer, offered, succeed};
+    use crate::{Begin, Config, Copies, Next, Outcome, Standing};
+
+    fn ahead(scheduler: &mut Scheduler, producer: ProducerId, most: usize) -> Vec<u64> {
+        let leases = lease_ahead(scheduler, producer, most, at(0));
+        leases.into_iter().flat_map(|lease| lease.items).collect()
+    }
+
+    #[test]
+    fn a_producer_takes_no_more_than_an_even_share_of_what_is_pending() {
+        let mut scheduler = offered(config(2), 7);
+        assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0]);
+        assert_eq!(ahead(&mut scheduler, 0, 2), [1, 2], "as many as it asks for");
+        assert_eq!(ahead(&mut scheduler, 0, 64), [3, 4], "half of four");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [5], "half of two");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [6], "half of one, rounded up");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [0; 0]);
+    }
+
+    #[test]
+    fn nothing_is_leased_ahead_while_a_producer_is_idle() {
+        let mut scheduler = offered(config(2), 1);
+        lease(&mut scheduler, 0, at(0));
+        assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
+        offer(&mut scheduler, 1, at(0));
+        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "the other is about to ask");
+        assert_eq!(lease(&mut scheduler, 1, at(0)).items, [1]);
+    }
+
+    #[test]
+    fn nothing_is_leased_ahead_to_a_suspect_or_after_the_end() {
+        let suspected = |failures| {
+            let config = Config { retries: 1, quarantine_after: Some(failures), ..config(2) };
+            let mut scheduler = offered(config, 9);
+            fail(&mut scheduler, 0, at(0));
+            scheduler
+        };
+        assert_eq!(ahead(&mut suspected(2), 0, 64), [0; 0], "though it may take new items");
+        let mut scheduler = suspected(1);
+        assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "it may be to blame");
+        assert_ne!(ahead(&mut scheduler, 1, 2), [0; 0]);
+        scheduler.abort();
+        assert_eq!(ahead(&mut scheduler, 1, 64), [0; 0]);
+    }
+
+    #[test]
+    fn a_producer_that_becomes_idle_has_recalled_what_was_not_begun() {
+        let mut scheduler = offered(config(2), 4);
+        let first = lease(&mut scheduler, 0, at(0));
+        let later = lease_ahead(&mut scheduler, 0, 64, at(0));
+        assert_eq!(lease(&mut scheduler, 1, at(0)).items, [3]);
+        events(&mut scheduler);
+        assert_eq!(ask(&mut scheduler, 1, at(1)), Next::Wait);
+        assert_eq!(events(&mut scheduler), [Event::Recall(0)]);
+        // The first of them has begun by then.
+        assert_eq!(scheduler.finish(first.id, &[Outcome::Succeeded], at(1)), [Standing::Counts]);
+        assert_eq!(scheduler.begin(later[0].id, Copies::Missing, at(1)), Begin::Work);
+        scheduler.release(later[1].id, at(1));
+        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        let returned = lease(&mut scheduler, 1, at(1));
+        assert_eq!((returned.items, returned.attempt), (vec![2], 1), "it cost no attempt");
+        assert_eq!(ask(&mut scheduler, 0, at(1)), Next::Wait);
+        assert_eq!(events(&mut scheduler), [], "nothing is ahead");
+    }
+
+    #[test]
+    fn what_waits_for_another_attempt_is_leased_ahead_first() {
+        let mut scheduler = offered(Config { retries: 1, ..config(2) }, 4);
+        assert_eq!(fail(&mut scheduler, 1, at(0)).0, 0);
+        let leases = lease_ahead(&mut scheduler, 0, 2, at(20));
+        let leases: Vec<_> = leases.into_iter().map(|it| (it.items[0], it.attempt)).collect();
+        assert_eq!(leases, [(0, 2), (1, 1)]);
+        assert_eq!(succeed(&mut scheduler, 1, at(20)), 2);
+    }
+
+    #[test]
+    fn what_a_lost_producer_had_ahead_goes_to_another_without_an_attempt() {
+        let mut scheduler = offered(config(2), 3);
+        lease(&mut scheduler, 0, at(0));
+        assert_eq!(ahead(&mut scheduler, 0, 1), [1]);
+        scheduler.producer_lost(0, at(1)).expect("one is left");
+        let taken = [0; 3].map(|_| lease(&mut scheduler, 1, at(1)));
+        assert_eq!(
+            taken.each_ref().map(|lease| (lease.items[0], lease.attempt)),
+            [(0, 1), (1, 1), (2, 1)]
+        );
+    }
+}

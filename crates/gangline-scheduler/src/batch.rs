@@ -1,0 +1,220 @@
+//! How producers form batches; no threads or clocks here.
+
+mod ceiling;
+mod limits;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::HumanDuration;
+
+pub use self::ceiling::Ceiling;
+pub use self::limits::Size;
+pub(crate) use self::limits::{Limits, Load};
+
+/// When a free producer takes a batch, and of how many items.
+///
+/// | rule | what a free producer takes |
+/// |---|---|
+/// | `Batch::of(32)` | exactly 32 items, waiting for them; fewer only if no more can come |
+/// | `Batch::up_to(32)` | the items available now, at most 32 |
+/// | either, `.within(time)` | 32 items, or those available once the first has waited for `time` |
+///
+/// No more items can come when the input has ended or the run drains. The same holds while the window has no
+/// room for another batch. Then the items that wait count as full. A batch is never empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    most: usize,
+    patience: Patience,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.patience {
+            Patience::Endless => write!(f, "of {}", self.most),
+            Patience::None => write!(f, "up to {}", self.most),
+            Patience::For(time) => write!(f, "{} within {:#}", self.most, HumanDuration(time)),
+        }
+    }
+}
+
+/// How long an incomplete batch waits for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    None,
+    For(Duration),
+    Endless,
+}
+
+/// How items are grouped into batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// In the order of the input.
+    None,
+    /// Items of like sizes go together.
+    Like,
+}
+
+/// How the producers of a runner form batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batching {
+    /// When a batch is taken.
+    pub rule: Batch,
+    pub(crate) limits: Limits,
+    pub(crate) grouping: Grouping,
+}
+
+/// What a free producer does about the items that wait; there is at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It takes the items of the batch.
+    Take,
+    /// It waits until something changes.
+    Wait,
+    /// It waits until something changes, at most for this time.
+    WaitFor(Duration),
+}
+
+/// Whether a batch has room for more items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Full,
+    Partial,
+}
+
+/// Whether more items can come before one of the waiting items is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum More {
+    MayCome,
+    Never,
+}
+
+impl Batch {
+    /// Exactly `items` items in a batch; fewer only if no more can come. It waits for them without limit, so
+    /// a source that may pause should use [`within`](Batch::within).
+    ///
+    /// 0 is refused when the runner is built.
+    pub fn of(items: usize) -> Self {
+        Batch { most: items, patience: Patience::Endless }
+    }
+
+    /// The items available when a producer is free, at most `items`.
+    ///
+    /// 0 is refused when the runner is built.
+    pub fn up_to(items: usize) -> Self {
+        Batch { most: items, patience: Patience::None }
+    }
+
+    /// Limits the wait of an incomplete batch to `time`, counted from its first item.
+    pub fn within(self, time: Duration) -> Self {
+        Batch { patience: Patience::For(time), ..self }
+    }
+
+    /// The maximum number of items in a batch.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How long an incomplete batch waits for more; `None` without limit.
+    pub fn wait(&self) -> Option<Duration> {
+        match self.patience {
+            Patience::None => Some(Duration::ZERO),
+            Patience::For(time) => Some(time),
+            Patience::Endless => None,
+        }
+    }
+
+    /// Whether an incomplete batch waits for a limited time.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self.patience, Patience::For(_))
+    }
+
+    /// Decides about the batch of the first item, which has waited for `waited`.
+    pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
+        if fill == Fill::Full || more == More::Never {
+            return Decision::Take;
+        }
+        match self.patience {
+            Patience::None => Decision::Take,
+            Patience::Endless => Decision::Wait,
+            Patience::For(time) => match time.checked_sub(waited) {
+                None | Some(Duration::ZERO) => Decision::Take,
+                Some(left) => Decision::WaitFor(left),
+            },
+        }
+    }
+}
+
+impl Batching {
+    /// Limits batches by the number of items alone, in the order of the input.
+    pub fn new(rule: Batch) -> Self {
+        Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
+    }
+
+    /// Limits the cost of a batch.
+    pub fn limit_cost(&mut self, most: u64) {
+        self.limits.cost = Some(most);
+    }
+
+    /// Limits the padded size of a batch, and groups items of like sizes.
+    pub fn limit_padded(&mut self, most: u64) {
+        self.limits.padded = Some(most);
+        self.grouping = Grouping::Like;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_fixed_batch_waits_until_it_is_full_or_nothing_more_can_come() {
+        let decide = |fill, more| Batch::of(4).decide(fill, 1_000 * MS, more);
+        assert_eq!(decide(Fill::Partial, More::MayCome), Decision::Wait);
+        assert_eq!(decide(Fill::Partial, More::Never), Decision::Take);
+        assert_eq!(decide(Fill::Full, More::MayCome), Decision::Take);
+    }
+
+    #[test]
+    fn what_is_there_is_taken_at_once() {
+        let decision = Batch::up_to(4).decide(Fill::Partial, Duration::ZERO, More::MayCome);
+        assert_eq!(decision, Decision::Take);
+    }
+
+    #[test]
+    fn the_first_item_waits_no_longer_than_was_asked() {
+        for batch in [Batch::of(4), Batch::up_to(4)] {
+            let decide = |waited| batch.within(5 * MS).decide(Fill::Partial, waited, More::MayCome);
+            assert_eq!(decide(2 * MS), Decision::WaitFor(3 * MS));
+            assert_eq!(decide(5 * MS), Decision::Take);
+            assert_eq!(decide(9 * MS), Decision::Take);
+        }
+    }
+
+    #[test]
+    fn a_rule_is_written_as_it_is_said() {
+        let written = [Batch::of(4), Batch::up_to(8), Batch::of(2).within(5 * MS)];
+        assert_eq!(written.map(|batch| batch.to_string()), ["of 4", "up to 8", "2 within 5 ms"]);
+        assert_eq!(written.map(|batch| batch.is_timed()), [false, false, true]);
+    }
+
+    #[test]
+    fn an_incomplete_batch_waits_without_limit_not_at_all_or_for_a_time() {
+        let rules = [Batch::of(4), Batch::up_to(4), Batch::of(4).within(5 * MS)];
+        let waits = rules.map(|batch| batch.wait());
+        assert_eq!(waits, [None, Some(Duration::ZERO), Some(5 * MS)]);
+    }
+
+    #[test]
+    fn limits_are_those_of_the_user() {
+        let mut batching = Batching::new(Batch::of(4));
+        assert_eq!(batching.grouping, Grouping::None);
+        batching.limit_cost(7);
+        batching.limit_padded(9);
+        let Limits { items, cost, padded } = batching.limits;
+        assert_eq!((items, cost, padded), (4, Some(7), Some(9)));
+        assert_eq!(batching.grouping, Grouping::Like, "padding is least among like sizes");
+    }
+}

@@ -1,0 +1,86 @@
+//! The settings of a run, and the properties of an item, as the scheduler needs them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::deadlines::Timeouts;
+use super::gpus::Gpus;
+use super::retry::{Backoff, OnError};
+use super::time::RunTime;
+use crate::Order;
+use crate::batch::{Batching, Size};
+
+/// The settings of one run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The number of places, with a producer each.
+    pub producers: usize,
+    /// The number of producers that may replace lost ones.
+    pub spares: usize,
+    /// The GPUs of each place; `None` if no place has any.
+    pub places: Option<Arc<[Gpus]>>,
+    /// The order in which results are consumed.
+    pub order: Order,
+    /// The largest number of items in flight.
+    pub window: usize,
+    /// `None`: items are leased one by one.
+    pub batching: Option<Batching>,
+    /// What happens to an item without a further attempt.
+    pub on_error: OnError,
+    /// The number of attempts after the first.
+    pub retries: u32,
+    /// The delay before a retry.
+    pub backoff: Backoff,
+    /// The number of consecutive failures after which a producer is suspected. `None`: never.
+    pub quarantine_after: Option<usize>,
+    /// The minimum time after which a slow item is copied. `None`: never.
+    pub copy_after: Option<Duration>,
+    /// The time limits of hooks and of the run.
+    pub timeouts: Timeouts,
+    /// The run fails below this number of live producers.
+    pub min_producers: usize,
+    /// Whether items may pass the scheduler by.
+    pub bypass: Bypass,
+    /// Whether more items may be offered.
+    pub input: Input,
+}
+
+/// Whether items may pass the scheduler by: see [`adopt`](super::Scheduler::adopt).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bypass {
+    /// If no setting of the run needs every item to be leased.
+    #[default]
+    Allowed,
+    /// The producers can work on leases only.
+    Never,
+}
+
+/// The properties of an item.
+#[derive(Debug, Clone, Copy)]
+pub struct Meta {
+    /// What it adds to a batch.
+    pub size: Size,
+    /// The time since which it waits.
+    pub since: RunTime,
+}
+
+/// Whether more items may be offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// By the feeder.
+    MayCome,
+    /// By callers, each of whom may wait for the result of its last item. So no batch can count on more.
+    Calls,
+    /// No more items are offered.
+    Ended,
+}
+
+/// What the feeder or the consumer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Activity {
+    #[default]
+    /// It waits for nothing that the scheduler knows of.
+    Working,
+    /// The feeder waits for permits; the consumer waits for results.
+    Waiting,
+}

@@ -1,0 +1,125 @@
+//! When an idle producer starts a copy of a slow item.
+
+use std::time::Duration;
+
+use super::health::ProducerHealth;
+use super::items::{Items, Record, State};
+use super::lease::{Copies, Held, LeaseId, Leases, Phase, ProducerId};
+use super::time::RunTime;
+
+/// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
+pub const LEAST_COPY_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
+
+/// When slow items are copied.
+#[derive(Debug)]
+pub(super) struct Speculation {
+    /// The minimum time before a copy. `None`: items are not copied.
+    least: Option<Duration>,
+    /// The number of calls whose results counted, and their total time.
+    calls: u32,
+    took: Duration,
+}
+
+/// What an idle producer may copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chance {
+    Now(LeaseId),
+    At(RunTime),
+    None,
+}
+
+impl Speculation {
+    pub(super) fn new(least: Option<Duration>) -> Self {
+        Speculation { least, calls: 0, took: Duration::ZERO }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.least.is_some()
+    }
+
+    /// Adds the duration of a call whose result counted. The time of a call that lost says nothing about
+    /// others.
+    pub(super) fn note(&mut self, took: Duration) {
+        self.calls = self.calls.saturating_add(1);
+        self.took = self.took.saturating_add(took);
+    }
+
+    /// The time after which a call is copied: twice the mean. A call may well finish just after that, and a
+    /// copy takes about the mean.
+    fn after(&self) -> Option<Duration> {
+        let mean = self.took.checked_div(self.calls);
+        let least = self.least?;
+        Some(mean.map_or(least, |mean| mean.saturating_mul(2)).max(least))
+    }
+
+    /// Finds the earliest slow item of another producer for `helper` to copy.
+    pub(super) fn chance(
+        &self,
+        helper: ProducerId,
+        leases: &Leases,
+        items: &Items,
+        health: &ProducerHealth,
+        now: RunTime,
+    ) -> Chance {
+        let Some(after) = self.after() else { return Chance::None };
+        let others = leases.iter().filter(|(_, held)| {
+            held.producer != helper && is_copyable(held) && is_alone(held, items)
+        });
+        let due = others.filter_map(|(id, held)| {
+            let due = due(helper, held, leases, health)?.after(after);
+            let is_due = due <= now;
+            // Calls that are due come first, by the index of their first item.
+            Some(((!is_due).then_some(due), held.first_item()?, id))
+        });
+        match due.min() {
+            Some((None, _, id)) => Chance::Now(id),
+            Some((Some(due), ..)) => Chance::At(due),
+            None => Chance::None,
+        }
+    }
+}
+
+fn is_copyable(held: &Held) -> bool {
+    held.phase == Phase::Working && held.copies == Copies::Kept && !held.is_stale()
+}
+
+/// Whether no other producer works on any of the items, or has failed one. Without this, copies could go on
+/// for ever.
+fn is_alone(held: &Held, items: &Items) -> bool {
+    let is_copied = |it: &Record| it.carriers > 1 || it.state == State::Deferred;
+    !held.items.iter().any(|item| items.get(item.index).is_some_and(is_copied))
+}
+
+/// The time from which `helper` counts the duration of a slow call.
+///
+/// The slow part may be a GPU. So producers on other GPUs help first: `helper` must wait while one of them is
+/// idle, and otherwise until all their calls are slow too.
+fn due(
+    helper: ProducerId,
+    slow: &Held,
+    leases: &Leases,
+    health: &ProducerHealth,
+) -> Option<RunTime> {
+    let mut better = health.better_helpers(helper, slow.producer);
+    better.try_fold(slow.since, |last, other| {
+        let busy_since = leases.of(other).map(|(_, held)| held.since).min()?;
+        Some(last.max(busy_since))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_has_twice_the_time_of_others() {
+        let ms = Duration::from_millis;
+        let mut speculation = Speculation::new(Some(ms(10)));
+        assert_eq!(speculation.after(), Some(ms(10)));
+        speculation.note(ms(1));
+        assert_eq!(speculation.after(), Some(ms(10)));
+        speculation.note(ms(59));
+        assert_eq!(speculation.after(), Some(ms(60)));
+        assert_eq!(Speculation::new(None).after(), None);
+    }
+}
