@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{Batch, Batching, Size};
+use crate::batch::{Batch, Batching, Ceiling, Size};
 
 const MS: Duration = Duration::from_millis(1);
 

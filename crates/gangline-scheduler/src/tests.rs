@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::batch::{Batch, Batching, Size};
+use crate::batch::{Batch, Batching, Ceiling, Size};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
