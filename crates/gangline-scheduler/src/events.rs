@@ -60,6 +60,7 @@ impl Events {
         self.0.push_back(event);
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.0.pop_front()
     }

@@ -148,6 +148,7 @@ impl From<Readiness> for Phase {
 }
 
 impl Leases {
+    #[inline]
     pub(super) fn insert(&mut self, held: Held) -> LeaseId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, held: None });

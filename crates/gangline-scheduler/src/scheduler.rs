@@ -400,6 +400,7 @@ impl Scheduler {
     }
 
     /// Returns the next event for the backend. `None` if there are no more.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
