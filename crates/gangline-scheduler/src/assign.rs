@@ -329,19 +329,6 @@ impl Scheduler {
         }
     }
 
-    /// Expires the hook that has an untracked item, if it has taken too long and `take` takes its claim away.
-    pub fn expire_claim(
-        &mut self,
-        (producer, claimed): (ProducerId, Option<u64>),
-        take: impl FnOnce(u64) -> Standing,
-        now: RunTime,
-    ) {
-        let overdue = self.deadlines.overdue_claim(producer, claimed, now);
-        let Some(index) = overdue.filter(|&index| take(index) == Standing::Counts) else { return };
-        let lease = self.track(index, producer, Readiness::Ready, now);
-        self.expire(lease.id, now);
-    }
-
     pub(super) fn expire(&mut self, id: LeaseId, now: RunTime) {
         // It may have ended together with another lease of its producer.
         let Some(held) = self.leases.remove(id) else { return };

@@ -43,9 +43,6 @@ pub(super) struct Deadlines {
     timeouts: Timeouts,
     /// For each producer that has not joined, its hook and its deadline.
     absent: Vec<Option<(Absence, Option<RunTime>)>>,
-    /// For each producer, the untracked item that it had claimed at the last look, and the time of the first look
-    /// that saw it.
-    claims: Vec<Option<(u64, RunTime)>>,
     run: RunEnd,
 }
 
@@ -79,7 +76,7 @@ impl From<Absence> for Phase {
 impl Deadlines {
     pub(super) fn new(timeouts: Timeouts, producers: usize, now: RunTime) -> Self {
         let run = timeouts.run.map_or(RunEnd::Never, |time| RunEnd::At(now.after(time)));
-        Deadlines { timeouts, absent: vec![None; producers], claims: vec![None; producers], run }
+        Deadlines { timeouts, absent: vec![None; producers], run }
     }
 
     /// The deadline of a lease of `items` items whose phase begins now.
@@ -120,29 +117,6 @@ impl Deadlines {
             _ => None,
         });
         late.collect()
-    }
-
-    /// Returns the untracked item that the producer has claimed, if its hook has had it for the limit.
-    ///
-    /// The time counts from the first look that sees the claim, so that producers need not read the clock. A
-    /// producer has an untracked item only once, so an equal claim is the same call.
-    pub(super) fn overdue_claim(
-        &mut self,
-        producer: ProducerId,
-        claimed: Option<u64>,
-        now: RunTime,
-    ) -> Option<u64> {
-        let limit = self.timeouts.item?;
-        let seen = &mut self.claims[producer];
-        match (*seen, claimed) {
-            (Some((item, since)), Some(claimed)) if item == claimed => {
-                (now.since(since) >= limit).then_some(item)
-            }
-            _ => {
-                *seen = claimed.map(|item| (item, now));
-                None
-            }
-        }
     }
 
     /// Checks the timeout of the run, and starts its grace.
@@ -209,18 +183,6 @@ mod tests {
         assert_eq!(deadlines.late_producers(RunTime::at(2 * SECOND)), [(1, Absence::EarlierRun)]);
         deadlines.clear(1);
         assert!(deadlines.late_producers(RunTime::at(2 * SECOND)).is_empty());
-    }
-
-    #[test]
-    fn the_limit_of_a_claim_counts_from_the_first_look_at_it() {
-        let mut deadlines = deadlines();
-        let mut look =
-            |item, seconds| deadlines.overdue_claim(1, item, RunTime::at(seconds * SECOND));
-        assert_eq!(look(Some(7), 20), None);
-        assert_eq!(look(Some(7), 21), Some(7));
-        assert_eq!(look(Some(8), 22), None, "another call has the whole limit");
-        assert_eq!((look(None, 23), look(Some(9), 90)), (None, None));
-        assert_eq!(look(Some(9), 91), Some(9));
     }
 
     #[test]

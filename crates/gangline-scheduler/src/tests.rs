@@ -817,32 +817,6 @@ fn an_item_is_undecided_from_its_failure_until_the_decision() {
     assert!(!scheduler.items().is_unsettled(0));
 }
 
-/// A hook that has an untracked item is given the time of an item from the first look that sees it.
-#[test]
-fn an_untracked_item_that_takes_too_long_expires_if_its_claim_is_taken() {
-    let timeouts = Timeouts { item: Some(10 * MS), step: MS, ..Timeouts::default() };
-    for standing in [Standing::Counts, Standing::Stale] {
-        let mut scheduler = scheduler(Config { timeouts, ..config(2) });
-        let mut look = |ms| {
-            let mut taken = vec![];
-            let take = |index| {
-                taken.push(index);
-                standing
-            };
-            scheduler.expire_claim((0, Some(7)), take, at(ms));
-            (taken, events(&mut scheduler))
-        };
-        assert_eq!(look(0), (vec![], vec![]));
-        let (taken, found) = (1..=12).map(&mut look).find(|(taken, _)| !taken.is_empty()).unwrap();
-        assert_eq!(taken, [7]);
-        let expired = found.iter().find_map(|event| match event {
-            Event::Expired(expired) => Some((expired.producer, expired.items.clone())),
-            _ => None,
-        });
-        assert_eq!(expired, (standing == Standing::Counts).then(|| (0, vec![7])));
-    }
-}
-
 #[test]
 fn a_lost_producer_puts_back_only_what_is_still_wanted() {
     let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(2) }, 4);

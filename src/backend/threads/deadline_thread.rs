@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
-use crate::backend::threads::handover::claims::Claims;
 use crate::backend::threads::limits::grace_of;
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::participants::Participants;
@@ -91,11 +90,6 @@ impl<R: Runner> Watch<R> {
         let handover = &self.run.handover;
         self.woken = handover.dispatch.clock.wake(self.woken, self.step);
         let ((), events) = handover.dispatch.schedule_at(self.woken, |state, now| {
-            // Under the lock: the producer passes through it before it asks whether it was abandoned.
-            for (producer, claim) in handover.dispatch.claims().into_iter().flat_map(Claims::each) {
-                let take = |item| claim.end(item);
-                state.scheduler.expire_claim((producer, claim.item()), take, now);
-            }
             state.scheduler.handle_timeout(now);
         });
         let live = events.iter().rev().find_map(|event| match event {

@@ -52,7 +52,6 @@
 mod across;
 pub(crate) mod answers;
 pub(crate) mod ceiling;
-pub(crate) mod claims;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
 pub(crate) mod inputs;

@@ -18,7 +18,7 @@ use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::{LeaseId, Standing};
+use crate::scheduler::LeaseId;
 
 /// A producer whose hooks run on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
@@ -65,8 +65,6 @@ impl<R: Runner> Producer<R> {
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.lane, self.lifetime.span(run, &self.setup));
-        let claim = run.handover.dispatch.claim(producer);
-        let flag = claim.map(|_| run.handover.dispatch.signals.flag(producer, None));
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
@@ -78,14 +76,8 @@ impl<R: Runner> Producer<R> {
             }
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
-            claim.inspect(|claim| claim.begin(seq));
-            let worked = self.work(run, seq, input, 1, flag);
+            let worked = self.work(run, seq, input, 1, None);
             observer.finished(seq);
-            if claim.is_some_and(|claim| claim.end(seq) == Standing::Stale) {
-                run.handover.dispatch.pass_lock();
-                drop_quietly((worked, copy));
-                return None;
-            }
             let outcome = match worked {
                 Ok(output) => {
                     observer.done();

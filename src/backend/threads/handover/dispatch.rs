@@ -1,6 +1,5 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
-use crate::backend::threads::handover::claims::{Claim, Claims};
 use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::handover::signals::{Pending, Signals, Tracking};
 use crate::backend::threads::run_clock::RunClock;
@@ -20,8 +19,6 @@ pub(crate) struct Dispatch<I> {
     state: Mutex<Tracked<I>>,
     /// How producers learn what the scheduler has decided.
     pub(crate) signals: Signals,
-    /// With an item timeout, the untracked items that are in hooks.
-    claims: Option<Claims>,
     speculates: bool,
     pub(crate) clock: RunClock,
 }
@@ -50,16 +47,13 @@ impl<I> Dispatch<I> {
         let CarriedOver { learned, lost, away, starting } = earlier;
         let (producers, speculates) =
             (config.producers + config.spares, config.copy_after.is_some());
+        // The deadline of an item is that of its lease.
         let is_timed = config.timeouts.item.is_some();
         let needs_leases = config.bypass == Bypass::Never;
-        // The copy for another attempt has to be where the deadline thread finds it.
-        let keeps_copies = is_timed && config.retries > 0;
-        let tracking = match config.batching.is_some() || speculates || keeps_copies || needs_leases
-        {
+        let tracking = match config.batching.is_some() || speculates || is_timed || needs_leases {
             true => Tracking::All,
             false => Tracking::Failed,
         };
-        let has_claims = is_timed && tracking == Tracking::Failed;
         let clock = RunClock::new();
         let mut scheduler = Scheduler::new(config, learned, clock.now());
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
@@ -68,7 +62,6 @@ impl<I> Dispatch<I> {
         Dispatch {
             state: Mutex::new(Tracked { scheduler, inputs: Inputs::default() }),
             signals: Signals::new(producers, tracking),
-            claims: has_claims.then(|| Claims::new(producers)),
             speculates,
             clock,
         }
@@ -78,24 +71,9 @@ impl<I> Dispatch<I> {
         self.signals.tracking
     }
 
-    /// The claim of a producer, with an item timeout.
-    pub(crate) fn claim(&self, producer: ProducerId) -> Option<Claim<'_>> {
-        self.claims.as_ref().map(|claims| claims.of(producer))
-    }
-
-    /// The untracked items that are in hooks, with an item timeout.
-    pub(crate) fn claims(&self) -> Option<&Claims> {
-        self.claims.as_ref()
-    }
-
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep(&self, producer: ProducerId, until: Option<RunTime>) {
         self.signals.sleep(producer, until, &self.clock);
-    }
-
-    /// Waits until a thread that has taken a claim away has also abandoned its producer, which it does under the lock.
-    pub(crate) fn pass_lock(&self) {
-        drop(lock(&self.state));
     }
 
     /// Takes all inputs that are left.
