@@ -28,9 +28,6 @@ pub(crate) trait Backend<R: Runner> {
     /// Calls `producer_init` while the pool is built. `wanted` tells that hook when to give up.
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error>;
 
-    /// From now on, it takes part in runs on this lane.
-    fn take_lane(&mut self, lane: usize);
-
     /// Whether the state that `producer_init` made is alive.
     fn is_ready(&self) -> bool;
 

@@ -47,7 +47,6 @@ struct Script {
 struct Scripted<R: Runner> {
     runner: Arc<R>,
     setup: ProducerSetup,
-    lane: usize,
     state: Option<R::ProducerState>,
     shared: Shared,
     script: Script,
@@ -65,8 +64,8 @@ type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 impl<R: Runner> Scripted<R> {
     fn new(runner: &Arc<R>, setup: ProducerSetup, shared: Shared, script: Script) -> Self {
-        let (runner, lane) = (runner.clone(), setup.producer);
-        Scripted { runner, setup, lane, state: None, shared, script, taken: 0 }
+        let runner = runner.clone();
+        Scripted { runner, setup, state: None, shared, script, taken: 0 }
     }
 
     fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
@@ -108,13 +107,13 @@ impl<R: Runner> Scripted<R> {
                 let again = one.lease.clone();
                 self.answer(run, Some(one), desk);
                 // Its inputs are gone, so the second answer is a failure; it must be of no effect.
-                settle::each(run, self.lane, &again, self.failures(&again), desk);
+                settle::each(run, self.setup.producer, &again, self.failures(&again), desk);
             }
             Step::AnswerTooLate(n) => {
                 let one = nth(n, held).expect("there is one");
                 let late = one.lease.clone();
                 hand_back(run, one);
-                settle::each(run, self.lane, &late, self.failures(&late), desk);
+                settle::each(run, self.setup.producer, &late, self.failures(&late), desk);
             }
             Step::HandBack(n) => hand_back(run, nth(n, held).expect("there is one")),
             Step::Crash => {
@@ -138,7 +137,7 @@ impl<R: Runner> Scripted<R> {
         }
         if self.state.is_none() {
             let shared = self.shared.clone();
-            let (runner, lane) = (run, self.lane);
+            let (runner, lane) = (run, self.setup.producer);
             if leasing::prepare_for(self, lane, &shared, runner, &lease, desk).is_err() {
                 return;
             }
@@ -160,7 +159,7 @@ impl<R: Runner> Scripted<R> {
         let worked = self.call(run, lease, Hook::ProducerWork, |runner, cx, state| {
             runner.producer_work(cx, state, input)
         });
-        settle::each(run, self.lane, lease, vec![worked], desk);
+        settle::each(run, self.setup.producer, lease, vec![worked], desk);
     }
 
     fn answer_batch(
@@ -177,11 +176,11 @@ impl<R: Runner> Scripted<R> {
             Ok(outputs) => {
                 let each = lease.items.iter().zip(outputs);
                 let each = each.map(|(&item, it)| it.map_err(|source| self.failure(item, source)));
-                settle::each(run, self.lane, lease, each.collect(), desk);
+                settle::each(run, self.setup.producer, lease, each.collect(), desk);
             }
             Err(error) => {
                 let failed = FailedBatch { error, kept: Inputs::Gone, inputs: vec![] };
-                for (item, fault) in settle::together(run, self.lane, lease, failed) {
+                for (item, fault) in settle::together(run, self.setup.producer, lease, failed) {
                     desk.deliver_tracked(item, Err(fault));
                 }
             }
@@ -214,7 +213,7 @@ impl<R: Runner> Scripted<R> {
         let error = self.failure(lease.items[0], "the process died".into());
         let inputs = lease.items.iter().copied().zip(inputs).collect();
         let failed = FailedBatch { error, kept: Inputs::Kept, inputs };
-        for (item, fault) in settle::together(run, self.lane, &lease, failed) {
+        for (item, fault) in settle::together(run, self.setup.producer, &lease, failed) {
             desk.deliver_tracked(item, Err(fault));
         }
     }
@@ -236,10 +235,6 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         self.init(wanted)
     }
 
-    fn take_lane(&mut self, lane: usize) {
-        self.lane = lane;
-    }
-
     fn is_ready(&self) -> bool {
         self.state.is_some()
     }
@@ -249,7 +244,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
     }
 
     fn work_on(&mut self, run: &Run<R>) -> NextStep {
-        let mut desk = ItemQueue::new(&run.handover, self.lane);
+        let mut desk = ItemQueue::new(&run.handover, self.setup.producer);
         desk.set_readiness(Readiness::Ready);
         let mut held = VecDeque::new();
         loop {
@@ -272,10 +267,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         }
         held.into_iter().for_each(|one| hand_back(run, one));
         desk.leave();
-        match run.handover.dispatch.signals.is_abandoned(self.lane) {
-            true => NextStep::Return,
-            false => NextStep::On,
-        }
+        leasing::leave(&self.shared)
     }
 
     fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {

@@ -30,7 +30,6 @@ pub(crate) mod producers;
 pub(crate) mod ready;
 pub(crate) mod recording;
 pub(crate) mod rejected;
-pub(crate) mod replacement;
 pub(crate) mod run;
 pub(crate) mod run_clock;
 pub(crate) mod run_settings;

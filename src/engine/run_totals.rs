@@ -127,12 +127,9 @@ impl<R: Runner> Engine<R> {
     }
 
     fn producer_totals(&self, run: &Run<R>, producer: usize) -> ProducerTotals {
-        let lanes = run.handover.dispatch.lanes_of(producer);
         let stats = &run.handover.stats;
-        let workers = lanes.into_iter().filter_map(|lane| stats.worker(lane));
-        let worker = workers.reduce(WorkerReport::and);
-        let all = times_of(run, producer);
-        let ProducerTime { items, failed, waited, rebuilds, recycling, .. } = all;
+        let (worker, all) = (stats.worker(producer), stats.producer(producer));
+        let ProducerTime { failed, waited, rebuilds, recycling, .. } = all;
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
@@ -148,7 +145,7 @@ impl<R: Runner> Engine<R> {
         };
         ProducerTotals {
             place: place.unwrap_or_default(),
-            items,
+            items: all.items(),
             failed,
             init,
             states_lost: rebuilds.states_lost,
@@ -203,7 +200,7 @@ impl<R: Runner> Engine<R> {
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(super) fn times_up_to_now(&self, run: &Run<R>) -> Vec<(ProducerTime, Duration)> {
         let inits = self.producers.as_ref().map(Producers::inits).unwrap_or_default();
-        let times = |(producer, init)| (times_of(run, producer), init);
+        let times = |(producer, init)| (run.handover.stats.producer(producer), init);
         inits.into_iter().enumerate().map(times).collect()
     }
 
@@ -227,11 +224,4 @@ pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
     let mut report = lock(event_log.recorder()).report();
     report.provenance.devices = models(devices);
     report
-}
-
-/// The times of a producer, and of those that took its place.
-fn times_of<R: Runner>(run: &Run<R>, producer: usize) -> ProducerTime {
-    let lanes = run.handover.dispatch.lanes_of(producer);
-    let times = lanes.into_iter().map(|lane| run.handover.stats.producer(lane));
-    times.fold(ProducerTime::default(), ProducerTime::and)
 }

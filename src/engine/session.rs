@@ -274,7 +274,7 @@ impl<R: Runner + 'static> Engine<R> {
         let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
         let spares = producers.spares();
         let (producers, description) = (producers.len(), self.told.description.clone());
-        let event_log = Arc::new(EventLog::new(producers + spares, description, self.told.detail));
+        let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.report_start(&event_log, items);

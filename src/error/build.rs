@@ -60,14 +60,6 @@ pub enum BuildError {
         /// The number of producers.
         producers: usize,
     },
-    /// [`replace_lost`](crate::Builder::replace_lost) has too large a number.
-    #[non_exhaustive]
-    Replacements {
-        /// The given number.
-        given: usize,
-        /// The largest number allowed.
-        most: usize,
-    },
     /// [`recycle_after`](crate::Builder::recycle_after) is 0.
     #[non_exhaustive]
     RecycleAfter {},
@@ -141,9 +133,6 @@ impl fmt::Display for BuildError {
             }
             BuildError::MinProducers { least, producers } => {
                 write!(f, "min_producers must be between 1 and {producers}, got {least}")
-            }
-            BuildError::Replacements { given, most } => {
-                write!(f, "replace_lost must be at most {most}, got {given}")
             }
             BuildError::RecycleAfter {} => f.write_str(
                 "recycle_after must be at least 1 item, got 0; leave it out to keep the states",

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::provenance::Provenance;
 use super::report::Recorder;
 use crate::base::panic::catch;
-use crate::concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
@@ -33,14 +33,28 @@ pub(crate) struct EventLog {
 /// The way of the events to the observing thread.
 pub(super) struct Feed {
     pub(super) rare: Mutex<RareEvents>,
-    /// The writers of the producers' rings, each until its producer takes it.
-    pub(super) writers: Box<[Mutex<Option<EventWriter>>]>,
-    pub(super) backlogs: Box<[Arc<CachePadded<Backlog>>]>,
+    begun: Instant,
+    pub(super) producers: Box<[Mutex<Track>]>,
     /// The readers' ends of the rings, until the observing thread takes them.
-    pub(super) rings: Mutex<Vec<Receiver<LogEntry>>>,
+    pub(super) rings: Mutex<Vec<Ring>>,
     pub(super) deliveries: CachePadded<Deliveries>,
     pub(super) wake: Waker<()>,
     pub(super) woken: Woken<()>,
+}
+
+/// A producer's ring, for its writer.
+#[derive(Debug)]
+pub(super) struct Track {
+    /// `None` while the producer has it.
+    writer: Option<EventWriter>,
+    backlog: Arc<CachePadded<Backlog>>,
+}
+
+/// A producer's ring, for the observing thread.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) entries: Receiver<LogEntry>,
+    pub(super) backlog: Arc<CachePadded<Backlog>>,
 }
 
 /// Counts that the consumer writes.
@@ -64,7 +78,7 @@ pub(super) struct RareEvents {
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// The producer's number.
-    pub(super) producer: AtomicUsize,
+    pub(super) producer: usize,
     /// The number of items that it has done. Exact, also if entries of the ring are lost.
     pub(super) done: AtomicU64,
     /// The time at which another producer took its place, in nanoseconds: what it writes from then on is not read.
@@ -126,7 +140,7 @@ pub(crate) struct ObserveOptions {
 impl Backlog {
     fn of(producer: usize) -> Self {
         Backlog {
-            producer: AtomicUsize::new(producer),
+            producer,
             done: AtomicU64::new(0),
             replaced_at: AtomicU64::new(u64::MAX),
             read: AtomicU64::new(0),
@@ -136,7 +150,6 @@ impl Backlog {
 }
 
 impl EventLog {
-    /// Makes a log with room for this number of producers, those that replace others included.
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
@@ -194,22 +207,25 @@ impl EventLog {
 
     /// Takes a producer's writer, if there are observers. Each producer has one.
     pub(crate) fn writer(&self, producer: usize) -> Option<EventWriter> {
-        lock(&self.feed.as_ref()?.writers[producer]).take()
+        lock(&self.feed.as_ref()?.producers[producer]).writer.take()
     }
 
-    /// Puts a producer's writer back: the producer may take part again.
+    /// Puts a producer's writer back: the producer may take part again, if no other has replaced it.
     pub(crate) fn return_writer(&self, producer: usize, writer: Option<EventWriter>) {
-        if let Some(feed) = &self.feed {
-            *lock(&feed.writers[producer]) = writer;
+        let (Some(feed), Some(writer)) = (&self.feed, writer) else { return };
+        let mut track = lock(&feed.producers[producer]);
+        if Arc::ptr_eq(&writer.backlog, &track.backlog) {
+            track.writer = Some(writer);
         }
     }
 
-    /// The producer with the writer `by` takes the place of the one with the writer `lost`.
-    pub(crate) fn replace(&self, lost: usize, by: usize) {
+    /// Another takes the place of the producer, and gets a writer of its own.
+    pub(crate) fn replace(&self, producer: usize) {
         let Some(feed) = &self.feed else { return };
-        let (lost, by) = (&feed.backlogs[lost], &feed.backlogs[by]);
-        lost.replaced_at.store(self.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        by.producer.store(lost.producer.load(Ordering::Relaxed), Ordering::Relaxed);
+        let (track, ring) = feed.track(producer);
+        let lost = std::mem::replace(&mut *lock(&feed.producers[producer]), track);
+        lost.backlog.replaced_at.store(self.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        lock(&feed.rings).push(ring);
     }
 
     /// Whether the events of each item are recorded.
@@ -220,7 +236,7 @@ impl EventLog {
     /// Counts an item that a producer has done, before the consumer can see its result.
     pub(crate) fn done(&self, producer: usize) {
         if let Some(feed) = &self.feed {
-            feed.backlogs[producer].done.fetch_add(1, Ordering::Relaxed);
+            lock(&feed.producers[producer]).backlog.done.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -242,24 +258,31 @@ impl Feed {
     fn new(producers: usize, begun: Instant) -> Self {
         // One message is enough: the observing thread reads everything when it is woken.
         let (wake, woken) = bounded(1);
-        let backlog = |producer| Arc::new(CachePadded::new(Backlog::of(producer)));
-        let backlogs: Box<[Arc<CachePadded<Backlog>>]> = (0..producers).map(backlog).collect();
-        let ends = backlogs.iter().map(|backlog| {
-            let (ring, entries) = queue(usize::MAX);
-            let (backlog, wake) = (backlog.clone(), wake.clone());
-            let writer = EventWriter { begun, ring, written: 0, done_at: None, backlog, wake };
-            (Mutex::new(Some(writer)), entries)
-        });
-        let (writers, rings): (Vec<_>, Vec<_>) = ends.unzip();
-        Feed {
+        let mut feed = Feed {
             rare: Mutex::default(),
-            writers: writers.into(),
-            backlogs,
-            rings: Mutex::new(rings),
+            begun,
+            producers: Box::default(),
+            rings: Mutex::default(),
             deliveries: CachePadded::default(),
             wake,
             woken,
-        }
+        };
+        let tracks = (0..producers).map(|producer| feed.track(producer));
+        let (tracks, rings): (Vec<_>, Vec<_>) = tracks.unzip();
+        feed.producers = tracks.into_iter().map(Mutex::new).collect();
+        feed.rings = Mutex::new(rings);
+        feed
+    }
+
+    /// A new ring for a producer.
+    fn track(&self, producer: usize) -> (Track, Ring) {
+        let (ring, entries) = queue(usize::MAX);
+        let backlog = Arc::new(CachePadded::new(Backlog::of(producer)));
+        let (begun, wake) = (self.begun, self.wake.clone());
+        let of_writer = backlog.clone();
+        let writer =
+            EventWriter { begun, ring, written: 0, done_at: None, backlog: of_writer, wake };
+        (Track { writer: Some(writer), backlog: backlog.clone() }, Ring { entries, backlog })
     }
 
     fn add(&self, at: Duration, event: Event) {

@@ -7,11 +7,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver as Woken, RecvTimeoutError, bounded};
 
 use super::event::{Event, Observer};
-use super::event_log::{EventLog, Feed, LogEntry, RareEvents};
+use super::event_log::{EventLog, Feed, LogEntry, RareEvents, Ring};
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::lock;
-use crate::concurrency::queue::Receiver;
 use crate::concurrency::spawn::spawn;
 use crate::error::Error;
 
@@ -76,7 +75,7 @@ impl Observing {
 struct Dispatcher<'a> {
     event_log: &'a EventLog,
     feed: &'a Feed,
-    rings: Vec<Receiver<LogEntry>>,
+    rings: Vec<Ring>,
     observers: Observers,
     told: Counts,
     batch: Vec<(Duration, Event)>,
@@ -92,8 +91,13 @@ struct Counts {
 
 impl<'a> Dispatcher<'a> {
     fn new(event_log: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
-        let rings = std::mem::take(&mut *lock(&feed.rings));
-        Dispatcher { event_log, feed, rings, observers, told: Counts::default(), batch: vec![] }
+        let (told, rings, batch) = (Counts::default(), vec![], vec![]);
+        Dispatcher { event_log, feed, rings, observers, told, batch }
+    }
+
+    /// Takes the rings of producers that have begun since the last call.
+    fn take_rings(&mut self) {
+        self.rings.append(&mut lock(&self.feed.rings));
     }
 
     fn run(&mut self) {
@@ -117,16 +121,17 @@ impl<'a> Dispatcher<'a> {
             rare.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
         }
         let is_over = rare.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
+        self.take_rings();
         let mut recorder = lock(self.event_log.recorder());
-        for (ring, backlog) in self.rings.iter_mut().zip(&self.feed.backlogs) {
+        for Ring { entries, backlog } in &mut self.rings {
             let mut read = 0;
-            while let Some(LogEntry { nanos, item, key, attempt }) = ring.pop() {
+            while let Some(LogEntry { nanos, item, key, attempt }) = entries.pop() {
                 read += 1;
-                // The entry was written after these were set.
+                // A hook that was replaced has returned.
                 if nanos > backlog.replaced_at.load(Ordering::Relaxed) {
                     continue;
                 }
-                let producer = backlog.producer.load(Ordering::Relaxed);
+                let producer = backlog.producer;
                 let event = match attempt {
                     0 => Event::ItemFinished { item, producer },
                     attempt => Event::ItemStarted { item, key, producer, attempt },
@@ -157,12 +162,13 @@ impl<'a> Dispatcher<'a> {
 
     /// The events of the items that are done, consumed and delivered since the last call.
     fn count(&mut self) -> Vec<Event> {
-        let Feed { deliveries, backlogs, .. } = self.feed;
+        let deliveries = &self.feed.deliveries;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         // Read in this order, so that no more items are delivered than done.
         let delivered = read(&deliveries.all);
         let consumed = read(&deliveries.consumed);
-        let done = backlogs.iter().map(|backlog| read(&backlog.done)).sum();
+        self.take_rings();
+        let done = self.rings.iter().map(|ring| read(&ring.backlog.done)).sum();
         let before = std::mem::replace(&mut self.told, Counts { done, consumed, delivered });
         let events = [
             (done - before.done, Event::ItemsDone { items: done - before.done }),

@@ -32,7 +32,10 @@ pub(crate) struct RunStats {
 pub(crate) struct ProducerTime {
     /// The time at which the producer joined the run; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
-    pub(crate) items: u64,
+    /// The number of results in the order of the run.
+    delivered: u64,
+    /// The number of other results: those of calls, and those of a producer that replaced one still in a hook.
+    answered: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
@@ -40,32 +43,20 @@ pub(crate) struct ProducerTime {
     pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
     pub(crate) recycling: Recycling,
-    /// How many producers were started in the place of this one, or of one that took its place.
+    /// How many producers were started in the place of a lost one.
     pub(crate) replacements: u64,
-    /// Whether another producer has taken its place. What it still does, late, does not count.
-    pub(crate) is_replaced: bool,
     /// The workers of a cluster in its seat; `None` if its hooks run on this machine.
     pub(crate) seat: Option<SeatTime>,
 }
 
 impl ProducerTime {
-    /// The times of all producers of one place, in a row.
-    pub(crate) fn and(mut self, later: ProducerTime) -> Self {
-        self.items += later.items;
-        self.failed += later.failed;
-        self.present += later.present;
-        self.waited.all += later.waited.all;
-        self.waited.for_permits += later.waited.for_permits;
-        self.waited.for_retries += later.waited.for_retries;
-        self.rebuilds.states_lost += later.rebuilds.states_lost;
-        self.rebuilds.inits += later.rebuilds.inits;
-        self.rebuilds.took += later.rebuilds.took;
-        self.rebuilds.took_in_run += later.rebuilds.took_in_run;
-        self.recycling.states += later.recycling.states;
-        self.recycling.took += later.recycling.took;
-        self.replacements += later.replacements;
-        self.seat = later.seat.or(self.seat);
-        self
+    pub(crate) fn items(&self) -> u64 {
+        self.delivered + self.answered
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.present += self.came.take().map_or(Duration::ZERO, |came| now - came);
+        self.waited.all += self.waits_since.take().map_or(Duration::ZERO, |since| now - since);
     }
 
     /// The time in which the producer worked on items, or looked for them.
@@ -303,11 +294,11 @@ impl RunStats {
         (present.saturating_sub(waited), waited)
     }
 
-    /// Notes that the producer joins the run. Returns its waits and its items so far, if it comes back.
-    pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> (Waits, u64) {
+    /// Notes that the producer joins the run. Returns its waits so far, if it comes back.
+    pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> Waits {
         let mut noted = lock(&self.producers[producer]);
         noted.came = Some(came);
-        (noted.waited, noted.items)
+        noted.waited
     }
 
     /// Notes that the producer begins to wait, for reports before it leaves.
@@ -321,14 +312,21 @@ impl RunStats {
         (noted.waited, noted.waits_since) = (waited, None);
     }
 
-    pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
+    /// Notes that the producer that [came](RunStats::producer_came) then leaves.
+    pub(crate) fn producer_left(
+        &self,
+        producer: usize,
+        came: Instant,
+        delivered: u64,
+        waited: Waits,
+    ) {
         let mut noted = lock(&self.producers[producer]);
-        if noted.is_replaced {
-            return;
+        noted.delivered = noted.delivered.max(delivered);
+        // Otherwise another has replaced it, and what it did late does not count.
+        if noted.came == Some(came) {
+            noted.end(now());
+            noted.waited = waited;
         }
-        let (present, rebuilds) = (noted.present + time.present, noted.rebuilds);
-        let ProducerTime { failed, recycling, replacements, seat, .. } = *noted;
-        *noted = ProducerTime { failed, present, rebuilds, recycling, replacements, seat, ..time };
     }
 
     /// A producer was started in the place of another, before the run.
@@ -336,20 +334,23 @@ impl RunStats {
         lock(&self.producers[producer]).replacements += 1;
     }
 
-    /// A producer is started in the place of `lost`, whose time ends now.
-    pub(crate) fn replaced(&self, lost: usize) {
-        let mut noted = lock(&self.producers[lost]);
-        let present = noted.came.take().map_or(Duration::ZERO, |came| now() - came);
-        noted.present += present;
+    /// Another is started in the place of the producer, whose time ends now.
+    pub(crate) fn replaced(&self, producer: usize) {
+        let mut noted = lock(&self.producers[producer]);
+        noted.end(now());
         noted.rebuilds.end(true);
         noted.recycling.end();
-        noted.is_replaced = true;
         noted.replacements += 1;
+        drop(noted);
+        if let Some(worker) = &mut *lock(&self.workers[producer]) {
+            // The process that takes its place is no restart.
+            worker.pid = None;
+        }
     }
 
-    /// Sets the number of calls that a producer of a service has answered.
-    pub(crate) fn producer_answered(&self, producer: usize, items: u64) {
-        lock(&self.producers[producer]).items = items;
+    /// Notes a result that is not in the order of the run.
+    pub(crate) fn producer_answered(&self, producer: usize) {
+        lock(&self.producers[producer]).answered += 1;
     }
 
     /// The producer ends its state, which is to be recycled.
@@ -415,10 +416,9 @@ impl RunStats {
     /// Returns the times of a producer, up to now if it has not left.
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
-        time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
-        time.waited.all += time.waits_since.take().map_or(Duration::ZERO, |since| now() - since);
         time.rebuilds.end(time.came.is_some());
         time.recycling.end();
+        time.end(now());
         if let Some(seat) = time.seat {
             time.replace_by_seat(seat);
         }
@@ -442,7 +442,7 @@ impl RunStats {
         *lock(&self.collector) = time;
         for (noted, seen) in self.producers.iter().zip(seen) {
             let mut noted = lock(noted);
-            noted.items = noted.items.max(seen);
+            noted.delivered = noted.delivered.max(seen);
         }
     }
 

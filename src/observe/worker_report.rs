@@ -47,21 +47,3 @@ pub struct WorkerReport {
 pub(crate) fn seat_name(host: &str, seat: usize) -> String {
     format!("{host}/{seat}")
 }
-
-impl WorkerReport {
-    /// Returns the sum of two reports of workers of one place, of which this one came first.
-    pub(crate) fn and(self, later: WorkerReport) -> Self {
-        WorkerReport {
-            host: later.host.or(self.host),
-            pid: later.pid.or(self.pid),
-            producers: later.producers,
-            restarts: self.restarts + later.restarts,
-            losses: self.losses + later.losses,
-            lost: later.lost,
-            returned: self.returned + later.returned,
-            wire_wait: self.wire_wait + later.wire_wait,
-            bytes_down: self.bytes_down + later.bytes_down,
-            bytes_up: self.bytes_up + later.bytes_up,
-        }
-    }
-}

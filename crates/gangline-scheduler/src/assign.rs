@@ -3,7 +3,9 @@
 use super::ahead;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Items, Outcome, Standing, State};
-use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
+use super::lease::{
+    Chosen, Copies, Generation, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized,
+};
 use super::pending::Pick;
 use super::speculation::Chance;
 use super::split::{Cut, Part};
@@ -16,7 +18,7 @@ impl Scheduler {
     /// Leases items to a producer without work. A producer that has to wait asks again when it is woken.
     pub fn lease(&mut self, producer: ProducerId, readiness: Readiness, now: RunTime) -> Next {
         self.waiters.remove(producer);
-        if self.is_aborted || !self.health.is_live(producer) {
+        if self.is_aborted || !self.health.is_present(producer) {
             self.wake_for_work(now);
             return Next::Leave;
         }
@@ -241,7 +243,7 @@ impl Scheduler {
             return;
         }
         for guilty in self.health.succeeded(index, producer) {
-            self.events.push(Event::Quarantined(guilty));
+            self.events.push(Event::Quarantined(guilty, self.health.generation(guilty)));
             self.after_loss(guilty, now);
         }
         self.wake_unsuspended();
@@ -345,9 +347,10 @@ impl Scheduler {
             }
         }
         let lease = Some(id);
-        let expired = Expired { producer, lease, phase, attempt, leased, items };
-        self.events.push(Event::Expired(expired));
-        self.abandon(producer, now);
+        self.expired(
+            Expired { producer, generation: 0, lease, phase, attempt, leased, items },
+            now,
+        );
     }
 
     /// Abandons the producers that are still in a hook when the grace of the run is over.
@@ -370,9 +373,17 @@ impl Scheduler {
     }
 
     /// Removes the producer until the hook that it is in returns, and puts its items back.
-    pub(super) fn abandon(&mut self, producer: ProducerId, now: RunTime) {
-        let was_live = self.health.is_live(producer);
-        self.health.leave(producer);
+    pub(super) fn expired(&mut self, expired: Expired, now: RunTime) {
+        let producer = expired.producer;
+        let (latest, is_lost) =
+            (self.health.generation(producer), self.health.awaits_successor(producer));
+        // A lost producer that is still in a hook is not lost once more.
+        let generation = latest - Generation::from(is_lost);
+        self.events.push(Event::Expired(Expired { generation, ..expired }));
+        let was_live = self.health.is_live(producer) && !is_lost;
+        if !is_lost {
+            self.health.leave(producer);
+        }
         self.after_departure(producer, was_live, now);
     }
 
@@ -391,10 +402,8 @@ impl Scheduler {
     fn after_loss(&mut self, producer: ProducerId, now: RunTime) {
         self.deadlines.clear(producer);
         self.parts.disown(producer);
-        if !self.is_aborted
-            && let Some(by) = self.health.replace(producer)
-        {
-            self.learned[by] = self.learned[producer];
+        if !self.is_aborted {
+            self.health.replace(producer);
         }
         let live = self.health.live();
         if live < self.config.min_producers.max(1) {

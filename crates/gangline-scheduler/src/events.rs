@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::lease::{LeaseId, Phase, ProducerId};
+use super::deadlines::Absence;
+use super::lease::{Generation, LeaseId, Phase, ProducerId};
 
 /// A request that the backend handles after a call, outside its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Event {
     /// A hook took too long. Its producer is lost.
     Expired(Expired),
     /// The producer failed consecutive items that others succeeded with, and is lost.
-    Quarantined(ProducerId),
+    Quarantined(ProducerId, Generation),
     /// The producer is still in a hook although its run is over, and is lost.
     Abandon(ProducerId),
     /// Fewer producers are live than the run needs.
@@ -38,6 +39,8 @@ pub enum Event {
 pub struct Expired {
     /// The producer in the hook.
     pub producer: ProducerId,
+    /// Set when the event is pushed.
+    pub generation: Generation,
     /// `None` if the producer had not joined the run.
     pub lease: Option<LeaseId>,
     /// Which hook it was in.
@@ -49,6 +52,14 @@ pub struct Expired {
     /// The items that have failed by it, since no other copy is left. The backend creates their error and
     /// calls [`decide`](super::Scheduler::decide).
     pub items: Vec<u64>,
+}
+
+impl Expired {
+    /// For a producer that holds no lease.
+    pub(super) fn of_absence(producer: ProducerId, absence: Absence) -> Self {
+        let (phase, items) = (Phase::from(absence), vec![]);
+        Expired { producer, generation: 0, lease: None, phase, attempt: 1, leased: 0, items }
+    }
 }
 
 /// The events that the backend has not seen yet, the oldest first.

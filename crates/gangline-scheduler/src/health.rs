@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::gpus::Gpus;
-use super::lanes::Lanes;
-use super::lease::ProducerId;
+use super::lease::{Generation, ProducerId};
 
 /// The producers of a run, with the failures that each is suspected of.
 ///
@@ -18,9 +17,10 @@ pub struct ProducerHealth {
     /// producer.
     quarantine_after: Option<usize>,
     producers: Vec<Producer>,
-    /// The GPUs of each place; `None` where no place has any.
+    /// The devices of each place; `None` where no two producers share a GPU.
     places: Option<Arc<[Gpus]>>,
-    lanes: Lanes,
+    /// The number of producers that may still replace lost ones.
+    spares: usize,
     /// The number of suspects of all producers together.
     suspects: usize,
     /// Changes whenever the answers of [`may_try`](ProducerHealth::may_try) may change.
@@ -32,6 +32,19 @@ struct Producer {
     presence: Presence,
     /// The items that it failed since its last success.
     suspects: Vec<Suspect>,
+    generation: Generation,
+    successor: Successor,
+}
+
+/// Whether another producer is to take the place of a lost one, which may still be in a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Successor {
+    #[default]
+    None,
+    /// Nothing starts it yet.
+    Due,
+    /// It has not joined yet.
+    Starting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,31 +93,26 @@ enum Evidence {
 }
 
 impl ProducerHealth {
-    /// Without spare lanes.
+    /// Without replacements.
     #[cfg(test)]
     pub(super) fn without_spares(
         producers: usize,
         quarantine_after: Option<usize>,
         places: Option<Arc<[Gpus]>>,
     ) -> Self {
-        Self::with_lanes(Lanes::new(producers, 0), quarantine_after, places)
+        Self::new((producers, 0), quarantine_after, places)
     }
 
-    pub(super) fn with_lanes(
-        lanes: Lanes,
+    pub(super) fn new(
+        (producers, spares): (usize, usize),
         quarantine_after: Option<usize>,
         places: Option<Arc<[Gpus]>>,
     ) -> Self {
         ProducerHealth {
             quarantine_after,
-            producers: (0..lanes.len())
-                .map(|lane| match lanes.is_used(lane) {
-                    true => Producer::default(),
-                    false => Producer { presence: Presence::Absent, ..Producer::default() },
-                })
-                .collect(),
+            producers: (0..producers).map(|_| Producer::default()).collect(),
             places,
-            lanes,
+            spares,
             suspects: 0,
             version: 0,
         }
@@ -123,47 +131,64 @@ impl ProducerHealth {
         self.producers[producer].presence.is_live()
     }
 
+    /// Whether the latest producer of the place is live and has joined.
+    pub(super) fn is_present(&self, producer: ProducerId) -> bool {
+        self.is_live(producer) && !self.awaits_successor(producer)
+    }
+
     /// Whether a producer may take new items.
     pub fn may_take_new(&self, producer: ProducerId) -> bool {
-        self.is_live(producer) && !self.is_suspended(producer)
+        self.is_present(producer) && !self.is_suspended(producer)
     }
 
-    /// The place of a producer.
-    pub fn place(&self, producer: ProducerId) -> usize {
-        self.lanes.place(producer)
+    /// Whether a producer that was lost as this generation has been replaced.
+    pub fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
+        let Producer { generation: latest, successor, .. } = self.producers[producer];
+        generation < latest - Generation::from(successor == Successor::Due)
     }
 
-    /// The producers of a place: the first, and those that replaced it.
-    pub fn lanes_of(&self, place: usize) -> Vec<ProducerId> {
-        self.lanes.of(place)
+    /// Which of the producers of its place in the run the producer is.
+    pub fn generation(&self, producer: ProducerId) -> Generation {
+        self.producers[producer].generation
     }
 
-    /// The latest producer of a place.
-    pub(super) fn latest(&self, place: usize) -> ProducerId {
-        self.lanes.latest(place)
-    }
-
-    /// Whether another producer has been started in the place of this one.
-    pub fn is_replaced(&self, producer: ProducerId) -> bool {
-        self.lanes.is_replaced(producer)
+    /// Whether the producer is lost, and the one that is to replace it has not joined yet.
+    pub(super) fn awaits_successor(&self, producer: ProducerId) -> bool {
+        self.producers[producer].successor != Successor::None
     }
 
     pub(super) fn can_replace(&self) -> bool {
-        self.lanes.has_spare()
+        self.spares > 0
     }
 
-    /// Removes the producer for good, and has another join on its place. That one counts as a producer of the run
-    /// at once, but nothing waits for it until it joins.
-    pub(super) fn replace(&mut self, producer: ProducerId) -> Option<ProducerId> {
-        let by = self.lanes.replace(producer)?;
+    /// Removes the producer for good, and has another join in its place. That one counts as a producer of the run at
+    /// once, but nothing waits for it until it joins.
+    pub(super) fn replace(&mut self, producer: ProducerId) {
+        if !self.can_replace() {
+            return;
+        }
+        self.spares -= 1;
         self.lose(producer);
-        self.detach(by);
-        Some(by)
+        let it = &mut self.producers[producer];
+        (it.presence, it.successor) = (Presence::Detached, Successor::Due);
+        it.generation += 1;
+        self.version += 1;
     }
 
-    /// The producer to start in the place of this one, once; `None` if it is lost already.
-    pub(super) fn take_replacement(&mut self, producer: ProducerId) -> Option<ProducerId> {
-        self.lanes.take_replacement(producer).filter(|&by| self.is_live(by))
+    /// The generation of the producer to start in the place of this one, once.
+    pub(super) fn take_replacement(&mut self, producer: ProducerId) -> Option<Generation> {
+        let is_live = self.is_live(producer);
+        let it = &mut self.producers[producer];
+        let is_due = is_live && it.successor == Successor::Due;
+        is_due.then(|| {
+            it.successor = Successor::Starting;
+            it.generation
+        })
+    }
+
+    /// Notes that the latest producer of the place is here.
+    pub(super) fn join(&mut self, producer: ProducerId) {
+        self.producers[producer].successor = Successor::None;
     }
 
     /// Whether other parties may wait for this producer.
@@ -181,7 +206,7 @@ impl ProducerHealth {
     /// may have better [`Evidence`]. Some available producer always may.
     pub(super) fn may_try(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         if self.quarantine_after.is_none() {
-            return !self.is_among(producer, tried) || !self.has_another_than(tried);
+            return !tried.contains(&producer) || !self.has_another_than(tried);
         }
         let own = self.evidence(producer, tried);
         self.available().all(|other| own <= self.evidence(other, tried))
@@ -203,7 +228,7 @@ impl ProducerHealth {
     }
 
     fn evidence(&self, producer: ProducerId, tried: &[ProducerId]) -> Evidence {
-        if self.is_among(producer, tried) {
+        if tried.contains(&producer) {
             Evidence::Repeated
         } else if tried.iter().all(|&other| !self.share_gpu(producer, other)) {
             Evidence::Independent
@@ -214,27 +239,20 @@ impl ProducerHealth {
         }
     }
 
-    /// Whether the producer, or another of its place, is one of `tried`.
-    fn is_among(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
-        tried.iter().any(|&other| self.place(other) == self.place(producer))
-    }
-
     /// Whether a GPU that all of `tried` have, and `producer` has not, could be the cause.
     fn lacks_a_gpu_of_all(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
-        let place = |producer: ProducerId| &places[self.place(producer)];
         let mut common =
-            place(*first).iter().filter(|&gpu| rest.iter().all(|&it| place(it).has(gpu)));
-        common.any(|gpu| !place(producer).has(gpu))
+            places[*first].iter().filter(|&gpu| rest.iter().all(|&it| places[it].has(gpu)));
+        common.any(|gpu| !places[producer].has(gpu))
     }
 
     fn share_gpu(&self, one: ProducerId, other: ProducerId) -> bool {
-        let [one, other] = [one, other].map(|producer| self.place(producer));
         self.places.as_ref().is_some_and(|places| places[one].overlap(&places[other]))
     }
 
     fn has_another_than(&self, tried: &[ProducerId]) -> bool {
-        self.available().any(|producer| !self.is_among(producer, tried))
+        self.available().any(|producer| !tried.contains(&producer))
     }
 
     /// The producers that should help `slow` before `helper` does: `helper` shares a GPU with `slow`, and
@@ -253,8 +271,10 @@ impl ProducerHealth {
     pub(super) fn failed(&mut self, item: u64, tried: &[ProducerId]) -> Blame {
         let Some(least) = self.quarantine_after else { return Blame::Item };
         let producer = *tried.last().expect("a producer has failed it");
+        let is_lost = self.awaits_successor(producer);
         let suspects = &mut self.producers[producer].suspects;
-        if suspects.iter().all(|suspect| suspect.item != item) {
+        // The failures of a lost producer say nothing of the one that replaces it.
+        if !is_lost && suspects.iter().all(|suspect| suspect.item != item) {
             suspects.push(Suspect { item, is_cleared: false });
             self.suspects += 1;
         }
@@ -341,7 +361,9 @@ impl ProducerHealth {
 
     /// Notes that this hook has returned.
     pub(super) fn rejoin(&mut self, producer: ProducerId) {
-        self.change(producer, Presence::Available);
+        if !self.awaits_successor(producer) {
+            self.change(producer, Presence::Available);
+        }
     }
 
     /// Removes the producer from the run.
@@ -389,16 +411,22 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_takes_the_place_of_a_lost_producer() {
-        let mut health = ProducerHealth::with_lanes(Lanes::new(2, 1), None, None);
-        assert_eq!((health.lanes_of(1), health.latest(1)), (vec![1], 1));
-        assert!(health.can_replace() && !health.is_replaced(1));
-        assert_eq!(health.replace(1), Some(2));
-        assert_eq!((health.lanes_of(1), health.latest(1), health.place(2)), (vec![1, 2], 2, 1));
-        assert!(!health.can_replace() && !health.is_replaced(1), "nothing has taken it yet");
-        assert_eq!(health.take_replacement(1), Some(2));
-        assert!(health.is_replaced(1) && !health.is_replaced(0));
-        assert!(!health.is_live(1) && health.is_live(2));
+    fn a_lost_producer_is_replaced_in_its_place_once() {
+        let mut health = ProducerHealth::new((2, 1), Some(1), None);
+        health.replace(1);
+        assert!(!health.can_replace() && health.is_live(1) && !health.is_available(1));
+        assert!(!health.is_replaced(1, 0), "nothing has taken it yet");
+        health.failed(3, &[1]);
+        assert!(!health.is_suspect(1), "the lost one has failed it");
+        assert_eq!((health.take_replacement(1), health.take_replacement(1)), (Some(1), None));
+        assert!(health.is_replaced(1, 0) && !health.is_replaced(1, 1));
+        health.rejoin(1);
+        assert!(!health.is_available(1), "the lost one has returned from a hook");
+        health.join(1);
+        health.rejoin(1);
+        assert!(health.is_available(1) && health.generation(1) == 1);
+        health.replace(1);
+        assert!(health.is_live(1), "no other can be started, so the scheduler loses it");
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
 //!   [`abort`](Scheduler::abort).
 //! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout),
-//!   [`handle_timeout`](Scheduler::handle_timeout), [`expire_claim`](Scheduler::expire_claim).
+//!   [`handle_timeout`](Scheduler::handle_timeout).
 //! - **Getters**: [`health`](Scheduler::health), [`has_waiting_items`](Scheduler::has_waiting_items),
 //!   [`learned`](Scheduler::learned).
 //!
@@ -42,7 +42,6 @@ mod gpus;
 pub mod hand_over;
 mod health;
 mod items;
-mod lanes;
 mod lease;
 mod order;
 mod pending;
@@ -68,7 +67,9 @@ pub use self::events::{Event, Expired};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
 pub use self::items::{Items, Outcome, Standing};
-pub use self::lease::{Copies, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness};
+pub use self::lease::{
+    Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
+};
 pub use self::order::Order;
 pub use self::retry::{Backoff, Decision, Failure, Inputs, OnError, Verdict};
 pub use self::scheduler::Scheduler;

@@ -7,8 +7,7 @@ use super::deadlines::{Absence, Deadlines, RunTimeout};
 use super::events::{Event, Events, Expired};
 use super::health::{Blame, ProducerHealth};
 use super::items::{Items, Outcome, Standing, State};
-use super::lanes::Lanes;
-use super::lease::{Copies, Lease, LeaseId, Leases, Phase, ProducerId, Readiness};
+use super::lease::{Copies, Generation, Lease, LeaseId, Leases, Phase, ProducerId, Readiness};
 use super::order::Order;
 use super::pending::PendingItems;
 use super::retry::{Decision, Failure, Inputs, RetryPolicy, RetryQueue, Verdict};
@@ -46,17 +45,18 @@ pub struct Scheduler {
 impl Scheduler {
     /// Creates the scheduler of a run that starts now. `learned`: the batch limits from earlier runs, for
     /// each place.
-    pub fn new(config: Config, mut learned: Vec<Ceiling>, now: RunTime) -> Self {
+    pub fn new(config: Config, learned: Vec<Ceiling>, now: RunTime) -> Self {
         debug_assert_eq!(learned.len(), config.producers, "each producer has a device");
-        let lanes = Lanes::new(config.producers, config.spares);
-        let producers = lanes.len();
-        learned.resize(producers, Ceiling::default());
         let batching = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
-        let Config { retries, backoff, on_error, quarantine_after, .. } = config;
+        let Config { producers, spares, retries, backoff, on_error, quarantine_after, .. } = config;
         Scheduler {
             batching,
             retry: RetryPolicy { retries, backoff, on_error },
-            health: ProducerHealth::with_lanes(lanes, quarantine_after, config.places.clone()),
+            health: ProducerHealth::new(
+                (producers, spares),
+                quarantine_after,
+                config.places.clone(),
+            ),
             learned,
             deadlines: Deadlines::new(config.timeouts, producers, now),
             speculation: Speculation::new(config.copy_after),
@@ -183,14 +183,18 @@ impl Scheduler {
 
     /// Notes that the producer is in a hook without a lease.
     pub fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
-        self.deadlines.expect(producer, absence, now);
-        self.health.detach(producer);
-        self.wake_all();
+        // The one that replaces a lost producer has no hook yet.
+        if !self.health.awaits_successor(producer) {
+            self.deadlines.expect(producer, absence, now);
+            self.health.detach(producer);
+            self.wake_all();
+        }
     }
 
-    /// Notes that this hook has returned. Returns whether the producer takes part: it may be lost.
+    /// Notes that the producer joins, or that this hook has returned. Returns whether it takes part: it may be lost.
     pub fn producer_joined(&mut self, producer: ProducerId) -> bool {
         self.deadlines.clear(producer);
+        self.health.join(producer);
         self.rejoin(producer);
         self.health.is_live(producer)
     }
@@ -209,9 +213,9 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The producer to start in the place of this lost one, once. `None` if there is none, or none is needed.
-    pub fn take_replacement(&mut self, lost: ProducerId) -> Option<ProducerId> {
-        if self.is_aborted { None } else { self.health.take_replacement(lost) }
+    /// The generation of the producer to start in the place of this lost one, once; `None` if none is needed.
+    pub fn take_replacement(&mut self, producer: ProducerId) -> Option<Generation> {
+        if self.is_aborted { None } else { self.health.take_replacement(producer) }
     }
 
     /// Excludes the producer from this run; an absent one until it [joins](Scheduler::producer_joined).
@@ -286,7 +290,7 @@ impl Scheduler {
                 false => Cut::Blame,
             };
             let items = held.items.iter().map(|item| item.index).collect();
-            let owner = Some(producer).filter(|&owner| self.health.is_live(owner));
+            let owner = Some(producer).filter(|&owner| self.health.is_present(owner));
             self.parts.split(Part { owner, items: held.items, attempt: held.attempt, cut });
             // The owner takes a part next; the others are for other producers.
             self.wake_for_parts();
@@ -386,11 +390,7 @@ impl Scheduler {
         }
         self.leases.overdue(now).into_iter().for_each(|id| self.expire(id, now));
         for (producer, absence) in self.deadlines.late_producers(now) {
-            let phase = Phase::from(absence);
-            let (attempt, leased, items) = (1, 0, vec![]);
-            let expired = Expired { producer, lease: None, phase, attempt, leased, items };
-            self.events.push(Event::Expired(expired));
-            self.abandon(producer, now);
+            self.expired(Expired::of_absence(producer, absence), now);
         }
     }
 
@@ -425,9 +425,8 @@ impl Scheduler {
         !self.retries.is_empty() || !self.pending.is_empty() || !self.parts.is_empty()
     }
 
-    /// The batch limits learned from out-of-memory failures, for each place.
-    pub fn learned(&self) -> Vec<Ceiling> {
-        let latest = (0..self.config.producers).map(|place| self.health.latest(place));
-        latest.map(|producer| self.learned[producer]).collect()
+    /// The batch limits learned from out-of-memory failures, for each producer.
+    pub fn learned(&self) -> &[Ceiling] {
+        &self.learned
     }
 }

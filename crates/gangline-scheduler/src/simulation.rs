@@ -79,8 +79,6 @@ enum Doing {
     /// It never returns.
     Stuck,
     Left,
-    /// It may replace another.
-    Unused,
     /// It builds its first state, in the place of another.
     Starts(RunTime),
 }
@@ -100,6 +98,8 @@ struct Simulation {
     now: RunTime,
     turns: u64,
     producers: Vec<Doing>,
+    /// The calls of replaced producers that have not returned.
+    replaced: Vec<(Lease, RunTime)>,
     has_state: Vec<bool>,
     untracked: VecDeque<u64>,
     /// The number of items pulled. `consumed` has those that were consumed.
@@ -159,10 +159,9 @@ impl Simulation {
             tracking,
             now: RunTime::START,
             turns: script.seed,
-            producers: (0..producers + script.spares)
-                .map(|lane| if lane < producers { Doing::Asks } else { Doing::Unused })
-                .collect(),
-            has_state: vec![true; producers + script.spares],
+            producers: vec![Doing::Asks; producers],
+            replaced: vec![],
+            has_state: vec![true; producers],
             untracked: VecDeque::new(),
             pulled: 0,
             consumed: BTreeSet::new(),
@@ -209,6 +208,11 @@ impl Simulation {
     /// Lets one thread that is ready take its turn. Returns whether there was one.
     fn take_a_turn(&mut self) -> bool {
         let now = self.now;
+        for (Lease { id, items, .. }, _) in self.replaced.extract_if(.., |(_, until)| *until <= now)
+        {
+            let standings = self.scheduler.finish(id, &vec![Outcome::Succeeded; items.len()], now);
+            assert!(!standings.contains(&Standing::Counts), "its producer was replaced");
+        }
         let mut able: Vec<Option<ProducerId>> = (0..self.producers.len())
             .filter(|&producer| match &self.producers[producer] {
                 Doing::Asks => true,
@@ -217,7 +221,7 @@ impl Simulation {
                 | Doing::Works(_, until)
                 | Doing::WorksUntracked(_, until)
                 | Doing::Starts(until) => *until <= now,
-                Doing::Stuck | Doing::Left | Doing::Unused => false,
+                Doing::Stuck | Doing::Left => false,
             })
             .map(Some)
             .collect();
@@ -240,7 +244,7 @@ impl Simulation {
             Doing::Waits(until) => *until,
             Doing::Prepares(_, until) | Doing::Works(_, until) => Some(*until),
             Doing::WorksUntracked(_, until) | Doing::Starts(until) => Some(*until),
-            Doing::Asks | Doing::Stuck | Doing::Left | Doing::Unused => None,
+            Doing::Asks | Doing::Stuck | Doing::Left => None,
         });
         let next = ends.chain(self.scheduler.poll_timeout()).min();
         let Some(next) = next else { panic!("it waits for ever: {self:#?}") };
@@ -330,7 +334,7 @@ impl Simulation {
     }
 
     fn has_everyone_left(&self) -> bool {
-        let has_left = |doing| matches!(doing, &Doing::Left | &Doing::Stuck | &Doing::Unused);
+        let has_left = |doing| matches!(doing, &Doing::Left | &Doing::Stuck);
         self.producers.iter().all(has_left)
     }
 
@@ -341,21 +345,24 @@ impl Simulation {
             Doing::Works(lease, _) => self.worked(producer, lease),
             Doing::WorksUntracked(index, _) => self.worked_untracked(producer, index),
             Doing::Starts(_) => self.started(producer),
-            Doing::Stuck | Doing::Left | Doing::Unused => unreachable!("it does nothing"),
+            Doing::Stuck | Doing::Left => unreachable!("it does nothing"),
         }
         self.act();
     }
 
     fn flaw(&self, producer: ProducerId) -> Flaw {
-        self.script.flaws[self.scheduler.health().place(producer)]
+        self.script.flaws[producer]
     }
 
     /// Starts the producer that replaces this one, if any does.
     fn replace(&mut self, lost: ProducerId) {
-        if let Some(by) = self.scheduler.take_replacement(lost) {
-            assert_eq!(self.producers[by], Doing::Unused);
-            assert!(!self.scheduler.health().is_live(lost) && self.scheduler.health().is_live(by));
-            self.producers[by] = Doing::Starts(self.now.after(3 * MS));
+        if self.scheduler.take_replacement(lost).is_some() {
+            let starts = Doing::Starts(self.now.after(3 * MS));
+            if let Doing::Works(lease, until) = std::mem::replace(&mut self.producers[lost], starts)
+            {
+                self.replaced.push((lease, until));
+            }
+            self.has_state[lost] = true;
         }
     }
 
@@ -465,7 +472,7 @@ impl Simulation {
 
     /// Whether a hook may be stuck: only if a timeout, or a copy that succeeds, gets the run past it.
     fn may_be_stuck(&self) -> bool {
-        let is_here = |it: &&Doing| !matches!(it, Doing::Stuck | Doing::Left | Doing::Unused);
+        let is_here = |it: &&Doing| !matches!(it, Doing::Stuck | Doing::Left);
         let others = self.producers.iter().filter(is_here);
         let copies_succeed = self.script.flaws.iter().all(|flaw| *flaw == Flaw::None)
             && !self.script.items.iter().any(|it| matches!(it, Fault::Fails(_) | Fault::Panics(_)));
@@ -581,7 +588,7 @@ impl Simulation {
                     self.failed(expired.producer, &expired.items);
                     expired_producers.push(expired.producer);
                 }
-                Event::Quarantined(producer) => {
+                Event::Quarantined(producer, _) => {
                     let succeeded = |index: &u64| self.succeeded.contains_key(index);
                     let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
                     // The success that is the evidence may be the one being settled.
@@ -722,8 +729,7 @@ proptest! {
         };
         let simulation = Simulation::new(script.clone()).play();
         prop_assert_eq!(simulation.succeeded.len(), script.items.len());
-        let health = simulation.scheduler.health();
-        prop_assert!(simulation.quarantined.iter().all(|&it| health.place(it) == broken));
+        prop_assert!(simulation.quarantined.iter().all(|&it| it == broken));
     }
 
     /// A timeout costs the run no producer as long as others can be started.

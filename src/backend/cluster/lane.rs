@@ -144,10 +144,6 @@ impl<R: Runner> Backend<R> for Lane<R> {
         Ok(())
     }
 
-    fn take_lane(&mut self, lane: usize) {
-        self.lane = lane;
-    }
-
     fn is_ready(&self) -> bool {
         true
     }
@@ -178,7 +174,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
         };
         in_run.work();
         in_run.desk.leave();
-        leasing::leave(run, self.lane)
+        leasing::leave(&self.shared)
     }
 
     fn end(&mut self) -> Result<(), Error> {

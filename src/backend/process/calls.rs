@@ -10,6 +10,7 @@ use super::remote;
 use super::sent::Sent;
 use super::waiting::{Answer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
+use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::base::panic::catch;
@@ -52,15 +53,19 @@ impl<R: Runner> WorkerProcess<R> {
     }
 
     /// Whether anything waits for the call that the child works on.
-    pub(super) fn interest_in(&self, run: &Run<R>, lane: usize, sent: &Sent<R>) -> Interest {
-        let dispatch = &run.handover.dispatch;
+    pub(super) fn interest_in(
+        &self,
+        run: &Run<R>,
+        revocations: &Revocations,
+        sent: &Sent<R>,
+    ) -> Interest {
         let Sent { lease, is_stale, .. } = sent;
-        let flag = dispatch.signals.flag(lane, Some(lease.id));
+        let flag = revocations.flag(Some(lease.id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, &lease.items)
             .with_abandon_flag(Some(flag))
             .with_open_items(run.open_items());
         match () {
-            () if dispatch.signals.is_abandoned(lane) => Interest::Abandoned,
+            () if revocations.is_abandoned() => Interest::Abandoned,
             () if run.wanted.gave_up_on(lease.items.first().copied()) => {
                 self.settings.cancelled(run)
             }

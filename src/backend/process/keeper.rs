@@ -18,8 +18,6 @@ use crate::scheduler::Readiness;
 /// Keeps one child process, in which the hooks of one producer run.
 pub(crate) struct Keeper<R: Runner> {
     pub(super) worker: WorkerProcess<R>,
-    /// The lane on which it takes part in runs.
-    pub(super) lane: usize,
     pub(super) shared: Shared,
     /// Whether the child has its state.
     pub(super) has_state: bool,
@@ -34,9 +32,12 @@ impl<R: Runner> Keeper<R> {
         setup: ProducerSetup,
         shared: Shared,
     ) -> Self {
-        let lane = setup.producer;
         let worker = WorkerProcess::new(recipe, settings, setup);
-        Keeper { worker, lane, shared, has_state: false, lifetime: Lifetime::new() }
+        Keeper { worker, shared, has_state: false, lifetime: Lifetime::new() }
+    }
+
+    pub(super) fn producer(&self) -> usize {
+        self.worker.setup.producer
     }
 
     /// Starts the child if there is none, and has it call `producer_init`.
@@ -77,7 +78,7 @@ impl<R: Runner> Keeper<R> {
     /// Notes that the child has no state any more, as after a panic.
     pub(super) fn lose_state(&mut self, run: &Run<R>) {
         if std::mem::take(&mut self.has_state) {
-            run.handover.stats.state_lost(self.lane);
+            run.handover.stats.state_lost(self.producer());
             self.shared.note_loss();
         }
     }
@@ -92,7 +93,7 @@ impl<R: Runner> Keeper<R> {
     /// Adds to the figures of the run about the process.
     pub(super) fn note_worker(&mut self, run: &Run<R>, change: impl FnOnce(&mut WorkerReport)) {
         let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
-        run.handover.stats.note_worker(self.lane, |worker| {
+        run.handover.stats.note_worker(self.producer(), |worker| {
             if let Some((pid, Traffic { down, up })) = child {
                 worker.producers = 1;
                 let before = worker.pid.replace(pid);

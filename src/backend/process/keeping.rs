@@ -9,6 +9,7 @@ use super::remote;
 use super::shift::Shift;
 use super::waiting::{Answer, Interest, wait_for_answer};
 use super::worker_process::{KeeperSettings, out_of_turn, refusal};
+use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::{Backend, NextStep};
@@ -31,10 +32,6 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         })
     }
 
-    fn take_lane(&mut self, lane: usize) {
-        self.lane = lane;
-    }
-
     fn is_ready(&self) -> bool {
         self.has_state
     }
@@ -43,19 +40,20 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         if self.has_state {
             return Ok(());
         }
-        let producer = self.lane;
+        let producer = self.producer();
         self.worker.hang_bell()?;
         self.listen_to(run);
         let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
         if is_rebuilt {
             run.handover.stats.rebuild_begins(producer);
         }
-        let settings = self.worker.settings.clone();
-        let prepared = self.make_state(&|| interest(run, producer, lease, &settings));
+        let (revocations, settings) =
+            (self.shared.revocations.clone(), self.worker.settings.clone());
+        let prepared = self.make_state(&|| interest(run, &revocations, lease, &settings));
         if is_rebuilt {
             run.handover.stats.rebuild_ends(producer);
         }
-        self.lifetime.note_init(run, producer, self.worker.setup.producer, prepared.is_ok());
+        self.lifetime.note_init(run, producer, prepared.is_ok());
         if prepared.is_err() {
             self.shared.note_loss();
         }
@@ -67,12 +65,13 @@ impl<R: Runner> Backend<R> for Keeper<R> {
     }
 
     fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
-        self.lifetime.recycle(run, self.lane);
+        self.lifetime.recycle(run, self.producer());
         self.listen_to(run);
         // The process that takes its place is no restart.
         self.note_worker(run, |worker| worker.pid = None);
-        let (lane, settings) = (self.lane, self.worker.settings.clone());
-        self.end_state(&|| interest(run, lane, None, &settings))
+        let (revocations, settings) =
+            (self.shared.revocations.clone(), self.worker.settings.clone());
+        self.end_state(&|| interest(run, &revocations, None, &settings))
     }
 
     fn end(&mut self) -> Result<(), Error> {
@@ -83,15 +82,14 @@ impl<R: Runner> Backend<R> for Keeper<R> {
 /// Whether a run waits for the `producer_init` or `producer_end` of a process.
 fn interest<R: Runner>(
     run: &Run<R>,
-    lane: usize,
+    revocations: &Revocations,
     lease: Option<LeaseId>,
     settings: &KeeperSettings,
 ) -> Interest {
-    let signals = &run.handover.dispatch.signals;
     match () {
-        () if signals.is_abandoned(lane) => Interest::Abandoned,
+        () if revocations.is_abandoned() => Interest::Abandoned,
         () if run.wanted.gave_up_on(None) => settings.cancelled(run),
-        () if lease.is_some_and(|id| signals.flag(lane, Some(id)).is_set()) => Interest::Revoked,
+        () if lease.is_some_and(|id| revocations.flag(Some(id)).is_set()) => Interest::Revoked,
         () => Interest::Wanted,
     }
 }

@@ -63,7 +63,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             child.take_traffic();
         }
         keeper.note_worker(run, |_| {});
-        let lane = keeper.lane;
+        let lane = keeper.producer();
         keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(lane));
         let most = match run.handover.batching() {
             None => keeper.worker.settings.processes.ahead.get(),
@@ -84,10 +84,12 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Works until there are no more items for this producer.
     pub(super) fn work(mut self) -> NextStep {
-        let (run, lane) = (self.run, self.keeper.lane);
+        let (run, lane) = (self.run, self.keeper.producer());
         let next_step = loop {
             self.desk.set_readiness(self.keeper.readiness());
-            let Some(lease) = self.desk.next_lease() else { break leasing::leave(run, lane) };
+            let Some(lease) = self.desk.next_lease() else {
+                break leasing::leave(&self.keeper.shared);
+            };
             let next_step = self.work_from(lease);
             if next_step != NextStep::On {
                 break next_step;
@@ -101,7 +103,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Has an idle child work on a lease, and on those that are sent behind it, until it is idle again.
     fn work_from(&mut self, mut lease: Lease) -> NextStep {
-        let (run, lane) = (self.run, self.keeper.lane);
+        let (run, lane) = (self.run, self.keeper.producer());
         // The child may have ended since its last answer. That costs no attempt.
         if !self.keeper.worker.is_alive() {
             self.keeper.lose_process(run);
@@ -121,7 +123,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
         let clones = leasing::Clones::ToSpeculate;
         let inputs = leasing::take_inputs(run, &mut lease, clones, &mut self.desk);
-        let Some(inputs) = inputs else { return leasing::leave(run, lane) };
+        let Some(inputs) = inputs else { return leasing::leave(&self.keeper.shared) };
         let mut bytes = vec![];
         self.add(lease, inputs, &mut bytes);
         self.add_more(&mut bytes);
@@ -130,10 +132,11 @@ impl<'a, R: Runner> Shift<'a, R> {
         self.watch = Watch::default();
         self.begin_first();
         while let Some(first) = self.sent.front() {
-            let interest = self.keeper.worker.interest_in(run, lane, first);
+            let interest =
+                self.keeper.worker.interest_in(run, &self.keeper.shared.revocations, first);
             self.wait(interest);
         }
-        leasing::leave(run, lane)
+        leasing::leave(&self.keeper.shared)
     }
 
     /// Adds a call to those to send. A call that cannot be encoded has failed.
@@ -202,7 +205,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Waits for the child, and takes what comes.
     fn wait(&mut self, interest: Interest) {
-        let (run, lane) = (self.run, self.keeper.lane);
+        let (run, lane) = (self.run, self.keeper.producer());
         let first = self.sent.front().expect("the caller has looked").call;
         let is_over = |sent: &Sent<R>| run.wanted.gave_up_on(sent.lease.items.first().copied());
         if self.sent.len() > 1 && self.recall == Recall::No && self.sent.iter().any(is_over) {
@@ -276,7 +279,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         self.settle(sent, worked);
         self.begin_first();
         let dispatch = &self.run.handover.dispatch;
-        if is_failed && self.recall == Recall::No && dispatch.is_careful(self.keeper.lane) {
+        if is_failed && self.recall == Recall::No && dispatch.is_careful(self.keeper.producer()) {
             // Others can show whether this producer is to blame.
             self.recall = Recall::Wanted;
         }
@@ -331,7 +334,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
     fn settle(&mut self, sent: Sent<R>, worked: Worked<R>) {
-        let (run, lane) = (self.run, self.keeper.lane);
+        let (run, lane) = (self.run, self.keeper.producer());
         let Sent { lease, inputs, .. } = sent;
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.finished_all(&lease.items);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use crate::backend::threads::limits::grace_of;
-use crate::backend::threads::lost_producer::Abandoned;
+use crate::backend::threads::lost_producer::{Abandoned, LostProducer};
 use crate::backend::threads::participants::Participants;
-use crate::backend::threads::replacement::{Replace, Replacement};
+use crate::backend::threads::producer_loop::{Join, Replace};
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
@@ -133,8 +133,10 @@ impl<R: Runner> Watch<R> {
 
     fn abandon(&self, producer: usize, error: Error) {
         self.run.handover.dispatch.signals.abandon(producer);
-        if !self.run.losses().iter().any(|loss| loss.lane == producer) {
-            self.run.note_loss(producer, text_of(&error), Abandoned::Yes);
+        let lost = (producer, self.run.handover.dispatch.generation(producer));
+        let is_lost = |loss: &LostProducer| (loss.producer, loss.generation) == lost;
+        if !self.run.losses().iter().any(is_lost) {
+            self.run.note_loss(lost, text_of(&error), Abandoned::Yes);
         }
         self.participants.excuse(producer, || true);
     }
@@ -145,9 +147,8 @@ impl<R: Runner> Watch<R> {
         let Expired { producer, items, .. } = expired;
         self.excuse(producer);
         // Before the items fail: a report that follows their failure counts it.
-        Replacement::of(&self.run, &self.participants, producer)
-            .into_iter()
-            .for_each(&self.replace);
+        let replacement = Join::of_replacement(&self.run, &self.participants, producer);
+        replacement.into_iter().for_each(&self.replace);
         match items.is_empty() {
             true => drop_quietly(error),
             false => self.run.fail_from_aside(&items, error, producer),
@@ -169,7 +170,8 @@ impl<R: Runner> Watch<R> {
 
     fn note_timeout(&self, expired: &Expired) -> Error {
         let error = self.run.named(self.timed_out(expired));
-        self.run.note_loss(expired.producer, text_of(&error), Abandoned::Yes);
+        let lost = (expired.producer, expired.generation);
+        self.run.note_loss(lost, text_of(&error), Abandoned::Yes);
         error
     }
 

@@ -19,7 +19,7 @@ use crate::observe::failure::Failure;
 use crate::policy::Verdict;
 use crate::runner::Runner;
 use crate::scheduler::OnError;
-use crate::scheduler::{self, Absence, Decision, Inputs, TooFewProducers};
+use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.
 pub(crate) type Faults = Vec<(u64, Box<FailedItem>)>;
@@ -207,11 +207,10 @@ impl<R: Runner> Run<R> {
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
-    /// The place of a producer, and its first device.
+    /// A producer and its first device.
     pub(crate) fn site_of(&self, producer: usize, devices: &Devices) -> Site {
-        let place = self.handover.dispatch.place(producer);
-        let device = devices.place(place).and_then(|place| place.devices().first().copied());
-        Site { device, producer: Some(place), ..Site::default() }
+        let device = devices.place(producer).and_then(|place| place.devices().first().copied());
+        Site { device, producer: Some(producer), ..Site::default() }
     }
 
     /// Reports that items have failed for good with one error, at the end of their last attempt. Of items that
@@ -310,9 +309,9 @@ impl<R: Runner> Run<R> {
     pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
         for event in events {
             match event {
-                scheduler::Event::Quarantined(producer) => {
+                scheduler::Event::Quarantined(producer, generation) => {
                     let reason = "it failed items in a row that other producers were done with";
-                    self.note_loss(producer, reason.into(), Abandoned::No);
+                    self.note_loss((producer, generation), reason.into(), Abandoned::No);
                 }
                 scheduler::Event::TooFewProducers { live: here } => {
                     let least = self.least_producers();
@@ -325,16 +324,24 @@ impl<R: Runner> Run<R> {
 
     /// Removes a producer that failed with an error of its own, not of an item. Returns the error if too few
     /// producers would be left: it then ends the run.
-    pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
-        let (lost, events) = self
-            .handover
-            .dispatch
-            .schedule(|state, now| state.scheduler.producer_lost(producer, now));
+    pub(crate) fn lose(
+        &self,
+        producer: usize,
+        generation: Generation,
+        error: Error,
+    ) -> Result<(), Error> {
+        let (lost, events) = self.handover.dispatch.schedule(|state, now| {
+            match state.scheduler.health().generation(producer) == generation {
+                true => state.scheduler.producer_lost(producer, now),
+                // It has been lost before.
+                false => Ok(()),
+            }
+        });
         debug_assert!(events.is_empty(), "enough are left");
         match lost {
             Ok(()) => {
                 let reason = text_of(&error);
-                self.note_loss(producer, reason, Abandoned::No);
+                self.note_loss((producer, generation), reason, Abandoned::No);
                 drop_quietly(error);
                 Ok(())
             }
@@ -400,9 +407,13 @@ impl<R: Runner> Run<R> {
         self.policy().min_producers.unwrap_or(1)
     }
 
-    pub(crate) fn note_loss(&self, lane: usize, reason: Arc<str>, abandoned: Abandoned) {
-        let dispatch = &self.handover.dispatch;
-        let producer = dispatch.place(lane);
+    pub(crate) fn note_loss(
+        &self,
+        (producer, generation): (usize, Generation),
+        reason: Arc<str>,
+        abandoned: Abandoned,
+    ) {
+        let signals = &self.handover.dispatch.signals;
         tracing::warn!(producer = producer, %reason, "a producer takes no more items");
         self.event_log.tell(match abandoned {
             Abandoned::Yes => Event::ProducerAbandoned { producer },
@@ -410,8 +421,8 @@ impl<R: Runner> Run<R> {
         });
         let mut losses = lock(&self.losses);
         // It may have come back meanwhile, which removes its entry.
-        if abandoned == Abandoned::No || dispatch.signals.is_abandoned(lane) {
-            losses.push(LostProducer { lane, producer, reason, abandoned });
+        if abandoned == Abandoned::No || signals.is_abandoned(producer) {
+            losses.push(LostProducer { producer, generation, reason, abandoned });
         }
     }
 
@@ -423,7 +434,8 @@ impl<R: Runner> Run<R> {
     /// The producers that no longer take part and that no others have replaced.
     pub(crate) fn unreplaced(&self) -> Vec<LostProducer> {
         let mut losses = self.losses();
-        losses.retain(|loss| !self.handover.dispatch.is_replaced(loss.lane));
+        let dispatch = &self.handover.dispatch;
+        losses.retain(|loss| !dispatch.is_replaced(loss.producer, loss.generation));
         losses
     }
 
@@ -438,14 +450,20 @@ impl<R: Runner> Run<R> {
 
     /// Notes that a producer has returned from the hook that it was expected or abandoned in. Returns whether it
     /// takes part.
-    pub(crate) fn rejoin(&self, producer: usize) -> bool {
+    pub(crate) fn rejoin(&self, producer: usize, generation: Generation) -> bool {
         let dispatch = &self.handover.dispatch;
         let (takes_part, _) = dispatch.schedule(|state, _| {
+            if state.scheduler.health().generation(producer) != generation {
+                return false;
+            }
             // Under the lock, as it is abandoned.
             dispatch.signals.readmit(producer);
             state.scheduler.producer_joined(producer)
         });
-        lock(&self.losses).retain(|loss| loss.lane != producer || loss.abandoned == Abandoned::No);
+        lock(&self.losses).retain(|loss| {
+            let is_here = (loss.producer, loss.generation) == (producer, generation);
+            !is_here || loss.abandoned == Abandoned::No
+        });
         takes_part
     }
 }

@@ -14,8 +14,8 @@
 //!      +------ permits <------- collector <------- outboxes
 //! ```
 //!
-//! This is the path of untracked items. With batches, speculation, or retries after an item timeout, all items are
-//! tracked: they bypass the intake and the inboxes, and the scheduler in [`dispatch`] leases them out.
+//! This is the path of untracked items. With batches, speculation or an item timeout, all items are tracked: they
+//! bypass the intake and the inboxes, and the scheduler in [`dispatch`] leases them out.
 //!
 //! Every producer sees an item as soon as the feeder has pushed it. The collector sees a result as soon as it
 //! is delivered: nothing waits for a batch to fill. While items are fast, no party takes a lock per item. Nor
@@ -101,7 +101,7 @@ const UNKNOWN: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
-    /// One for each producer, and spare ones for replacements.
+    /// One for each producer.
     lanes: Box<[CachePadded<Lane<I, T>>]>,
     /// The number of producers that work at the same time.
     producers: usize,
@@ -176,16 +176,15 @@ pub(crate) enum WakeReason {
 
 impl<I, T> Handover<I, T> {
     pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
-        let Config { producers, spares, window, batching, timeouts, .. } = config;
+        let Config { producers, window, batching, timeouts, .. } = config;
         let is_timed = timeouts != Default::default();
         let (inlet, items) = queue(window);
         let (gap_sender, gap_receiver) = queue(1);
         let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (late, late_results) = outbox(1);
-        // Spare lanes start small: most are never used.
-        let sizes = (0..producers).map(|_| window).chain((0..spares).map(|_| 1));
-        let (lanes, mut results): (Vec<_>, Vec<_>) = sizes.map(Lane::new).unzip();
+        let lanes = (0..producers).map(|_| Lane::new(window));
+        let (lanes, mut results): (Vec<_>, Vec<_>) = lanes.unzip();
         results.push(own_results);
         if is_timed {
             results.push(late_results);
@@ -226,7 +225,7 @@ impl<I, T> Handover<I, T> {
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
-            stats: RunStats::new(producers + spares),
+            stats: RunStats::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -254,7 +253,7 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Delivers the result of an item of an abandoned producer.
+    /// Delivers the result of an item of an abandoned producer, or of one that replaces it.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
         if let Some(answers) = self.answers() {
             return answers.answer(seq, result);
@@ -281,7 +280,7 @@ impl<I, T> Handover<I, T> {
         (0..self.lanes()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
     }
 
-    /// The number of lanes, with the spare ones.
+    /// The number of producers.
     pub(crate) fn lanes(&self) -> usize {
         self.lanes.len()
     }

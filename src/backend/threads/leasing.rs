@@ -24,8 +24,8 @@ pub(crate) enum Clones {
 }
 
 /// The next step of a producer that leaves the run.
-pub(crate) fn leave<R: Runner>(run: &Run<R>, producer: usize) -> NextStep {
-    match run.handover.dispatch.signals.is_abandoned(producer) {
+pub(crate) fn leave(shared: &Shared) -> NextStep {
+    match shared.revocations.is_abandoned() {
         true => NextStep::Return,
         false => NextStep::On,
     }
@@ -97,12 +97,12 @@ pub(crate) fn prepare_for<R: Runner>(
 ) -> Result<(), NextStep> {
     let first = lease.items[0];
     let outcome = backend.prepare(run, Some(lease.id));
-    if run.handover.dispatch.signals.is_abandoned(producer) {
+    if shared.revocations.is_abandoned() {
         drop_quietly(outcome);
         return Err(NextStep::Return);
     }
     let Err(error) = outcome else {
-        shared.tell_ready(run, run.handover.dispatch.place(producer));
+        shared.tell_ready(run, producer);
         desk.set_readiness(Readiness::Ready);
         let (begin, events) = run
             .handover
@@ -111,7 +111,7 @@ pub(crate) fn prepare_for<R: Runner>(
         run.heed(events);
         if begin == Begin::Stale {
             run.handover.dispatch.release(lease.id);
-            return Err(leave(run, producer));
+            return Err(leave(shared));
         }
         return Ok(());
     };
@@ -121,7 +121,11 @@ pub(crate) fn prepare_for<R: Runner>(
         run.handover.dispatch.release(lease.id);
         return Err(NextStep::On);
     }
-    let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
+    let Err(error) = run.lose(producer, shared.generation(), error) else {
+        // It may have been lost before.
+        run.handover.dispatch.release(lease.id);
+        return Err(NextStep::Away);
+    };
     // Another producer may deliver the item.
     let (is_shared, _) =
         run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));

@@ -48,9 +48,9 @@ impl Lifetime {
     }
 
     /// Notes that the state is ended, for another.
-    pub(crate) fn recycle<R: Runner>(&mut self, run: &Run<R>, lane: usize) {
+    pub(crate) fn recycle<R: Runner>(&mut self, run: &Run<R>, producer: usize) {
         self.life = Life::Recycled;
-        run.handover.stats.recycling_begins(lane);
+        run.handover.stats.recycling_begins(producer);
     }
 
     /// Whether the state was ended, and there is no other yet.
@@ -59,16 +59,10 @@ impl Lifetime {
     }
 
     /// Notes that `producer_init` has returned in a run.
-    pub(crate) fn note_init<R: Runner>(
-        &mut self,
-        run: &Run<R>,
-        lane: usize,
-        producer: usize,
-        is_ready: bool,
-    ) {
+    pub(crate) fn note_init<R: Runner>(&mut self, run: &Run<R>, producer: usize, is_ready: bool) {
         if self.life == Life::Recycled {
             self.life = Life::Later;
-            let took = run.handover.stats.recycling_ends(lane);
+            let took = run.handover.stats.recycling_ends(producer);
             if is_ready {
                 run.event_log.tell(Event::ProducerRecycled { producer, took });
             }

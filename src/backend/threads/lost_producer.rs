@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::scheduler::Generation;
+
 /// A producer that no longer takes part in runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LostProducer {
-    /// Its lane in the run, which is its place unless it replaced another there.
-    pub(crate) lane: usize,
-    /// Its place.
     pub(crate) producer: usize,
+    /// In the run that has lost it.
+    pub(crate) generation: Generation,
     /// The reason, as text.
     pub(crate) reason: Arc<str>,
     pub(crate) abandoned: Abandoned,

@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::scheduler::Generation;
 
 /// The producers that are in a run, so that its end can wait for them.
 ///
@@ -21,15 +22,23 @@ struct State {
     is_over: bool,
     /// Wakes the task that waits for the end. Its waker must not panic.
     task: Option<Waker>,
-    /// By lane, with the flags of their threads.
-    producers: Vec<(Presence, Option<Away>)>,
+    producers: Vec<Entered>,
     consumer: Presence,
     /// The number of links that take results of the run.
     links: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The last thread that entered for a producer.
+#[derive(Debug, Clone, Default)]
+struct Entered {
+    generation: Generation,
+    presence: Presence,
+    away: Away,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Presence {
+    #[default]
     Out,
     In,
     /// In a hook that the run does not wait for.
@@ -63,24 +72,34 @@ pub(crate) struct Receiving {
 pub(crate) struct Participation {
     participants: Arc<Participants>,
     producer: usize,
+    generation: Generation,
+    away: Away,
 }
 
 impl Participants {
     pub(crate) fn new(producers: usize) -> Arc<Self> {
-        let producers = vec![(Presence::Out, None); producers];
+        let producers = vec![Entered::default(); producers];
         let consumer = Presence::Out;
         let state = State { is_over: false, task: None, producers, consumer, links: 0 };
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
     }
 
-    /// Registers a producer, and the flag of its thread. `None` if the run is over.
-    pub(crate) fn enter(self: &Arc<Self>, producer: usize, away: &Away) -> Option<Participation> {
+    /// Registers a thread for a producer, with its flag. `None` if the run is over, or if the thread was replaced before
+    /// it came. `come` begins its part, under the lock of [`excuse`](Self::excuse).
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        (producer, generation): (usize, Generation),
+        away: &Away,
+        come: impl FnOnce(),
+    ) -> Option<Participation> {
         let mut state = lock(&self.state);
-        if state.is_over {
+        if state.is_over || state.producers[producer].generation > generation {
             return None;
         }
-        state.producers[producer] = (Presence::In, Some(away.clone()));
-        Some(Participation { participants: self.clone(), producer })
+        come();
+        let presence = Presence::In;
+        state.producers[producer] = Entered { generation, presence, away: away.clone() };
+        Some(Participation { participants: self.clone(), producer, generation, away: away.clone() })
     }
 
     /// Registers a thread that takes results. Call it before the run can be over.
@@ -116,18 +135,6 @@ impl Participants {
         task.into_iter().for_each(Waker::wake);
     }
 
-    /// Makes the run's end wait for a producer again that was excused, or is about to be. Returns `false` if the
-    /// run is over. `come_back` ends the abandonment, under the lock of [`excuse`](Self::excuse).
-    pub(crate) fn readmit(&self, producer: usize, come_back: impl FnOnce()) -> bool {
-        let mut state = lock(&self.state);
-        if state.is_over {
-            return false;
-        }
-        come_back();
-        state.set(producer, Presence::In);
-        true
-    }
-
     pub(crate) fn present(&self) -> Vec<usize> {
         lock(&self.state).present()
     }
@@ -154,18 +161,27 @@ impl Participants {
         drop(old);
         have_left
     }
+}
 
-    fn leave(&self, producer: usize) {
-        let mut state = lock(&self.state);
-        state.set(producer, Presence::Out);
-        self.notify(state);
+impl Participation {
+    /// Makes the run's end wait for the producer again, which was excused or is about to be. Returns `false` if the run is
+    /// over, or if another has replaced it. `come_back` ends the abandonment, under the lock of
+    /// [`excuse`](Participants::excuse).
+    pub(crate) fn come_back(&self, come_back: impl FnOnce()) -> bool {
+        let mut state = lock(&self.participants.state);
+        if state.is_over || state.producers[self.producer].generation != self.generation {
+            return false;
+        }
+        come_back();
+        state.set(self.producer, Presence::In);
+        true
     }
 }
 
 impl State {
     fn present(&self) -> Vec<usize> {
         let producers = 0..self.producers.len();
-        producers.filter(|&producer| self.producers[producer].0 == Presence::In).collect()
+        producers.filter(|&producer| self.producers[producer].presence == Presence::In).collect()
     }
 
     /// Whether every thread has left but the producers that have lost.
@@ -178,17 +194,16 @@ impl State {
     }
 
     fn excuse(&mut self, producer: usize) {
-        if self.producers[producer].0 == Presence::In {
+        if self.producers[producer].presence == Presence::In {
             self.set(producer, Presence::Excused);
         }
     }
 
     /// Sets the flag under the lock. Otherwise a producer that has just left could be marked as away for ever.
     fn set(&mut self, producer: usize, presence: Presence) {
-        let (own, away) = &mut self.producers[producer];
-        *own = presence;
-        let is_away = presence == Presence::Excused;
-        away.iter().for_each(|away| away.store(is_away, Ordering::Relaxed));
+        let entered = &mut self.producers[producer];
+        entered.presence = presence;
+        entered.away.store(presence == Presence::Excused, Ordering::Relaxed);
     }
 }
 
@@ -205,7 +220,12 @@ impl Drop for Receiving {
 
 impl Drop for Participation {
     fn drop(&mut self) {
-        self.participants.leave(self.producer);
+        let mut state = lock(&self.participants.state);
+        match state.producers[self.producer].generation == self.generation {
+            true => state.set(self.producer, Presence::Out),
+            false => self.away.store(false, Ordering::Relaxed),
+        }
+        self.participants.notify(state);
     }
 }
 
@@ -221,8 +241,8 @@ mod tests {
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
         let participants = Participants::new(3);
-        let first = participants.enter(0, &Away::default()).unwrap();
-        let second = participants.enter(1, &Away::default()).unwrap();
+        let first = participants.enter((0, 0), &Away::default(), || ()).unwrap();
+        let second = participants.enter((1, 0), &Away::default(), || ()).unwrap();
         participants.excuse(1, || true);
         assert_eq!(participants.present(), [0]);
         thread::scope(|scope| {
@@ -230,7 +250,7 @@ mod tests {
             drop(first);
             ending.join().unwrap();
         });
-        assert!(participants.enter(2, &Away::default()).is_none(), "it is over");
+        assert!(participants.enter((2, 0), &Away::default(), || ()).is_none(), "it is over");
         drop(second);
     }
 
@@ -238,8 +258,8 @@ mod tests {
     fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
         let participants = Participants::new(2);
         let away = Away::default();
-        let loser = participants.enter(0, &away).unwrap();
-        let winner = participants.enter(1, &Away::default()).unwrap();
+        let loser = participants.enter((0, 0), &away, || ()).unwrap();
+        let winner = participants.enter((1, 0), &Away::default(), || ()).unwrap();
         let lost = Arc::new(AtomicBool::new(false));
         let ((looked, looks), (over, is_over)) = (channel(), channel());
         let (ending, is_lost) = (participants.clone(), lost.clone());

@@ -18,14 +18,12 @@ use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::LeaseId;
+use crate::scheduler::{Lease, LeaseId};
 
 /// A producer whose hooks run on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
     pub(super) setup: ProducerSetup,
-    /// The lane on which it takes part in runs.
-    pub(super) lane: usize,
     /// `None` until it is built, and after a panic until it is rebuilt.
     pub(super) state: Option<R::ProducerState>,
     pub(super) lifetime: Lifetime,
@@ -35,8 +33,7 @@ pub(crate) struct Producer<R: Runner> {
 impl<R: Runner> Producer<R> {
     /// Without a state.
     pub(crate) fn new(runner: Arc<R>, setup: ProducerSetup, shared: Shared) -> Self {
-        let lane = setup.producer;
-        Producer { runner, setup, lane, state: None, lifetime: Lifetime::new(), shared }
+        Producer { runner, setup, state: None, lifetime: Lifetime::new(), shared }
     }
 
     /// `flag` tells the hook whether its result is still wanted.
@@ -64,7 +61,7 @@ impl<R: Runner> Producer<R> {
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
-        let (producer, lifespan) = (self.lane, self.lifetime.span(run, &self.setup));
+        let (producer, lifespan) = (self.setup.producer, self.lifetime.span(run, &self.setup));
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
@@ -76,7 +73,7 @@ impl<R: Runner> Producer<R> {
             }
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
-            let worked = self.work(run, seq, input, 1, None);
+            let worked = self.work(run, seq, input, None);
             observer.finished(seq);
             let outcome = match worked {
                 Ok(output) => {
@@ -131,10 +128,11 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         seq: u64,
         input: R::Input,
-        attempt: u32,
-        flag: Option<AbandonFlag<'_>>,
+        lease: Option<&Lease>,
     ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
+        let attempt = lease.map_or(1, |lease| lease.attempt);
+        let flag = lease.map(|lease| self.shared.revocations.flag(Some(lease.id)));
         let cx = ProducerContext::new(&self.setup, &run.wanted, &items)
             .with_attempt(attempt)
             .with_abandon_flag(flag)
@@ -158,7 +156,7 @@ impl<R: Runner> Producer<R> {
             outcome
         };
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
-            run.handover.stats.state_lost(self.lane);
+            run.handover.stats.state_lost(self.setup.producer);
             self.lose_state();
         }
         outcome
@@ -187,10 +185,6 @@ impl<R: Runner> Backend<R> for Producer<R> {
         self.init(wanted, Some(AbandonFlag::Outside { is_left: shared.left() }))
     }
 
-    fn take_lane(&mut self, lane: usize) {
-        self.lane = lane;
-    }
-
     fn is_ready(&self) -> bool {
         self.state.is_some()
     }
@@ -199,16 +193,16 @@ impl<R: Runner> Backend<R> for Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let flag = run.handover.dispatch.signals.flag(self.lane, lease);
+        let revocations = self.shared.revocations.clone();
         let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
         if is_rebuilt {
-            run.handover.stats.rebuild_begins(self.lane);
+            run.handover.stats.rebuild_begins(self.setup.producer);
         }
-        let outcome = self.init(&run.wanted, Some(flag));
+        let outcome = self.init(&run.wanted, Some(revocations.flag(lease)));
         if is_rebuilt {
-            run.handover.stats.rebuild_ends(self.lane);
+            run.handover.stats.rebuild_ends(self.setup.producer);
         }
-        self.lifetime.note_init(run, self.lane, self.setup.producer, outcome.is_ok());
+        self.lifetime.note_init(run, self.setup.producer, outcome.is_ok());
         if outcome.is_err() {
             self.shared.note_loss();
         }
@@ -223,9 +217,9 @@ impl<R: Runner> Backend<R> for Producer<R> {
     }
 
     fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
-        self.lifetime.recycle(run, self.lane);
-        let flag = run.handover.dispatch.signals.flag(self.lane, None);
-        self.end_state(Some(flag))
+        self.lifetime.recycle(run, self.setup.producer);
+        let revocations = self.shared.revocations.clone();
+        self.end_state(Some(revocations.flag(None)))
     }
 
     fn end(&mut self) -> Result<(), Error> {

@@ -6,25 +6,40 @@ use crossbeam_channel::Receiver;
 
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::ready::ReadySender;
-use crate::backend::threads::replacement::Replacement;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::error::Error;
 use crate::runner::Runner;
-use crate::scheduler::Absence;
+use crate::scheduler::{Absence, Generation};
 
 /// Asks a producer to take part in a run. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
     pub(crate) run: Arc<Run<R>>,
-    /// The lane on which it takes part.
-    pub(crate) lane: usize,
+    pub(crate) producer: usize,
+    pub(crate) generation: Generation,
     /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
     /// asked.
     pub(crate) ready: Option<ReadySender>,
     pub(crate) participants: Arc<Participants>,
 }
+
+impl<R: Runner> Join<R> {
+    /// For the producer that replaces this one, once. `None` if this one is not lost, or if the run needs no other.
+    pub(crate) fn of_replacement(
+        run: &Arc<Run<R>>,
+        participants: &Arc<Participants>,
+        producer: usize,
+    ) -> Option<Self> {
+        let generation = run.handover.dispatch.take_replacement(producer)?;
+        let (run, participants) = (run.clone(), participants.clone());
+        Some(Join { run, producer, generation, ready: None, participants })
+    }
+}
+
+/// Starts a producer that joins a run in the place of a lost one.
+pub(crate) type Replace<R> = Box<dyn Fn(Join<R>) + Send>;
 
 /// Where a producer reports that it is ready; once.
 struct Ready(Option<ReadySender>);
@@ -32,10 +47,7 @@ struct Ready(Option<ReadySender>);
 /// The loop of a producer's thread.
 pub(crate) struct ProducerLoop<R: Runner> {
     backend: Box<dyn Backend<R>>,
-    /// Its place.
     producer: usize,
-    /// Its lane in the run.
-    lane: usize,
     /// The first failure of a `producer_end` in a run.
     failed_end: Option<Error>,
     shared: Shared,
@@ -43,7 +55,7 @@ pub(crate) struct ProducerLoop<R: Runner> {
 
 impl<R: Runner> ProducerLoop<R> {
     pub(crate) fn new(backend: Box<dyn Backend<R>>, producer: usize, shared: Shared) -> Self {
-        ProducerLoop { backend, producer, lane: producer, failed_end: None, shared }
+        ProducerLoop { backend, producer, failed_end: None, shared }
     }
 
     /// Takes part in runs until the channel is closed, then calls `producer_end`. Once a run has lost this
@@ -51,35 +63,37 @@ impl<R: Runner> ProducerLoop<R> {
     pub(crate) fn serve(
         mut self,
         runs: &Receiver<Join<R>>,
-        replace: impl Fn(Replacement<R>),
+        replace: impl Fn(Join<R>),
     ) -> Result<(), Error> {
-        for Join { run, lane, ready, participants } in runs {
-            let Some(present) = participants.enter(lane, &self.shared.away) else { continue };
-            self.lane = lane;
-            self.backend.take_lane(lane);
+        let (producer, revocations) = (self.producer, self.shared.revocations.clone());
+        for Join { run, generation, ready, participants, .. } in runs {
+            let signals = &run.handover.dispatch.signals;
+            let come = || signals.enter(producer, &revocations);
+            let entered = participants.enter((producer, generation), &self.shared.away, come);
+            let Some(present) = entered else { continue };
+            self.shared.enter(generation);
             let bug = AbortOnUnwind(&*run);
             let span = run.spans.enter();
             let mut ready = Ready(ready);
             loop {
-                let dispatch = &run.handover.dispatch;
                 match self.take_part(&run, &mut ready) {
                     NextStep::On | NextStep::Away => break,
                     NextStep::Return => {}
                     NextStep::Recycle => {
                         self.end_in(&run);
-                        if !dispatch.signals.is_abandoned(lane) {
+                        if !revocations.is_abandoned() {
                             continue;
                         }
                     }
                 }
                 // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
-                if !participants.readmit(lane, || dispatch.signals.readmit(lane)) {
+                if !present.come_back(|| signals.readmit(producer)) {
                     break;
                 }
             }
             drop(span);
             std::mem::forget(bug);
-            let replacement = Replacement::of(&run, &participants, lane);
+            let replacement = Join::of_replacement(&run, &participants, producer);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);
@@ -100,7 +114,7 @@ impl<R: Runner> ProducerLoop<R> {
     /// Ends the state, which is to be recycled. A failure is reported at the end of the producer, since no item
     /// has failed.
     fn end_in(&mut self, run: &Run<R>) {
-        run.expect(self.lane, Absence::End);
+        run.expect(self.producer, Absence::End);
         match self.backend.end_in(run) {
             Err(error) if self.failed_end.is_none() => self.failed_end = Some(error),
             other => drop_quietly(other),
@@ -109,13 +123,13 @@ impl<R: Runner> ProducerLoop<R> {
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.
     fn take_part(&mut self, run: &Run<R>, ready: &mut Ready) -> NextStep {
-        if !run.rejoin(self.lane) {
+        if !run.rejoin(self.producer, self.shared.generation()) {
             return NextStep::On;
         }
         let Some(outcome) = self.prepare_in_time(run) else { return NextStep::Return };
         let is_ready = outcome.is_ok();
         if let Err(error) = self.report(run, ready.0.take(), unless_over(run, outcome)) {
-            run.lose(self.lane, error).unwrap_or_else(|error| run.abort_with(error));
+            self.lose(run, error).unwrap_or_else(|error| run.abort_with(error));
         }
         if is_ready { self.backend.work_on(run) } else { NextStep::On }
     }
@@ -131,10 +145,14 @@ impl<R: Runner> ProducerLoop<R> {
     ) -> Result<(), Error> {
         let Some(ready) = ready else { return outcome };
         let outcome = match outcome {
-            Err(error) if run.policy().min_producers.is_some() => run.lose(self.lane, error),
+            Err(error) if run.policy().min_producers.is_some() => self.lose(run, error),
             outcome => outcome,
         };
         ready.report(self.producer, outcome).or_else(|unsent| unsent)
+    }
+
+    fn lose(&self, run: &Run<R>, error: Error) -> Result<(), Error> {
+        run.lose(self.producer, self.shared.generation(), error)
     }
 
     /// Rebuilds a lost state, under the init timeout. `None` if the producer was abandoned meanwhile.
@@ -142,10 +160,10 @@ impl<R: Runner> ProducerLoop<R> {
         if self.backend.is_ready() {
             return Some(Ok(()));
         }
-        let lane = self.lane;
-        run.expect(lane, Absence::Init);
+        run.expect(self.producer, Absence::Init);
         let outcome = self.backend.prepare(run, None);
-        if run.handover.dispatch.signals.is_abandoned(lane) || !run.rejoin(lane) {
+        let is_abandoned = self.shared.revocations.is_abandoned();
+        if is_abandoned || !run.rejoin(self.producer, self.shared.generation()) {
             drop_quietly(outcome);
             return None;
         }
@@ -245,7 +263,10 @@ mod tests {
         let run = Arc::new(run);
         let participants = Participants::new(1);
         let (sender, runs) = crossbeam_channel::bounded(1);
-        sender.send(Join { run: run.clone(), lane: 0, ready: None, participants }).unwrap();
+        let (run_of, generation) = (run.clone(), 0);
+        sender
+            .send(Join { run: run_of, producer: 0, generation, ready: None, participants })
+            .unwrap();
         drop(sender);
         producer.serve(&runs, |_| ()).unwrap();
         assert!(run.take_fatal_error().is_some(), "nobody else is there");

@@ -11,9 +11,8 @@ use crate::backend::threads::limits::{tick_of, ticks_in};
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
 use crate::backend::threads::ready::ReadySender;
-use crate::backend::threads::replacement::{Replace, Replacement};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
@@ -143,33 +142,31 @@ impl<R: Runner + 'static> ProducerThreads<R> {
     }
 
     /// Starts a producer in the place of one that a run has lost.
-    pub(crate) fn fill(self: &Arc<Self>, replacement: Replacement<R>) {
-        let mut next = Some(replacement);
-        while let Some(Replacement { run, participants, lost, lane }) = next {
-            let dispatch = &run.handover.dispatch;
-            let (place, was_abandoned) =
-                (dispatch.place(lane), dispatch.signals.is_abandoned(lost));
-            run.event_log.replace(lost, lane);
-            run.handover.stats.replaced(lost);
-            run.event_log.tell(Event::ProducerReplaced { producer: place });
-            let join =
-                Join { run: run.clone(), lane, ready: None, participants: participants.clone() };
+    pub(crate) fn fill(self: &Arc<Self>, join: Join<R>) {
+        let mut next = Some(join);
+        while let Some(join) = next {
+            let (run, participants) = (join.run.clone(), join.participants.clone());
+            let (producer, generation) = (join.producer, join.generation);
+            let was_abandoned = run.handover.dispatch.signals.is_abandoned(producer);
+            run.event_log.replace(producer);
+            run.handover.stats.replaced(producer);
+            run.event_log.tell(Event::ProducerReplaced { producer });
             let mut kept = lock(&self.kept);
             if kept.is_closed {
                 return;
             }
-            let started = self.replace(&mut kept, place, was_abandoned, Some(join));
+            let started = self.replace(&mut kept, producer, was_abandoned, Some(join));
             drop(kept);
             let Err(error) = started else { return };
-            run.lose(lane, error).unwrap_or_else(|error| run.abort_with(error));
-            next = Replacement::of(&run, &participants, lane);
+            run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
+            next = Join::of_replacement(&run, &participants, producer);
         }
     }
 
     /// A function that starts producers in the places of lost ones.
     pub(crate) fn replacer(self: &Arc<Self>) -> Replace<R> {
         let threads = self.clone();
-        Box::new(move |replacement| threads.fill(replacement))
+        Box::new(move |join| threads.fill(join))
     }
 
     fn replace(
@@ -250,7 +247,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
             }
         };
         let producer = ProducerLoop::new(backend?, place, shared);
-        Some(producer.serve(runs, |replacement| self.fill(replacement)))
+        Some(producer.serve(runs, |join| self.fill(join)))
     }
 
     /// Waits for the end of the thread whose place this one takes, since a device may not have room for the
@@ -272,8 +269,8 @@ impl<R: Runner + 'static> ProducerThreads<R> {
 /// Loses the producer of the first run that is offered, since its thread cannot begin.
 fn lose<R: Runner>(runs: &Receiver<Join<R>>, error: Error) {
     match runs.recv() {
-        Ok(Join { run, lane, .. }) => {
-            run.lose(lane, error).unwrap_or_else(|error| run.abort_with(error));
+        Ok(Join { run, producer, generation, .. }) => {
+            run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
         }
         Err(_) => drop_quietly(error),
     }
@@ -312,7 +309,8 @@ impl<R: Runner> ProducerThreads<R> {
         let kept = lock(&self.kept);
         let Some(runs) = &kept.current[place].runs else { return };
         let (run, participants) = (run.clone(), participants.clone());
-        let sent = runs.send(Join { run, lane: place, ready, participants });
+        let join = Join { run, producer: place, generation: 0, ready, participants };
+        let sent = runs.send(join);
         sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
     }
 

@@ -11,11 +11,11 @@ use crate::backend::threads::limits::{tick_of, ticks_in};
 use crate::backend::threads::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
+use crate::backend::threads::producer_loop::Replace;
 use crate::backend::threads::producer_threads::{
     Ended, ProducerThread, ProducerThreads, ThreadIds, ThreadSettings,
 };
 use crate::backend::threads::ready::{NoReport, ReadyReceiver, ready_channel};
-use crate::backend::threads::replacement::Replace;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::Rebuilt;
 use crate::backend::threads::shared::Shared;
@@ -265,7 +265,7 @@ impl<R: Runner + 'static> Producers<R> {
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
         tracing::warn!(producer = producer, %reason, "a producer failed to start; the pool goes on without it");
-        self.losses.push(LostProducer { lane: producer, producer, reason, abandoned });
+        self.losses.push(LostProducer { producer, generation: 0, reason, abandoned });
         drop_quietly(error);
     }
 

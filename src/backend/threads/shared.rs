@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::participants::Away;
 use crate::backend::threads::run::Run;
-use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::observe::event::Event;
 use crate::runner::Runner;
+use crate::scheduler::Generation;
 
 /// State of a producer that other threads read.
 #[derive(Debug, Clone)]
@@ -16,6 +18,8 @@ pub(crate) struct Shared {
     stateless: Arc<AtomicUsize>,
     own: Arc<Own>,
     pub(super) away: Away,
+    /// Of its calls in runs.
+    pub(crate) revocations: Revocations,
 }
 
 #[derive(Debug, Default)]
@@ -30,12 +34,28 @@ struct Own {
     left: AtomicBool,
     /// Whether its state was lost, and not rebuilt yet.
     was_lost: AtomicBool,
+    /// In the run that it has entered last.
+    generation: AtomicU32,
 }
 
 impl Shared {
     /// Of a producer that has no state yet. `stateless`: of its pool.
     pub(crate) fn new(stateless: &Arc<AtomicUsize>) -> Self {
-        Shared { stateless: stateless.clone(), own: Arc::default(), away: Arc::default() }
+        Shared {
+            stateless: stateless.clone(),
+            own: Arc::default(),
+            away: Arc::default(),
+            revocations: Revocations::default(),
+        }
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        self.own.generation.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its thread has entered a run.
+    pub(super) fn enter(&self, generation: Generation) {
+        self.own.generation.store(generation, Ordering::Relaxed);
     }
 
     /// Whether it was abandoned in a hook outside of runs.

@@ -24,13 +24,13 @@ type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 impl<R: Runner> Producer<R> {
     /// Works on leases, if all items are tracked.
     pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.lane;
+        let producer = self.setup.producer;
         let mut desk = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
         let next_step = loop {
             desk.set_readiness(self.readiness());
             let Some(lease) = desk.next_lease() else {
-                break leasing::leave(run, self.lane);
+                break leasing::leave(&self.shared);
             };
             let next_step = self.work_on_lease(run, lease, &mut desk, &mut event_writer);
             if next_step != NextStep::On {
@@ -65,13 +65,14 @@ impl<R: Runner> Producer<R> {
         }
         if self.state.is_none() {
             let shared = self.shared.clone();
-            let prepared = leasing::prepare_for(self, self.lane, &shared, run, &lease, desk);
+            let prepared =
+                leasing::prepare_for(self, self.setup.producer, &shared, run, &lease, desk);
             if let Err(next_step) = prepared {
                 return next_step;
             }
         }
         let inputs = leasing::take_inputs(run, &mut lease, leasing::Clones::Always, desk);
-        let Some(inputs) = inputs else { return leasing::leave(run, self.lane) };
+        let Some(inputs) = inputs else { return leasing::leave(&self.shared) };
         if let Some(event_writer) = event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
@@ -80,7 +81,7 @@ impl<R: Runner> Producer<R> {
             None => self.work_on_one(run, lease, inputs, desk, event_writer),
             Some(_) => self.work_on_batch(run, lease, inputs, desk, event_writer),
         }
-        leasing::leave(run, self.lane)
+        leasing::leave(&self.shared)
     }
 
     fn work_on_one(
@@ -91,10 +92,9 @@ impl<R: Runner> Producer<R> {
         desk: &mut Desk<'_, R>,
         event_writer: &mut Option<EventWriter>,
     ) {
-        let (producer, seq) = (self.lane, lease.items[0]);
+        let (producer, seq) = (self.setup.producer, lease.items[0]);
         let input = inputs.into_iter().next().expect("each item has its input");
-        let flag = run.handover.dispatch.signals.flag(producer, Some(lease.id));
-        let came = self.work(run, seq, input, lease.attempt, Some(flag));
+        let came = self.work(run, seq, input, Some(&lease));
         if let Some(event_writer) = event_writer {
             event_writer.finished(seq);
         }
@@ -127,7 +127,7 @@ impl<R: Runner> Producer<R> {
                         Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source }
                     })
                 });
-                settle::each(run, self.lane, &lease, results.collect(), desk);
+                settle::each(run, self.setup.producer, &lease, results.collect(), desk);
                 inputs.into_iter().for_each(drop_quietly);
             }
             Err(error) => self.fail_batch(run, &lease, inputs, error, desk),
@@ -144,7 +144,7 @@ impl<R: Runner> Producer<R> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt, .. } = lease;
         let site = || site(&self.setup, items, Some(*attempt));
-        let flag = run.handover.dispatch.signals.flag(self.lane, Some(*id));
+        let flag = self.shared.revocations.flag(Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
@@ -166,7 +166,7 @@ impl<R: Runner> Producer<R> {
             }
             Err(error) => {
                 if error.is_panic() {
-                    run.handover.stats.state_lost(self.lane);
+                    run.handover.stats.state_lost(self.setup.producer);
                     self.lose_state();
                 }
                 Err(*error)
@@ -196,7 +196,7 @@ impl<R: Runner> Producer<R> {
         };
         desk.set_readiness(self.readiness());
         let failed = settle::FailedBatch { error, kept, inputs };
-        let faults = settle::together(run, self.lane, lease, failed);
+        let faults = settle::together(run, self.setup.producer, lease, failed);
         // Dropped this late because it runs user code, while other producers waited for the items to be
         // settled.
         drop_quietly(rebuild_error);
@@ -224,7 +224,7 @@ impl<R: Runner> Producer<R> {
         handover.dispatch.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
         let rebuild_error = self.prepare(run, Some(lease.id)).err();
         let is_ready = rebuild_error.is_none();
-        let is_abandoned = handover.dispatch.signals.is_abandoned(self.lane);
+        let is_abandoned = self.shared.revocations.is_abandoned();
         if is_ready {
             self.shared.tell_ready(run, self.setup.producer);
         } else if !is_abandoned && run.run_settings.copy.is_none() {
@@ -235,7 +235,7 @@ impl<R: Runner> Producer<R> {
     }
 
     pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.lane;
+        let producer = self.setup.producer;
         let mut item_queue = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
         item_queue.set_readiness(self.readiness());
@@ -244,7 +244,7 @@ impl<R: Runner> Producer<R> {
         }
         let mut next = item_queue.next();
         let next_step = loop {
-            let Some(given) = next else { break leasing::leave(run, self.lane) };
+            let Some(given) = next else { break leasing::leave(&self.shared) };
             next = match given {
                 NextItem::Untracked(seq, input) if self.state.is_some() && !self.is_due(run) => {
                     self.work_on_untracked(run, seq, input, &mut item_queue, &mut event_writer)

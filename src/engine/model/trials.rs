@@ -13,9 +13,8 @@ use crate::backend::threads::deadline_thread::Watch;
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::Producer;
-use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
 use crate::backend::threads::recording::Recording;
-use crate::backend::threads::replacement::{Replace, Replacement};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
@@ -256,7 +255,7 @@ impl Scene {
             batching: self.batch.map(Batching::new),
             kind: Default::default(),
         };
-        let event_log = Arc::new(EventLog::new(self.producers + self.spares, None, Detail::Run));
+        let event_log = Arc::new(EventLog::new(self.producers, None, Detail::Run));
         Arc::new(Run::new(
             shape,
             Arc::new(run_settings),
@@ -280,7 +279,10 @@ impl Scene {
             lost: Arc::default(),
         };
         let crowd = Arc::new(Crowd { devices: devices.clone(), script, threads: Mutex::default() });
-        (0..self.producers).for_each(|lane| crowd.start(&run, &participants, lane));
+        for producer in 0..self.producers {
+            let (run, participants) = (run.clone(), participants.clone());
+            crowd.start(Join { run, producer, generation: 0, ready: None, participants });
+        }
         let keeper = {
             let tick = Duration::from_millis(1);
             let replace = crowd.clone().replacer();
@@ -333,27 +335,21 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Starts a producer on this lane. The first of a place has its state before it takes part.
-    fn start(
-        self: &Arc<Self>,
-        run: &Arc<Run<Script>>,
-        participants: &Arc<Participants>,
-        lane: usize,
-    ) {
-        let (run, participants, crowd) = (run.clone(), participants.clone(), self.clone());
-        let place = run.handover.dispatch.place(lane);
+    /// Starts a producer. The first of a place has its state before it takes part.
+    fn start(self: &Arc<Self>, join: Join<Script>) {
+        let (crowd, producer) = (self.clone(), join.producer);
         let thread = thread::spawn(move || {
-            let (setup, runner) = (setup(&crowd.devices, place), Arc::new(crowd.script.clone()));
+            let (setup, runner) = (setup(&crowd.devices, producer), Arc::new(crowd.script.clone()));
             let shared = Shared::new(&Arc::default());
             let mut backend = Producer::new(runner, setup, shared.clone());
-            if lane == place {
+            if join.generation == 0 {
                 backend.start(&Wanted::all()).unwrap();
             }
             // A channel unknown to the model, so no thread may block on it.
             let (sender, runs) = crossbeam_channel::bounded(1);
-            sender.send(Join { run, lane, ready: None, participants }).unwrap();
+            sender.send(join).unwrap();
             drop(sender);
-            let producer = ProducerLoop::new(Box::new(backend), place, shared);
+            let producer = ProducerLoop::new(Box::new(backend), producer, shared);
             producer.serve(&runs, crowd.replacer()).unwrap();
         });
         lock(&self.threads).push(thread);
@@ -361,9 +357,7 @@ impl Crowd {
 
     fn replacer(self: &Arc<Self>) -> Replace<Script> {
         let crowd = self.clone();
-        Box::new(move |Replacement { run, participants, lane, .. }| {
-            crowd.start(&run, &participants, lane);
-        })
+        Box::new(move |join| crowd.start(join))
     }
 
     fn join(&self) {
@@ -525,10 +519,10 @@ fn producers_that_are_written_off_at_a_batch() {
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
         let participants = Participants::new(2);
-        let stays = participants.enter(0, &Arc::default());
+        let stays = participants.enter((0, 0), &Arc::default(), || ());
         let leaves = {
             let participants = participants.clone();
-            thread::spawn(move || drop(participants.enter(1, &Arc::default())))
+            thread::spawn(move || drop(participants.enter((1, 0), &Arc::default(), || ())))
         };
         let excuses = {
             let participants = participants.clone();
@@ -536,7 +530,7 @@ fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
         };
         participants.end(|_| false);
         assert!(participants.present().is_empty());
-        assert!(participants.enter(1, &Arc::default()).is_none(), "it is over");
+        assert!(participants.enter((1, 0), &Arc::default(), || ()).is_none(), "it is over");
         leaves.join().unwrap();
         excuses.join().unwrap();
         drop(stays);

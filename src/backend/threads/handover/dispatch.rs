@@ -9,8 +9,8 @@ use crate::scheduler::ahead;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::{
-    Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
-    Scheduler, Until,
+    Activity, Bypass, Config, Event, Generation, Lease, LeaseId, Meta, Next, ProducerId, Readiness,
+    RunTime, Scheduler, Timeouts, Until,
 };
 
 /// The scheduler, and the state that its backend needs beside it.
@@ -45,15 +45,8 @@ impl<I> Tracked<I> {
 impl<I> Dispatch<I> {
     pub(super) fn new(config: Config, earlier: CarriedOver) -> Self {
         let CarriedOver { learned, lost, away, starting } = earlier;
-        let (producers, speculates) =
-            (config.producers + config.spares, config.copy_after.is_some());
-        // The deadline of an item is that of its lease.
-        let is_timed = config.timeouts.item.is_some();
-        let needs_leases = config.bypass == Bypass::Never;
-        let tracking = match config.batching.is_some() || speculates || is_timed || needs_leases {
-            true => Tracking::All,
-            false => Tracking::Failed,
-        };
+        let (producers, speculates) = (config.producers, config.copy_after.is_some());
+        let tracking = tracking(&config);
         let clock = RunClock::new();
         let mut scheduler = Scheduler::new(config, learned, clock.now());
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
@@ -255,27 +248,35 @@ impl<I> Dispatch<I> {
 
     /// The batch limits learned from out-of-memory failures, for each place.
     pub(crate) fn learned(&self) -> Vec<Ceiling> {
-        self.schedule_quietly(|state, _| state.scheduler.learned())
+        self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
     }
 
-    /// The place of a producer.
-    pub(crate) fn place(&self, producer: ProducerId) -> usize {
-        self.schedule_quietly(|state, _| state.scheduler.health().place(producer))
-    }
-
-    /// The producers of each place in this run: the first, and those that replaced it.
-    pub(crate) fn lanes_of(&self, place: usize) -> Vec<ProducerId> {
-        self.schedule_quietly(|state, _| state.scheduler.health().lanes_of(place))
+    /// The generation of the latest producer of a place.
+    pub(crate) fn generation(&self, producer: ProducerId) -> Generation {
+        self.schedule_quietly(|state, _| state.scheduler.health().generation(producer))
     }
 
     /// Whether another producer was started in the place of this one.
-    pub(crate) fn is_replaced(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.health().is_replaced(producer))
+    pub(crate) fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
+        self.schedule_quietly(|state, _| state.scheduler.health().is_replaced(producer, generation))
     }
 
-    /// The producer to start in the place of this lost one, once.
-    pub(crate) fn take_replacement(&self, lost: ProducerId) -> Option<ProducerId> {
-        self.schedule_quietly(|state, _| state.scheduler.take_replacement(lost))
+    /// The generation of the producer to start in the place of this lost one, once.
+    pub(crate) fn take_replacement(&self, producer: ProducerId) -> Option<Generation> {
+        self.schedule_quietly(|state, _| state.scheduler.take_replacement(producer))
+    }
+}
+
+fn tracking(config: &Config) -> Tracking {
+    // The deadline of an item is that of its lease.
+    let is_timed = config.timeouts.item.is_some();
+    // A producer that is abandoned in a hook keeps its inbox, so the one that replaces it works on leases.
+    let may_lose_inbox = config.spares > 0 && config.timeouts != Timeouts::default();
+    let needs_leases = config.bypass == Bypass::Never;
+    let is_grouped = config.batching.is_some() || config.copy_after.is_some();
+    match is_timed || may_lose_inbox || needs_leases || is_grouped {
+        true => Tracking::All,
+        false => Tracking::Failed,
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
 use super::lane::Lane;
-use crate::backend::threads::outbox::{Outbox, Outcome};
+use crate::backend::threads::outbox::{Outbox, Outcome, outbox};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
-use crate::observe::run_stats::{Lack, ProducerTime, Waits};
+use crate::observe::run_stats::{Lack, Waits};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
 /// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
@@ -26,8 +26,7 @@ pub(crate) struct ItemQueue<'a, I, T> {
     lane: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
-    /// The number of results that went to callers of a service.
-    answered: u64,
+    ends: Ends,
     /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
@@ -45,18 +44,18 @@ pub(crate) struct ItemQueue<'a, I, T> {
 impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Takes the end of the producer that `lane` belongs to; each lane has one.
     pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
-        let ends = lock(&handover.lanes[lane].working).take();
-        let (inbox, outbox) = ends.expect("a producer takes part in a run once at a time");
+        let (ends, (inbox, outbox)) = match lock(&handover.lanes[lane].working).take() {
+            Some(working) => (Ends::Own, working),
+            None => (Ends::Held, (Inbox::new(), outbox(1).0)),
+        };
         let came = now();
-        let (waited, items) = handover.stats.producer_came(lane, came);
-        // Otherwise the outbox counts.
-        let answered = if handover.answers().is_some() { items } else { 0 };
+        let waited = handover.stats.producer_came(lane, came);
         ItemQueue {
             handover,
             lane,
             inbox,
             outbox,
-            answered,
+            ends,
             take: 1,
             took_at: None,
             looked_at: None,
@@ -72,11 +71,11 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Gives the end back: an abandoned producer may take part again. Reports how long the producer took part, and
     /// how long it had nothing to do.
     pub(crate) fn leave(self) {
-        let ItemQueue { handover, lane, inbox, outbox, answered, came, waited, .. } = self;
-        let (items, present) = (outbox.delivered() + answered, now() - came);
-        let time = ProducerTime { items, present, waited, ..ProducerTime::default() };
-        handover.stats.producer_left(lane, time);
-        *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
+        let ItemQueue { handover, lane, inbox, outbox, ends, came, waited, .. } = self;
+        handover.stats.producer_left(lane, came, outbox.delivered(), waited);
+        if ends == Ends::Own {
+            *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
+        }
     }
 
     /// Delivers a result, and leaves the items in the inbox where others can steal them.
@@ -92,16 +91,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Delivers the result of a lease: to its caller in a service, else like [`deliver`](ItemQueue::deliver).
+    /// Delivers the result of a lease: to its caller in a service, else to the collector.
     pub(crate) fn deliver_tracked(&mut self, seq: u64, result: Outcome<T>) {
-        match self.handover.answers() {
-            Some(answers) => {
-                self.answered += 1;
-                self.handover.stats.producer_answered(self.lane, self.answered);
-                answers.answer(seq, result);
-            }
-            None => self.deliver(seq, result),
+        if self.handover.answers().is_none() && self.ends == Ends::Own {
+            return self.deliver(seq, result);
         }
+        self.handover.stats.producer_answered(self.lane);
+        self.handover.deliver_aside(seq, result);
     }
 
     /// Wakes a collector that waits for several results, if some were delivered since it went to sleep.
@@ -464,6 +460,16 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         self.took_at = Some(now);
     }
+}
+
+/// Which inbox and outbox a producer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Those of its lane.
+    Own,
+    /// A lost producer, which is still in a hook, has those of the lane. This one works on leases and delivers
+    /// [aside](Handover::deliver_aside).
+    Held,
 }
 
 /// The next item or lease of a producer.

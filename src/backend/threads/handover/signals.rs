@@ -33,8 +33,8 @@ pub(crate) struct Signals {
     sleepers: Box<[CachePadded<Arc<Sleeper>>]>,
     /// The number of producers that sleep here.
     sleeping: AtomicUsize,
-    /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
-    revoked: Box<[AtomicU64]>,
+    /// Those of the thread that has last entered the run for each producer.
+    revocations: Box<[Mutex<Revocations>]>,
     /// Rung when a call is revoked or a producer is abandoned.
     pub(crate) bells: Bells,
     /// Which producers are to give back what they have not begun.
@@ -67,10 +67,39 @@ impl Bell for Sleeper {
     }
 }
 
+/// Which calls of a producer's thread are revoked: the number of the last, or [`ALL`] once the producer is abandoned.
+///
+/// Each thread has its own. If another replaces it, its hook still reads that it was abandoned.
+#[derive(Debug, Clone)]
+pub(crate) struct Revocations(Arc<AtomicU64>);
+
 /// Revokes every call of a producer.
 const ALL: u64 = u64::MAX;
 /// The number of a `producer_init` call that belongs to no lease.
 const INIT: u64 = u64::MAX - 1;
+
+impl Default for Revocations {
+    fn default() -> Self {
+        Revocations(Arc::new(AtomicU64::new(INIT - 1)))
+    }
+}
+
+impl Revocations {
+    /// Whether the producer was abandoned in a hook.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ALL
+    }
+
+    /// Notes that the producer has returned from the hook that it was abandoned in.
+    fn clear(&self) {
+        self.0.store(INIT - 1, Ordering::Relaxed);
+    }
+
+    /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is `producer_init`.
+    pub(crate) fn flag(&self, lease: Option<LeaseId>) -> AbandonFlag<'_> {
+        AbandonFlag::Call { revoked: &self.0, call: lease.map_or(INIT, LeaseId::number) }
+    }
+}
 
 impl Signals {
     pub(super) fn new(producers: usize, tracking: Tracking) -> Self {
@@ -79,7 +108,7 @@ impl Signals {
             tracking,
             sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
             sleeping: AtomicUsize::new(0),
-            revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
+            revocations: (0..producers).map(|_| Mutex::default()).collect(),
             bells: Bells::default(),
             recalls: Recalls::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
@@ -95,9 +124,10 @@ impl Signals {
                 Event::Wake(producer) => pending.wakes.push(producer),
                 Event::Recall(producer) => self.recalls.ask(producer),
                 Event::Revoke { lease, producer } => {
+                    let revocations = self.revocations(producer);
                     // An abandoned producer stays abandoned.
-                    if !self.is_abandoned(producer) {
-                        self.revoked[producer].store(lease.number(), Ordering::Relaxed);
+                    if !revocations.is_abandoned() {
+                        revocations.0.store(lease.number(), Ordering::Relaxed);
                         self.bells.ring();
                     }
                 }
@@ -179,26 +209,29 @@ impl Signals {
         (*self.sleepers[producer]).clone()
     }
 
+    fn revocations(&self, producer: ProducerId) -> Revocations {
+        lock(&self.revocations[producer]).clone()
+    }
+
+    /// Notes that a thread enters the run for the producer.
+    pub(crate) fn enter(&self, producer: ProducerId, revocations: &Revocations) {
+        revocations.clear();
+        *lock(&self.revocations[producer]) = revocations.clone();
+    }
+
     /// Whether the producer was abandoned in a hook.
     pub(crate) fn is_abandoned(&self, producer: ProducerId) -> bool {
-        self.revoked[producer].load(Ordering::Relaxed) == ALL
+        self.revocations(producer).is_abandoned()
     }
 
     /// Tells every hook of the producer that it may give up.
     pub(crate) fn abandon(&self, producer: ProducerId) {
-        self.revoked[producer].store(ALL, Ordering::Relaxed);
+        self.revocations(producer).0.store(ALL, Ordering::Relaxed);
         self.bells.ring();
     }
 
     /// Withdraws what [`abandon`](Signals::abandon) told the producer, which has returned from its hook.
     pub(crate) fn readmit(&self, producer: ProducerId) {
-        self.revoked[producer].store(INIT - 1, Ordering::Relaxed);
-    }
-
-    /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is
-    /// `producer_init`.
-    pub(crate) fn flag(&self, producer: ProducerId, lease: Option<LeaseId>) -> AbandonFlag<'_> {
-        let call = lease.map_or(INIT, LeaseId::number);
-        AbandonFlag::Call { revoked: &self.revoked[producer], call }
+        self.revocations(producer).clear();
     }
 }
