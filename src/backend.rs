@@ -6,6 +6,8 @@ pub(crate) mod cluster;
 pub(crate) mod cpu_pool;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod process;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod remote;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod scripted;

@@ -109,9 +109,9 @@ pub mod cluster {
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
     pub use crate::api::worker::{AnyRecipe, worker_main};
-    pub use crate::backend::process::codec::{Codec, MessagePack, Postcard};
     pub use crate::backend::process::processes::Processes;
-    pub use crate::backend::process::recipe::Recipe;
+    pub use crate::backend::remote::codec::{Codec, MessagePack, Postcard};
+    pub use crate::backend::remote::recipe::Recipe;
 }
 
 /// Outputs as iterators, and inputs and outputs as streams of async code.

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-pub use crate::backend::process::check::{CheckError, check_recipe};
+pub use crate::backend::remote::check::{CheckError, check_recipe};
 use crate::base::debug_with_causes;
 use crate::error::OutOfMemory;
 use crate::error::{Error, Result};

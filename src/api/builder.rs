@@ -27,7 +27,9 @@ use super::pool::{OrderKind, Pool};
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::backend::cluster::nats::Nats;
 #[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::process::{processes::Processes, recipe::Recipe};
+use crate::backend::process::processes::Processes;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::limits::Limits as TimeLimits;
 use crate::backend::threads::measures::Measures;
 #[cfg(test)]

@@ -12,11 +12,11 @@ use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::hosting::{
     Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task, Timeout,
 };
-use crate::backend::process::codec::Format;
 use crate::backend::process::message::{CallFailure, Terms};
 use crate::backend::process::processes::Processes;
-use crate::backend::process::recipe::{Recipe, Relay};
-use crate::backend::process::remote;
+use crate::backend::remote::codec::Format;
+use crate::backend::remote::failure as remote;
+use crate::backend::remote::recipe::{Recipe, Relay};
 use crate::base::panic::catch;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;

@@ -4,8 +4,6 @@
 //! The [`handover`] moves items to the producers and results back. [`producer`] and [`work`] call the hooks.
 
 pub(crate) mod call;
-#[cfg(all(feature = "processes", target_os = "linux"))]
-pub(crate) mod crashes;
 pub(crate) mod deadline_thread;
 pub(crate) mod failed_item;
 pub(crate) mod failures;

@@ -6,9 +6,9 @@ use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
 use crate::backend::process::keeper::Keeper;
 use crate::backend::process::processes::Processes;
-use crate::backend::process::recipe::Recipe;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
+use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::producer_factory::{Make, ProducerFactory};
 use crate::backend::threads::run_settings::Overdue;
 #[cfg(feature = "rayon")]

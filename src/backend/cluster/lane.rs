@@ -21,7 +21,7 @@ use super::news::News;
 use super::publication::{Address, Publication};
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
-use crate::backend::process::recipe::Recipe;
+use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::limits::Limits;

@@ -6,10 +6,10 @@ use super::frame::{Frame, Kind, frame};
 use super::message::{
     self, CallFailure, Done, Failed, ItemOutcome, Items, RemoteFailure, WorkHook,
 };
-use super::remote;
 use super::sent::Sent;
 use super::waiting::{Answer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
+use crate::backend::remote::failure as remote;
 use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;

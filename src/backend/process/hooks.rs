@@ -11,10 +11,10 @@ use super::message::{
     self, Bye, Call, CallFailure, Done, Failed, HandedBack, Init, ItemOutcome, Items, WorkHook,
 };
 use super::outlet::Outlet;
-use super::recipe::Recipe;
-use super::recipe::serving::Serve;
-use super::remote;
 use crate::backend::cpu_pool::CpuPool;
+use crate::backend::remote::failure as remote;
+use crate::backend::remote::recipe::Recipe;
+use crate::backend::remote::recipe::serving::Serve;
 use crate::backend::threads::call::call;
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, Result};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::child::{Child, Traffic};
-use super::recipe::Recipe;
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
+use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;

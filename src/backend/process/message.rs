@@ -36,10 +36,10 @@ pub(super) struct Hello {
     expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
 )]
 pub struct Terms {
-    pub(super) version: String,
-    pub(super) codec: String,
-    pub(super) input: String,
-    pub(super) output: String,
+    pub(crate) version: String,
+    pub(crate) codec: String,
+    pub(crate) input: String,
+    pub(crate) output: String,
 }
 
 /// Has the worker call `producer_init`; at first also `make`.

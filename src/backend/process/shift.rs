@@ -15,7 +15,7 @@ use super::message::{self, Call, Done, HandedBack};
 use super::sent::Sent;
 use super::waiting::{Answer, Interest, Waited, Watch};
 use crate::backend::NextStep;
-use crate::backend::threads::crashes::POISON;
+use crate::backend::remote::crashes::POISON;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::run::Run;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Connection, VARIABLE, refuse};
 use super::message::Nonce;
-use super::recipe::serving::Serve;
+use crate::backend::remote::recipe::serving::Serve;
 
 /// Whether this process has passed `worker_main`, and so is no worker.
 static PASSED: AtomicBool = AtomicBool::new(false);

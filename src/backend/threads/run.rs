@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::threads::crashes::Crashes;
+use crate::backend::remote::crashes::Crashes;
 use crate::backend::threads::handover::answers::End;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::handover::undelivered::Undelivered;

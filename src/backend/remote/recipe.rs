@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{Codec, Format, Postcard};
-use super::message::Terms;
+use crate::backend::process::message::Terms;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
 use crate::runner::Runner;
@@ -86,7 +86,7 @@ pub struct Recipe<R: Runner> {
 const MOST_ERRORS: usize = 8;
 
 pub(crate) mod serving {
-    use super::super::connection::Connection;
+    use crate::backend::process::connection::Connection;
 
     pub trait Serve: Sync {
         fn name(&self) -> &'static str;
@@ -174,7 +174,7 @@ where
     /// Sets a version. A worker with a recipe of another version refuses to serve, and the error names both.
     ///
     /// It matters for workers of another program file: see
-    /// [`Processes::program`](super::processes::Processes::program).
+    /// [`Processes::program`](crate::process::Processes::program).
     pub const fn version(mut self, version: &'static str) -> Self {
         self.version = version;
         self
@@ -245,7 +245,7 @@ impl<R: Runner> Recipe<R> {
     }
 
     /// The indices and the attempt of inputs, as the hook sees them.
-    pub(super) fn origins(
+    pub(crate) fn origins(
         &self,
         inputs: &[R::Input],
         items: &[u64],
@@ -257,7 +257,7 @@ impl<R: Runner> Recipe<R> {
     }
 
     /// Whether its values are checked for attributes that the codec cannot handle.
-    pub(super) fn is_checked(&self) -> bool {
+    pub(crate) fn is_checked(&self) -> bool {
         cfg!(debug_assertions) && self.origin.is_none()
     }
 
@@ -294,14 +294,14 @@ impl<R: Runner> Recipe<R> {
     }
 
     /// Encodes an error of a named type, with the number of the type.
-    pub(super) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
+    pub(crate) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
         let types = (0..).zip(self.errors.iter().flatten());
         types
             .into_iter()
             .find_map(|(number, it)| Some((number, (it.encode)(self.format(), error)?.ok()?)))
     }
 
-    pub(super) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
+    pub(crate) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
         let it = self.errors.get(number as usize)?.as_ref()?;
         (it.decode)(self.format(), bytes).ok()
     }

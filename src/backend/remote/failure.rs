@@ -2,8 +2,8 @@
 
 use std::error::Error as StdError;
 
-use super::message::{CallFailure, RemoteFailure};
 use super::recipe::Recipe;
+use crate::backend::process::message::{CallFailure, RemoteFailure};
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, PanicMessage};
 use crate::error::{
@@ -81,7 +81,7 @@ pub(crate) fn error_of<R: Runner>(
 }
 
 /// An error that was sent: of its own type if the recipe names it, else its texts.
-pub(super) fn restore<R: Runner>(recipe: &Recipe<R>, failure: RemoteFailure) -> BoxError {
+pub(crate) fn restore<R: Runner>(recipe: &Recipe<R>, failure: RemoteFailure) -> BoxError {
     let RemoteFailure { texts, typed, is_out_of_memory: is_short } = failure;
     let typed = typed
         .and_then(|(number, bytes)| catch(|| recipe.decode_error(number, &bytes)).ok().flatten());
