@@ -1,4 +1,4 @@
-//! Where producers live: on threads of this process, or in child processes.
+//! Where producers live: on threads of this process, in child processes, or in a cluster.
 
 #[cfg(all(feature = "nats", target_os = "linux"))]
 pub(crate) mod cluster;

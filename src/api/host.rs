@@ -12,13 +12,12 @@ use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::hosting::{
     Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task, Timeout,
 };
-use crate::backend::process::message::{CallFailure, Terms};
 use crate::backend::process::processes::Processes;
 use crate::backend::remote::codec::Format;
-use crate::backend::remote::failure as remote;
-use crate::backend::remote::recipe::{Recipe, Relay};
-use crate::base::panic::catch;
-use crate::base::{BoxError, Result};
+use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
+use crate::backend::remote::recipe::Terms;
+use crate::backend::remote::recipe::{Recipe, Relay, unsent};
+use crate::base::Result;
 use crate::cfg::CfgNode;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;
@@ -34,11 +33,7 @@ impl<R: Runner + 'static> Host for Recipe<R> {
     }
 
     fn load(&self, cfg: &str, settings: &LoadSettings) -> Result<Arc<dyn Loaded>, CallFailure> {
-        let unread = |error: BoxError| CallFailure::Cfg(remote::describe(self, error));
-        let mut cfg = CfgNode::from_yaml_str(cfg).map_err(|error| unread(error.into()))?;
-        cfg.freeze();
-        let made = catch(|| self.make(&cfg)).unwrap_or_else(|message| Err(message.into()));
-        let runner = made.map_err(|error| CallFailure::Make(remote::describe(self, error)))?;
+        let (runner, cfg) = make(self, cfg)?;
         let largest = settings.batch.map_or(1, |batch| batch.rule.most());
         let capacity = settings.devices.len().saturating_mul(largest);
         let mut builder = AnyOrderRunner::builder(Hosted { runner, recipe: *self }).cfg(cfg);
@@ -71,7 +66,7 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         }
         let pool = builder
             .build()
-            .map_err(|error| CallFailure::Error(remote::describe(self, error.into())))?;
+            .map_err(|error| CallFailure::Error(RemoteFailure::of(self, error.into())))?;
         let producers = settings.devices.len();
         Ok(Arc::new(HostService {
             service: pool.into_service(),
@@ -112,7 +107,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         begin(std::slice::from_ref(&task));
         let items = [task.item];
         let cx = cx.shown_as(&items).with_attempt(task.attempt);
-        let input = self.decode(&task)?;
+        let input = self.recipe.decode_input(&task.input)?;
         let output = self.runner.producer_work(&cx, state, input)?;
         self.encode(task.item, &output)
     }
@@ -124,7 +119,8 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         tasks: &mut Vec<Task>,
     ) -> Result<Vec<Result<Vec<u8>>>> {
         begin(tasks);
-        let decoded: Result<Vec<_>> = tasks.iter().map(|task| self.decode(task)).collect();
+        let decode = |task: &Task| self.recipe.decode_input(&task.input);
+        let decoded: Result<Vec<_>> = tasks.iter().map(decode).collect();
         // The tasks stay if the batch fails, so that it can be divided: one alone shows its own error.
         let mut inputs = decoded?;
         let items: Vec<_> = tasks.iter().map(|task| task.item).collect();
@@ -160,18 +156,10 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
 }
 
 impl<R: Runner> Hosted<R> {
-    fn decode(&self, task: &Task) -> Result<R::Input> {
-        let input = self.recipe.decode_input(&task.input);
-        input.map_err(|error| format!("the input does not decode: {error}").into())
-    }
-
     fn encode(&self, item: u64, output: &R::Output) -> Result<Vec<u8>> {
-        if cfg!(debug_assertions) && item == 0 {
-            self.recipe.check_output(output)?;
-        }
         let mut bytes = vec![];
-        let encoded = self.recipe.encode_output(output, &mut bytes);
-        encoded.map_err(|error| format!("the output cannot be sent: {error}"))?;
+        let encoded = self.recipe.encode_output(item, output, &mut bytes);
+        encoded.map_err(|error| unsent("output", &error))?;
         Ok(bytes)
     }
 }
@@ -256,7 +244,7 @@ fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Answer {
             Answer::TimedOut(Timeout { hook: *hook, limit: *limit, device })
         }
         Error::HookCrashed { source, .. } => Answer::Crashed { crash: source.clone(), device },
-        error => Answer::Failed { failure: remote::shared_failure(recipe, error), device },
+        error => Answer::Failed { failure: CallFailure::of_shared(recipe, error), device },
     }
 }
 
@@ -270,7 +258,7 @@ fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> Answer {
         // The error of the batch: each of its items has failed by itself.
         Error::BatchFailed { source: Some(source), .. } => of_batch(recipe, &source),
         Error::TimedOut { hook, limit, .. } => Answer::TimedOut(Timeout { hook, limit, device }),
-        error => Answer::Failed { failure: remote::failure(recipe, error), device },
+        error => Answer::Failed { failure: CallFailure::of(recipe, error), device },
     }
 }
 

@@ -1,8 +1,8 @@
 //! Makes a process a worker.
 
+use crate::backend::process::worker::Serve;
 use crate::backend::process::worker::serve_if_started;
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::remote::recipe::serving::Serve;
 use crate::runner::Runner;
 
 /// A recipe for a runner of any type: what [`worker_main`] takes.

@@ -12,15 +12,15 @@
 //! 4. `calls` decodes the answer, and `Shift::settle` reports the outcomes to the scheduler.
 //!
 //! The coordinator's side is `keeper`, which owns the child; `keeping`, its trait `Backend`; `shift`, its part in one run;
-//! and `worker_process`, which starts the child and has it make its state. `frame`, `message`, `codec`, `recipe` and
-//! `remote` belong to both sides.
+//! and `worker_process`, which starts the child and has it make its state. `frame` and `message` belong to both sides,
+//! and so does `backend/remote`.
 
 mod ahead;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
 mod calls;
 mod child;
-pub(crate) mod connection;
+mod connection;
 mod event_bell;
 mod frame;
 mod hooks;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::hook_times::HookTimes;
-use crate::backend::process::message::{CallFailure, Terms};
+use crate::backend::remote::failure::CallFailure;
+use crate::backend::remote::recipe::Terms;
 use crate::base::Hook;
 use crate::device::Devices;
 use crate::error::Crash;

@@ -21,7 +21,7 @@ use super::news::News;
 use super::publication::{Address, Publication};
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
-use crate::backend::remote::recipe::Recipe;
+use crate::backend::remote::recipe::{Recipe, unsent};
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::limits::Limits;
@@ -30,8 +30,8 @@ use crate::backend::threads::run::Run;
 use crate::backend::threads::settle;
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
-use crate::base::panic::{catch, drop_quietly};
-use crate::base::{BoxError, Hook};
+use crate::base::Hook;
+use crate::base::panic::drop_quietly;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::{Error, Site, WorkerError};
@@ -344,13 +344,14 @@ impl<R: Runner> LaneRun<'_, R> {
             dispatch.release(lease.id);
             return 0;
         };
-        let encoded = self.encode(item, &input);
-        let input = match encoded {
-            Ok(encoded) => {
+        let mut encoded = vec![];
+        let input = match self.recipe.encode_input(item, &input, &mut encoded) {
+            Ok(()) => {
                 dispatch.keep_inputs(vec![(item, input)]).into_iter().for_each(drop_quietly);
                 encoded
             }
-            Err(source) => {
+            Err(error) => {
+                let source = unsent("input", &error);
                 drop_quietly(input);
                 let site = Box::new(self.site(&lease, None));
                 let error = Error::HookFailed { hook: self.hook, site, source };
@@ -370,20 +371,6 @@ impl<R: Runner> LaneRun<'_, R> {
         let item = ToPublish { lane, publication, item, attempt, size, address, input };
         self.session.send(CoordinatorEvent::Publish(item));
         1
-    }
-
-    fn encode(&self, item: u64, input: &R::Input) -> Result<Vec<u8>, BoxError> {
-        let written = catch(|| -> Result<Vec<u8>, BoxError> {
-            // Shows an attribute that the codec cannot handle before results are wrong.
-            if cfg!(debug_assertions) && item == 0 {
-                self.recipe.check_input(input)?;
-            }
-            let mut bytes = vec![];
-            self.recipe.encode_input(input, &mut bytes)?;
-            Ok(bytes)
-        });
-        let written = written.unwrap_or_else(|message| Err(message.into()));
-        written.map_err(|error| format!("the input cannot be sent: {error}").into())
     }
 
     fn heed(&mut self, news: News) {

@@ -121,7 +121,7 @@ fn described(entry: &kv::Entry) -> Option<WorkerInfo> {
     }
     let card = wire::decode::<Card>(&entry.value);
     let card = card.inspect_err(|error| tracing::warn!("worker {}: {error}", entry.key)).ok()?;
-    let recipe = |(name, terms): (String, crate::backend::process::message::Terms)| RecipeInfo {
+    let recipe = |(name, terms): (String, crate::backend::remote::recipe::Terms)| RecipeInfo {
         version: terms.version().to_owned(),
         name,
     };

@@ -7,7 +7,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, Loaded};
 use super::wire::{BatchRule, RunKey};
-use crate::backend::process::message::CallFailure;
+use crate::backend::remote::failure::CallFailure;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::device::Devices;

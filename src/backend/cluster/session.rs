@@ -16,7 +16,7 @@ use super::names::{Names, Role};
 use super::nats::Nats;
 use super::publication::Stored;
 use super::wire::{self, Load, RunKey};
-use crate::backend::process::message::Terms;
+use crate::backend::remote::recipe::Terms;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{ClusterError, Error, WorkerError};

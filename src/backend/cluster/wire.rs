@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::hook_times::HookTimes;
-use crate::backend::process::message::{CallFailure, RemoteFailure, Terms};
+use crate::backend::remote::failure::{CallFailure, RemoteFailure};
+use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
@@ -132,8 +133,8 @@ pub(super) enum Outcome {
 impl Outcome {
     /// The failure of an item, for the reason that its value cannot be sent or read.
     pub(super) fn error(text: String) -> Self {
-        let failure = RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false };
-        Outcome::Failed { failure: CallFailure::Error(failure), device: None }
+        let failure = CallFailure::Error(RemoteFailure::text(text));
+        Outcome::Failed { failure, device: None }
     }
 }
 

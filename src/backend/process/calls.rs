@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use super::frame::{Frame, Kind, frame};
-use super::message::{
-    self, CallFailure, Done, Failed, ItemOutcome, Items, RemoteFailure, WorkHook,
-};
+use super::message::{self, Done, Failed, ItemOutcome, Items, WorkHook};
 use super::sent::Sent;
 use super::waiting::{Answer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
-use crate::backend::remote::failure as remote;
+use crate::backend::remote::failure::{CallFailure, RemoteFailure};
+use crate::backend::remote::recipe::unsent;
 use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
-use crate::base::panic::catch;
 use crate::base::{BoxError, Hook};
 use crate::error::{Error, FrameError, Site, WorkerError};
 use crate::runner::{ProducerContext, Runner};
@@ -89,21 +87,14 @@ impl<R: Runner> WorkerProcess<R> {
         let (shown, attempt) = self.recipe.origins(inputs, items, lease.attempt);
         let header = Items { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
-        let written = catch(|| {
-            frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
-                message::put(bytes, &header)?;
-                for (item, input) in items.iter().zip(inputs) {
-                    // Shows an attribute that the codec cannot handle before results are wrong.
-                    if self.recipe.is_checked() && *item == 0 {
-                        self.recipe.check_input(input)?;
-                    }
-                    message::put_part(bytes, |bytes| self.recipe.encode_input(input, bytes))?;
-                }
-                Ok(())
-            })
+        let written = frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
+            message::put(bytes, &header)?;
+            for (&item, input) in items.iter().zip(inputs) {
+                message::put_part(bytes, |bytes| self.recipe.encode_input(item, input, bytes))?;
+            }
+            Ok(())
         });
-        let written = written.unwrap_or_else(|message| Err(message.into()));
-        written.map_err(|error| format!("the input cannot be sent: {error}").into())
+        written.map_err(|error| unsent("input", &error))
     }
 
     fn hook(&self, run: &Run<R>, lease: &Lease) -> (Hook, Site) {
@@ -163,17 +154,12 @@ impl<R: Runner> WorkerProcess<R> {
                 Error::HookFailed { hook, site, source }
             };
             Ok(match outcome {
-                ItemOutcome::Output => {
-                    let output = catch(|| self.recipe.decode_output(part));
-                    output.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
-                        failed(format!("the output does not decode: {error}").into())
-                    })
-                }
+                ItemOutcome::Output => self.recipe.decode_output(part).map_err(failed),
                 ItemOutcome::Failure => {
                     let body = part.to_vec();
                     let failure: RemoteFailure =
                         message::decode(&Frame { kind: frame.kind, body })?;
-                    Err(failed(remote::restore(&self.recipe, failure)))
+                    Err(failed(failure.restore(&self.recipe)))
                 }
             })
         });
@@ -190,6 +176,6 @@ impl<R: Runner> WorkerProcess<R> {
         if of != call || matches!(failure, CallFailure::Make(_) | CallFailure::Cfg(_)) {
             return Err(out_of_turn(frame));
         }
-        Ok(Worked::Failed(remote::error_of(&self.recipe, place, failure)))
+        Ok(Worked::Failed(failure.into_error(&self.recipe, place)))
     }
 }

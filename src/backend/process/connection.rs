@@ -12,7 +12,8 @@ use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::frame::{Frame, FrameReader, HEADER, Kind};
-use super::message::{self, Hello, Nonce, PROTOCOL, Refused, Terms};
+use super::message::{self, Hello, Nonce, PROTOCOL, Refused};
+use crate::backend::remote::recipe::Terms;
 use crate::error::FrameError;
 
 /// Set for a worker: the nonce of its coordinator.

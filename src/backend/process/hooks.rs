@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use super::connection::{Commands, Connection, refuse};
 use super::frame::{Frame, Kind, frame};
 use super::message::{
-    self, Bye, Call, CallFailure, Done, Failed, HandedBack, Init, ItemOutcome, Items, WorkHook,
+    self, Bye, Call, Done, Failed, HandedBack, Init, ItemOutcome, Items, WorkHook,
 };
 use super::outlet::Outlet;
+use super::worker::Serve;
 use crate::backend::cpu_pool::CpuPool;
-use crate::backend::remote::failure as remote;
+use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::remote::recipe::serving::Serve;
+use crate::backend::remote::recipe::unsent;
 use crate::backend::threads::call::call;
-use crate::base::panic::{catch, drop_quietly};
+use crate::base::panic::drop_quietly;
 use crate::base::{BoxError, Hook, Result};
 use crate::cfg::CfgNode;
 use crate::concurrency::now;
@@ -180,7 +181,7 @@ impl<R: Runner> Hooks<R> {
     fn make_and_init(&mut self, init: &Init) -> Result<(), CallFailure> {
         let made = match &mut self.made {
             Some(made) => made,
-            none => none.insert(make(&self.side.recipe, init)?),
+            none => none.insert(Made::new(&self.side.recipe, init)?),
         };
         if let Some(state) = made.state.take() {
             drop_quietly(state);
@@ -189,7 +190,7 @@ impl<R: Runner> Hooks<R> {
         let flag = AbandonFlag::Call { revoked: &self.side.revoked, call: init.call };
         let cx = ProducerContext::new(&made.setup, &wanted, &[]).with_abandon_flag(Some(flag));
         let state = call(Hook::ProducerInit, Site::default, || made.runner.producer_init(&cx));
-        made.state = Some(state.map_err(|error| remote::failure(&self.side.recipe, *error))?);
+        made.state = Some(state.map_err(|error| CallFailure::of(&self.side.recipe, *error))?);
         Ok(())
     }
 
@@ -215,15 +216,8 @@ impl<R: Runner> Hooks<R> {
 
     fn inputs(&self, parts: &[&[u8]]) -> Result<Vec<R::Input>, CallFailure> {
         let recipe = &self.side.recipe;
-        let decode = |part: &&[u8]| match catch(|| recipe.decode_input(part)) {
-            Ok(decoded) => decoded,
-            Err(message) => Err(message.into()),
-        };
-        let inputs = parts.iter().map(decode).collect::<Result<_>>();
-        inputs.map_err(|error| {
-            let text = format!("the input does not decode: {error}");
-            CallFailure::Error(remote::describe(recipe, text.into()))
-        })
+        let inputs = parts.iter().map(|part| recipe.decode_input(part)).collect::<Result<_>>();
+        inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
     }
 
     fn call(
@@ -232,8 +226,8 @@ impl<R: Runner> Hooks<R> {
         mut inputs: Vec<R::Input>,
     ) -> Result<Vec<Result<R::Output>>, CallFailure> {
         let Some(Made { runner, setup, state: Some(state) }) = &mut self.made else {
-            let text = "the worker has no state".into();
-            return Err(CallFailure::Error(remote::describe(&self.side.recipe, text)));
+            let failure = RemoteFailure::text("the worker has no state".to_owned());
+            return Err(CallFailure::Error(failure));
         };
         let count = inputs.len() as u64;
         let wanted = Wanted::all();
@@ -269,7 +263,7 @@ impl<R: Runner> Hooks<R> {
                 {
                     drop_quietly(state);
                 }
-                Err(remote::failure(&self.side.recipe, *error))
+                Err(CallFailure::of(&self.side.recipe, *error))
             }
         }
     }
@@ -297,26 +291,19 @@ impl<R: Runner> Hooks<R> {
             Ok(())
         });
         written.or_else(|error| {
-            let text = format!("the output cannot be sent: {error}");
-            self.failed(call, CallFailure::Error(remote::describe(&self.side.recipe, text.into())))
+            let failure = RemoteFailure::of(&self.side.recipe, unsent("output", &error));
+            self.failed(call, CallFailure::Error(failure))
         })
     }
 
     fn put_outcome(&self, item: u64, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
         match output {
             Ok(output) => {
-                let is_checked = cfg!(debug_assertions) && item == 0;
-                let recipe = &self.side.recipe;
-                let written = catch(|| match is_checked {
-                    true => recipe
-                        .check_output(&output)
-                        .and_then(|()| recipe.encode_output(&output, bytes)),
-                    false => recipe.encode_output(&output, bytes),
-                });
+                let written = self.side.recipe.encode_output(item, &output, bytes);
                 drop_quietly(output);
-                written?
+                written
             }
-            Err(error) => Ok(message::put(bytes, &remote::describe(&self.side.recipe, error))?),
+            Err(error) => Ok(message::put(bytes, &RemoteFailure::of(&self.side.recipe, error))?),
         }
     }
 
@@ -331,7 +318,7 @@ impl<R: Runner> Hooks<R> {
             let wanted = Wanted::all();
             let cx = ProducerContext::new(&setup, &wanted, &[]);
             let ended = call(Hook::ProducerEnd, Site::default, || runner.producer_end(&cx, state));
-            failure = ended.err().map(|error| remote::failure(&self.side.recipe, *error));
+            failure = ended.err().map(|error| CallFailure::of(&self.side.recipe, *error));
         }
         match message::encode(Kind::Bye, self.side.most, &Bye { failure }) {
             Ok(bye) => {
@@ -343,14 +330,13 @@ impl<R: Runner> Hooks<R> {
     }
 }
 
-fn make<R: Runner>(recipe: &Recipe<R>, init: &Init) -> Result<Made<R>, CallFailure> {
-    let unread = |error: BoxError| CallFailure::Cfg(remote::describe(recipe, error));
-    let mut cfg = CfgNode::from_yaml_str(&init.cfg).map_err(|error| unread(error.into()))?;
-    cfg.freeze();
-    let setup = setup(init, Arc::new(cfg)).map_err(unread)?;
-    let made = catch(|| recipe.make(&setup.cfg)).unwrap_or_else(|message| Err(message.into()));
-    let runner = made.map_err(|error| CallFailure::Make(remote::describe(recipe, error)))?;
-    Ok(Made { runner, setup, state: None })
+impl<R: Runner> Made<R> {
+    fn new(recipe: &Recipe<R>, init: &Init) -> Result<Self, CallFailure> {
+        let (runner, cfg) = make(recipe, &init.cfg)?;
+        let setup = setup(init, Arc::new(cfg));
+        let setup = setup.map_err(|error| CallFailure::Cfg(RemoteFailure::of(recipe, error)))?;
+        Ok(Made { runner, setup, state: None })
+    }
 }
 
 fn setup(init: &Init, cfg: Arc<CfgNode>) -> Result<ProducerSetup> {

@@ -8,7 +8,6 @@ use super::message::{self, Bye};
 use super::shift::Shift;
 use super::waiting::{Answer, Interest, wait_for_answer};
 use super::worker_process::{KeeperSettings, out_of_turn, refusal};
-use crate::backend::remote::failure as remote;
 use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
@@ -40,23 +39,13 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         if self.has_state {
             return Ok(());
         }
-        let producer = self.producer();
+        let (shared, producer) = (self.shared.clone(), self.producer());
         self.worker.hang_bell()?;
         self.listen_to(run);
-        let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
-        if is_rebuilt {
-            run.handover.stats.rebuild_begins(producer);
-        }
-        let (revocations, settings) =
-            (self.shared.revocations.clone(), self.worker.settings.clone());
-        let prepared = self.make_state(&|| interest(run, &revocations, lease, &settings));
-        if is_rebuilt {
-            run.handover.stats.rebuild_ends(producer);
-        }
-        self.lifetime.note_init(run, producer, prepared.is_ok());
-        if prepared.is_err() {
-            self.shared.note_loss();
-        }
+        self.lifetime.init_begins(run, &shared, producer);
+        let settings = self.worker.settings.clone();
+        let prepared = self.make_state(&|| interest(run, &shared.revocations, lease, &settings));
+        self.lifetime.init_ends(run, &shared, producer, &prepared);
         prepared
     }
 
@@ -130,7 +119,7 @@ impl<R: Runner> Keeper<R> {
         child.reap(EXIT_WITHIN);
         match bye.failure {
             None => Ok(()),
-            Some(failure) => Err(remote::error_of(&self.worker.recipe, (hook, site), failure)),
+            Some(failure) => Err(failure.into_error(&self.worker.recipe, (hook, site))),
         }
     }
 }

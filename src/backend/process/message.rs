@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, Kind, frame};
+use crate::backend::remote::failure::CallFailure;
+use crate::backend::remote::recipe::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
@@ -27,19 +29,6 @@ pub(super) struct Hello {
     pub(super) max_frame: u32,
     pub(super) recipe: String,
     pub(super) terms: Terms,
-}
-
-/// The fingerprint of a recipe.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
-pub struct Terms {
-    pub(crate) version: String,
-    pub(crate) codec: String,
-    pub(crate) input: String,
-    pub(crate) output: String,
 }
 
 /// Has the worker call `producer_init`; at first also `make`.
@@ -75,7 +64,8 @@ pub(super) enum WorkHook {
     Batch,
 }
 
-/// The outcome of a call that has one for each of its items. Its parts are outputs and [`RemoteFailure`]s.
+/// The outcome of a call that has one for each of its items. Its parts are outputs and
+/// [`RemoteFailure`](crate::backend::remote::failure::RemoteFailure)s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) call: u64,
@@ -97,41 +87,6 @@ pub(super) enum ItemOutcome {
 pub(super) struct Failed {
     pub(super) call: u64,
     pub(super) failure: CallFailure,
-}
-
-/// Why a call failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
-pub enum CallFailure {
-    Error(RemoteFailure),
-    /// The hook panicked, and the state is gone.
-    Panic(String),
-    /// A batch of these inputs had another number of outputs.
-    Outputs {
-        inputs: u64,
-        outputs: u64,
-    },
-    /// The runner could not be made.
-    Make(RemoteFailure),
-    /// The configuration could not be read.
-    Cfg(RemoteFailure),
-}
-
-/// An error of a hook, as it is sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
-pub struct RemoteFailure {
-    /// The text of the error and those of its causes.
-    pub(crate) texts: Vec<String>,
-    /// The error itself, in the codec, with the number of its type in the recipe.
-    pub(crate) typed: Option<(u32, Vec<u8>)>,
-    pub(crate) is_out_of_memory: bool,
 }
 
 /// Names one call: `init` is done with it, it is given up, or calls behind it are to come back.
@@ -250,25 +205,6 @@ pub(super) fn nonce_of(start: &[u8]) -> Option<Nonce> {
     (header[4] == Kind::Hello as u8).then(|| Nonce(u128::from_le_bytes(*nonce)))
 }
 
-impl Terms {
-    #[cfg(feature = "nats")]
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// What differs, for a person.
-    pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
-        let each = [
-            ("version", &self.version, &coordinator.version),
-            ("codec", &self.codec, &coordinator.codec),
-            ("input type", &self.input, &coordinator.input),
-            ("output type", &self.output, &coordinator.output),
-        ];
-        let (what, here, there) = each.into_iter().find(|(_, here, there)| here != there)?;
-        Some(format!("its {what} is {here:?}, the coordinator's is {there:?}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -276,12 +212,7 @@ mod tests {
     use super::*;
 
     fn hello() -> Hello {
-        let terms = Terms {
-            version: "1".to_owned(),
-            codec: "postcard".to_owned(),
-            input: "u64".to_owned(),
-            output: "u64".to_owned(),
-        };
+        let terms = Terms::default();
         Hello { coordinator: 7, max_frame: 100, recipe: "squares".to_owned(), terms }
     }
 
@@ -299,15 +230,6 @@ mod tests {
         assert_eq!(Hello::decode(&frame).unwrap(), hello());
         assert_eq!(nonce_of(b"GET / HTTP/1.1\r\nHost: localhost"), None);
         assert_eq!(nonce_of(&bytes[..10]), None);
-    }
-
-    #[test]
-    fn a_difference_names_both_sides() {
-        let here = hello().terms;
-        let there = Terms { version: "2".to_owned(), ..here.clone() };
-        let text = here.difference(&there).unwrap();
-        assert_eq!(text, r#"its version is "1", the coordinator's is "2""#);
-        assert_eq!(here.difference(&here), None);
     }
 
     #[test]

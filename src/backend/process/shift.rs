@@ -15,7 +15,6 @@ use super::message::{self, Call, Done, HandedBack};
 use super::sent::Sent;
 use super::waiting::{Answer, Interest, Waited, Watch};
 use crate::backend::NextStep;
-use crate::backend::remote::crashes::POISON;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::run::Run;
@@ -345,7 +344,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         let results = match worked {
             Worked::Each(results) => results,
             Worked::Failed(error) | Worked::Crashed(error) if lease.items.len() == 1 => {
-                if is_crash && self.is_poison(&lease) {
+                if is_crash && run.crashes.is_poison(lease.items[0]) {
                     inputs.drain(..).for_each(drop_quietly);
                 }
                 vec![Err(error)]
@@ -377,15 +376,5 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
         settle::each(run, lane, &lease, results, &mut self.desk);
         spare.into_iter().for_each(drop_quietly);
-    }
-
-    /// Whether the item of a lease has ended too many processes to be tried again.
-    fn is_poison(&self, lease: &Lease) -> bool {
-        let (run, item) = (self.run, lease.items[0]);
-        let is_poison = run.crashes.note(item) >= POISON;
-        if is_poison {
-            run.crashes.forget(item);
-        }
-        is_poison
     }
 }

@@ -5,7 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Connection, VARIABLE, refuse};
 use super::message::Nonce;
-use crate::backend::remote::recipe::serving::Serve;
+
+/// A recipe, as a child process uses it.
+pub trait Serve: Sync {
+    fn name(&self) -> &'static str;
+    /// What the coordinator's recipe has and this one lacks, for a person.
+    fn difference(&self, connection: &Connection) -> Option<String>;
+    fn serve(&self, connection: Connection) -> !;
+}
 
 /// Whether this process has passed `worker_main`, and so is no worker.
 static PASSED: AtomicBool = AtomicBool::new(false);

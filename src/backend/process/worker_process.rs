@@ -9,7 +9,6 @@ use super::frame::{Frame, Kind};
 use super::message::{self, Call, Failed, Hello, Init, Refused};
 use super::processes::Processes;
 use super::waiting::{Answer, Interest, wait_for_answer};
-use crate::backend::remote::failure as remote;
 use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::limits::{Limits, grace_of};
 use crate::backend::threads::producer::site;
@@ -230,7 +229,7 @@ impl<R: Runner> WorkerProcess<R> {
                 },
                 Kind::InitFailed => {
                     let Failed { failure, .. } = message::decode(&frame)?;
-                    Err(Unready::Failed(remote::error_of(&self.recipe, (hook, site), failure)))
+                    Err(Unready::Failed(failure.into_error(&self.recipe, (hook, site))))
                 }
                 _ => Err(unexpected(&frame)),
             },

@@ -1,98 +1,158 @@
-//! Errors on their way from a worker to its coordinator.
+//! Failures of hooks on their way from a worker to its coordinator.
 
 use std::error::Error as StdError;
 
+use serde::{Deserialize, Serialize};
+
 use super::recipe::Recipe;
-use crate::backend::process::message::{CallFailure, RemoteFailure};
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, PanicMessage};
+use crate::cfg::CfgNode;
 use crate::error::{
     Error, OutOfMemory, OutputCount, RemoteError, Site, WorkerError, is_out_of_memory,
 };
 use crate::runner::Runner;
 
-/// The failure of a hook, as it is sent.
-pub(crate) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailure {
-    let failure = shared_failure(recipe, &error);
-    drop_quietly(error);
-    failure
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub enum CallFailure {
+    Error(RemoteFailure),
+    /// The hook panicked, and the state is gone.
+    Panic(String),
+    /// A batch of these inputs had another number of outputs.
+    Outputs {
+        inputs: u64,
+        outputs: u64,
+    },
+    /// The runner could not be made.
+    Make(RemoteFailure),
+    /// The configuration could not be read.
+    Cfg(RemoteFailure),
 }
 
-/// The failure of a hook for several items, as it is sent for one of them.
-pub(crate) fn shared_failure<R: Runner>(recipe: &Recipe<R>, error: &Error) -> CallFailure {
-    let source: &(dyn StdError + 'static) = match error {
-        Error::HookPanicked { source, .. } => return CallFailure::Panic(source.to_string()),
-        Error::HookFailed { source, .. } => source.as_ref(),
-        other => other,
-    };
-    match source.downcast_ref() {
-        Some(OutputCount { inputs, outputs }) => {
-            CallFailure::Outputs { inputs: *inputs as u64, outputs: *outputs as u64 }
+/// An error of a hook, as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub struct RemoteFailure {
+    /// The text of the error and those of its causes.
+    pub(crate) texts: Vec<String>,
+    /// The error itself, in the codec, with the number of its type in the recipe.
+    pub(crate) typed: Option<(u32, Vec<u8>)>,
+    pub(crate) is_out_of_memory: bool,
+}
+
+impl CallFailure {
+    /// The failure of a hook.
+    pub(crate) fn of<R: Runner>(recipe: &Recipe<R>, error: Error) -> Self {
+        let failure = CallFailure::of_shared(recipe, &error);
+        drop_quietly(error);
+        failure
+    }
+
+    /// The failure of a hook for several items, for one of them.
+    pub(crate) fn of_shared<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Self {
+        let source: &(dyn StdError + 'static) = match error {
+            Error::HookPanicked { source, .. } => return CallFailure::Panic(source.to_string()),
+            Error::HookFailed { source, .. } => source.as_ref(),
+            other => other,
+        };
+        match source.downcast_ref() {
+            Some(OutputCount { inputs, outputs }) => {
+                CallFailure::Outputs { inputs: *inputs as u64, outputs: *outputs as u64 }
+            }
+            None => CallFailure::Error(RemoteFailure::of_ref(recipe, source)),
         }
-        None => CallFailure::Error(describe_ref(recipe, source)),
+    }
+
+    /// The error of the call.
+    pub(crate) fn into_error<R: Runner>(
+        self,
+        recipe: &Recipe<R>,
+        (hook, site): (Hook, Site),
+    ) -> Error {
+        let site = Box::new(site);
+        match self {
+            CallFailure::Error(failure) => {
+                Error::HookFailed { hook, site, source: failure.restore(recipe) }
+            }
+            CallFailure::Panic(text) => {
+                Error::HookPanicked { hook, site, source: PanicMessage::new(text) }
+            }
+            CallFailure::Outputs { inputs, outputs } => {
+                let count = |n| usize::try_from(n).unwrap_or(usize::MAX);
+                let source = OutputCount { inputs: count(inputs), outputs: count(outputs) };
+                Error::HookFailed { hook, site, source: Box::new(source) }
+            }
+            CallFailure::Make(failure) => {
+                WorkerError::Make { source: failure.restore(recipe) }.into()
+            }
+            CallFailure::Cfg(failure) => {
+                WorkerError::Cfg { source: failure.restore(recipe) }.into()
+            }
+        }
     }
 }
 
-/// An error, as it is sent. Its texts come from the user's code, which may panic.
-pub(crate) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> RemoteFailure {
-    let described = describe_ref(recipe, error.as_ref());
-    drop_quietly(error);
-    described
-}
+impl RemoteFailure {
+    /// A failure without an error.
+    pub(crate) fn text(text: String) -> Self {
+        RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false }
+    }
 
-fn describe_ref<R: Runner>(recipe: &Recipe<R>, error: &(dyn StdError + 'static)) -> RemoteFailure {
-    let described = catch(|| {
-        let chain = std::iter::successors(Some(error), |&error| error.source());
-        RemoteFailure {
-            texts: chain.map(ToString::to_string).collect(),
-            typed: recipe.encode_error(error),
-            is_out_of_memory: is_out_of_memory(error),
-        }
-    });
-    described.unwrap_or_else(|message| RemoteFailure {
-        texts: vec![format!("an error whose text panics: {message}")],
-        typed: None,
-        is_out_of_memory: false,
-    })
-}
+    /// An error. Its texts come from the user's code, which may panic.
+    pub(crate) fn of<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> Self {
+        let failure = RemoteFailure::of_ref(recipe, error.as_ref());
+        drop_quietly(error);
+        failure
+    }
 
-/// The error of a call that failed in a worker.
-pub(crate) fn error_of<R: Runner>(
-    recipe: &Recipe<R>,
-    (hook, site): (Hook, Site),
-    failure: CallFailure,
-) -> Error {
-    let site = Box::new(site);
-    match failure {
-        CallFailure::Error(failure) => {
-            Error::HookFailed { hook, site, source: restore(recipe, failure) }
+    fn of_ref<R: Runner>(recipe: &Recipe<R>, error: &(dyn StdError + 'static)) -> Self {
+        let described = catch(|| {
+            let chain = std::iter::successors(Some(error), |&error| error.source());
+            RemoteFailure {
+                texts: chain.map(ToString::to_string).collect(),
+                typed: recipe.encode_error(error),
+                is_out_of_memory: is_out_of_memory(error),
+            }
+        });
+        described.unwrap_or_else(|message| {
+            RemoteFailure::text(format!("an error whose text panics: {message}"))
+        })
+    }
+
+    /// The error that was sent: of its own type if the recipe names it, else its texts.
+    pub(crate) fn restore<R: Runner>(self, recipe: &Recipe<R>) -> BoxError {
+        let RemoteFailure { texts, typed, is_out_of_memory: is_short } = self;
+        let typed = typed.and_then(|(number, bytes)| {
+            catch(|| recipe.decode_error(number, &bytes)).ok().flatten()
+        });
+        let error = match (typed, RemoteError::new(texts)) {
+            (Some(error), _) => error,
+            (None, Some(error)) => error.into(),
+            (None, None) => "an error without a text".into(),
+        };
+        // A mark of the user's is a type, which the texts lack.
+        match is_short && !is_out_of_memory(error.as_ref()) {
+            true => OutOfMemory::new(error).into(),
+            false => error,
         }
-        CallFailure::Panic(text) => {
-            Error::HookPanicked { hook, site, source: PanicMessage::new(text) }
-        }
-        CallFailure::Outputs { inputs, outputs } => {
-            let count = |n| usize::try_from(n).unwrap_or(usize::MAX);
-            let source = OutputCount { inputs: count(inputs), outputs: count(outputs) };
-            Error::HookFailed { hook, site, source: Box::new(source) }
-        }
-        CallFailure::Make(failure) => WorkerError::Make { source: restore(recipe, failure) }.into(),
-        CallFailure::Cfg(failure) => WorkerError::Cfg { source: restore(recipe, failure) }.into(),
     }
 }
 
-/// An error that was sent: of its own type if the recipe names it, else its texts.
-pub(crate) fn restore<R: Runner>(recipe: &Recipe<R>, failure: RemoteFailure) -> BoxError {
-    let RemoteFailure { texts, typed, is_out_of_memory: is_short } = failure;
-    let typed = typed
-        .and_then(|(number, bytes)| catch(|| recipe.decode_error(number, &bytes)).ok().flatten());
-    let error = match (typed, RemoteError::new(texts)) {
-        (Some(error), _) => error,
-        (None, Some(error)) => error.into(),
-        (None, None) => "an error without a text".into(),
-    };
-    // A mark of the user's is a type, which the texts lack.
-    match is_short && !is_out_of_memory(error.as_ref()) {
-        true => OutOfMemory::new(error).into(),
-        false => error,
-    }
+/// Makes a recipe's runner from the configuration that its coordinator has sent.
+pub(crate) fn make<R: Runner>(recipe: &Recipe<R>, cfg: &str) -> Result<(R, CfgNode), CallFailure> {
+    let cfg = CfgNode::from_yaml_str(cfg);
+    let unread = |error| CallFailure::Cfg(RemoteFailure::of(recipe, error));
+    let mut cfg = cfg.map_err(|error| unread(error.into()))?;
+    cfg.freeze();
+    let runner = recipe.make(&cfg);
+    let runner = runner.map_err(|error| CallFailure::Make(RemoteFailure::of(recipe, error)))?;
+    Ok((runner, cfg))
 }

@@ -4,11 +4,11 @@ use std::any::type_name;
 use std::error::Error as StdError;
 use std::fmt;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::codec::{Codec, Format, Postcard};
-use crate::backend::process::message::Terms;
+use crate::base::panic::catch;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
 use crate::runner::Runner;
@@ -84,17 +84,6 @@ pub struct Recipe<R: Runner> {
 
 /// The largest number of error types that a recipe can name.
 const MOST_ERRORS: usize = 8;
-
-pub(crate) mod serving {
-    use crate::backend::process::connection::Connection;
-
-    pub trait Serve: Sync {
-        fn name(&self) -> &'static str;
-        /// What the coordinator's recipe has and this one lacks, for a person.
-        fn difference(&self, connection: &Connection) -> Option<String>;
-        fn serve(&self, connection: Connection) -> !;
-    }
-}
 
 /// How the values of one type are written and read.
 struct Wire<T> {
@@ -256,54 +245,111 @@ impl<R: Runner> Recipe<R> {
         (items, attempts.into_iter().max().unwrap_or(attempt))
     }
 
-    /// Whether its values are checked for attributes that the codec cannot handle.
-    pub(crate) fn is_checked(&self) -> bool {
-        cfg!(debug_assertions) && self.origin.is_none()
-    }
-
-    pub(crate) fn make(&self, cfg: &CfgNode) -> Result<R> {
-        (self.make)(cfg)
+    /// Makes the runner. A panic is an error.
+    pub(super) fn make(&self, cfg: &CfgNode) -> Result<R> {
+        unless_panics(|| (self.make)(cfg))
     }
 
     fn format(&self) -> Format {
         self.codec.format()
     }
 
-    pub(crate) fn encode_input(&self, input: &R::Input, bytes: &mut Vec<u8>) -> Result<()> {
-        (self.input.encode)(self.format(), input, bytes)
+    /// Whether the values of this item are checked for an attribute that the codec cannot handle, before results are wrong.
+    fn checks(&self, item: u64) -> bool {
+        cfg!(debug_assertions) && item == 0 && self.origin.is_none()
+    }
+
+    /// Appends an input of an item. A panic is an error.
+    pub(crate) fn encode_input(
+        &self,
+        item: u64,
+        input: &R::Input,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        unless_panics(|| {
+            if self.checks(item) {
+                self.check_input(input)?;
+            }
+            (self.input.encode)(self.format(), input, bytes)
+        })
     }
 
     pub(crate) fn decode_input(&self, bytes: &[u8]) -> Result<R::Input> {
-        (self.input.decode)(self.format(), bytes)
+        let input = unless_panics(|| (self.input.decode)(self.format(), bytes));
+        input.map_err(|error| format!("the input does not decode: {error}").into())
     }
 
-    pub(crate) fn encode_output(&self, output: &R::Output, bytes: &mut Vec<u8>) -> Result<()> {
-        (self.output.encode)(self.format(), output, bytes)
+    /// Appends an output of an item. A panic is an error.
+    pub(crate) fn encode_output(
+        &self,
+        item: u64,
+        output: &R::Output,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        unless_panics(|| {
+            if self.checks(item) {
+                self.check_output(output)?;
+            }
+            (self.output.encode)(self.format(), output, bytes)
+        })
     }
 
     pub(crate) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
-        (self.output.decode)(self.format(), bytes)
+        let output = unless_panics(|| (self.output.decode)(self.format(), bytes));
+        output.map_err(|error| format!("the output does not decode: {error}").into())
     }
 
-    pub(crate) fn check_input(&self, input: &R::Input) -> Result<()> {
+    pub(super) fn check_input(&self, input: &R::Input) -> Result<()> {
         self.input.check(self.format(), input)
     }
 
-    pub(crate) fn check_output(&self, output: &R::Output) -> Result<()> {
+    pub(super) fn check_output(&self, output: &R::Output) -> Result<()> {
         self.output.check(self.format(), output)
     }
 
     /// Encodes an error of a named type, with the number of the type.
-    pub(crate) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
+    pub(super) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
         let types = (0..).zip(self.errors.iter().flatten());
         types
             .into_iter()
             .find_map(|(number, it)| Some((number, (it.encode)(self.format(), error)?.ok()?)))
     }
 
-    pub(crate) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
+    pub(super) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
         let it = self.errors.get(number as usize)?.as_ref()?;
         (it.decode)(self.format(), bytes).ok()
+    }
+}
+
+/// The fingerprint of a recipe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub struct Terms {
+    pub(crate) version: String,
+    pub(crate) codec: String,
+    pub(crate) input: String,
+    pub(crate) output: String,
+}
+
+impl Terms {
+    #[cfg(feature = "nats")]
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What differs, for a person.
+    pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
+        let each = [
+            ("version", &self.version, &coordinator.version),
+            ("codec", &self.codec, &coordinator.codec),
+            ("input type", &self.input, &coordinator.input),
+            ("output type", &self.output, &coordinator.output),
+        ];
+        let (what, here, there) = each.into_iter().find(|(_, here, there)| here != there)?;
+        Some(format!("its {what} is {here:?}, the coordinator's is {there:?}"))
     }
 }
 
@@ -335,4 +381,28 @@ fn decode_error<E: StdError + DeserializeOwned + Send + Sync + 'static>(
     bytes: &[u8],
 ) -> Result<BoxError> {
     Ok(Box::new(format.decode::<E>(bytes)?))
+}
+
+/// Calls user code, of which a panic is an error.
+fn unless_panics<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch(f).unwrap_or_else(|message| Err(message.into()))
+}
+
+/// Says that an input or an output cannot be sent.
+pub(crate) fn unsent(what: &str, error: &BoxError) -> BoxError {
+    format!("the {what} cannot be sent: {error}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        let here = Terms { version: "1".to_owned(), ..Terms::default() };
+        let there = Terms { version: "2".to_owned(), ..here.clone() };
+        let text = here.difference(&there).unwrap();
+        assert_eq!(text, r#"its version is "1", the coordinator's is "2""#);
+        assert_eq!(here.difference(&here), None);
+    }
 }

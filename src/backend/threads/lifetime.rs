@@ -1,6 +1,8 @@
 //! How long a producer's state lives, if it is to be recycled.
 
 use crate::backend::threads::run::Run;
+use crate::backend::threads::shared::Shared;
+use crate::error::Error;
 use crate::observe::event::Event;
 use crate::runner::{ProducerSetup, Runner};
 
@@ -53,19 +55,31 @@ impl Lifetime {
         run.handover.stats.recycling_begins(producer);
     }
 
-    /// Whether the state was ended, and there is no other yet.
-    pub(crate) fn is_recycled(&self) -> bool {
-        self.life == Life::Recycled
+    /// Notes that `producer_init` is called in a run.
+    pub(crate) fn init_begins<R: Runner>(&self, run: &Run<R>, shared: &Shared, producer: usize) {
+        if self.life != Life::Recycled && !shared.is_new() {
+            run.handover.stats.rebuild_begins(producer);
+        }
     }
 
-    /// Notes that `producer_init` has returned in a run.
-    pub(crate) fn note_init<R: Runner>(&mut self, run: &Run<R>, producer: usize, is_ready: bool) {
+    /// Notes that `producer_init` has returned.
+    pub(crate) fn init_ends<R: Runner>(
+        &mut self,
+        run: &Run<R>,
+        shared: &Shared,
+        producer: usize,
+        outcome: &Result<(), Error>,
+    ) {
+        run.handover.stats.rebuild_ends(producer);
         if self.life == Life::Recycled {
             self.life = Life::Later;
             let took = run.handover.stats.recycling_ends(producer);
-            if is_ready {
+            if outcome.is_ok() {
                 run.event_log.tell(Event::ProducerRecycled { producer, took });
             }
+        }
+        if outcome.is_err() {
+            shared.note_loss();
         }
     }
 }

@@ -193,19 +193,10 @@ impl<R: Runner> Backend<R> for Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let revocations = self.shared.revocations.clone();
-        let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
-        if is_rebuilt {
-            run.handover.stats.rebuild_begins(self.setup.producer);
-        }
-        let outcome = self.init(&run.wanted, Some(revocations.flag(lease)));
-        if is_rebuilt {
-            run.handover.stats.rebuild_ends(self.setup.producer);
-        }
-        self.lifetime.note_init(run, self.setup.producer, outcome.is_ok());
-        if outcome.is_err() {
-            self.shared.note_loss();
-        }
+        let (shared, producer) = (self.shared.clone(), self.setup.producer);
+        self.lifetime.init_begins(run, &shared, producer);
+        let outcome = self.init(&run.wanted, Some(shared.revocations.flag(lease)));
+        self.lifetime.init_ends(run, &shared, producer, &outcome);
         outcome
     }
 

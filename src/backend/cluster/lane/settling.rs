@@ -7,11 +7,9 @@ use std::time::Duration;
 use super::LaneRun;
 use crate::backend::cluster::news::Reply;
 use crate::backend::cluster::wire::Outcome;
-use crate::backend::remote::crashes::POISON;
-use crate::backend::remote::failure as remote;
 use crate::backend::threads::settle;
 use crate::base::Hook;
-use crate::base::panic::{catch, drop_quietly};
+use crate::base::panic::drop_quietly;
 use crate::error::{ClusterError, Crash, Error, Site};
 use crate::runner::Runner;
 
@@ -26,15 +24,15 @@ impl<R: Runner> LaneRun<'_, R> {
         let worked = match outcome {
             Outcome::Output => {
                 self.figures.answered(published, busy, output.len());
-                let decoded = catch(|| self.recipe.decode_output(&output));
-                decoded.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
-                    let source = format!("the output does not decode: {error}").into();
-                    Error::HookFailed { hook, site: Box::new(self.site(&lease, host)), source }
+                self.recipe.decode_output(&output).map_err(|source| Error::HookFailed {
+                    hook,
+                    site: Box::new(self.site(&lease, host)),
+                    source,
                 })
             }
             Outcome::Failed { failure, device } => {
                 let site = on(device, self.site(&lease, host));
-                Err(remote::error_of(self.recipe, (hook, site), failure))
+                Err(failure.into_error(self.recipe, (hook, site)))
             }
             Outcome::TimedOut { is_init, nanos, device, ends_worker } => {
                 if ends_worker {
@@ -76,8 +74,7 @@ impl<R: Runner> LaneRun<'_, R> {
     /// Counts a process that an item has ended. After too many, the item is not tried again: its kept input is dropped.
     fn note_crash(&self, item: u64) {
         let run = self.run;
-        if run.crashes.note(item) >= POISON {
-            run.crashes.forget(item);
+        if run.crashes.is_poison(item) {
             let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
             spare.into_iter().for_each(drop_quietly);
         }
