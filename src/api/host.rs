@@ -15,8 +15,7 @@ use crate::backend::cluster::hosting::{
 use crate::backend::process::processes::Processes;
 use crate::backend::remote::codec::Format;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
-use crate::backend::remote::recipe::Terms;
-use crate::backend::remote::recipe::{Recipe, Relay, unsent};
+use crate::backend::remote::recipe::{Recipe, Relay, Terms, unsent};
 use crate::base::Result;
 use crate::cfg::CfgNode;
 use crate::error::Error;

@@ -59,7 +59,6 @@
 pub(crate) mod board;
 mod connection;
 mod coordinator;
-mod ending;
 pub(crate) mod environment;
 mod event;
 pub(crate) mod hook_times;
@@ -68,7 +67,6 @@ pub(crate) mod lane;
 pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
-mod news;
 mod no_access;
 mod objects;
 mod publication;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::measures::Rejected;
 use crate::backend::threads::measures::{Measured, Measures};
-use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;

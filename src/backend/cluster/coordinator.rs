@@ -6,7 +6,6 @@
 
 mod fetching;
 mod publishing;
-mod purge;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -19,19 +18,15 @@ use tokio::task::AbortHandle;
 
 use self::fetching::Fetching;
 use self::publishing::{Publishing, input_name};
-use self::purge::Purge;
 use super::board::{Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, refused};
 use super::event::{CoordinatorEvent, ToPublish};
-use super::names;
 use super::nats::Nats;
-use super::news::{News, Reply};
-use super::objects;
-use super::publication::Address;
-use super::readers;
+use super::publication::{Address, News, Reply};
 use super::wire::{
     self, ClaimReply, Command, Notice, Order, Outcome, ResultHeader, RunKey, WorkerNews,
 };
+use super::{names, objects, readers};
 use crate::error::ClusterError;
 
 /// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
@@ -85,6 +80,15 @@ struct Clock {
     answered: Instant,
     /// When a result last came.
     result: Instant,
+}
+
+/// The removal of the items of a run that is over: of all lanes that leave it, the first asks for that. Each field is a
+/// publication, up to which that was done.
+#[derive(Default)]
+pub(super) struct Purge {
+    pub(super) asked: u64,
+    /// The broker has answered, or has not in time: workers may be told to drain.
+    pub(super) over: u64,
 }
 
 impl Coordinator {

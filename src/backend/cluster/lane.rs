@@ -3,32 +3,28 @@
 //! A lane runs user code: it encodes inputs and decodes outputs. It sends events to the coordinator's thread through the
 //! [`Session`], and gets news from the board. Without a worker, the lane is detached from the scheduler.
 
-mod attempts;
 mod figures;
 mod settling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::attempts::Attempts;
-use self::figures::Figures;
+use self::figures::{Attempts, Figures};
 use super::board::{Fatal, Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
 use super::hook_times::HookTimes;
 use super::hosting::BatchLimits;
 use super::nats::Nats;
-use super::news::News;
-use super::publication::{Address, Publication};
+use super::publication::{Address, News, Publication};
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
 use crate::backend::remote::recipe::{Recipe, unsent};
 use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::leasing;
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::settle;
 use crate::backend::threads::shared::Shared;
+use crate::backend::threads::{leasing, settle};
 use crate::backend::{Backend, NextStep};
 use crate::base::Hook;
 use crate::base::panic::drop_quietly;

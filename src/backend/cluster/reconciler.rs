@@ -8,7 +8,7 @@ use async_nats::jetstream::stream::RawMessageErrorKind;
 use super::board::Board;
 use super::connection::Connection;
 use super::names::consumer_of_results;
-use super::news::News;
+use super::publication::News;
 
 /// The largest number of items that are looked for at a time.
 const MOST_LOOKS: usize = 16;

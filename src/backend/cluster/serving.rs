@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use tokio::sync::watch;
 
 use super::connection::{Connection, REQUEST_TIMEOUT};
-use super::ending::{Ending, unless_over};
 use super::hosting::{Host, Loaded};
 use super::names::{consumer_of, consumer_of_any};
 use super::publication::Address;
@@ -170,5 +169,28 @@ async fn obey(
             }
             Command::Drain { .. } | Command::Leave { .. } | Command::Rejoin { .. } => {}
         }
+    }
+}
+
+/// Whether a part in a run ends, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    NotYet,
+    /// Begun items are finished, and no others are begun.
+    Drain,
+    /// Nothing waits for its items.
+    Over,
+}
+
+/// Waits for the first of a future and the end of a part.
+pub(super) async fn unless_over<T>(
+    ends: &mut watch::Receiver<Ending>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let future = std::pin::pin!(future);
+    let ended = std::pin::pin!(ends.wait_for(|ending| *ending != Ending::NotYet));
+    match select(future, ended).await {
+        Either::Left((value, _)) => Some(value),
+        Either::Right(_) => None,
     }
 }

@@ -1,7 +1,6 @@
 //! The items that a worker has of one run.
 
 mod answering;
-mod meter;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -15,10 +14,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use self::meter::Meter;
 use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
-use super::hook_times::HookTimes;
+use super::hook_times::{HookTimes, Meter};
 use super::hosting::{Loaded, Task};
 use super::objects;
 use super::publication::Address;

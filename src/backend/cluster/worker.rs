@@ -19,11 +19,11 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
-use super::ending::Ending;
 use super::environment::{self, end_because_of, execute_again, give_up};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
 use super::services::Services;
+use super::serving::Ending;
 use super::serving::Serving;
 use super::session::random;
 use super::wire::{self, Card, Notice, RunKey, WorkerNews};

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::frame::{Frame, Kind, frame};
 use super::message::{self, Done, Failed, ItemOutcome, Items, WorkHook};
-use super::sent::Sent;
 use super::waiting::{Answer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
@@ -25,6 +24,19 @@ pub(super) enum Worked<R: Runner> {
     Failed(Error),
     /// They failed together, and the process has ended.
     Crashed(Error),
+}
+
+/// A call that was sent, and is not answered.
+pub(super) struct Sent<R: Runner> {
+    /// Its number. Those of later calls are greater.
+    pub(super) call: u64,
+    pub(super) lease: Lease,
+    /// Kept for another attempt.
+    pub(super) inputs: Vec<R::Input>,
+    /// Whether other producers can begin the items too.
+    pub(super) copies: Copies,
+    /// No result of it counts.
+    pub(super) is_stale: bool,
 }
 
 impl<R: Runner> WorkerProcess<R> {

@@ -5,22 +5,22 @@ use std::env;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::connection::VARIABLE;
-use super::event_bell::EventBell;
 use super::frame::{Frame, FrameReader};
 use super::message::{Hello, Nonce};
 use super::printed::Printed;
 use super::processes::Processes;
+use crate::concurrency::bell::Bell;
 use crate::error::{Crash, FrameError};
 
 /// How long a killed process may take to go; then it is left to itself. It may be in an uninterruptible sleep
@@ -413,4 +413,34 @@ fn nonce() -> Nonce {
 
 fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i32::MAX.into(), tv_nsec: 0 })
+}
+
+/// A bell with a descriptor that is readable while it has rung.
+#[derive(Debug)]
+pub(super) struct EventBell(OwnedFd);
+
+impl EventBell {
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(EventBell(rustix::event::eventfd(0, flags)?))
+    }
+
+    /// Silences it. What was changed before the last ring can be seen now.
+    pub(super) fn silence(&self) {
+        // Fails if it has not rung.
+        _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for EventBell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Bell for EventBell {
+    fn ring(&self) {
+        // Fails only if it has rung 2^64 - 2 times since it was last silenced.
+        _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
 }

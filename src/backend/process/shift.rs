@@ -8,11 +8,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
-use super::calls::Worked;
+use super::calls::{Sent, Worked};
 use super::frame::{Frame, Kind};
 use super::keeper::Keeper;
 use super::message::{self, Call, Done, HandedBack};
-use super::sent::Sent;
 use super::waiting::{Answer, Interest, Waited, Watch};
 use crate::backend::NextStep;
 use crate::backend::threads::handover::item_queue::ItemQueue;

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::child::{Child, Wake};
-use super::event_bell::EventBell;
+use super::child::{Child, EventBell, Wake};
 use super::frame::{Frame, Kind};
 use super::message::{self, Call};
 use crate::error::{Crash, FrameError};

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::child::{Child, Start, program, shown_program};
-use super::event_bell::EventBell;
+use super::child::{Child, EventBell, Start, program, shown_program};
 use super::frame::{Frame, Kind};
 use super::message::{self, Call, Failed, Hello, Init, Refused};
 use super::processes::Processes;

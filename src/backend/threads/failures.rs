@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::failed_item::{Disposition, FailedItem};
-use super::lost_producer::{Abandoned, LostProducer};
+use super::lost_producer::{Abandoned, LostProducer, Timeouts};
 use super::parts::ItemPath;
 use super::run::Run;
-use super::timeouts::Timeouts;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::lock;

@@ -49,8 +49,6 @@
 //!
 //! No user code runs under any of the locks.
 
-mod across;
-pub(crate) mod answers;
 pub(crate) mod ceiling;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
@@ -59,7 +57,6 @@ mod intake;
 pub(crate) mod item_queue;
 mod lane;
 mod permits;
-pub(crate) mod recalls;
 pub(crate) mod signals;
 pub(crate) mod undelivered;
 
@@ -73,7 +70,6 @@ use crossbeam_utils::CachePadded;
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::{Outbox, Outcome, Results, outbox};
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::shares::Shares;
 use crate::backend::threads::weights::Weights;
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,12 +81,11 @@ use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
 
-use self::across::Across;
-use self::intake::{FeederEnds, Gaps, Intake, largest_take};
+use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::Lane;
-use crate::backend::threads::handover::answers::{Answers, End};
 use crate::backend::threads::handover::dispatch::Dispatch;
-use crate::backend::threads::handover::permits::Permits;
+use crate::backend::threads::handover::permits::{Across, Permits};
+use crate::backend::threads::outbox::{Answers, End};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
 const COLLECTOR_DELAY: Duration = Duration::from_micros(250);

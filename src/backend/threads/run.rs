@@ -9,22 +9,22 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::remote::crashes::Crashes;
-use crate::backend::threads::handover::answers::End;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::handover::undelivered::Undelivered;
 use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
+use crate::backend::threads::lost_producer::Timeouts;
+use crate::backend::threads::measures::Rejected;
+use crate::backend::threads::outbox::End;
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::parts::{ItemPath, PartStage};
 use crate::backend::threads::recording::Recording;
-use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
 use crate::backend::threads::spans::Spans;
 use crate::backend::threads::taken::Tally;
-use crate::backend::threads::timeouts::Timeouts;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::cluster::hook_times::HookTimes;
-use crate::backend::cluster::news::News;
+use crate::backend::cluster::publication::News;
 use crate::backend::cluster::wire::Joining;
 use crate::concurrency::bell::Bell;
 

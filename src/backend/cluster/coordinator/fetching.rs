@@ -8,8 +8,8 @@ use futures_util::future::{Either, select};
 
 use crate::backend::cluster::board::Board;
 use crate::backend::cluster::connection::Connection;
-use crate::backend::cluster::news::{News, Reply};
 use crate::backend::cluster::objects;
+use crate::backend::cluster::publication::{News, Reply};
 use crate::backend::cluster::wire::{Object, Outcome};
 
 /// How often the broker hears that a result is being read: well within its `ack_wait`.

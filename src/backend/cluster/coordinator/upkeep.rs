@@ -13,7 +13,7 @@ use crate::backend::cluster::board::{Fatal, SeatedWorker};
 use crate::backend::cluster::connection::{
     AGAIN, Connection, REQUEST_TIMEOUT, item_consumer, refused,
 };
-use crate::backend::cluster::coordinator::purge::Purge;
+use crate::backend::cluster::coordinator::Purge;
 use crate::backend::cluster::event::{CoordinatorEvent, KeyState};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, Card, Command, JoinReply, RunKey};

@@ -1,6 +1,6 @@
-//! The figures of a lane's worker for the report of a run.
+//! The figures of a lane's worker for the report of a run, and the events of its attempts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,10 @@ use crate::backend::cluster::board::{Departed, SeatedWorker};
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::concurrency::now;
 use crate::observe::event::Event;
-use crate::observe::event_log::EventLog;
+use crate::observe::event_log::{EventLog, EventWriter};
 use crate::observe::run_stats::{RunStats, SeatTime};
 use crate::observe::worker_report::seat_name;
+use crate::scheduler::Lease;
 
 /// Records the times of a lane's workers, and the cost of sending items to them.
 pub(super) struct Figures<'a> {
@@ -136,5 +137,45 @@ impl<'a> Figures<'a> {
             it.wire_wait += wait;
             it.bytes_up += bytes as u64;
         });
+    }
+}
+
+/// Tells observers when a hook of the worker begins an item, and when the coordinator has the outcome.
+pub(super) struct Attempts<'a> {
+    lane: usize,
+    events: &'a EventLog,
+    /// `None` if there are no observers.
+    writer: Option<EventWriter>,
+    /// The items in hooks, by publication.
+    begun: BTreeMap<u64, u64>,
+}
+
+impl<'a> Attempts<'a> {
+    pub(super) fn new(lane: usize, events: &'a EventLog) -> Self {
+        let (writer, begun) = (events.writer(lane), BTreeMap::new());
+        Attempts { lane, events, writer, begun }
+    }
+
+    pub(super) fn begin(&mut self, publication: u64, lease: &Lease, key: Option<Arc<str>>) {
+        let Some(writer) = &mut self.writer else { return };
+        let item = lease.items[0];
+        // Between two items the worker may have waited.
+        writer.pause();
+        writer.started(item, key, lease.attempt);
+        self.begun.insert(publication, item);
+    }
+
+    pub(super) fn end(&mut self, publication: u64) {
+        if let (Some(item), Some(writer)) = (self.begun.remove(&publication), &mut self.writer) {
+            writer.finished(item);
+        }
+    }
+
+    /// Ends all attempts, since the run is over and no hook has an item.
+    pub(super) fn end_all(&mut self) {
+        while let Some((&publication, _)) = self.begun.first_key_value() {
+            self.end(publication);
+        }
+        self.events.return_writer(self.lane, self.writer.take());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::LaneRun;
-use crate::backend::cluster::news::Reply;
+use crate::backend::cluster::publication::Reply;
 use crate::backend::cluster::wire::Outcome;
 use crate::backend::threads::settle;
 use crate::base::Hook;
