@@ -30,10 +30,10 @@ use crate::backend::cluster::nats::Nats;
 use crate::backend::process::processes::Processes;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::limits::Limits as TimeLimits;
+use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::measures::Measures;
 #[cfg(test)]
-use crate::backend::threads::producer_factory::Make;
+use crate::backend::threads::producer_factory::MakeBackend;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::base::Measure;
@@ -106,7 +106,7 @@ pub struct Builder<R: Runner, O> {
     cluster: Option<(Recipe<R>, Nats)>,
     /// A backend of a test.
     #[cfg(test)]
-    make: Option<Arc<Make<R>>>,
+    make: Option<Arc<MakeBackend<R>>>,
     kind: PhantomData<fn() -> O>,
 }
 
@@ -181,7 +181,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Puts producers into the backend that `make` makes.
     #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn backend(mut self, make: Arc<Make<R>>) -> Self {
+    pub(crate) fn backend(mut self, make: Arc<MakeBackend<R>>) -> Self {
         self.make = Some(make);
         self
     }

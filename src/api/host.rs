@@ -10,10 +10,10 @@ use crate::api::service::Service;
 use crate::backend::cluster::environment::OWN_VARIABLES;
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::hosting::{
-    Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task, Timeout,
+    BatchLimits, HookPlace, Host, ItemTask, LoadSettings, LoadedRunner, TaskAnswer, Timeout,
 };
 use crate::backend::process::processes::Processes;
-use crate::backend::remote::codec::Format;
+use crate::backend::remote::codec::CodecFormat;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
 use crate::backend::remote::recipe::{Recipe, Relay, Terms, unsent};
 use crate::base::Result;
@@ -31,7 +31,11 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         Recipe::terms(self)
     }
 
-    fn load(&self, cfg: &str, settings: &LoadSettings) -> Result<Arc<dyn Loaded>, CallFailure> {
+    fn load(
+        &self,
+        cfg: &str,
+        settings: &LoadSettings,
+    ) -> Result<Arc<dyn LoadedRunner>, CallFailure> {
         let (runner, cfg) = make(self, cfg)?;
         let largest = settings.batch.map_or(1, |batch| batch.rule.most());
         let capacity = settings.devices.len().saturating_mul(largest);
@@ -49,10 +53,10 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         if let Some(BatchLimits { rule, most_cost, most_padded }) = settings.batch {
             builder = builder.batch(rule);
             if let Some(most) = most_cost {
-                builder = builder.max_batch_cost(most, |task: &Task| task.size.cost);
+                builder = builder.max_batch_cost(most, |task: &ItemTask| task.size.cost);
             }
             if let Some(most) = most_padded {
-                builder = builder.max_padded_size(most, |task: &Task| task.size.padded);
+                builder = builder.max_padded_size(most, |task: &ItemTask| task.size.padded);
             }
         }
         if settings.place == HookPlace::Processes {
@@ -87,7 +91,7 @@ struct Hosted<R: Runner> {
 }
 
 impl<R: Runner + 'static> Runner for Hosted<R> {
-    type Input = Task;
+    type Input = ItemTask;
     type Output = Vec<u8>;
     type ProducerState = R::ProducerState;
     type ConsumerState = ();
@@ -101,7 +105,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         &self,
         cx: &ProducerContext<'_>,
         state: &mut R::ProducerState,
-        task: Task,
+        task: ItemTask,
     ) -> Result<Vec<u8>> {
         begin(std::slice::from_ref(&task));
         let items = [task.item];
@@ -115,10 +119,10 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         &self,
         cx: &ProducerContext<'_>,
         state: &mut R::ProducerState,
-        tasks: &mut Vec<Task>,
+        tasks: &mut Vec<ItemTask>,
     ) -> Result<Vec<Result<Vec<u8>>>> {
         begin(tasks);
-        let decode = |task: &Task| self.recipe.decode_input(&task.input);
+        let decode = |task: &ItemTask| self.recipe.decode_input(&task.input);
         let decoded: Result<Vec<_>> = tasks.iter().map(decode).collect();
         // The tasks stay if the batch fails, so that it can be divided: one alone shows its own error.
         let mut inputs = decoded?;
@@ -164,24 +168,24 @@ impl<R: Runner> Hosted<R> {
 }
 
 /// Tells the coordinator that a hook of this process begins these items, and waits until it can know.
-fn begin(tasks: &[Task]) {
+fn begin(tasks: &[ItemTask]) {
     let confirmed: Vec<_> = tasks.iter().map(|task| (task.begin)()).collect();
     // They end without a message.
     confirmed.iter().for_each(|it| _ = it.recv());
 }
 
 /// Sends a task to a child process. Its end does not end this process, so nothing waits for the coordinator.
-fn relay_input(_: Format, task: &Task, bytes: &mut Vec<u8>) -> Result<()> {
+fn relay_input(_: CodecFormat, task: &ItemTask, bytes: &mut Vec<u8>) -> Result<()> {
     drop((task.begin)());
     bytes.extend_from_slice(&task.input);
     Ok(())
 }
 
-fn relay_output(_: Format, bytes: &[u8]) -> Result<Vec<u8>> {
+fn relay_output(_: CodecFormat, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes.to_vec())
 }
 
-fn origin_of(task: &Task) -> (u64, u32) {
+fn origin_of(task: &ItemTask) -> (u64, u32) {
     (task.item, task.attempt)
 }
 
@@ -193,7 +197,7 @@ struct HostService<R: Runner + 'static> {
     capacity: usize,
 }
 
-impl<R: Runner + 'static> Loaded for HostService<R> {
+impl<R: Runner + 'static> LoadedRunner for HostService<R> {
     fn capacity(&self) -> usize {
         self.capacity
     }
@@ -218,11 +222,11 @@ impl<R: Runner + 'static> Loaded for HostService<R> {
         times.fold(HookTimes::default(), HookTimes::and)
     }
 
-    fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    fn submit(&self, task: ItemTask) -> Pin<Box<dyn Future<Output = TaskAnswer> + Send>> {
         let (call, recipe) = (self.service.call_async(task), self.recipe);
         Box::pin(async move {
             match call.await {
-                Ok(output) => Answer::Output(output),
+                Ok(output) => TaskAnswer::Output(output),
                 Err(error) => failed(&recipe, error),
             }
         })
@@ -236,28 +240,30 @@ impl<R: Runner + 'static> Loaded for HostService<R> {
 }
 
 /// The items of a batch that failed as a whole share its error.
-fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Answer {
+fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> TaskAnswer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::TimedOut { hook, limit, .. } => {
-            Answer::TimedOut(Timeout { hook: *hook, limit: *limit, device })
+            TaskAnswer::TimedOut(Timeout { hook: *hook, limit: *limit, device })
         }
-        Error::HookCrashed { source, .. } => Answer::Crashed { crash: source.clone(), device },
-        error => Answer::Failed { failure: CallFailure::of_shared(recipe, error), device },
+        Error::HookCrashed { source, .. } => TaskAnswer::Crashed { crash: source.clone(), device },
+        error => TaskAnswer::Failed { failure: CallFailure::of_shared(recipe, error), device },
     }
 }
 
-fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> Answer {
+fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> TaskAnswer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::ServiceEnded { .. } | Error::Closed { .. } => {
-            Answer::Ended { reason: format!("{error:#}"), timeout: timeout_in(&error) }
+            TaskAnswer::Ended { reason: format!("{error:#}"), timeout: timeout_in(&error) }
         }
-        Error::HookCrashed { source, .. } => Answer::Crashed { crash: source, device },
+        Error::HookCrashed { source, .. } => TaskAnswer::Crashed { crash: source, device },
         // The error of the batch: each of its items has failed by itself.
         Error::BatchFailed { source: Some(source), .. } => of_batch(recipe, &source),
-        Error::TimedOut { hook, limit, .. } => Answer::TimedOut(Timeout { hook, limit, device }),
-        error => Answer::Failed { failure: CallFailure::of(recipe, error), device },
+        Error::TimedOut { hook, limit, .. } => {
+            TaskAnswer::TimedOut(Timeout { hook, limit, device })
+        }
+        error => TaskAnswer::Failed { failure: CallFailure::of(recipe, error), device },
     }
 }
 

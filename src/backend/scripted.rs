@@ -9,7 +9,7 @@ use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::settle::{self, FailedBatch};
+use crate::backend::threads::settle::{self, Desk, FailedBatch};
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
 use crate::base::BoxError;
@@ -19,7 +19,7 @@ use crate::scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
 
 /// What the backend does with the leases that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ScriptStep {
     /// Answers the n-th, counted from the oldest and from its end on from the front again.
     Answer(usize),
     /// Answers the n-th twice.
@@ -40,7 +40,7 @@ struct Script {
     /// The number of leases that it holds at most.
     ahead: usize,
     /// Repeated from the start.
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
 }
 
 /// A producer that follows a script.
@@ -55,12 +55,10 @@ struct Scripted<R: Runner> {
 }
 
 /// A lease whose answer is still to come.
-struct Held<R: Runner> {
+struct HeldCall<R: Runner> {
     lease: Lease,
     inputs: Vec<R::Input>,
 }
-
-type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 impl<R: Runner> Scripted<R> {
     fn new(runner: &Arc<R>, setup: ProducerSetup, shared: Shared, script: Script) -> Self {
@@ -80,13 +78,13 @@ impl<R: Runner> Scripted<R> {
         Ok(())
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ScriptStep {
         let step = self.script.steps[self.taken % self.script.steps.len()];
         self.taken += 1;
         step
     }
 
-    fn take(&self, run: &Run<R>, lease: Lease) -> Option<Held<R>> {
+    fn take(&self, run: &Run<R>, lease: Lease) -> Option<HeldCall<R>> {
         let dispatch = &run.handover.dispatch;
         let Some(inputs) = dispatch.take_inputs(&lease) else {
             dispatch.release(lease.id);
@@ -95,38 +93,38 @@ impl<R: Runner> Scripted<R> {
         let each = lease.items.iter().zip(&inputs);
         let copies = each.filter_map(|(&item, it)| Some((item, run.run_settings.copy_of(it)?)));
         dispatch.keep_inputs(copies.collect());
-        Some(Held { lease, inputs })
+        Some(HeldCall { lease, inputs })
     }
 
-    fn follow(&mut self, run: &Run<R>, held: &mut VecDeque<Held<R>>, desk: &mut Desk<'_, R>) {
+    fn follow(&mut self, run: &Run<R>, held: &mut VecDeque<HeldCall<R>>, desk: &mut Desk<'_, R>) {
         let nth = |n: usize, held: &mut VecDeque<_>| held.remove(n % held.len());
         match self.step() {
-            Step::Answer(n) => self.answer(run, nth(n, held), desk),
-            Step::AnswerTwice(n) => {
+            ScriptStep::Answer(n) => self.answer(run, nth(n, held), desk),
+            ScriptStep::AnswerTwice(n) => {
                 let one = nth(n, held).expect("there is one");
                 let again = one.lease.clone();
                 self.answer(run, Some(one), desk);
                 // Its inputs are gone, so the second answer is a failure; it must be of no effect.
                 settle::each(run, self.setup.producer, &again, self.failures(&again), desk);
             }
-            Step::AnswerTooLate(n) => {
+            ScriptStep::AnswerTooLate(n) => {
                 let one = nth(n, held).expect("there is one");
                 let late = one.lease.clone();
                 hand_back(run, one);
                 settle::each(run, self.setup.producer, &late, self.failures(&late), desk);
             }
-            Step::HandBack(n) => hand_back(run, nth(n, held).expect("there is one")),
-            Step::Crash => {
+            ScriptStep::HandBack(n) => hand_back(run, nth(n, held).expect("there is one")),
+            ScriptStep::Crash => {
                 let died = held.pop_front().expect("there is one");
                 held.drain(..).for_each(|one| hand_back(run, one));
                 self.crash(run, died, desk);
             }
-            Step::Drop(n) => drop(nth(n, held)),
+            ScriptStep::Drop(n) => drop(nth(n, held)),
         }
     }
 
-    fn answer(&mut self, run: &Run<R>, held: Option<Held<R>>, desk: &mut Desk<'_, R>) {
-        let Held { lease, inputs } = held.expect("there is one");
+    fn answer(&mut self, run: &Run<R>, held: Option<HeldCall<R>>, desk: &mut Desk<'_, R>) {
+        let HeldCall { lease, inputs } = held.expect("there is one");
         let (begin, events) = run
             .handover
             .dispatch
@@ -209,7 +207,7 @@ impl<R: Runner> Scripted<R> {
     }
 
     /// The oldest lease failed as a whole, with its inputs still here.
-    fn crash(&self, run: &Run<R>, Held { lease, inputs }: Held<R>, desk: &mut Desk<'_, R>) {
+    fn crash(&self, run: &Run<R>, HeldCall { lease, inputs }: HeldCall<R>, desk: &mut Desk<'_, R>) {
         let error = self.failure(lease.items[0], "the process died".into());
         let inputs = lease.items.iter().copied().zip(inputs).collect();
         let failed = FailedBatch { error, kept: Inputs::Kept, inputs };
@@ -288,7 +286,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
 }
 
 /// Gives the items of a lease back: no hook has seen them.
-fn hand_back<R: Runner>(run: &Run<R>, Held { lease, inputs }: Held<R>) {
+fn hand_back<R: Runner>(run: &Run<R>, HeldCall { lease, inputs }: HeldCall<R>) {
     let inputs = lease.items.iter().copied().zip(inputs).collect();
     drop(run.handover.dispatch.keep_inputs(inputs));
     run.handover.dispatch.release(lease.id);
@@ -302,7 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::threads::producer_factory::Make;
+    use crate::backend::threads::producer_factory::MakeBackend;
     use crate::testing::conformance::{Law, Laws, Probe};
     use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 
@@ -356,7 +354,7 @@ mod tests {
         builder.backend(backend(scripts)).build().unwrap()
     }
 
-    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<Make<R>> {
+    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<MakeBackend<R>> {
         let scripts = scripts.to_vec();
         Arc::new(move |runner, setup, shared| {
             let script = scripts[setup.producer].clone();
@@ -364,7 +362,7 @@ mod tests {
         })
     }
 
-    fn script(ahead: usize, steps: impl Into<Vec<Step>>) -> Script {
+    fn script(ahead: usize, steps: impl Into<Vec<ScriptStep>>) -> Script {
         Script { ahead, steps: steps.into() }
     }
 
@@ -374,7 +372,10 @@ mod tests {
 
     #[test]
     fn answers_out_of_order_are_consumed_in_order() {
-        let scripts = [script(4, [Step::Answer(3), Step::Answer(1)]), script(3, [Step::Answer(2)])];
+        let scripts = [
+            script(4, [ScriptStep::Answer(3), ScriptStep::Answer(1)]),
+            script(3, [ScriptStep::Answer(2)]),
+        ];
         let mut pool = pool(Squares::default(), &scripts, |builder| builder.window(10));
         for _ in 0..2 {
             assert_eq!(pool.run(0..100).unwrap(), squares_of(0..100));
@@ -384,8 +385,13 @@ mod tests {
 
     #[test]
     fn a_crash_costs_one_attempt_of_one_item() {
-        let steps = [Step::Answer(0), Step::Crash, Step::Answer(0), Step::Answer(0)];
-        let scripts = [script(3, steps), script(1, [Step::Answer(0)])];
+        let steps = [
+            ScriptStep::Answer(0),
+            ScriptStep::Crash,
+            ScriptStep::Answer(0),
+            ScriptStep::Answer(0),
+        ];
+        let scripts = [script(3, steps), script(1, [ScriptStep::Answer(0)])];
         let mut pool = pool(Squares::default(), &scripts, |builder| {
             builder.retries(1).backoff(Duration::ZERO, Duration::ZERO)
         });
@@ -397,7 +403,7 @@ mod tests {
     fn a_dropped_answer_is_a_timeout() {
         let ended = Arc::new(AtomicU64::new(0));
         let squares = Squares { ended: ended.clone(), ..Squares::default() };
-        let scripts = [script(1, [Step::Drop(0)]), script(1, [Step::Answer(0)])];
+        let scripts = [script(1, [ScriptStep::Drop(0)]), script(1, [ScriptStep::Answer(0)])];
         let mut pool = pool(squares, &scripts, |builder| {
             builder.retries(1).item_timeout(Duration::from_millis(20)).window(4)
         });
@@ -414,17 +420,26 @@ mod tests {
 
     #[test]
     fn answers_that_do_not_count_break_no_law() {
-        let steps =
-            [Step::Answer(0), Step::AnswerTwice(0), Step::HandBack(0), Step::AnswerTooLate(0)];
-        let scripts = vec![script(1, steps), script(1, [Step::Answer(0)]), script(1, steps)];
+        let steps = [
+            ScriptStep::Answer(0),
+            ScriptStep::AnswerTwice(0),
+            ScriptStep::HandBack(0),
+            ScriptStep::AnswerTooLate(0),
+        ];
+        let scripts = vec![script(1, steps), script(1, [ScriptStep::Answer(0)]), script(1, steps)];
         laws(scripts).check_all().unwrap();
     }
 
     /// All laws but that a slow item keeps none back: the script hands nothing back while a hook runs.
     #[test]
     fn several_leases_at_a_time_break_no_law() {
-        let steps = [Step::Answer(2), Step::AnswerTwice(1), Step::HandBack(0), Step::Answer(3)];
-        let laws = laws(vec![script(4, steps), script(2, [Step::Answer(1)])]);
+        let steps = [
+            ScriptStep::Answer(2),
+            ScriptStep::AnswerTwice(1),
+            ScriptStep::HandBack(0),
+            ScriptStep::Answer(3),
+        ];
+        let laws = laws(vec![script(4, steps), script(2, [ScriptStep::Answer(1)])]);
         laws.no_hang().unwrap();
         laws.accounted().unwrap();
         laws.named().unwrap();
@@ -440,26 +455,27 @@ mod tests {
     fn a_backend_that_keeps_items_back_breaks_a_law() {
         // Now and then the other one is so quick that the one with the slow item gets no second.
         let broken = (0..10).find_map(|_| {
-            let laws = laws(vec![script(4, [Step::Answer(0)]), script(4, [Step::Answer(0)])]);
+            let laws =
+                laws(vec![script(4, [ScriptStep::Answer(0)]), script(4, [ScriptStep::Answer(0)])]);
             laws.limit(Duration::from_secs(1)).prompt().err()
         });
         assert_eq!(broken.map(|error| error.law), Some(Law::Prompt));
     }
 
-    fn steps() -> impl Strategy<Value = Step> {
+    fn steps() -> impl Strategy<Value = ScriptStep> {
         prop_oneof![
-            6 => (0usize..4).prop_map(Step::Answer),
-            1 => (0usize..4).prop_map(Step::AnswerTwice),
-            1 => (0usize..4).prop_map(Step::AnswerTooLate),
-            1 => (0usize..4).prop_map(Step::HandBack),
-            1 => Just(Step::Crash),
+            6 => (0usize..4).prop_map(ScriptStep::Answer),
+            1 => (0usize..4).prop_map(ScriptStep::AnswerTwice),
+            1 => (0usize..4).prop_map(ScriptStep::AnswerTooLate),
+            1 => (0usize..4).prop_map(ScriptStep::HandBack),
+            1 => Just(ScriptStep::Crash),
         ]
     }
 
     /// A script that answers at last: one that only hands back would go on for ever.
     fn scripts() -> impl Strategy<Value = Script> {
         (1usize..5, proptest::collection::vec(steps(), 0..12)).prop_map(|(ahead, mut steps)| {
-            steps.push(Step::Answer(0));
+            steps.push(ScriptStep::Answer(0));
             Script { ahead, steps }
         })
     }

@@ -9,7 +9,7 @@ use crate::backend::threads::handover::{Handover, WakeReason, WakeThreshold};
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::weights::Weights;
+use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -86,7 +86,7 @@ pub(crate) enum Pause {
 /// The weights of items, if they are weighed.
 #[derive(Debug)]
 struct Scales {
-    weights: Weights,
+    weights: WeightQueue,
     /// The weight of the result handed out last.
     present: u64,
     /// The weight of consumed items that was not yet returned.
@@ -426,7 +426,7 @@ impl<T> Collector<T> {
 }
 
 impl Scales {
-    fn new((weights, most): (Weights, u64)) -> Self {
+    fn new((weights, most): (WeightQueue, u64)) -> Self {
         Scales { weights, present: 0, owed: 0, quarter: most / 4 }
     }
 

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::item_names::ItemEntry;
 use crate::backend::threads::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::backend::threads::run::Run;
 use crate::base::Order;
@@ -86,7 +86,7 @@ pub(super) struct Opened<P> {
     pub(super) origin: Option<u64>,
     pub(super) name: ItemPath,
     /// Its name and journal key, which the gathered item gets. Parts have none.
-    pub(super) entry: Option<Entry>,
+    pub(super) entry: Option<ItemEntry>,
     pub(super) parent: Parent<P>,
 }
 

@@ -12,7 +12,7 @@ use super::run_session::Session;
 use super::session::Engine;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::participants::{Participants, Receiver};
+use crate::backend::threads::participants::{Participants, ResultReceiver};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::Rebuilt;
@@ -101,7 +101,7 @@ impl Interrupt for AllRuns {
 impl Between {
     /// Takes part in the session of the stage before it, since it calls functions of the user.
     fn receiving(self, participants: &Arc<Participants>) -> Self {
-        let (receiving, work) = (participants.receive(Receiver::Link), self.work);
+        let (receiving, work) = (participants.receive(ResultReceiver::Link), self.work);
         let work = Box::new(move || {
             let _receiving = receiving;
             work()

@@ -17,7 +17,7 @@ use super::polled::Polled;
 use super::session::Engine;
 use super::stages::{Front, Stages, begin, or_resume};
 use super::task_feeding::TaskFeeding;
-use crate::backend::threads::participants::Receiver;
+use crate::backend::threads::participants::ResultReceiver;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::{Rebuilt, RunKind};
@@ -175,7 +175,8 @@ fn try_begin_task<R: Runner + 'static, S: Runner + 'static>(
 
     let Watched { mut stages, relays, all } = lineup.watch()?;
     let mut links = Vec::with_capacity(relays.len());
-    let consumes = stages.last().map(|stage| stage.participants().receive(Receiver::Consumer));
+    let consumes =
+        stages.last().map(|stage| stage.participants().receive(ResultReceiver::Consumer));
     let begun = begin(&first, &last, &mut stages, Rebuilt::Later)
         .and_then(|()| {
             relays.into_iter().try_for_each(|relay| relay.start().map(|link| links.push(link)))

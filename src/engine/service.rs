@@ -23,7 +23,7 @@ use super::run_session::Session;
 use super::run_totals::report_of;
 use super::session::Engine;
 use super::settings::Settings;
-use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::item_names::ItemEntry;
 use crate::backend::threads::measures::Rejected;
 use crate::backend::threads::producer_threads::ThreadIds;
 use crate::backend::threads::producers::Producers;
@@ -332,7 +332,7 @@ impl<R: Runner> Calls<R> {
 }
 
 /// Names and measures an item: user code.
-fn look<R: Runner>(run: &Run<R>, input: &R::Input) -> Result<(Option<Entry>, Size), Rejected> {
+fn look<R: Runner>(run: &Run<R>, input: &R::Input) -> Result<(Option<ItemEntry>, Size), Rejected> {
     let entry = run.entry_of(input)?;
     let measures = run.run_settings.measures.as_ref();
     let measured = measures.map_or(Ok(None), |measures| measure(measures, input))?;

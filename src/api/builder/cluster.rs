@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
 use crate::backend::cluster::hosting::BatchLimits;
-use crate::backend::cluster::lane::{Cluster, Lane};
+use crate::backend::cluster::lane::{Cluster, ClusterLane};
 use crate::backend::cluster::nats::Nats;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer_factory::{Make, ProducerFactory};
+use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
 use crate::backend::threads::run_settings::Overdue;
 use crate::base::Measure;
 #[cfg(feature = "rayon")]
@@ -93,8 +93,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let cluster =
             Arc::new(Cluster::new(nats.anchored(), self.limits, self.stack_size, batches));
         let counted = cluster.clone();
-        let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
-            Box::new(Lane::new(cluster.clone(), recipe, setup, shared))
+        let make: Arc<MakeBackend<R>> = Arc::new(move |_, setup, shared| {
+            Box::new(ClusterLane::new(cluster.clone(), recipe, setup, shared))
         });
         self.build_with(|runner| {
             let factory = ProducerFactory::leasing(runner, make, Overdue::Ended);

@@ -9,7 +9,7 @@ use crate::backend::process::processes::Processes;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer_factory::{Make, ProducerFactory};
+use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
 use crate::backend::threads::run_settings::Overdue;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
@@ -96,7 +96,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             self.cpu_threads = CpuThreads::Global;
         }
         let settings = Arc::new(settings);
-        let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
+        let make: Arc<MakeBackend<R>> = Arc::new(move |_, setup, shared| {
             Box::new(Keeper::new(recipe, settings.clone(), setup, shared))
         });
         self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))

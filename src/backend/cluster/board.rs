@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::runs::Runs;
+use self::runs::BoardRuns;
 use self::seat::Seat;
 pub(super) use self::seat::{Departed, SeatedWorker};
 use super::hook_times::HookTimes;
@@ -30,19 +30,19 @@ use crate::scheduler::{Lease, LeaseId};
 ///   [`begin`](Self::begin) moves it to the lane of that worker. News of a publication go to its holder.
 /// - **Wake-ups.** Each change that concerns a lane rings its bell. A lane that is woken takes its [`mail`](Self::mail).
 #[derive(Debug)]
-pub(super) struct Board {
-    state: Mutex<State>,
+pub(super) struct LaneBoard {
+    state: Mutex<BoardState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct BoardState {
     seats: Vec<Seat>,
     /// By number.
     publications: BTreeMap<u64, Publication>,
     /// The number of the last publication.
     last: u64,
-    runs: Runs,
+    runs: BoardRuns,
     fatal: Option<Fatal>,
     /// The coordinator has ended.
     is_closed: bool,
@@ -88,18 +88,18 @@ impl Fatal {
     }
 }
 
-impl Board {
+impl LaneBoard {
     pub(super) fn new(seats: usize) -> Arc<Self> {
-        let state = State {
+        let state = BoardState {
             seats: (0..seats).map(|_| Seat::default()).collect(),
             publications: BTreeMap::new(),
             last: 0,
-            runs: Runs::default(),
+            runs: BoardRuns::default(),
             fatal: None,
             is_closed: false,
             refusals: BTreeMap::new(),
         };
-        Arc::new(Board { state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(LaneBoard { state: Mutex::new(state), changed: Condvar::new() })
     }
 
     /// Waits until this number of workers is seated. Returns the number that is.
@@ -140,7 +140,7 @@ impl Board {
 }
 
 /// For the lanes.
-impl Board {
+impl LaneBoard {
     /// The lane enters the run with this id, and is woken for news from now on.
     pub(super) fn enter(&self, lane: usize, id: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
@@ -260,7 +260,7 @@ impl Board {
 }
 
 /// For the coordinator.
-impl Board {
+impl LaneBoard {
     /// Gives a worker a free seat: the one that it had, else one that no worker has had, so that reports tell workers
     /// apart. A worker that has a seat keeps it.
     pub(super) fn seat(&self, worker: SeatedWorker) -> JoinReply {
@@ -476,7 +476,7 @@ impl Board {
     }
 }
 
-impl State {
+impl BoardState {
     fn seated(&self) -> usize {
         self.seats.iter().filter(|seat| seat.worker.is_some()).count()
     }
@@ -487,7 +487,7 @@ impl State {
 }
 
 /// Wakes the thread that waits for workers.
-impl Bell for Board {
+impl Bell for LaneBoard {
     fn ring(&self) {
         drop(lock(&self.state));
         self.changed.notify_all();

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use super::names::{Names, Role};
+use super::names::{Role, SubjectNames};
 use super::nats::{Access, Security};
 use super::no_access::NoAccess;
 use crate::base::BoxError;
@@ -48,12 +48,12 @@ const MOST_WAITING: i64 = 100_000;
 
 /// A connection that is restored by itself.
 #[derive(Debug, Clone)]
-pub(super) struct Connection {
+pub(super) struct BrokerConnection {
     pub(super) client: Client,
     pub(super) context: jetstream::Context,
     /// Counts the connections, so that requests that an earlier one has lost can be repeated.
     pub(super) restored: watch::Receiver<u64>,
-    pub(super) names: Names,
+    pub(super) names: SubjectNames,
     /// What the broker first said about a right that this user lacks.
     denied: watch::Receiver<Option<String>>,
     /// Why the broker does not let this user connect again.
@@ -69,10 +69,10 @@ struct LockedOut {
     said: String,
 }
 
-impl Connection {
+impl BrokerConnection {
     pub(super) async fn open(
         access: &Access,
-        names: Names,
+        names: SubjectNames,
         role: Role,
     ) -> Result<Self, ClusterError> {
         let addresses = addresses(access)?;
@@ -121,7 +121,7 @@ impl Connection {
         }
         let context = jetstream::new(client.clone());
         let refusal = Arc::default();
-        Ok(Connection { client, context, restored, names, denied, locked_out, refusal })
+        Ok(BrokerConnection { client, context, restored, names, denied, locked_out, refusal })
     }
 
     /// Fails if the broker has denied this user a right, or has refused its credentials for `patience`.

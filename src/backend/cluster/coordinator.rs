@@ -2,7 +2,7 @@
 //!
 //! One task on the thread `gangline-n` handles [`CoordinatorEvent`]s, one after the other. Lanes send the events, and so do
 //! the tasks of `readers`. A request that waits for an answer of the broker runs in a task of its own, so that no event
-//! waits for it. Lanes learn the result through the [`Board`].
+//! waits for it. Lanes learn the result through the [`LaneBoard`].
 
 mod fetching;
 mod publishing;
@@ -18,13 +18,13 @@ use tokio::task::AbortHandle;
 
 use self::fetching::Fetching;
 use self::publishing::{Publishing, input_name};
-use super::board::{Board, Fatal, SeatedWorker};
-use super::connection::{Connection, REQUEST_TIMEOUT, refused};
+use super::board::{Fatal, LaneBoard, SeatedWorker};
+use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
 use super::event::{CoordinatorEvent, ToPublish};
 use super::nats::Nats;
 use super::publication::{Address, News, Reply};
 use super::wire::{
-    self, ClaimReply, Command, Notice, Order, Outcome, ResultHeader, RunKey, WorkerNews,
+    self, ClaimReply, Command, Notice, ResultHeader, RunKey, WorkerNews, WorkerOrder, WorkerOutcome,
 };
 use super::{names, objects, readers};
 use crate::error::ClusterError;
@@ -38,9 +38,9 @@ const MOST_TRIES: usize = 10;
 
 /// The coordinator of one pool. Only its own task changes it.
 pub(super) struct Coordinator {
-    connection: Connection,
+    connection: BrokerConnection,
     keys: kv::Store,
-    board: Arc<Board>,
+    board: Arc<LaneBoard>,
     nats: Nats,
     key: RunKey,
     /// The revision of the run's key, as this coordinator has put it last. Another coordinator changes it.
@@ -94,8 +94,8 @@ pub(super) struct Purge {
 impl Coordinator {
     /// Takes the run's key, and asks workers to join.
     pub(super) async fn begin(
-        connection: Connection,
-        board: Arc<Board>,
+        connection: BrokerConnection,
+        board: Arc<LaneBoard>,
         nats: Nats,
         key: RunKey,
         events: UnboundedSender<CoordinatorEvent>,
@@ -295,7 +295,7 @@ impl Coordinator {
 
     /// Tells all workers of the run. An order may be lost.
     async fn order(&self, command: Command) {
-        let order = wire::encode(&Order { epoch: self.key.epoch, command });
+        let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
         let subject = self.connection.names.orders(&self.key.run);
         if let Err(error) = self.connection.client.publish(subject, order.into()).await {
             tracing::debug!("not sent: {error}");
@@ -352,7 +352,7 @@ impl Coordinator {
                 let most = self.nats.largest_output;
                 let bytes = object.as_ref().map_or(output.len() as u64, |object| object.bytes);
                 let outcome = match outcome {
-                    Outcome::Output if bytes > most => too_large(bytes, most),
+                    WorkerOutcome::Output if bytes > most => too_large(bytes, most),
                     outcome => outcome,
                 };
                 let reply = Box::new(Reply {
@@ -449,7 +449,7 @@ impl Coordinator {
     }
 }
 
-fn too_large(bytes: u64, most: u64) -> Outcome {
+fn too_large(bytes: u64, most: u64) -> WorkerOutcome {
     let text = format!("the output has {bytes} bytes, and `Nats::largest_output` allows {most}");
-    Outcome::error(text)
+    WorkerOutcome::error(text)
 }

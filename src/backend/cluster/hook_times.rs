@@ -51,13 +51,13 @@ impl HookTimes {
 /// Adds up the times of a service's hooks while one part has begun items. The service may serve other runs before, after
 /// and beside this part; the hooks of those beside it count too.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct HookMeter {
     so_far: HookTimes,
     /// The reading of the service when the part began an item after a pause.
     resumed: Option<HookTimes>,
 }
 
-impl Meter {
+impl HookMeter {
     pub(super) fn resume(&mut self, reading: HookTimes) {
         self.resumed = Some(reading);
     }
@@ -83,7 +83,7 @@ mod tests {
     fn times_count_while_the_part_has_items() {
         let working =
             |seconds| HookTimes { working: Duration::from_secs(seconds), ..HookTimes::default() };
-        let mut meter = Meter::default();
+        let mut meter = HookMeter::default();
         assert_eq!(meter.times(working(7)), working(0), "another run had the service");
         meter.resume(working(7));
         assert_eq!(meter.times(working(9)), working(2));

@@ -25,7 +25,11 @@ pub trait Host: Sync {
     /// What both sides must agree on.
     fn terms(&self) -> Terms;
     /// Makes the runner and its producers.
-    fn load(&self, cfg: &str, settings: &LoadSettings) -> Result<Arc<dyn Loaded>, CallFailure>;
+    fn load(
+        &self,
+        cfg: &str,
+        settings: &LoadSettings,
+    ) -> Result<Arc<dyn LoadedRunner>, CallFailure>;
     /// A copy that another thread can have.
     fn share(&self) -> Arc<dyn Host + Send>;
 }
@@ -58,7 +62,7 @@ pub(crate) enum HookPlace {
 }
 
 /// A service over the devices of a worker.
-pub trait Loaded: Send + Sync {
+pub trait LoadedRunner: Send + Sync {
     /// The number of items that its producers can work on at the same time, in their largest batches.
     fn capacity(&self) -> usize;
     /// The number of its producers.
@@ -68,13 +72,13 @@ pub trait Loaded: Send + Sync {
     /// The times of its hooks since it was made.
     fn hook_times(&self) -> HookTimes;
     /// Works on one item. Dropping the future gives the item up.
-    fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    fn submit(&self, task: ItemTask) -> Pin<Box<dyn Future<Output = TaskAnswer> + Send>>;
     /// Ends the producers. It waits for their hooks.
     fn close(&self);
 }
 
 /// One item for a service.
-pub struct Task {
+pub struct ItemTask {
     /// Its index in the coordinator's run.
     pub(crate) item: u64,
     pub(crate) attempt: u32,
@@ -92,7 +96,7 @@ pub struct Task {
 
 /// What a service says of an item.
 #[derive(Debug)]
-pub enum Answer {
+pub enum TaskAnswer {
     /// The encoded output.
     Output(Vec<u8>),
     Failed {

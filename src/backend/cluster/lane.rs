@@ -1,7 +1,7 @@
 //! A lane of the coordinator: the producer that leases items for the worker in its seat.
 //!
 //! A lane runs user code: it encodes inputs and decodes outputs. It sends events to the coordinator's thread through the
-//! [`Session`], and gets news from the board. Without a worker, the lane is detached from the scheduler.
+//! [`ClusterSession`], and gets news from the board. Without a worker, the lane is detached from the scheduler.
 
 mod figures;
 mod settling;
@@ -9,18 +9,18 @@ mod settling;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::figures::{Attempts, Figures};
+use self::figures::{Figures, LaneAttempts};
 use super::board::{Fatal, Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
 use super::hook_times::HookTimes;
 use super::hosting::BatchLimits;
 use super::nats::Nats;
 use super::publication::{Address, News, Publication};
-use super::session::{Session, cluster};
-use super::wire::{BatchRule, Load};
+use super::session::{ClusterSession, cluster};
+use super::wire::{BatchRule, RunnerLoad};
 use crate::backend::remote::recipe::{Recipe, unsent};
 use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::limits::Limits;
+use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
@@ -38,15 +38,15 @@ use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_ove
 #[derive(Debug)]
 pub(crate) struct Cluster {
     nats: Nats,
-    limits: Limits,
+    limits: TimeLimits,
     stack_size: Option<usize>,
     batch: Option<BatchLimits>,
     /// Opened by the first lane when it starts, and closed by that producer when it ends.
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<ClusterSession>>>,
 }
 
 /// One lane, with a seat for a worker.
-pub(crate) struct Lane<R: Runner> {
+pub(crate) struct ClusterLane<R: Runner> {
     cluster: Arc<Cluster>,
     recipe: Recipe<R>,
     setup: ProducerSetup,
@@ -57,7 +57,7 @@ pub(crate) struct Lane<R: Runner> {
 impl Cluster {
     pub(crate) fn new(
         nats: Nats,
-        limits: Limits,
+        limits: TimeLimits,
         stack_size: Option<usize>,
         batch: Option<BatchLimits>,
     ) -> Self {
@@ -70,11 +70,11 @@ impl Cluster {
         session.as_ref().map_or(0, |session| session.board.capacity())
     }
 
-    fn load(&self, setup: &ProducerSetup) -> Result<Load, Error> {
+    fn load(&self, setup: &ProducerSetup) -> Result<RunnerLoad, Error> {
         let cfg = setup.cfg.to_yaml();
         let cfg = cfg.map_err(|error| WorkerError::Cfg { source: error.into() })?;
         let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Load {
+        Ok(RunnerLoad {
             cfg,
             item_nanos: self.limits.item.map(nanos),
             init_nanos: self.limits.init.map(nanos),
@@ -95,7 +95,7 @@ impl Cluster {
     }
 }
 
-impl<R: Runner> Lane<R> {
+impl<R: Runner> ClusterLane<R> {
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         recipe: Recipe<R>,
@@ -103,14 +103,14 @@ impl<R: Runner> Lane<R> {
         shared: Shared,
     ) -> Self {
         let lane = setup.producer;
-        Lane { cluster, recipe, setup, lane, shared }
+        ClusterLane { cluster, recipe, setup, lane, shared }
     }
 
     /// Connects, and waits until enough workers have joined.
     fn open(&self, wanted: &Wanted) -> Result<(), Error> {
         let load = self.cluster.load(&self.setup)?;
         let recipe = (self.recipe.name(), self.recipe.terms());
-        let session = Session::open(&self.cluster.nats, recipe, load)?;
+        let session = ClusterSession::open(&self.cluster.nats, recipe, load)?;
         let bell: Arc<dyn Bell> = session.board.clone();
         wanted.bells.add(&bell);
         let Nats { min_workers, wait_for, .. } = self.cluster.nats;
@@ -130,7 +130,7 @@ impl<R: Runner> Lane<R> {
     }
 }
 
-impl<R: Runner> Backend<R> for Lane<R> {
+impl<R: Runner> Backend<R> for ClusterLane<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let since = now();
         let opened = if self.lane == 0 { self.open(wanted) } else { Ok(()) };
@@ -166,7 +166,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
             drained: 0,
             told_to_stop: None,
             figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
-            attempts: Attempts::new(self.lane, &run.event_log),
+            attempts: LaneAttempts::new(self.lane, &run.event_log),
         };
         in_run.work();
         in_run.desk.leave();
@@ -191,7 +191,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
 /// A lane in one run.
 struct LaneRun<'a, R: Runner> {
     run: &'a Run<R>,
-    session: &'a Session,
+    session: &'a ClusterSession,
     hook: Hook,
     recipe: &'a Recipe<R>,
     setup: &'a ProducerSetup,
@@ -204,11 +204,11 @@ struct LaneRun<'a, R: Runner> {
     /// The worker that was last told to drain or to leave.
     told_to_stop: Option<String>,
     figures: Figures<'a>,
-    attempts: Attempts<'a>,
+    attempts: LaneAttempts<'a>,
 }
 
 /// What a lane does next.
-enum Step {
+enum LaneStep {
     Sleep(Option<RunTime>),
     Leave,
 }
@@ -233,8 +233,8 @@ impl<R: Runner> LaneRun<'_, R> {
         loop {
             self.take_mail();
             match self.lease() {
-                Step::Leave => break,
-                Step::Sleep(until) => self.sleep(until),
+                LaneStep::Leave => break,
+                LaneStep::Sleep(until) => self.sleep(until),
             }
         }
         self.drain();
@@ -300,7 +300,7 @@ impl<R: Runner> LaneRun<'_, R> {
 
     /// Leases items as long as the worker has room: as many again as it has producers, so that a producer that
     /// becomes idle finds one at the broker.
-    fn lease(&mut self) -> Step {
+    fn lease(&mut self) -> LaneStep {
         let dispatch = &self.run.handover.dispatch;
         let capacity = self.worker.as_ref().map_or(0, |worker| worker.capacity);
         // A copy of a slow item is for a worker that is idle.
@@ -309,17 +309,17 @@ impl<R: Runner> LaneRun<'_, R> {
         while held < room {
             match self.desk.try_lease() {
                 Next::Work(lease) => held += self.publish(lease),
-                Next::Leave => return Step::Leave,
-                Next::Wait => return Step::Sleep(None),
-                Next::WaitUntil(time) => return Step::Sleep(Some(time)),
+                Next::Leave => return LaneStep::Leave,
+                Next::Wait => return LaneStep::Sleep(None),
+                Next::WaitUntil(time) => return LaneStep::Sleep(Some(time)),
             }
         }
         // Another lane takes what this one was woken for.
         dispatch.stop_waiting(self.lane);
         let must_leave = |scheduler: &_| hand_over::must_leave(scheduler, self.lane);
         match dispatch.schedule(|state, _| must_leave(&state.scheduler)).0 {
-            true => Step::Leave,
-            false => Step::Sleep(None),
+            true => LaneStep::Leave,
+            false => LaneStep::Sleep(None),
         }
     }
 

@@ -6,8 +6,8 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
 
-use super::connection::{Connection, refused};
-use super::names::{Names, Role};
+use super::connection::{BrokerConnection, refused};
+use super::names::{Role, SubjectNames};
 use super::nats::Nats;
 use super::session::cluster;
 use super::wire::{self, Card};
@@ -82,12 +82,12 @@ pub fn workers(nats: &Nats) -> Result<Vec<WorkerInfo>, Error> {
 }
 
 async fn list(nats: &Nats) -> Result<Vec<WorkerInfo>, ClusterError> {
-    let names = Names::new(&nats.namespace)?;
-    let connection = Connection::open(&nats.access, names, Role::Coordinator).await?;
+    let names = SubjectNames::new(&nats.namespace)?;
+    let connection = BrokerConnection::open(&nats.access, names, Role::Coordinator).await?;
     connection.unless_denied(read(&connection)).await
 }
 
-async fn read(connection: &Connection) -> Result<Vec<WorkerInfo>, ClusterError> {
+async fn read(connection: &BrokerConnection) -> Result<Vec<WorkerInfo>, ClusterError> {
     const REQUEST: &str = "the list of workers";
     let bucket = connection.names.workers();
     match connection.context.get_stream(format!("KV_{bucket}")).await {

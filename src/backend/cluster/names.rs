@@ -4,17 +4,17 @@ use crate::error::ClusterError;
 
 /// A namespace: the prefix of all names.
 #[derive(Debug, Clone)]
-pub(super) struct Names {
+pub(super) struct SubjectNames {
     namespace: String,
 }
 
-impl Names {
+impl SubjectNames {
     /// # Errors
     ///
     /// If a character has a meaning in names of subjects or streams.
     pub(super) fn new(namespace: &str) -> Result<Self, ClusterError> {
         check(namespace)?;
-        Ok(Names { namespace: namespace.to_owned() })
+        Ok(SubjectNames { namespace: namespace.to_owned() })
     }
 
     /// The stream of items.
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn a_name_with_a_meaning_in_subjects_is_refused() {
         for name in ["", "a.b", "a b", "a>", "*", "ä"] {
-            assert!(Names::new(name).is_err(), "{name:?}");
+            assert!(SubjectNames::new(name).is_err(), "{name:?}");
         }
-        assert_eq!(Names::new("a-1_B").unwrap().any("r", 31), "a-1_B.items.r.1f.any");
+        assert_eq!(SubjectNames::new("a-1_B").unwrap().any("r", 31), "a-1_B.items.r.1f.any");
         assert_eq!(cleaned("node 7.example"), "node-7-example");
     }
 }

@@ -10,7 +10,7 @@ use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, iter};
 
-use super::connection::{AGAIN, Connection, ITEM_AGE};
+use super::connection::{AGAIN, BrokerConnection, ITEM_AGE};
 use super::publisher::{StreamMessage, publish};
 use super::wire::Object;
 use crate::base::BoxError;
@@ -23,7 +23,7 @@ const AT_ONCE: usize = 8;
 const MOST_TRIES: u32 = 4;
 
 /// Makes the bucket if it is not there. A broker that refuses it refuses what is written to it.
-pub(super) async fn furnish(connection: &Connection) {
+pub(super) async fn furnish(connection: &BrokerConnection) {
     let bucket = connection.names.objects();
     let config = stream::Config {
         name: format!("OBJ_{bucket}"),
@@ -40,7 +40,7 @@ pub(super) async fn furnish(connection: &Connection) {
 }
 
 /// Describes a value that is to be written.
-pub(super) fn object(connection: &Connection, name: String, value: &[u8]) -> Object {
+pub(super) fn object(connection: &BrokerConnection, name: String, value: &[u8]) -> Object {
     let chunk = CHUNK.min(connection.most_inline()) as u64;
     Object { name, bytes: value.len() as u64, chunk }
 }
@@ -51,7 +51,7 @@ pub(super) fn object(connection: &Connection, name: String, value: &[u8]) -> Obj
 ///
 /// What the broker says, if it has refused a chunk for longer than `patience`.
 pub(super) async fn put(
-    connection: &Connection,
+    connection: &BrokerConnection,
     (subject, object): (&str, &Object),
     value: Vec<u8>,
     patience: Duration,
@@ -85,7 +85,7 @@ pub(super) async fn put(
 ///
 /// What the client says, if there is no answer although it is connected.
 pub(super) async fn get(
-    connection: &Connection,
+    connection: &BrokerConnection,
     subject: &str,
     object: &Object,
     is_wanted: impl Fn() -> bool,
@@ -109,7 +109,7 @@ pub(super) async fn get(
 }
 
 async fn chunk(
-    connection: &Connection,
+    connection: &BrokerConnection,
     subject: String,
     is_wanted: &impl Fn() -> bool,
 ) -> Result<Option<Bytes>, BoxError> {
@@ -133,7 +133,7 @@ async fn chunk(
 }
 
 /// Removes what is at a subject, or below it.
-pub(super) async fn remove(connection: &Connection, subject: String) {
+pub(super) async fn remove(connection: &BrokerConnection, subject: String) {
     let stream = format!("OBJ_{}", connection.names.objects());
     if let Ok(stream) = connection.context.get_stream_no_info(stream).await {
         _ = stream.purge().filter(subject).await;

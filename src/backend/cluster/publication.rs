@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::wire::Outcome;
+use super::wire::WorkerOutcome;
 use crate::error::ClusterError;
 use crate::scheduler::Lease;
 
@@ -66,7 +66,7 @@ pub(super) enum News {
 /// What a worker says of an item.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: WorkerOutcome,
     /// The encoded output.
     pub(super) output: Vec<u8>,
     /// The host of the worker, if it is still known.

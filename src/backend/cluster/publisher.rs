@@ -8,7 +8,7 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 
-use super::connection::{AGAIN, Connection};
+use super::connection::{AGAIN, BrokerConnection};
 
 /// A message for a stream: an item, a result, or a chunk of a large value.
 pub(super) struct StreamMessage<'a> {
@@ -29,7 +29,7 @@ pub(super) struct StreamMessage<'a> {
 ///
 /// What the broker says, if it has refused the message for too long.
 pub(super) async fn publish(
-    connection: &Connection,
+    connection: &BrokerConnection,
     message: StreamMessage<'_>,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Option<u64>, PublishError> {

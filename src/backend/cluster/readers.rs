@@ -11,7 +11,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::MissedTickBehavior;
 
-use super::connection::{AGAIN, Connection};
+use super::connection::{AGAIN, BrokerConnection};
 use super::event::CoordinatorEvent;
 use super::names::consumer_of_results;
 use super::wire;
@@ -33,7 +33,7 @@ pub(super) async fn read_notices(
 
 /// Reads the cards of workers, now and whenever one changes.
 pub(super) async fn read_cards(
-    connection: Connection,
+    connection: BrokerConnection,
     workers: kv::Store,
     events: UnboundedSender<CoordinatorEvent>,
 ) {
@@ -52,7 +52,7 @@ pub(super) async fn read_cards(
 
 /// Reads the results of a run, with each restored connection anew.
 pub(super) async fn read_results(
-    connection: Connection,
+    connection: BrokerConnection,
     run: String,
     events: UnboundedSender<CoordinatorEvent>,
 ) {
@@ -91,7 +91,7 @@ pub(super) async fn read_results(
 
 /// Makes the consumer of the results of a run, so that a broker that refuses it is noticed.
 pub(super) async fn make_results_consumer(
-    connection: &Connection,
+    connection: &BrokerConnection,
     run: &str,
 ) -> Result<Consumer<pull::Config>, ConsumerError> {
     let config = pull::Config {
@@ -109,7 +109,7 @@ pub(super) async fn make_results_consumer(
 }
 
 async fn open_results(
-    connection: &Connection,
+    connection: &BrokerConnection,
     run: &str,
 ) -> Result<pull::Stream, async_nats::Error> {
     let consumer = make_results_consumer(connection, run).await?;
@@ -119,7 +119,7 @@ async fn open_results(
 
 /// Tells the coordinator that time has passed, and that the connection was restored.
 pub(super) async fn tick(
-    connection: Connection,
+    connection: BrokerConnection,
     period: Duration,
     events: UnboundedSender<CoordinatorEvent>,
 ) {

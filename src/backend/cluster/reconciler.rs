@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_nats::jetstream::stream::RawMessageErrorKind;
 
-use super::board::Board;
-use super::connection::Connection;
+use super::board::LaneBoard;
+use super::connection::BrokerConnection;
 use super::names::consumer_of_results;
 use super::publication::News;
 
@@ -15,7 +15,12 @@ const MOST_LOOKS: usize = 16;
 
 /// Starts a task that looks for publications that were not looked for since `age`. One that the broker lacks has vanished,
 /// unless its result is still to be read.
-pub(super) fn look_for_lost(connection: &Connection, run: &str, board: &Arc<Board>, age: Duration) {
+pub(super) fn look_for_lost(
+    connection: &BrokerConnection,
+    run: &str,
+    board: &Arc<LaneBoard>,
+    age: Duration,
+) {
     let old = board.unseen(age, MOST_LOOKS);
     if old.is_empty() {
         return;
@@ -47,7 +52,7 @@ pub(super) fn look_for_lost(connection: &Connection, run: &str, board: &Arc<Boar
 }
 
 /// Whether all results at the broker were read.
-async fn has_read_all(connection: &Connection, run: &str) -> bool {
+async fn has_read_all(connection: &BrokerConnection, run: &str) -> bool {
     let Ok(results) = connection.context.get_stream_no_info(connection.names.results()).await
     else {
         return false;

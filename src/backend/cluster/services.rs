@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
-use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, Loaded};
+use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, LoadedRunner};
 use super::wire::{BatchRule, RunKey};
 use crate::backend::remote::failure::CallFailure;
 use crate::concurrency::spawn::spawn;
@@ -30,14 +30,14 @@ pub(super) struct Services {
 struct Current {
     /// The key of the run for which it was made.
     key: RunKey,
-    service: Arc<dyn Loaded>,
+    service: Arc<dyn LoadedRunner>,
     /// The number of runs that use it.
     users: usize,
 }
 
 /// The use of a service by a run, until it is dropped.
-pub(super) struct InUse {
-    pub(super) loaded: Arc<dyn Loaded>,
+pub(super) struct ServiceInUse {
+    pub(super) loaded: Arc<dyn LoadedRunner>,
     services: Arc<Services>,
 }
 
@@ -52,7 +52,7 @@ impl Services {
         self: &Arc<Self>,
         key: &RunKey,
         host: &Arc<dyn Host + Send>,
-    ) -> Result<InUse, String> {
+    ) -> Result<ServiceInUse, String> {
         loop {
             let freed = self.freed.notified();
             // Held while a service is made: a device may not have room for the same state twice.
@@ -63,7 +63,7 @@ impl Services {
                     Some(it) if it.serves(key) => {
                         it.users += 1;
                         let (loaded, services) = (it.service.clone(), self.clone());
-                        return Ok(InUse { loaded, services });
+                        return Ok(ServiceInUse { loaded, services });
                     }
                     Some(it) if it.users > 0 => None,
                     _ => Some(current.take()),
@@ -86,11 +86,11 @@ impl Services {
         key: RunKey,
         host: Arc<dyn Host + Send>,
         old: Option<Current>,
-    ) -> Result<InUse, String> {
+    ) -> Result<ServiceInUse, String> {
         let service = self.load(key.clone(), host, old).await?;
         let loaded = service.clone();
         *lock(&self.current) = Some(Current { key, service, users: 1 });
-        Ok(InUse { loaded, services: self })
+        Ok(ServiceInUse { loaded, services: self })
     }
 
     /// Ends the old service, if there is one, and makes another. Both may block, so they run on a thread of their own.
@@ -99,7 +99,7 @@ impl Services {
         key: RunKey,
         host: Arc<dyn Host + Send>,
         old: Option<Current>,
-    ) -> Result<Arc<dyn Loaded>, String> {
+    ) -> Result<Arc<dyn LoadedRunner>, String> {
         let size = |bytes| usize::try_from(bytes).ok();
         let settings = LoadSettings {
             devices: self.devices.clone(),
@@ -136,7 +136,7 @@ impl Current {
     }
 }
 
-impl Drop for InUse {
+impl Drop for ServiceInUse {
     fn drop(&mut self) {
         if let Some(current) = &mut *lock(&self.services.current) {
             current.users -= 1;

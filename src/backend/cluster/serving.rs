@@ -1,6 +1,6 @@
 //! A worker's part in one run, from its join to its end.
 //!
-//! [`Serving`] waits for the service, joins the run, and starts the tasks of the part: they take items into [`Slots`], keep
+//! [`PartServing`] waits for the service, joins the run, and starts the tasks of the part: they take items into [`Slots`], keep
 //! them from other workers, and obey the orders of the coordinator. The main task in `worker` says when the part ends.
 
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, join_all, select};
 use tokio::sync::watch;
 
-use super::connection::{Connection, REQUEST_TIMEOUT};
-use super::hosting::{Host, Loaded};
+use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
+use super::hosting::{Host, LoadedRunner};
 use super::names::{consumer_of, consumer_of_any};
 use super::publication::Address;
 use super::services::Services;
 use super::slots::{PULL, Slots};
-use super::wire::{self, Command, JoinReply, Joining, Notice, Order, RunKey, WorkerNews};
+use super::wire::{self, Command, JoinReply, Joining, Notice, RunKey, WorkerNews, WorkerOrder};
 
 /// One part in a run.
-pub(super) struct Serving {
-    pub(super) connection: Connection,
+pub(super) struct PartServing {
+    pub(super) connection: BrokerConnection,
     pub(super) key: RunKey,
     /// The number of this part.
     pub(super) part: u64,
     pub(super) worker: String,
     pub(super) host_name: String,
     pub(super) services: Arc<Services>,
-    pub(super) ends: watch::Receiver<Ending>,
+    pub(super) ends: watch::Receiver<PartEnding>,
     /// When the coordinator last gave an order.
     pub(super) ordered: watch::Sender<Instant>,
 }
 
-impl Serving {
+impl PartServing {
     /// Takes part in the run until `ends` or the coordinator says that the part ends.
     pub(super) async fn serve(mut self, host: Arc<dyn Host + Send>) {
         let mut ends = self.ends.clone();
@@ -48,13 +48,13 @@ impl Serving {
                 let host = self.host_name.clone();
                 self.notify(WorkerNews::Unable { host, reason }).await;
                 // Another try would fail too, until the coordinator has another configuration, and so another key.
-                _ = self.ends.wait_for(|ending| *ending != Ending::NotYet).await;
+                _ = self.ends.wait_for(|ending| *ending != PartEnding::NotYet).await;
             }
         }
     }
 
     /// Joins the run and takes its items until the part ends. Then no hook has an item of it.
-    async fn take_part(&mut self, service: &Arc<dyn Loaded>) {
+    async fn take_part(&mut self, service: &Arc<dyn LoadedRunner>) {
         let subject = self.connection.names.orders(&self.key.run);
         let Ok(orders) = self.connection.client.subscribe(subject).await else { return };
         let mut ends = self.ends.clone();
@@ -81,14 +81,14 @@ impl Serving {
         let pull = |_| tokio::spawn(slots.clone().pull(any.clone(), Address::Any));
         let mut pulls: Vec<_> = (0..service.capacity()).map(pull).collect();
         let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
-        if is_ended && *self.ends.borrow() == Ending::Drain {
+        if is_ended && *self.ends.borrow() == PartEnding::Drain {
             slots.finish().await;
         } else {
             slots.give_up_all().await;
         }
         // The coordinator may live although this worker heard nothing of it: then it gives the items to others.
         self.notify(WorkerNews::Leaving { times: slots.times(), lost: None }).await;
-        if *self.ends.borrow() != Ending::Over {
+        if *self.ends.borrow() != PartEnding::Over {
             // The coordinator does not know which worker gets an item for any. So those on their way are waited for and
             // handed back. Without a broker none come.
             _ = tokio::time::timeout(PULL, join_all(&mut pulls)).await;
@@ -101,7 +101,7 @@ impl Serving {
     }
 
     /// Asks for a seat until there is one.
-    async fn join(&self, service: &dyn Loaded) -> JoinReply {
+    async fn join(&self, service: &dyn LoadedRunner) -> JoinReply {
         let notice = self.notice(self.request_for_seat(service));
         loop {
             let subject = self.connection.names.notices(&self.key.run);
@@ -117,7 +117,7 @@ impl Serving {
         }
     }
 
-    fn request_for_seat(&self, service: &dyn Loaded) -> WorkerNews {
+    fn request_for_seat(&self, service: &dyn LoadedRunner) -> WorkerNews {
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         WorkerNews::Join(Box::new(Joining {
             part: self.part,
@@ -150,7 +150,7 @@ async fn obey(
     (leave, ordered): (watch::Sender<bool>, watch::Sender<Instant>),
 ) {
     while let Some(message) = orders.next().await {
-        let Ok(order) = wire::decode::<Order>(&message.payload) else { continue };
+        let Ok(order) = wire::decode::<WorkerOrder>(&message.payload) else { continue };
         if order.epoch != slots.key.epoch {
             continue;
         }
@@ -174,7 +174,7 @@ async fn obey(
 
 /// Whether a part in a run ends, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum PartEnding {
     NotYet,
     /// Begun items are finished, and no others are begun.
     Drain,
@@ -184,11 +184,11 @@ pub(super) enum Ending {
 
 /// Waits for the first of a future and the end of a part.
 pub(super) async fn unless_over<T>(
-    ends: &mut watch::Receiver<Ending>,
+    ends: &mut watch::Receiver<PartEnding>,
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let future = std::pin::pin!(future);
-    let ended = std::pin::pin!(ends.wait_for(|ending| *ending != Ending::NotYet));
+    let ended = std::pin::pin!(ends.wait_for(|ending| *ending != PartEnding::NotYet));
     match select(future, ended).await {
         Either::Left((value, _)) => Some(value),
         Either::Right(_) => None,

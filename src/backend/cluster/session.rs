@@ -8,14 +8,14 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::board::{Board, Fatal};
-use super::connection::Connection;
+use super::board::{Fatal, LaneBoard};
+use super::connection::BrokerConnection;
 use super::coordinator::Coordinator;
 use super::event::{CoordinatorEvent, StoredInput};
-use super::names::{Names, Role};
+use super::names::{Role, SubjectNames};
 use super::nats::Nats;
 use super::publication::Stored;
-use super::wire::{self, Load, RunKey};
+use super::wire::{self, RunKey, RunnerLoad};
 use crate::backend::remote::recipe::Terms;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
@@ -23,8 +23,8 @@ use crate::error::{ClusterError, Error, WorkerError};
 
 /// The connection of a pool to its workers. It has to be closed: that removes the run from the broker and joins the thread.
 #[derive(Debug)]
-pub(super) struct Session {
-    pub(super) board: Arc<Board>,
+pub(super) struct ClusterSession {
+    pub(super) board: Arc<LaneBoard>,
     pub(super) nats: Nats,
     pub(super) run: String,
     /// The largest number of bytes of an input that is sent in a message.
@@ -34,19 +34,19 @@ pub(super) struct Session {
 }
 
 /// What the coordinator's thread says once it is connected.
-struct Opened {
+struct OpenedSession {
     most_inline: usize,
 }
 
-impl Session {
+impl ClusterSession {
     /// Starts the coordinator's thread, and waits until it is connected and has asked workers to join.
     pub(super) fn open(
         nats: &Nats,
         (recipe, terms): (&str, Terms),
-        load: Load,
+        load: RunnerLoad,
     ) -> Result<Self, Error> {
         let run = nats.run.clone().unwrap_or_else(|| format!("{:016x}", random("run")));
-        let names = Names::new(&nats.namespace).map_err(cluster)?;
+        let names = SubjectNames::new(&nats.namespace).map_err(cluster)?;
         let key = RunKey {
             run: run.clone(),
             epoch: random("epoch"),
@@ -56,7 +56,7 @@ impl Session {
             terms,
             load,
         };
-        let board = Board::new(nats.max_workers);
+        let board = LaneBoard::new(nats.max_workers);
         let (events, receiver) = unbounded_channel();
         let (opened, outcome) = bounded(1);
         let thread = {
@@ -66,7 +66,7 @@ impl Session {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime {
                     Ok(runtime) => {
-                        let start = Start { board, nats, names, key, events, receiver };
+                        let start = SessionStart { board, nats, names, key, events, receiver };
                         runtime.block_on(start.serve(&opened));
                         runtime.shutdown_timeout(Duration::ZERO);
                     }
@@ -76,7 +76,7 @@ impl Session {
             spawn("gangline-n".to_owned(), None, work)
         };
         let thread = thread.map_err(|error| cluster(refused_by_system(error.source)))?;
-        let session = |most_inline| Session {
+        let session = |most_inline| ClusterSession {
             board,
             nats: nats.clone(),
             run,
@@ -85,7 +85,7 @@ impl Session {
             thread: Mutex::new(Some(thread)),
         };
         match outcome.recv().expect("the thread answers before it ends") {
-            Ok(Opened { most_inline }) => Ok(session(most_inline)),
+            Ok(OpenedSession { most_inline }) => Ok(session(most_inline)),
             Err(error) => {
                 session(0).close();
                 Err(cluster(error))
@@ -143,7 +143,7 @@ impl Session {
 
 /// Closes the board if the coordinator's thread dies of a bug of ours, so that no lane waits for it. `close` passes the
 /// panic on.
-struct CloseOnDrop(Arc<Board>);
+struct CloseOnDrop(Arc<LaneBoard>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -152,19 +152,20 @@ impl Drop for CloseOnDrop {
 }
 
 /// What the coordinator's thread begins with.
-struct Start {
-    board: Arc<Board>,
+struct SessionStart {
+    board: Arc<LaneBoard>,
     nats: Nats,
-    names: Names,
+    names: SubjectNames,
     key: RunKey,
     events: UnboundedSender<CoordinatorEvent>,
     receiver: UnboundedReceiver<CoordinatorEvent>,
 }
 
-impl Start {
-    async fn serve(self, opened: &Sender<Result<Opened, ClusterError>>) {
-        let Start { board, nats, names, key, events, receiver } = self;
-        let connection = match Connection::open(&nats.access, names, Role::Coordinator).await {
+impl SessionStart {
+    async fn serve(self, opened: &Sender<Result<OpenedSession, ClusterError>>) {
+        let SessionStart { board, nats, names, key, events, receiver } = self;
+        let connection = match BrokerConnection::open(&nats.access, names, Role::Coordinator).await
+        {
             Ok(connection) => connection,
             Err(error) => {
                 _ = opened.send(Err(error));
@@ -180,7 +181,7 @@ impl Start {
         let begun = Coordinator::begin(connection.clone(), board, nats, key, events);
         match connection.unless_denied(begun).await {
             Ok(coordinator) => {
-                _ = opened.send(Ok(Opened { most_inline }));
+                _ = opened.send(Ok(OpenedSession { most_inline }));
                 coordinator.serve(receiver).await;
             }
             Err(error) => _ = opened.send(Err(error)),

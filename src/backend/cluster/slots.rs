@@ -14,14 +14,14 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use self::verdict::Verdict;
-use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
-use super::hook_times::{HookTimes, Meter};
-use super::hosting::{Loaded, Task};
+use self::verdict::SlotVerdict;
+use super::connection::{AGAIN, BrokerConnection, REQUEST_TIMEOUT};
+use super::hook_times::{HookMeter, HookTimes};
+use super::hosting::{ItemTask, LoadedRunner};
 use super::objects;
 use super::publication::Address;
 use super::wire::{
-    self, ClaimReply, ItemHeader, JoinReply, Load, Notice, Outcome, RunKey, WorkerNews,
+    self, ClaimReply, ItemHeader, JoinReply, Notice, RunKey, RunnerLoad, WorkerNews, WorkerOutcome,
 };
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
@@ -36,23 +36,23 @@ pub(super) const PULL: Duration = Duration::from_secs(5);
 /// to go to another worker. It is *begun* while the service has it. One that is *given up* is still held, and begun until
 /// no hook has it.
 pub(super) struct Slots {
-    connection: Connection,
+    connection: BrokerConnection,
     pub(super) key: RunKey,
     /// The id of this worker.
     pub(super) worker: String,
-    pub(super) service: Arc<dyn Loaded>,
-    state: Mutex<State>,
+    pub(super) service: Arc<dyn LoadedRunner>,
+    state: Mutex<SlotsState>,
     /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct SlotsState {
     /// By publication.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldItem>,
     /// The number of begun items, at most the capacity of the service.
     begun: usize,
-    meter: Meter,
+    meter: HookMeter,
     /// Publications up to this one are given up; `u64::MAX` if all are.
     floor: u64,
     /// No more items are begun.
@@ -64,7 +64,7 @@ struct State {
     is_doubtful: bool,
 }
 
-struct Held {
+struct HeldItem {
     /// The subject on which the broker is told that this worker still has the item.
     reply: Subject,
     is_begun: bool,
@@ -95,10 +95,10 @@ enum Admission {
 
 impl Slots {
     pub(super) fn new(
-        connection: Connection,
+        connection: BrokerConnection,
         key: RunKey,
         worker: String,
-        service: Arc<dyn Loaded>,
+        service: Arc<dyn LoadedRunner>,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
         Slots { connection, key, worker, service, state, changed }
@@ -194,10 +194,10 @@ impl Slots {
         let (verdict, hook_over) = match read {
             Ok(Some(input)) => self.call(&header, input, cancelled).await,
             // The broker has lost the input, or the item was given up.
-            Ok(None) => (Verdict::without_hook(Outcome::Dropped), None),
+            Ok(None) => (SlotVerdict::without_hook(WorkerOutcome::Dropped), None),
             Err(error) => {
                 let text = format!("the input cannot be read from the object store: {error}");
-                (Verdict::without_hook(Outcome::error(text)), None)
+                (SlotVerdict::without_hook(WorkerOutcome::error(text)), None)
             }
         };
         // The next item need not wait for the broker, but for a hook that was abandoned: that has the producer.
@@ -234,28 +234,31 @@ impl Slots {
         header: &ItemHeader,
         input: Vec<u8>,
         cancelled: oneshot::Receiver<()>,
-    ) -> (Verdict, Option<oneshot::Receiver<()>>) {
+    ) -> (SlotVerdict, Option<oneshot::Receiver<()>>) {
         let (over, mut hook_over) = oneshot::channel::<()>();
         let begun = Arc::new(OnceLock::new());
         let begin = self.beginning(header.publication, begun.clone());
         let over = Box::new(over);
         let ItemHeader { item, attempt, size: (cost, padded), .. } = *header;
-        let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
+        let task = ItemTask { item, attempt, size: Size { cost, padded }, input, begin, over };
         match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => {
-                (Verdict::of(answer, begun.get().copied()), Some(hook_over))
+                (SlotVerdict::of(answer, begun.get().copied()), Some(hook_over))
             }
             Either::Right((_, call)) => {
                 drop(call);
                 let returned = tokio::time::timeout(self.longest_hook(), &mut hook_over).await;
-                (Verdict::without_hook(Outcome::Dropped), returned.is_err().then_some(hook_over))
+                (
+                    SlotVerdict::without_hook(WorkerOutcome::Dropped),
+                    returned.is_err().then_some(hook_over),
+                )
             }
         }
     }
 
     /// How long a hook may have an item before it is abandoned.
     fn longest_hook(&self) -> Duration {
-        let Load { item_nanos, batch, .. } = &self.key.load;
+        let RunnerLoad { item_nanos, batch, .. } = &self.key.load;
         let items = batch.map_or(1, |batch| batch.most);
         item_nanos.map_or(Duration::MAX, |limit| Duration::from_nanos(limit.saturating_mul(items)))
     }
@@ -300,7 +303,9 @@ impl Slots {
             if publication <= state.floor {
                 return Admission::Unwanted;
             }
-            state.held.insert(publication, Held { reply, is_begun: false, cancel: Some(cancel) });
+            state
+                .held
+                .insert(publication, HeldItem { reply, is_begun: false, cancel: Some(cancel) });
         }
         let is_doubtful = self.note_pause();
         if is_doubtful || message.info().is_ok_and(|info| info.delivered > 1) {
@@ -320,7 +325,7 @@ impl Slots {
                 let is_closed = state.is_closed;
                 let has_room = state.begun < self.service.capacity();
                 match state.held.get_mut(&publication) {
-                    Some(Held { cancel: None, .. }) | None => return Admission::Unwanted,
+                    Some(HeldItem { cancel: None, .. }) | None => return Admission::Unwanted,
                     Some(_) if is_closed => return Admission::Closed,
                     Some(held) if has_room => {
                         held.is_begun = true;
@@ -444,7 +449,7 @@ impl Slots {
         _ = self.connection.client.flush().await;
     }
 
-    async fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
+    async fn wait_until(&self, is_so: impl Fn(&SlotsState) -> bool) {
         loop {
             let changed = self.changed.notified();
             let mut changed = std::pin::pin!(changed);

@@ -39,12 +39,12 @@ pub(super) struct RunKey {
     pub(super) wait_millis: u64,
     pub(super) recipe: String,
     pub(super) terms: Terms,
-    pub(super) load: Load,
+    pub(super) load: RunnerLoad,
 }
 
 /// What the loaded state of a worker depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Load {
+pub(super) struct RunnerLoad {
     /// The configuration in YAML.
     pub(super) cfg: String,
     pub(super) item_nanos: Option<u64>,
@@ -94,7 +94,7 @@ pub(super) struct ResultHeader {
     pub(super) epoch: u64,
     pub(super) publication: u64,
     pub(super) worker: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: WorkerOutcome,
     /// The time from the beginning of its hook to the answer.
     pub(super) busy_nanos: u64,
     /// How often the broker has delivered the item.
@@ -106,7 +106,7 @@ pub(super) struct ResultHeader {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Outcome {
+pub(super) enum WorkerOutcome {
     Output,
     Failed {
         failure: CallFailure,
@@ -130,11 +130,11 @@ pub(super) enum Outcome {
     Dropped,
 }
 
-impl Outcome {
+impl WorkerOutcome {
     /// The failure of an item, for the reason that its value cannot be sent or read.
     pub(super) fn error(text: String) -> Self {
         let failure = CallFailure::Error(RemoteFailure::text(text));
-        Outcome::Failed { failure, device: None }
+        WorkerOutcome::Failed { failure, device: None }
     }
 }
 
@@ -206,7 +206,7 @@ pub(super) enum ClaimReply {
 
 /// What a coordinator tells its workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct WorkerOrder {
     pub(super) epoch: u64,
     pub(super) command: Command,
 }

@@ -1,6 +1,6 @@
 //! A worker process: says that it is there, and takes part in the runs that want it.
 //!
-//! The main task reads the keys of runs and puts the card of this worker. It starts a [`Serving`] for each run, and ends
+//! The main task reads the keys of runs and puts the card of this worker. It starts a [`PartServing`] for each run, and ends
 //! it when the key goes, when the coordinator is silent for a lease, or by SIGTERM.
 
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
+use super::connection::{AGAIN, BrokerConnection, REQUEST_TIMEOUT};
 use super::environment::{self, end_because_of, execute_again, give_up};
 use super::hosting::Host;
-use super::names::{Names, Role, cleaned};
+use super::names::{Role, SubjectNames, cleaned};
 use super::services::Services;
-use super::serving::Ending;
-use super::serving::Serving;
+use super::serving::PartEnding;
+use super::serving::PartServing;
 use super::session::random;
 use super::wire::{self, Card, Notice, RunKey, WorkerNews};
 use crate::base::BoxError;
@@ -92,7 +92,7 @@ enum WorkerEvent {
 }
 
 struct Worker {
-    connection: Connection,
+    connection: BrokerConnection,
     /// The address of the broker without the password.
     url: String,
     card: Card,
@@ -100,7 +100,7 @@ struct Worker {
     hosts: Vec<Arc<dyn Host + Send>>,
     services: Arc<Services>,
     /// The parts of this worker, by the names of their runs.
-    runs: HashMap<String, Part>,
+    runs: HashMap<String, RunPart>,
     /// When this worker last showed that it lives.
     beaten: Instant,
     /// When the broker last stored the card.
@@ -108,7 +108,7 @@ struct Worker {
 }
 
 /// The part in one run.
-struct Part {
+struct RunPart {
     number: u64,
     key: RunKey,
     /// When the coordinator was last heard of.
@@ -116,15 +116,15 @@ struct Part {
     /// When the coordinator last gave an order.
     ordered: watch::Receiver<Instant>,
     /// Ends the part.
-    ending: watch::Sender<Ending>,
+    ending: watch::Sender<PartEnding>,
 }
 
 impl Worker {
     async fn new(url: &str, hosts: &[&dyn Host]) -> Result<Self, BoxError> {
         let devices = environment::devices()?;
         let access = environment::access(url);
-        let names = Names::new(&environment::namespace())?;
-        let connection = Connection::open(&access, names, Role::Worker).await?;
+        let names = SubjectNames::new(&environment::namespace())?;
+        let connection = BrokerConnection::open(&access, names, Role::Worker).await?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let (host, pid) = (host.trim().to_owned(), process::id());
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -173,7 +173,7 @@ impl Worker {
         while let Some(event) = receiver.recv().await {
             match event {
                 WorkerEvent::Key(key) => self.take_key(*key, &events).await,
-                WorkerEvent::Gone(run) => self.end(&run, Ending::Over),
+                WorkerEvent::Gone(run) => self.end(&run, PartEnding::Over),
                 WorkerEvent::Left(run, epoch) => self.leave(&run, epoch),
                 WorkerEvent::Tick => {
                     let access = self.connection.check_access(LOCKED_OUT);
@@ -199,7 +199,7 @@ impl Worker {
             _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
         }
         // Nothing waits for a hook in a part that was given up.
-        let patience = self.runs.values().map(Part::lease).max().unwrap_or(Duration::MAX);
+        let patience = self.runs.values().map(RunPart::lease).max().unwrap_or(Duration::MAX);
         _ = tokio::time::timeout(patience, self.services.close()).await;
         Ok(())
     }
@@ -212,9 +212,9 @@ impl Worker {
         events: &UnboundedSender<WorkerEvent>,
     ) {
         for part in self.runs.values() {
-            part.ending.send_replace(Ending::Drain);
+            part.ending.send_replace(PartEnding::Drain);
         }
-        let longest = self.runs.values().map(Part::lease).max().unwrap_or_default();
+        let longest = self.runs.values().map(RunPart::lease).max().unwrap_or_default();
         let mut connected = Instant::now();
         while !self.runs.is_empty() {
             match receiver.recv().await {
@@ -244,15 +244,15 @@ impl Worker {
                 return;
             }
             // Another coordinator has taken over the run.
-            part.ending.send_replace(Ending::Over);
+            part.ending.send_replace(PartEnding::Over);
         }
         let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
         let Some(host) = host.filter(|host| host.terms() == key.terms).cloned() else { return };
-        let (ending, ends) = watch::channel(Ending::NotYet);
+        let (ending, ends) = watch::channel(PartEnding::NotYet);
         let (order, ordered) = watch::channel(now);
         self.card.parts += 1;
         let number = self.card.parts;
-        let serving = Serving {
+        let serving = PartServing {
             part: number,
             connection: self.connection.clone(),
             key: key.clone(),
@@ -263,7 +263,7 @@ impl Worker {
             ordered: order,
         };
         let (run, epoch, events) = (key.run.clone(), key.epoch, events.clone());
-        self.runs.insert(run.clone(), Part { number, key, seen: now, ordered, ending });
+        self.runs.insert(run.clone(), RunPart { number, key, seen: now, ordered, ending });
         tokio::spawn(async move {
             serving.serve(host).await;
             _ = events.send(WorkerEvent::Left(run, epoch));
@@ -271,7 +271,7 @@ impl Worker {
     }
 
     /// Has a part end. `leave` removes it.
-    fn end(&self, run: &str, ending: Ending) {
+    fn end(&self, run: &str, ending: PartEnding) {
         if let Some(part) = self.runs.get(run) {
             part.ending.send_replace(ending);
         }
@@ -301,7 +301,7 @@ impl Worker {
                 part.seen = now;
             } else if now.duration_since(part.seen) > part.lease() {
                 tracing::warn!("the coordinator of run {} is silent", part.key.run);
-                part.ending.send_replace(Ending::Over);
+                part.ending.send_replace(PartEnding::Over);
             }
         }
         self.put_card(events).await;
@@ -309,7 +309,7 @@ impl Worker {
 
     /// Tells the coordinators of all runs.
     async fn tell_all(&self, news: WorkerNews) {
-        for Part { key, .. } in self.runs.values() {
+        for RunPart { key, .. } in self.runs.values() {
             let worker = self.card.worker.clone();
             let notice = Notice { epoch: key.epoch, worker, news: news.clone() };
             let subject = self.connection.names.notices(&key.run);
@@ -339,7 +339,7 @@ impl Worker {
     }
 }
 
-impl Part {
+impl RunPart {
     fn lease(&self) -> Duration {
         Duration::from_millis(self.key.lease_millis)
     }
@@ -369,7 +369,11 @@ async fn tick(period: Duration, events: UnboundedSender<WorkerEvent>) {
 }
 
 /// Reads the keys of runs, now and whenever one changes.
-async fn read_keys(connection: Connection, keys: kv::Store, events: UnboundedSender<WorkerEvent>) {
+async fn read_keys(
+    connection: BrokerConnection,
+    keys: kv::Store,
+    events: UnboundedSender<WorkerEvent>,
+) {
     let take = |entry: kv::Entry| {
         let event = match entry.operation {
             kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {

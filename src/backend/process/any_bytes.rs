@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::frame::{Frame, FrameReader, HEADER, KINDS, Kind, frame};
 use super::message::{
-    Bye, Call, Done, Failed, HandedBack, Hello, Init, Items, Nonce, Refused, decode, encode,
-    nonce_of, protocol_of, put_part, split, take_part,
+    Bye, CallNumber, Done, Failed, HandedBack, Hello, Init, ItemsHeader, Nonce, Refused, decode,
+    encode, nonce_of, protocol_of, put_part, split, take_part,
 };
 use crate::error::FrameError;
 
@@ -103,8 +103,8 @@ fn check_message(frame: &Frame) {
     match frame.kind {
         Kind::Hello => check_hello(frame),
         Kind::Init => check_whole::<Init>(frame),
-        Kind::Items => check_parts::<Items>(frame),
-        Kind::GiveUp | Kind::InitDone | Kind::Recall => check_whole::<Call>(frame),
+        Kind::Items => check_parts::<ItemsHeader>(frame),
+        Kind::GiveUp | Kind::InitDone | Kind::Recall => check_whole::<CallNumber>(frame),
         Kind::HandedBack => check_whole::<HandedBack>(frame),
         Kind::Refused => check_whole::<Refused>(frame),
         Kind::InitFailed | Kind::Failed => check_whole::<Failed>(frame),

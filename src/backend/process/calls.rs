@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::frame::{Frame, Kind, frame};
-use super::message::{self, Done, Failed, ItemOutcome, Items, WorkHook};
-use super::waiting::{Answer, Interest};
+use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader, WorkHook};
+use super::waiting::{ChildAnswer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::recipe::unsent;
@@ -17,7 +17,7 @@ use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Copies, Lease};
 
 /// What came of a call for the items of a lease.
-pub(super) enum Worked<R: Runner> {
+pub(super) enum CallOutcome<R: Runner> {
     /// Each item has an outcome.
     Each(Vec<Result<R::Output, Error>>),
     /// They failed together.
@@ -97,7 +97,7 @@ impl<R: Runner> WorkerProcess<R> {
         };
         let items = &lease.items;
         let (shown, attempt) = self.recipe.origins(inputs, items, lease.attempt);
-        let header = Items { call, attempt, hook, items: shown };
+        let header = ItemsHeader { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
         let written = frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
             message::put(bytes, &header)?;
@@ -118,11 +118,16 @@ impl<R: Runner> WorkerProcess<R> {
     }
 
     /// What an answer says of a call.
-    pub(super) fn worked(&self, run: &Run<R>, sent: &Sent<R>, answer: Answer) -> Worked<R> {
+    pub(super) fn worked(
+        &self,
+        run: &Run<R>,
+        sent: &Sent<R>,
+        answer: ChildAnswer,
+    ) -> CallOutcome<R> {
         let (call, lease) = (sent.call, &sent.lease);
         let (hook, site) = self.hook(run, lease);
         match answer {
-            Answer::Frame(frame) => {
+            ChildAnswer::Frame(frame) => {
                 let outcome = match frame.kind {
                     Kind::Done => self.done(&frame, call, lease, hook),
                     Kind::Failed => self.failed(&frame, call, (hook, site.clone())),
@@ -131,19 +136,19 @@ impl<R: Runner> WorkerProcess<R> {
                 outcome.unwrap_or_else(|source| {
                     let error = refusal(&frame).unwrap_or(WorkerError::Frame { source });
                     let source = Box::new(error);
-                    Worked::Crashed(Error::HookFailed { hook, site: Box::new(site), source })
+                    CallOutcome::Crashed(Error::HookFailed { hook, site: Box::new(site), source })
                 })
             }
-            Answer::Died(source) => {
-                Worked::Crashed(Error::HookCrashed { hook, site: Box::new(site), source })
+            ChildAnswer::Died(source) => {
+                CallOutcome::Crashed(Error::HookCrashed { hook, site: Box::new(site), source })
             }
-            Answer::TimedOut => {
+            ChildAnswer::TimedOut => {
                 let limit = self.limit_of(lease).expect("only a limit is exceeded");
-                Worked::Crashed(Error::TimedOut { hook, site: Box::new(site), limit })
+                CallOutcome::Crashed(Error::TimedOut { hook, site: Box::new(site), limit })
             }
-            Answer::Damaged(source) => {
+            ChildAnswer::Damaged(source) => {
                 let source = Box::new(WorkerError::Frame { source });
-                Worked::Crashed(Error::HookFailed { hook, site: Box::new(site), source })
+                CallOutcome::Crashed(Error::HookFailed { hook, site: Box::new(site), source })
             }
         }
     }
@@ -154,7 +159,7 @@ impl<R: Runner> WorkerProcess<R> {
         call: u64,
         lease: &Lease,
         hook: Hook,
-    ) -> Result<Worked<R>, FrameError> {
+    ) -> Result<CallOutcome<R>, FrameError> {
         let (Done { call: of, outcomes, .. }, mut parts) = message::split(frame)?;
         if of != call || outcomes.len() != lease.items.len() {
             return Err(out_of_turn(frame));
@@ -175,7 +180,7 @@ impl<R: Runner> WorkerProcess<R> {
                 }
             })
         });
-        Ok(Worked::Each(each.collect::<Result<_, FrameError>>()?))
+        Ok(CallOutcome::Each(each.collect::<Result<_, FrameError>>()?))
     }
 
     fn failed(
@@ -183,11 +188,11 @@ impl<R: Runner> WorkerProcess<R> {
         frame: &Frame,
         call: u64,
         place: (Hook, Site),
-    ) -> Result<Worked<R>, FrameError> {
+    ) -> Result<CallOutcome<R>, FrameError> {
         let Failed { call: of, failure } = message::decode(frame)?;
         if of != call || matches!(failure, CallFailure::Make(_) | CallFailure::Cfg(_)) {
             return Err(out_of_turn(frame));
         }
-        Ok(Worked::Failed(failure.into_error(&self.recipe, place)))
+        Ok(CallOutcome::Failed(failure.into_error(&self.recipe, place)))
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Child {
     /// Frames that were read, and not taken yet.
     frames: VecDeque<Frame>,
     printed: Printed,
-    state: State,
+    state: ChildState,
     traffic: Traffic,
     /// The buffer of each read.
     scratch: Box<[u8]>,
@@ -61,7 +61,7 @@ pub(super) struct Traffic {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum ChildState {
     Running,
     /// It has closed the connection, or has ended.
     Gone,
@@ -84,7 +84,7 @@ pub(super) enum Wake {
 }
 
 /// The program of a child, and what it is told at its start.
-pub(super) struct Start<'a> {
+pub(super) struct ChildStart<'a> {
     pub(super) options: &'a Processes,
     pub(super) hello: &'a Hello,
     pub(super) cuda_visible: Option<&'a str>,
@@ -93,8 +93,8 @@ pub(super) struct Start<'a> {
 
 impl Child {
     /// Starts a process. Its `Hello` is already on its way.
-    pub(super) fn start(start: &Start<'_>) -> io::Result<Self> {
-        let Start { options, hello, cuda_visible, producer } = start;
+    pub(super) fn start(start: &ChildStart<'_>) -> io::Result<Self> {
+        let ChildStart { options, hello, cuda_visible, producer } = start;
         let nonce = nonce();
         let most = options.max_frame as usize;
         let (socket, theirs) = UnixStream::pair()?;
@@ -154,7 +154,7 @@ impl Child {
             reader: FrameReader::new(most),
             frames: VecDeque::new(),
             printed,
-            state: State::Running,
+            state: ChildState::Running,
             traffic: Traffic::default(),
             scratch: vec![0; 256 << 10].into(),
         })
@@ -206,9 +206,9 @@ impl Child {
                 return Wake::Frame(frame);
             }
             match &self.state {
-                State::Running => {}
-                State::Damaged(error) => return Wake::Damaged(error.clone()),
-                State::Gone | State::Reaped => return Wake::Gone,
+                ChildState::Running => {}
+                ChildState::Damaged(error) => return Wake::Damaged(error.clone()),
+                ChildState::Gone | ChildState::Reaped => return Wake::Gone,
             }
             let ready = self.poll(bell, until);
             if ready.printed {
@@ -222,13 +222,13 @@ impl Child {
             if ready.readable || ready.ended {
                 self.read();
             }
-            if ready.ended && self.state == State::Running {
-                self.state = State::Gone;
+            if ready.ended && self.state == ChildState::Running {
+                self.state = ChildState::Gone;
             }
             if ready.bell {
                 return Wake::Bell;
             }
-            if ready.is_time && self.frames.is_empty() && self.state == State::Running {
+            if ready.is_time && self.frames.is_empty() && self.state == ChildState::Running {
                 return Wake::Time;
             }
         }
@@ -285,10 +285,11 @@ impl Child {
 
     /// Reads all that is there.
     fn read(&mut self) {
-        while self.state == State::Running {
+        while self.state == ChildState::Running {
             match self.socket.read(&mut self.scratch) {
                 Ok(0) => {
-                    self.state = self.reader.end().map_or_else(State::Damaged, |()| State::Gone);
+                    self.state =
+                        self.reader.end().map_or_else(ChildState::Damaged, |()| ChildState::Gone);
                 }
                 Ok(length) => {
                     self.traffic.up += length as u64;
@@ -298,7 +299,7 @@ impl Child {
                             Ok(Some(frame)) => self.frames.push_back(frame),
                             Ok(None) => break,
                             Err(error) => {
-                                self.state = State::Damaged(error);
+                                self.state = ChildState::Damaged(error);
                                 break;
                             }
                         }
@@ -310,14 +311,14 @@ impl Child {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.state = State::Gone,
+                Err(_) => self.state = ChildState::Gone,
             }
         }
     }
 
     /// Kills the process and all that it has started in its group.
     pub(super) fn kill(&self) {
-        if self.state != State::Reaped {
+        if self.state != ChildState::Reaped {
             // Not yet reaped, so its id and its group's are its own. Fails only if the group is gone.
             _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
@@ -343,20 +344,20 @@ impl Child {
 
     /// Takes the status of a process that has ended or was killed. `None` if it does not go.
     fn collect(&mut self) -> Option<ExitStatus> {
-        if self.state == State::Reaped || !self.has_ended_within(REAPED_WITHIN) {
-            if self.state != State::Reaped {
+        if self.state == ChildState::Reaped || !self.has_ended_within(REAPED_WITHIN) {
+            if self.state != ChildState::Reaped {
                 tracing::warn!(
                     pid = self.pid(),
                     "a killed worker does not end; it is left to itself"
                 );
-                self.state = State::Reaped;
+                self.state = ChildState::Reaped;
             }
             return None;
         }
         // Before it is reaped, while its group's id cannot be another's: what a hook has started goes too.
         self.kill();
         let status = self.process.wait();
-        self.state = State::Reaped;
+        self.state = ChildState::Reaped;
         self.printed.read();
         status.ok()
     }

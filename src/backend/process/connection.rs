@@ -27,7 +27,7 @@ const ORPHANED: i32 = 70;
 
 /// The worker's end of the socket.
 #[derive(Debug)]
-pub struct Connection {
+pub struct CoordinatorConnection {
     pub(super) socket: UnixStream,
     reader: FrameReader,
     hello: Hello,
@@ -41,7 +41,7 @@ pub(super) trait Commands {
     fn take(&mut self, frame: Frame) -> Result<(), FrameError>;
 }
 
-impl Connection {
+impl CoordinatorConnection {
     /// Takes the socket from descriptor 0 if it begins with a `Hello` with this nonce. Otherwise leaves the
     /// descriptor as it is: a process that inherits the variable from a worker is an ordinary one.
     pub(super) fn accept(nonce: Nonce) -> Option<Self> {
@@ -72,7 +72,7 @@ impl Connection {
         let hello = hello.unwrap_or_else(|reason| refuse(&socket, reason));
         let reader = FrameReader::new(hello.max_frame as usize);
         let coordinator = pidfd_of_parent(hello.coordinator);
-        Some(Connection { socket, reader, hello, coordinator })
+        Some(CoordinatorConnection { socket, reader, hello, coordinator })
     }
 
     /// The name of the recipe that the coordinator asks for.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::connection::{Commands, Connection, refuse};
+use super::connection::{Commands, CoordinatorConnection, refuse};
 use super::frame::{Frame, Kind, frame};
 use super::message::{
-    self, Bye, Call, Done, Failed, HandedBack, Init, ItemOutcome, Items, WorkHook,
+    self, Bye, CallNumber, Done, Failed, HandedBack, Init, ItemOutcome, ItemsHeader, WorkHook,
 };
 use super::outlet::Outlet;
 use super::worker::Serve;
@@ -31,49 +31,49 @@ impl<R: Runner + 'static> Serve for Recipe<R> {
         Recipe::name(self)
     }
 
-    fn difference(&self, connection: &Connection) -> Option<String> {
+    fn difference(&self, connection: &CoordinatorConnection) -> Option<String> {
         self.terms().difference(connection.terms())
     }
 
-    fn serve(&self, connection: Connection) -> ! {
+    fn serve(&self, connection: CoordinatorConnection) -> ! {
         serve(*self, connection)
     }
 }
 
 /// Serves a coordinator until the process ends. The hooks run on a thread of their own; this one reads.
-fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: Connection) -> ! {
+fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnection) -> ! {
     let revoked = Arc::new(AtomicU64::new(0));
     let most = connection.max_frame();
     let socket = connection.socket.try_clone();
     let socket = socket.unwrap_or_else(|error| refuse(&connection.socket, error.to_string()));
     let outlet = Arc::new(Outlet::new(socket));
     let side = Side { recipe, most, outlet: outlet.clone(), revoked: revoked.clone() };
-    let mut reader = Reader { side: Some(side), calls: Arc::default(), outlet, revoked };
+    let mut reader = CommandReader { side: Some(side), calls: Arc::default(), outlet, revoked };
     connection.read(&mut reader)
 }
 
 /// Frames for the thread of the hooks, with the numbers of their calls; `None` if they are not recalled.
-type Calls = Recallable<(Option<u64>, Frame)>;
+type QueuedCalls = Recallable<(Option<u64>, Frame)>;
 
 /// Hands frames on to the thread of the hooks.
-struct Reader<R: Runner> {
+struct CommandReader<R: Runner> {
     /// `None` once the thread has started, with the first `Init`.
     side: Option<Side<R>>,
-    calls: Arc<Calls>,
+    calls: Arc<QueuedCalls>,
     outlet: Arc<Outlet>,
     revoked: Arc<AtomicU64>,
 }
 
-impl<R: Runner + 'static> Commands for Reader<R> {
+impl<R: Runner + 'static> Commands for CommandReader<R> {
     fn take(&mut self, frame: Frame) -> Result<(), FrameError> {
         match frame.kind {
             Kind::GiveUp => {
-                let Call { call } = message::decode(&frame)?;
+                let CallNumber { call } = message::decode(&frame)?;
                 self.revoked.store(call, Ordering::Relaxed);
                 Ok(())
             }
             Kind::Recall => {
-                let Call { call: last } = message::decode(&frame)?;
+                let CallNumber { call: last } = message::decode(&frame)?;
                 let back = self.calls.take_back(|(call, _)| call.is_some_and(|call| call > last));
                 let calls = back.into_iter().filter_map(|(call, _)| call).collect();
                 let frame = message::encode(Kind::HandedBack, usize::MAX, &HandedBack { calls })?;
@@ -102,7 +102,7 @@ impl<R: Runner + 'static> Commands for Reader<R> {
 /// Starts the thread of the hooks, named and sized like that of a producer.
 fn start<R: Runner + 'static>(
     side: Side<R>,
-    calls: Arc<Calls>,
+    calls: Arc<QueuedCalls>,
     first: &Frame,
 ) -> Result<(), FrameError> {
     let init: Init = message::decode(first)?;
@@ -111,7 +111,7 @@ fn start<R: Runner + 'static>(
     let setup = setup(&init, Arc::default()).map_err(|error| damaged(&error))?;
     let pool = CpuPool::of(&setup, &name, stack_size);
     let work = move |pooled: Result<(), Error>| match pooled {
-        Ok(()) => Hooks { side, made: None, in_hook: Duration::ZERO }.work(&calls),
+        Ok(()) => ChildHooks { side, made: None, in_hook: Duration::ZERO }.work(&calls),
         Err(error) => side.outlet.refuse(format!("{error:#}")),
     };
     // The thread is not joined: it ends the process.
@@ -134,7 +134,7 @@ struct Side<R: Runner> {
 }
 
 /// The producer in this process.
-struct Hooks<R: Runner> {
+struct ChildHooks<R: Runner> {
     side: Side<R>,
     made: Option<Made<R>>,
     /// How long the last call of a hook for items took.
@@ -149,8 +149,8 @@ struct Made<R: Runner> {
     state: Option<R::ProducerState>,
 }
 
-impl<R: Runner> Hooks<R> {
-    fn work(mut self, calls: &Calls) {
+impl<R: Runner> ChildHooks<R> {
+    fn work(mut self, calls: &QueuedCalls) {
         loop {
             let (_, frame) = calls.receive();
             let failed = match frame.kind {
@@ -168,7 +168,7 @@ impl<R: Runner> Hooks<R> {
         let init: Init = message::decode(frame)?;
         let call = init.call;
         let answer = match self.make_and_init(&init) {
-            Ok(()) => message::encode(Kind::InitDone, self.side.most, &Call { call })?,
+            Ok(()) => message::encode(Kind::InitDone, self.side.most, &CallNumber { call })?,
             Err(failure) => {
                 message::encode(Kind::InitFailed, self.side.most, &Failed { call, failure })?
             }
@@ -194,7 +194,7 @@ impl<R: Runner> Hooks<R> {
     }
 
     fn work_on(&mut self, frame: &Frame) -> Result<(), FrameError> {
-        let (header, mut parts): (Items, _) = message::split(frame)?;
+        let (header, mut parts): (ItemsHeader, _) = message::split(frame)?;
         let each = header.items.iter().map(|_| message::take_part(&mut parts));
         let parts = each.collect::<Result<Vec<_>, _>>()?;
         if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
@@ -221,7 +221,7 @@ impl<R: Runner> Hooks<R> {
 
     fn call(
         &mut self,
-        header: &Items,
+        header: &ItemsHeader,
         mut inputs: Vec<R::Input>,
     ) -> Result<Vec<Result<R::Output>>, CallFailure> {
         let Some(Made { runner, setup, state: Some(state) }) = &mut self.made else {
@@ -269,7 +269,7 @@ impl<R: Runner> Hooks<R> {
 
     fn done(
         &self,
-        items: &Items,
+        items: &ItemsHeader,
         outputs: Vec<Result<R::Output>>,
         since: Instant,
     ) -> Result<Vec<u8>, FrameError> {

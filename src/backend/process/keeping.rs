@@ -6,7 +6,7 @@ use super::frame::Kind;
 use super::keeper::Keeper;
 use super::message::{self, Bye};
 use super::shift::Shift;
-use super::waiting::{Answer, Interest, wait_for_answer};
+use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use super::worker_process::{KeeperSettings, out_of_turn, refusal};
 use crate::backend::threads::handover::signals::Revocations;
 use crate::backend::threads::producer::site;
@@ -101,12 +101,12 @@ impl<R: Runner> Keeper<R> {
         let answer = wait_for_answer(&mut child, bell, call, limit, interest);
         let (hook, site) = (Hook::ProducerEnd, site(&self.worker.setup, &[], None));
         let frame = match answer {
-            Answer::Frame(frame) => frame,
-            Answer::Died(source) => {
+            ChildAnswer::Frame(frame) => frame,
+            ChildAnswer::Died(source) => {
                 return Err(Error::HookCrashed { hook, site: Box::new(site), source });
             }
-            Answer::Damaged(source) => return Err(WorkerError::Frame { source }.into()),
-            Answer::TimedOut => {
+            ChildAnswer::Damaged(source) => return Err(WorkerError::Frame { source }.into()),
+            ChildAnswer::TimedOut => {
                 let limit = limit.expect("only a limit is exceeded");
                 return Err(Error::TimedOut { hook, site: Box::new(site), limit });
             }

@@ -48,7 +48,7 @@ pub(super) struct Init {
 
 /// The header of the inputs for one call of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Items {
+pub(super) struct ItemsHeader {
     pub(super) call: u64,
     pub(super) attempt: u32,
     pub(super) hook: WorkHook,
@@ -91,7 +91,7 @@ pub(super) struct Failed {
 
 /// Names one call: `init` is done with it, it is given up, or calls behind it are to come back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Call {
+pub(super) struct CallNumber {
     pub(super) call: u64,
 }
 
@@ -161,7 +161,7 @@ pub(super) fn decode<T: DeserializeOwned>(frame: &Frame) -> Result<T, FrameError
     }
 }
 
-/// The number of the call of a message `Items`, with which its header begins.
+/// The number of the call of a message `ItemsHeader`, with which its header begins.
 pub(super) fn call_of(frame: &Frame) -> Result<u64, FrameError> {
     split(frame).map(|(call, _)| call)
 }
@@ -234,10 +234,10 @@ mod tests {
 
     #[test]
     fn a_message_with_bytes_too_many_is_damaged() {
-        let mut frame = cut(&encode(Kind::GiveUp, 100, &Call { call: 5 }).unwrap());
-        assert_eq!(decode::<Call>(&frame).unwrap(), Call { call: 5 });
+        let mut frame = cut(&encode(Kind::GiveUp, 100, &CallNumber { call: 5 }).unwrap());
+        assert_eq!(decode::<CallNumber>(&frame).unwrap(), CallNumber { call: 5 });
         frame.body.push(1);
-        let error = decode::<Call>(&frame).unwrap_err();
+        let error = decode::<CallNumber>(&frame).unwrap_err();
         assert_eq!(error.to_string(), "a message GiveUp has 1 bytes too many");
     }
 
@@ -247,7 +247,7 @@ mod tests {
             items in proptest::collection::vec(any::<u64>(), 0..5),
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5),
         ) {
-            let header = Items { call: 3, attempt: 2, hook: WorkHook::Batch, items };
+            let header = ItemsHeader { call: 3, attempt: 2, hook: WorkHook::Batch, items };
             let bytes = frame(Kind::Items, 1 << 20, |bytes| -> Result<(), FrameError> {
                 put(bytes, &header)?;
                 parts.iter().try_for_each(|part| put_part(bytes, |bytes| {
@@ -256,7 +256,7 @@ mod tests {
                 }))
             }).unwrap();
             let frame = cut(&bytes);
-            let (read, mut rest) = split::<Items>(&frame).unwrap();
+            let (read, mut rest) = split::<ItemsHeader>(&frame).unwrap();
             prop_assert_eq!(read, header);
             for part in &parts {
                 prop_assert_eq!(take_part(&mut rest).unwrap(), &part[..]);

@@ -13,12 +13,12 @@ pub(super) struct Printed {
     pub(super) pipe: PipeReader,
     producer: usize,
     is_open: bool,
-    lines: Lines,
+    lines: OutputLines,
 }
 
 /// Cuts lines out of bytes, and keeps the end.
 #[derive(Debug, Default)]
-struct Lines {
+struct OutputLines {
     line: Vec<u8>,
     tail: Vec<u8>,
 }
@@ -26,7 +26,7 @@ struct Lines {
 impl Printed {
     /// `pipe` does not block.
     pub(super) fn new(pipe: PipeReader, producer: usize) -> Self {
-        Printed { pipe, producer, is_open: true, lines: Lines::default() }
+        Printed { pipe, producer, is_open: true, lines: OutputLines::default() }
     }
 
     /// Whether more may come.
@@ -62,7 +62,7 @@ impl Printed {
     }
 }
 
-impl Lines {
+impl OutputLines {
     fn add(&mut self, bytes: &[u8], log: &dyn Fn(&[u8])) {
         self.tail.extend_from_slice(bytes);
         let surplus = self.tail.len().saturating_sub(KEPT);
@@ -96,7 +96,7 @@ mod tests {
     fn lines_are_cut_however_they_arrive() {
         let logged = RefCell::new(vec![]);
         let log = |line: &[u8]| logged.borrow_mut().push(String::from_utf8(line.into()).unwrap());
-        let mut lines = Lines::default();
+        let mut lines = OutputLines::default();
         for piece in ["one\ntw", "o", "\n\nthree"] {
             lines.add(piece.as_bytes(), &log);
         }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        let mut lines = Lines::default();
+        let mut lines = OutputLines::default();
         for _ in 0..100 {
             lines.add(&[b'x'; 1000], &|_| ());
         }

@@ -8,24 +8,21 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
-use super::calls::{Sent, Worked};
+use super::calls::{CallOutcome, Sent};
 use super::frame::{Frame, Kind};
 use super::keeper::Keeper;
-use super::message::{self, Call, Done, HandedBack};
-use super::waiting::{Answer, Interest, Waited, Watch};
+use super::message::{self, CallNumber, Done, HandedBack};
+use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};
 use crate::backend::NextStep;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::settle;
+use crate::backend::threads::settle::{self, Desk};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 use crate::scheduler::{Begin, Copies, Inputs, Lease};
-
-/// The producer's end of the hand-over.
-type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 /// A keeper in a run.
 pub(super) struct Shift<'a, R: Runner> {
@@ -36,17 +33,17 @@ pub(super) struct Shift<'a, R: Runner> {
     /// The calls that the child has not answered, in the order in which it works on them. The first has begun.
     sent: VecDeque<Sent<R>>,
     /// The limits of the first call.
-    watch: Watch,
+    watch: CallWatch,
     /// When the first call began: it was sent to an idle child, or the call before it was answered.
     since: Instant,
     /// How many calls the child may have.
     ahead: Ahead,
-    recall: Recall,
+    recall: RecallState,
 }
 
 /// Whether calls that the child has not begun are to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Recall {
+enum RecallState {
     No,
     Wanted,
     /// The child has been told, and has not answered.
@@ -73,10 +70,10 @@ impl<'a, R: Runner> Shift<'a, R> {
             keeper,
             run,
             sent: VecDeque::new(),
-            watch: Watch::default(),
+            watch: CallWatch::default(),
             since: now(),
             ahead: Ahead::new(most),
-            recall: Recall::No,
+            recall: RecallState::No,
         }
     }
 
@@ -126,8 +123,8 @@ impl<'a, R: Runner> Shift<'a, R> {
         self.add(lease, inputs, &mut bytes);
         self.add_more(&mut bytes);
         self.keeper.child().send(bytes);
-        self.recall = Recall::No;
-        self.watch = Watch::default();
+        self.recall = RecallState::No;
+        self.watch = CallWatch::default();
         self.begin_first();
         while let Some(first) = self.sent.front() {
             let interest =
@@ -148,7 +145,7 @@ impl<'a, R: Runner> Shift<'a, R> {
                     false => bytes.extend_from_slice(&more),
                 }
             }
-            (sent, Err(error)) => self.settle(sent, Worked::Failed(*error)),
+            (sent, Err(error)) => self.settle(sent, CallOutcome::Failed(*error)),
         }
     }
 
@@ -158,7 +155,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         let left = usize::try_from(self.keeper.life_left(self.run)).unwrap_or(usize::MAX);
         let most = self.ahead.number().min(here.saturating_add(left));
         let is_full = here > most / 2 || self.keeper.child().has_unwritten();
-        if most == 1 || is_full || self.recall != Recall::No || !self.keeper.has_state {
+        if most == 1 || is_full || self.recall != RecallState::No || !self.keeper.has_state {
             return;
         }
         for (lease, input) in self.desk.lease_ahead(most - here) {
@@ -206,33 +203,35 @@ impl<'a, R: Runner> Shift<'a, R> {
         let (run, lane) = (self.run, self.keeper.producer());
         let first = self.sent.front().expect("the caller has looked").call;
         let is_over = |sent: &Sent<R>| run.wanted.gave_up_on(sent.lease.items.first().copied());
-        if self.sent.len() > 1 && self.recall == Recall::No && self.sent.iter().any(is_over) {
-            self.recall = Recall::Wanted;
+        if self.sent.len() > 1 && self.recall == RecallState::No && self.sent.iter().any(is_over) {
+            self.recall = RecallState::Wanted;
         }
         let bell = self.keeper.worker.bell().clone();
         let child = self.keeper.child();
-        if self.recall == Recall::Wanted {
-            self.recall = Recall::No;
+        if self.recall == RecallState::Wanted {
+            self.recall = RecallState::No;
             if self.sent.len() > 1 {
-                let recall = message::encode(Kind::Recall, usize::MAX, &Call { call: first });
+                let recall = message::encode(Kind::Recall, usize::MAX, &CallNumber { call: first });
                 child.send(recall.expect("a number can be encoded"));
-                self.recall = Recall::Sent;
+                self.recall = RecallState::Sent;
             }
         }
         self.watch.heed(child, first, interest);
         if interest == Interest::Abandoned {
             let crash = child.reap(Duration::ZERO);
-            return self.end_with(Answer::Died(crash));
+            return self.end_with(ChildAnswer::Died(crash));
         }
         match self.watch.wait(child, &bell) {
-            Waited::Frame(frame) if frame.kind == Kind::HandedBack => self.take_back(frame),
-            Waited::Frame(frame) => self.take_answer(frame),
-            Waited::Bell => {
-                if run.handover.dispatch.signals.recalls.take(lane) && self.recall == Recall::No {
-                    self.recall = Recall::Wanted;
+            WaitEnd::Frame(frame) if frame.kind == Kind::HandedBack => self.take_back(frame),
+            WaitEnd::Frame(frame) => self.take_answer(frame),
+            WaitEnd::Bell => {
+                if run.handover.dispatch.signals.recalls.take(lane)
+                    && self.recall == RecallState::No
+                {
+                    self.recall = RecallState::Wanted;
                 }
             }
-            Waited::Ended(end) => {
+            WaitEnd::Ended(end) => {
                 let answer = end.answer(child);
                 self.end_with(answer);
             }
@@ -245,7 +244,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             // As an answer, the frame is an error that says what is wrong with it.
             return self.take_answer(frame);
         };
-        self.recall = Recall::No;
+        self.recall = RecallState::No;
         let is_back = |sent: &Sent<R>| calls.contains(&sent.call);
         let (back, left) = std::mem::take(&mut self.sent).into_iter().partition(is_back);
         self.sent = left;
@@ -263,23 +262,26 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
         self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
         let sent = self.sent.pop_front().expect("the child has a call");
-        let worked = self.keeper.worker.worked(self.run, &sent, Answer::Frame(frame));
-        if let Worked::Crashed(_) = worked {
+        let worked = self.keeper.worker.worked(self.run, &sent, ChildAnswer::Frame(frame));
+        if let CallOutcome::Crashed(_) = worked {
             return self.crash(Some((sent, worked)));
         }
         let is_failed = match &worked {
-            Worked::Each(results) => results.iter().any(Result::is_err),
-            Worked::Failed(_) | Worked::Crashed(_) => true,
+            CallOutcome::Each(results) => results.iter().any(Result::is_err),
+            CallOutcome::Failed(_) | CallOutcome::Crashed(_) => true,
         };
-        if matches!(&worked, Worked::Failed(error) if error.is_panic()) {
+        if matches!(&worked, CallOutcome::Failed(error) if error.is_panic()) {
             self.keeper.lose_state(self.run);
         }
         self.settle(sent, worked);
         self.begin_first();
         let dispatch = &self.run.handover.dispatch;
-        if is_failed && self.recall == Recall::No && dispatch.is_careful(self.keeper.producer()) {
+        if is_failed
+            && self.recall == RecallState::No
+            && dispatch.is_careful(self.keeper.producer())
+        {
             // Others can show whether this producer is to blame.
-            self.recall = Recall::Wanted;
+            self.recall = RecallState::Wanted;
         }
         if !self.sent.is_empty() {
             let mut bytes = vec![];
@@ -291,7 +293,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// The process has ended. The first call was in its hook, unless the child has no state.
-    fn end_with(&mut self, answer: Answer) {
+    fn end_with(&mut self, answer: ChildAnswer) {
         let died = match self.keeper.has_state {
             true => self.sent.pop_front(),
             false => None,
@@ -304,7 +306,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Ends the process. No call but the crashed one was begun, so the others go back.
-    fn crash(&mut self, crashed: Option<(Sent<R>, Worked<R>)>) {
+    fn crash(&mut self, crashed: Option<(Sent<R>, CallOutcome<R>)>) {
         self.keeper.lose_process(self.run);
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);
@@ -331,7 +333,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
-    fn settle(&mut self, sent: Sent<R>, worked: Worked<R>) {
+    fn settle(&mut self, sent: Sent<R>, worked: CallOutcome<R>) {
         let (run, lane) = (self.run, self.keeper.producer());
         let Sent { lease, inputs, .. } = sent;
         if let Some(event_writer) = &mut self.event_writer {
@@ -339,16 +341,16 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
         self.desk.set_readiness(self.keeper.readiness());
         let mut inputs: Vec<_> = lease.items.iter().copied().zip(inputs).collect();
-        let is_crash = matches!(worked, Worked::Crashed(_));
+        let is_crash = matches!(worked, CallOutcome::Crashed(_));
         let results = match worked {
-            Worked::Each(results) => results,
-            Worked::Failed(error) | Worked::Crashed(error) if lease.items.len() == 1 => {
+            CallOutcome::Each(results) => results,
+            CallOutcome::Failed(error) | CallOutcome::Crashed(error) if lease.items.len() == 1 => {
                 if is_crash && run.crashes.is_poison(lease.items[0]) {
                     inputs.drain(..).for_each(drop_quietly);
                 }
                 vec![Err(error)]
             }
-            Worked::Failed(error) | Worked::Crashed(error) => {
+            CallOutcome::Failed(error) | CallOutcome::Crashed(error) => {
                 let failed = settle::FailedBatch { error, kept: Inputs::Kept, inputs };
                 for (item, fault) in settle::together(run, lane, &lease, failed) {
                     settle::deliver(run, (item, Err(fault)), &mut self.desk);

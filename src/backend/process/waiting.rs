@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::child::{Child, EventBell, Wake};
 use super::frame::{Frame, Kind};
-use super::message::{self, Call};
+use super::message::{self, CallNumber};
 use crate::error::{Crash, FrameError};
 
 /// Whether anything waits for the call that a child works on.
@@ -23,7 +23,7 @@ pub(super) enum Interest {
 
 /// What became known of a call.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ChildAnswer {
     Frame(Frame),
     /// The process has ended, and is reaped.
     Died(Crash),
@@ -64,13 +64,13 @@ impl Timer {
 
 /// The call that a child works on, and how long it may go on.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct CallWatch {
     limit: Option<Timer>,
     kill: Option<Timer>,
     is_given_up: bool,
 }
 
-impl Watch {
+impl CallWatch {
     /// Watches a call that begins now. `limit`: how long it may take.
     pub(super) fn begin(&mut self, limit: Option<Duration>) {
         self.limit = limit.map(Timer::new);
@@ -80,7 +80,7 @@ impl Watch {
     /// Tells the child if nothing waits for the call any more.
     pub(super) fn heed(&mut self, child: &mut Child, call: u64, interest: Interest) {
         if interest != Interest::Wanted && !std::mem::replace(&mut self.is_given_up, true) {
-            let give_up = message::encode(Kind::GiveUp, usize::MAX, &Call { call });
+            let give_up = message::encode(Kind::GiveUp, usize::MAX, &CallNumber { call });
             child.send(give_up.expect("a number can be encoded"));
         }
         match interest {
@@ -93,12 +93,12 @@ impl Watch {
     }
 
     /// Waits for the next thing to happen.
-    pub(super) fn wait(&mut self, child: &mut Child, bell: &EventBell) -> Waited {
-        let Watch { limit, kill, .. } = self;
+    pub(super) fn wait(&mut self, child: &mut Child, bell: &EventBell) -> WaitEnd {
+        let CallWatch { limit, kill, .. } = self;
         match wait(child, bell, limit, kill) {
-            Waited::Bell => {
+            WaitEnd::Bell => {
                 bell.silence();
-                Waited::Bell
+                WaitEnd::Bell
             }
             waited => waited,
         }
@@ -115,54 +115,54 @@ pub(super) fn wait_for_answer(
     call: u64,
     limit: Option<Duration>,
     interest: &dyn Fn() -> Interest,
-) -> Answer {
-    let mut watch = Watch::default();
+) -> ChildAnswer {
+    let mut watch = CallWatch::default();
     watch.begin(limit);
     loop {
         let now = interest();
         watch.heed(child, call, now);
         if now == Interest::Abandoned {
-            return Answer::Died(child.reap(Duration::ZERO));
+            return ChildAnswer::Died(child.reap(Duration::ZERO));
         }
         match watch.wait(child, bell) {
             // All calls were answered while the worker was told to hand them back.
-            Waited::Frame(frame) if frame.kind == Kind::HandedBack => {}
-            Waited::Frame(frame) => return Answer::Frame(frame),
-            Waited::Bell => {}
-            Waited::Ended(end) => return end.answer(child),
+            WaitEnd::Frame(frame) if frame.kind == Kind::HandedBack => {}
+            WaitEnd::Frame(frame) => return ChildAnswer::Frame(frame),
+            WaitEnd::Bell => {}
+            WaitEnd::Ended(end) => return end.answer(child),
         }
     }
 }
 
 /// What a wait for a child has ended with.
-pub(super) enum Waited {
+pub(super) enum WaitEnd {
     Frame(Frame),
     Bell,
-    Ended(Ended),
+    Ended(ChildEnd),
 }
 
 /// Why no further frame comes.
-pub(super) enum Ended {
+pub(super) enum ChildEnd {
     Gone,
     Damaged(FrameError),
     Limit,
     Kill,
 }
 
-impl Ended {
+impl ChildEnd {
     /// Ends the process, and returns what that says of its call.
-    pub(super) fn answer(self, child: &mut Child) -> Answer {
+    pub(super) fn answer(self, child: &mut Child) -> ChildAnswer {
         match self {
-            Ended::Gone => Answer::Died(child.reap_gone()),
-            Ended::Damaged(error) => {
+            ChildEnd::Gone => ChildAnswer::Died(child.reap_gone()),
+            ChildEnd::Damaged(error) => {
                 child.reap(Duration::ZERO);
-                Answer::Damaged(error)
+                ChildAnswer::Damaged(error)
             }
-            Ended::Limit => {
+            ChildEnd::Limit => {
                 child.reap(Duration::ZERO);
-                Answer::TimedOut
+                ChildAnswer::TimedOut
             }
-            Ended::Kill => Answer::Died(child.reap(Duration::ZERO)),
+            ChildEnd::Kill => ChildAnswer::Died(child.reap(Duration::ZERO)),
         }
     }
 }
@@ -172,24 +172,24 @@ fn wait(
     bell: &EventBell,
     limit: &mut Option<Timer>,
     kill: &mut Option<Timer>,
-) -> Waited {
+) -> WaitEnd {
     loop {
         let until = [&*limit, &*kill].into_iter().flatten().map(|timer| timer.next).min();
         match child.wait(Some(bell), until) {
-            Wake::Frame(frame) => return Waited::Frame(frame),
-            Wake::Bell => return Waited::Bell,
+            Wake::Frame(frame) => return WaitEnd::Frame(frame),
+            Wake::Bell => return WaitEnd::Bell,
             // Half a message is how a process ends that dies while it answers.
             Wake::Gone | Wake::Damaged(FrameError::Half { .. }) => {
-                return Waited::Ended(Ended::Gone);
+                return WaitEnd::Ended(ChildEnd::Gone);
             }
-            Wake::Damaged(error) => return Waited::Ended(Ended::Damaged(error)),
+            Wake::Damaged(error) => return WaitEnd::Ended(ChildEnd::Damaged(error)),
             Wake::Time => {
                 let now = Instant::now();
                 if limit.as_mut().is_some_and(|timer| timer.pass(now)) {
-                    return Waited::Ended(Ended::Limit);
+                    return WaitEnd::Ended(ChildEnd::Limit);
                 }
                 if kill.as_mut().is_some_and(|timer| timer.pass(now)) {
-                    return Waited::Ended(Ended::Kill);
+                    return WaitEnd::Ended(ChildEnd::Kill);
                 }
             }
         }

@@ -3,15 +3,15 @@
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::connection::{Connection, VARIABLE, refuse};
+use super::connection::{CoordinatorConnection, VARIABLE, refuse};
 use super::message::Nonce;
 
 /// A recipe, as a child process uses it.
 pub trait Serve: Sync {
     fn name(&self) -> &'static str;
     /// What the coordinator's recipe has and this one lacks, for a person.
-    fn difference(&self, connection: &Connection) -> Option<String>;
-    fn serve(&self, connection: Connection) -> !;
+    fn difference(&self, connection: &CoordinatorConnection) -> Option<String>;
+    fn serve(&self, connection: CoordinatorConnection) -> !;
 }
 
 /// Whether this process has passed `worker_main`, and so is no worker.
@@ -21,7 +21,7 @@ static PASSED: AtomicBool = AtomicBool::new(false);
 /// process it returns at once.
 pub(crate) fn serve_if_started(recipes: &[&dyn Serve]) {
     if let Some(nonce) = nonce()
-        && let Some(connection) = Connection::accept(nonce)
+        && let Some(connection) = CoordinatorConnection::accept(nonce)
     {
         serve(connection, recipes);
     }
@@ -38,7 +38,7 @@ fn nonce() -> Option<Nonce> {
     u128::from_str_radix(&env::var(VARIABLE).ok()?, 16).ok().map(Nonce)
 }
 
-fn serve(connection: Connection, recipes: &[&dyn Serve]) -> ! {
+fn serve(connection: CoordinatorConnection, recipes: &[&dyn Serve]) -> ! {
     let wanted = connection.recipe();
     let Some(recipe) = recipes.iter().find(|recipe| recipe.name() == wanted) else {
         let names: Vec<_> = recipes.iter().map(|recipe| recipe.name()).collect();

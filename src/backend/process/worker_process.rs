@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::child::{Child, EventBell, Start, program, shown_program};
+use super::child::{Child, ChildStart, EventBell, program, shown_program};
 use super::frame::{Frame, Kind};
-use super::message::{self, Call, Failed, Hello, Init, Refused};
+use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
 use super::processes::Processes;
-use super::waiting::{Answer, Interest, wait_for_answer};
+use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::limits::{Limits, grace_of};
+use crate::backend::threads::limits::{TimeLimits, grace_of};
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::base::Hook;
@@ -27,7 +27,7 @@ const MOST_STARTS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct KeeperSettings {
     pub(crate) processes: Processes,
-    pub(crate) limits: Limits,
+    pub(crate) limits: TimeLimits,
     pub(crate) names_only: bool,
     pub(crate) stack_size: Option<usize>,
     /// The number of threads of a pool of rayon's in each child on the CPU.
@@ -173,7 +173,7 @@ impl<R: Runner> WorkerProcess<R> {
         };
         let InWorker { cuda_visible, .. } = self.in_worker()?;
         let (cuda_visible, producer) = (cuda_visible.as_deref(), self.setup.producer);
-        let start = Start { options, hello: &hello, cuda_visible, producer };
+        let start = ChildStart { options, hello: &hello, cuda_visible, producer };
         Child::start(&start).map_err(|source| {
             WorkerError::Start { program: program(options).to_owned(), source }.into()
         })
@@ -196,18 +196,18 @@ impl<R: Runner> WorkerProcess<R> {
         let bell = self.bell().clone();
         let child = self.child.as_mut().expect("it was just started");
         match wait_for_answer(child, &bell, 0, Some(READY_WITHIN), interest) {
-            Answer::Frame(frame) => match frame.kind {
+            ChildAnswer::Frame(frame) => match frame.kind {
                 Kind::Ready => Ok(()),
                 _ => Err(unexpected(&frame)),
             },
-            Answer::Died(crash) => {
+            ChildAnswer::Died(crash) => {
                 let error = WorkerError::NoWorker { program: program(), crash };
                 Err(Unready::Crashed(error.into()))
             }
-            Answer::TimedOut => {
+            ChildAnswer::TimedOut => {
                 Err(WorkerError::Silent { program: program(), limit: READY_WITHIN }.into())
             }
-            Answer::Damaged(error) => Err(error.into()),
+            ChildAnswer::Damaged(error) => Err(error.into()),
         }
     }
 
@@ -221,8 +221,8 @@ impl<R: Runner> WorkerProcess<R> {
         let answer = wait_for_answer(child, &bell, call, limit, interest);
         let (hook, site) = (Hook::ProducerInit, site(&self.setup, &[], None));
         match answer {
-            Answer::Frame(frame) => match frame.kind {
-                Kind::InitDone => match message::decode::<Call>(&frame)?.call == call {
+            ChildAnswer::Frame(frame) => match frame.kind {
+                Kind::InitDone => match message::decode::<CallNumber>(&frame)?.call == call {
                     true => Ok(()),
                     false => Err(unexpected(&frame)),
                 },
@@ -232,15 +232,15 @@ impl<R: Runner> WorkerProcess<R> {
                 }
                 _ => Err(unexpected(&frame)),
             },
-            Answer::Died(source) => {
+            ChildAnswer::Died(source) => {
                 let site = Box::new(site);
                 Err(Unready::Crashed(Error::HookCrashed { hook, site, source }))
             }
-            Answer::TimedOut => {
+            ChildAnswer::TimedOut => {
                 let limit = limit.expect("only a limit is exceeded");
                 Err(Unready::Failed(Error::TimedOut { hook, site: Box::new(site), limit }))
             }
-            Answer::Damaged(error) => Err(error.into()),
+            ChildAnswer::Damaged(error) => Err(error.into()),
         }
     }
 

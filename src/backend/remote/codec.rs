@@ -27,42 +27,42 @@ impl Codec for MessagePack {}
 
 mod sealed {
     pub trait Coding: Sync {
-        fn format(&self) -> super::Format;
+        fn format(&self) -> super::CodecFormat;
     }
 
     impl Coding for super::Postcard {
-        fn format(&self) -> super::Format {
-            super::Format::Postcard
+        fn format(&self) -> super::CodecFormat {
+            super::CodecFormat::Postcard
         }
     }
 
     impl Coding for super::MessagePack {
-        fn format(&self) -> super::Format {
-            super::Format::MessagePack
+        fn format(&self) -> super::CodecFormat {
+            super::CodecFormat::MessagePack
         }
     }
 }
 
 /// The codecs, as a value: a trait object cannot have functions with type parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum CodecFormat {
     Postcard,
     MessagePack,
 }
 
-impl Format {
+impl CodecFormat {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Format::Postcard => "postcard",
-            Format::MessagePack => "MessagePack",
+            CodecFormat::Postcard => "postcard",
+            CodecFormat::MessagePack => "MessagePack",
         }
     }
 
     /// Appends a value.
     pub(super) fn encode<T: Serialize>(self, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
         match self {
-            Format::Postcard => *bytes = postcard::to_extend(value, std::mem::take(bytes))?,
-            Format::MessagePack => rmp_serde::encode::write_named(bytes, value)?,
+            CodecFormat::Postcard => *bytes = postcard::to_extend(value, std::mem::take(bytes))?,
+            CodecFormat::MessagePack => rmp_serde::encode::write_named(bytes, value)?,
         }
         Ok(())
     }
@@ -70,11 +70,11 @@ impl Format {
     /// Reads a value that takes up all bytes.
     pub(super) fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T> {
         match self {
-            Format::Postcard => match postcard::take_from_bytes(bytes)? {
+            CodecFormat::Postcard => match postcard::take_from_bytes(bytes)? {
                 (value, []) => Ok(value),
                 (_, rest) => Err(left_over(rest.len())),
             },
-            Format::MessagePack => {
+            CodecFormat::MessagePack => {
                 let mut rest = bytes;
                 let value = rmp_serde::from_read(&mut rest)?;
                 match rest {
@@ -112,7 +112,7 @@ mod tests {
         Plain { name: "x".to_owned(), value: Some(0.5) }
     }
 
-    fn round_trip<T: Serialize + DeserializeOwned>(format: Format, value: &T) -> Result<T> {
+    fn round_trip<T: Serialize + DeserializeOwned>(format: CodecFormat, value: &T) -> Result<T> {
         let mut bytes = vec![];
         format.encode(value, &mut bytes)?;
         format.decode(&bytes)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn both_codecs_read_what_they_write() {
-        for format in [Format::Postcard, Format::MessagePack] {
+        for format in [CodecFormat::Postcard, CodecFormat::MessagePack] {
             assert_eq!(round_trip(format, &plain()).unwrap(), plain());
         }
     }
@@ -128,13 +128,13 @@ mod tests {
     #[test]
     fn only_a_codec_that_describes_itself_can_flatten() {
         let flat = Flat { plain: plain() };
-        assert!(round_trip(Format::Postcard, &flat).is_err());
-        assert_eq!(round_trip(Format::MessagePack, &flat).unwrap(), flat);
+        assert!(round_trip(CodecFormat::Postcard, &flat).is_err());
+        assert_eq!(round_trip(CodecFormat::MessagePack, &flat).unwrap(), flat);
     }
 
     #[test]
     fn bytes_that_are_left_over_are_an_error() {
-        for format in [Format::Postcard, Format::MessagePack] {
+        for format in [CodecFormat::Postcard, CodecFormat::MessagePack] {
             let mut bytes = vec![];
             format.encode(&7u8, &mut bytes).unwrap();
             bytes.push(0);

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::codec::{Codec, Format, Postcard};
+use super::codec::{Codec, CodecFormat, Postcard};
 use crate::base::panic::catch;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
@@ -79,7 +79,7 @@ pub struct Recipe<R: Runner> {
     output: Wire<R::Output>,
     errors: [Option<ErrorType>; MOST_ERRORS],
     /// The index and attempt of an item that comes from a coordinator elsewhere.
-    origin: Option<Origin<R::Input>>,
+    origin: Option<ItemOrigin<R::Input>>,
 }
 
 /// The largest number of error types that a recipe can name.
@@ -88,35 +88,35 @@ const MOST_ERRORS: usize = 8;
 /// How the values of one type are written and read.
 struct Wire<T> {
     name: fn() -> &'static str,
-    encode: fn(Format, &T, &mut Vec<u8>) -> Result<()>,
-    decode: fn(Format, &[u8]) -> Result<T>,
+    encode: fn(CodecFormat, &T, &mut Vec<u8>) -> Result<()>,
+    decode: fn(CodecFormat, &[u8]) -> Result<T>,
 }
 
 /// Returns the index and the attempt of an item, as its hook sees them.
-type Origin<T> = fn(&T) -> (u64, u32);
+type ItemOrigin<T> = fn(&T) -> (u64, u32);
 
 /// How a runner hands on the encoded values of another.
 #[cfg(feature = "nats")]
 pub(crate) struct Relay<H: Runner> {
-    pub(crate) encode_input: fn(Format, &H::Input, &mut Vec<u8>) -> Result<()>,
-    pub(crate) decode_output: fn(Format, &[u8]) -> Result<H::Output>,
+    pub(crate) encode_input: fn(CodecFormat, &H::Input, &mut Vec<u8>) -> Result<()>,
+    pub(crate) decode_output: fn(CodecFormat, &[u8]) -> Result<H::Output>,
     /// The index and attempt that the hook sees.
-    pub(crate) origin: Origin<H::Input>,
+    pub(crate) origin: ItemOrigin<H::Input>,
 }
 
 /// Returns `None` if the error is of another type.
-type EncodeError = fn(Format, &(dyn StdError + 'static)) -> Option<Result<Vec<u8>>>;
+type EncodeError = fn(CodecFormat, &(dyn StdError + 'static)) -> Option<Result<Vec<u8>>>;
 
 /// How the errors of one type are written and read.
 #[derive(Clone, Copy)]
 struct ErrorType {
     encode: EncodeError,
-    decode: fn(Format, &[u8]) -> Result<BoxError>,
+    decode: fn(CodecFormat, &[u8]) -> Result<BoxError>,
 }
 
 impl<T> Wire<T> {
     /// Checks that a value is the same after it was encoded and decoded, as far as its bytes tell.
-    fn check(&self, format: Format, value: &T) -> Result<()> {
+    fn check(&self, format: CodecFormat, value: &T) -> Result<()> {
         let (mut first, mut second) = (vec![], vec![]);
         (self.encode)(format, value, &mut first)?;
         let decoded = (self.decode)(format, &first)?;
@@ -250,7 +250,7 @@ impl<R: Runner> Recipe<R> {
         unless_panics(|| (self.make)(cfg))
     }
 
-    fn format(&self) -> Format {
+    fn format(&self) -> CodecFormat {
         self.codec.format()
     }
 
@@ -359,16 +359,16 @@ impl<R: Runner> fmt::Debug for Recipe<R> {
     }
 }
 
-fn encode<T: Serialize>(format: Format, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
+fn encode<T: Serialize>(format: CodecFormat, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
     format.encode(value, bytes)
 }
 
-fn decode<T: DeserializeOwned>(format: Format, bytes: &[u8]) -> Result<T> {
+fn decode<T: DeserializeOwned>(format: CodecFormat, bytes: &[u8]) -> Result<T> {
     format.decode(bytes)
 }
 
 fn encode_error<E: StdError + Serialize + 'static>(
-    format: Format,
+    format: CodecFormat,
     error: &(dyn StdError + 'static),
 ) -> Option<Result<Vec<u8>>> {
     let error = error.downcast_ref::<E>()?;
@@ -377,7 +377,7 @@ fn encode_error<E: StdError + Serialize + 'static>(
 }
 
 fn decode_error<E: StdError + DeserializeOwned + Send + Sync + 'static>(
-    format: Format,
+    format: CodecFormat,
     bytes: &[u8],
 ) -> Result<BoxError> {
     Ok(Box::new(format.decode::<E>(bytes)?))

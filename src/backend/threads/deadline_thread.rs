@@ -29,7 +29,7 @@ pub(crate) struct DeadlineThread {
 }
 
 /// The state of the thread.
-pub(crate) struct Watch<R: Runner> {
+pub(crate) struct DeadlineWatch<R: Runner> {
     run: Arc<Run<R>>,
     participants: Arc<Participants>,
     devices: Devices,
@@ -51,7 +51,7 @@ impl DeadlineThread {
         replace: Replace<R>,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
-        let mut watch = Watch::new(run, participants, devices, step, replace);
+        let mut watch = DeadlineWatch::new(run, participants, devices, step, replace);
         let keep_time = move || {
             while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
                 watch.wake();
@@ -74,7 +74,7 @@ impl Drop for DeadlineThread {
     }
 }
 
-impl<R: Runner> Watch<R> {
+impl<R: Runner> DeadlineWatch<R> {
     pub(crate) fn new(
         run: Arc<Run<R>>,
         participants: Arc<Participants>,
@@ -83,7 +83,7 @@ impl<R: Runner> Watch<R> {
         replace: Replace<R>,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
-        Watch { run, participants, devices, step, woken, grace: None, replace }
+        DeadlineWatch { run, participants, devices, step, woken, grace: None, replace }
     }
 
     pub(crate) fn wake(&mut self) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::failed_item::{Disposition, FailedItem};
-use super::lost_producer::{Abandoned, LostProducer, Timeouts};
+use super::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
 use super::parts::ItemPath;
 use super::run::Run;
 use crate::base::panic::{catch, drop_quietly};
@@ -21,7 +21,7 @@ use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.
-pub(crate) type Faults = Vec<(u64, Box<FailedItem>)>;
+pub(crate) type FailedItems = Vec<(u64, Box<FailedItem>)>;
 
 impl<R: Runner> Run<R> {
     /// Handles the failure of an untracked item on this producer. `copy` is its input, for another attempt.
@@ -43,7 +43,7 @@ impl<R: Runner> Run<R> {
     ///
     /// There are none if the items are tried again, or if the run no longer wants them. In the latter case
     /// the hook may have failed because it saw the end of the run.
-    pub(crate) fn fail_items(&self, items: &[u64], error: Error, producer: usize) -> Faults {
+    pub(crate) fn fail_items(&self, items: &[u64], error: Error, producer: usize) -> FailedItems {
         let first = items[0];
         if self.wanted.gave_up_on(Some(first)) {
             self.decide(items, Verdict::Stop);
@@ -76,7 +76,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// Settles parts of failed parents: a hook may have failed because it saw that.
-    fn withdraw(&self, items: &[u64], error: Error) -> Faults {
+    fn withdraw(&self, items: &[u64], error: Error) -> FailedItems {
         drop_quietly(error);
         match self.decide(items, Verdict::Skip) {
             Decision::Discard => vec![],
@@ -85,7 +85,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// The first item fails with the error; each of the others fails with a reference to the first.
-    fn skip_all(&self, items: &[u64], error: Error) -> Faults {
+    fn skip_all(&self, items: &[u64], error: Error) -> FailedItems {
         let first = items[0];
         if self.is_service() && items.len() > 1 {
             // Each caller needs the whole error.
@@ -360,7 +360,7 @@ impl<R: Runner> Run<R> {
         self.forget_settled(&mut timeouts);
     }
 
-    fn forget_settled(&self, timeouts: &mut Timeouts) {
+    fn forget_settled(&self, timeouts: &mut ItemTimeouts) {
         self.handover.dispatch.schedule(|state, _| {
             timeouts.forget_settled(&|item| state.scheduler.items().is_unsettled(item));
         });

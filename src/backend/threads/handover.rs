@@ -70,7 +70,7 @@ use crossbeam_utils::CachePadded;
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::{Outbox, Outcome, Results, outbox};
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::weights::Weights;
+use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::event_count::EventCount;
@@ -82,7 +82,7 @@ use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
 
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
-use self::lane::Lane;
+use self::lane::ProducerLane;
 use crate::backend::threads::handover::dispatch::Dispatch;
 use crate::backend::threads::handover::permits::{Across, Permits};
 use crate::backend::threads::outbox::{Answers, End};
@@ -97,7 +97,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     /// One for each producer.
-    lanes: Box<[CachePadded<Lane<I, T>>]>,
+    lanes: Box<[CachePadded<ProducerLane<I, T>>]>,
     /// The number of producers that work at the same time.
     producers: usize,
     /// The number of items given out in all, or [`UNKNOWN`].
@@ -119,7 +119,7 @@ pub(crate) struct Handover<I, T> {
     /// The maximum weight of the items in flight; `None` if items are not weighed.
     most_weight: Option<u64>,
     /// The weights of items, until the collector takes them.
-    weights: Mutex<Option<Weights>>,
+    weights: Mutex<Option<WeightQueue>>,
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
@@ -178,7 +178,7 @@ impl<I, T> Handover<I, T> {
         let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (late, late_results) = outbox(1);
-        let lanes = (0..producers).map(|_| Lane::new(window));
+        let lanes = (0..producers).map(|_| ProducerLane::new(window));
         let (lanes, mut results): (Vec<_>, Vec<_>) = lanes.unzip();
         results.push(own_results);
         if is_timed {
@@ -216,7 +216,7 @@ impl<I, T> Handover<I, T> {
             collecting: Mutex::new(results),
             batching,
             most_weight,
-            weights: Mutex::new(weights.map(Weights::new)),
+            weights: Mutex::new(weights.map(WeightQueue::new)),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
@@ -340,7 +340,7 @@ impl<I, T> Handover<I, T> {
     }
 
     /// Takes the weights of items, if they are weighed; for the collector.
-    pub(crate) fn weights(&self) -> Option<Weights> {
+    pub(crate) fn weights(&self) -> Option<WeightQueue> {
         lock(&self.weights).take()
     }
 

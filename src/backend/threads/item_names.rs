@@ -11,12 +11,12 @@ pub(crate) struct ItemNames {
     /// `None` without a journal: only that has to tell items of one name apart in all of the run.
     occurrences: Option<JournalNames>,
     /// By index. Not a queue, since any number of items may pass a slow one.
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, ItemEntry>,
 }
 
 /// The name and key of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ItemEntry {
     /// Its name. With a journal, items of one name after the first have their number appended.
     pub(crate) shown: Option<Arc<str>>,
     pub(crate) key: JournalKey,
@@ -31,18 +31,18 @@ impl ItemNames {
     }
 
     /// Assigns a name and key to the next item.
-    pub(crate) fn call(&mut self, name: &str) -> Entry {
+    pub(crate) fn call(&mut self, name: &str) -> ItemEntry {
         let occurrence = self.occurrences.as_mut().map_or(1, |names| names.number(name));
         let name: Arc<str> = name.into();
         let shown = match occurrence {
             1 => name.clone(),
             number => format!("{name}#{number}").into(),
         };
-        Entry { shown: Some(shown), key: JournalKey::Name { name, occurrence }, input: None }
+        ItemEntry { shown: Some(shown), key: JournalKey::Name { name, occurrence }, input: None }
     }
 
     /// Stores the entry of an item in flight.
-    pub(crate) fn enter(&mut self, seq: u64, entry: Entry) {
+    pub(crate) fn enter(&mut self, seq: u64, entry: ItemEntry) {
         self.entries.insert(seq, entry);
     }
 
@@ -59,7 +59,7 @@ impl ItemNames {
     }
 
     /// Takes out the entry of an item that the next stage gets.
-    pub(crate) fn take(&mut self, seq: u64) -> Option<Entry> {
+    pub(crate) fn take(&mut self, seq: u64) -> Option<ItemEntry> {
         self.entries.remove(&seq)
     }
 

@@ -1,18 +1,14 @@
 //! What every backend does around the call of a hook under a lease.
 
 use crate::backend::threads::failures::withdrawn as withdrawn_part;
-use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::settle;
+use crate::backend::threads::settle::{self, Desk};
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::runner::Runner;
 use crate::scheduler::expansion;
 use crate::scheduler::{Begin, Copies, Lease, Readiness};
-
-/// The producer's end of the hand-over.
-type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 /// When inputs are cloned before a hook gets them, if they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

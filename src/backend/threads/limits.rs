@@ -6,7 +6,7 @@ use crate::base::TimeLimit;
 
 /// The time limits of a pool. `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Limits {
+pub(crate) struct TimeLimits {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
@@ -20,7 +20,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// The minimum time that hooks have to notice that their run is over.
 const LEAST_GRACE: Duration = Duration::from_millis(100);
 
-impl Limits {
+impl TimeLimits {
     pub(crate) fn zero(&self) -> Option<TimeLimit> {
         let zero = Some(Duration::ZERO);
         match () {
@@ -65,8 +65,9 @@ mod tests {
     #[test]
     fn the_shortest_limit_says_how_often_somebody_looks() {
         let ms = Duration::from_millis;
-        assert_eq!(Limits::default().tick(), None);
-        let limits = Limits { item: Some(ms(160)), run: Some(ms(64_000)), ..Limits::default() };
+        assert_eq!(TimeLimits::default().tick(), None);
+        let limits =
+            TimeLimits { item: Some(ms(160)), run: Some(ms(64_000)), ..TimeLimits::default() };
         assert_eq!(limits.tick(), Some(ms(10)));
         assert_eq!(ticks_in(ms(160), ms(10)), 16);
         assert_eq!(ticks_in(ms(161), ms(10)), 17);
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn a_limit_of_nothing_is_found() {
         let zero = Some(Duration::ZERO);
-        assert_eq!(Limits { run: zero, ..Limits::default() }.zero(), Some(TimeLimit::Run));
-        assert_eq!(Limits::default().zero(), None);
+        assert_eq!(TimeLimits { run: zero, ..TimeLimits::default() }.zero(), Some(TimeLimit::Run));
+        assert_eq!(TimeLimits::default().zero(), None);
     }
 }

@@ -67,9 +67,9 @@ pub(crate) enum Abandoned {
 
 /// The timeouts of items that are tried again. One of them ends the run if too few producers are left.
 #[derive(Debug, Default)]
-pub(crate) struct Timeouts(BTreeMap<u64, Error>);
+pub(crate) struct ItemTimeouts(BTreeMap<u64, Error>);
 
-impl Timeouts {
+impl ItemTimeouts {
     pub(crate) fn insert(&mut self, item: u64, error: Error) {
         self.0.insert(item, error);
     }

@@ -13,17 +13,17 @@ use crate::scheduler::Generation;
 /// and only the thread in the hook could drop its own reference.
 #[derive(Debug)]
 pub(crate) struct Participants {
-    state: Mutex<State>,
+    state: Mutex<ParticipantsState>,
     left: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct ParticipantsState {
     is_over: bool,
     /// Wakes the task that waits for the end. Its waker must not panic.
     task: Option<Waker>,
     producers: Vec<Entered>,
-    consumer: Presence,
+    consumer: Attendance,
     /// The number of links that take results of the run.
     links: usize,
 }
@@ -32,12 +32,12 @@ struct State {
 #[derive(Debug, Clone, Default)]
 struct Entered {
     generation: Generation,
-    presence: Presence,
+    presence: Attendance,
     away: Away,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Presence {
+enum Attendance {
     #[default]
     Out,
     In,
@@ -50,7 +50,7 @@ pub(crate) type Away = Arc<AtomicBool>;
 
 /// A thread of a run beside its producers, which calls functions of the user too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Receiver {
+pub(crate) enum ResultReceiver {
     #[cfg_attr(
         not(feature = "futures"),
         expect(dead_code, reason = "threads wait for the consumer itself")
@@ -64,7 +64,7 @@ pub(crate) enum Receiver {
 #[derive(Debug)]
 pub(crate) struct Receiving {
     participants: Arc<Participants>,
-    receiver: Receiver,
+    receiver: ResultReceiver,
 }
 
 /// A producer's participation in a run, which ends when this is dropped.
@@ -79,8 +79,8 @@ pub(crate) struct Participation {
 impl Participants {
     pub(crate) fn new(producers: usize) -> Arc<Self> {
         let producers = vec![Entered::default(); producers];
-        let consumer = Presence::Out;
-        let state = State { is_over: false, task: None, producers, consumer, links: 0 };
+        let consumer = Attendance::Out;
+        let state = ParticipantsState { is_over: false, task: None, producers, consumer, links: 0 };
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
     }
 
@@ -97,17 +97,17 @@ impl Participants {
             return None;
         }
         come();
-        let presence = Presence::In;
+        let presence = Attendance::In;
         state.producers[producer] = Entered { generation, presence, away: away.clone() };
         Some(Participation { participants: self.clone(), producer, generation, away: away.clone() })
     }
 
     /// Registers a thread that takes results. Call it before the run can be over.
-    pub(crate) fn receive(self: &Arc<Self>, receiver: Receiver) -> Receiving {
+    pub(crate) fn receive(self: &Arc<Self>, receiver: ResultReceiver) -> Receiving {
         let mut state = lock(&self.state);
         match receiver {
-            Receiver::Consumer => state.consumer = Presence::In,
-            Receiver::Link => state.links += 1,
+            ResultReceiver::Consumer => state.consumer = Attendance::In,
+            ResultReceiver::Link => state.links += 1,
         }
         Receiving { participants: self.clone(), receiver }
     }
@@ -115,7 +115,7 @@ impl Participants {
     /// Lets the run end without waiting for the consumer.
     pub(crate) fn excuse_consumer(&self) {
         let mut state = lock(&self.state);
-        state.consumer = Presence::Excused;
+        state.consumer = Attendance::Excused;
         self.notify(state);
     }
 
@@ -128,7 +128,7 @@ impl Participants {
         self.notify(state);
     }
 
-    fn notify(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, ParticipantsState>) {
         let task = state.task.take();
         drop(state);
         self.left.notify_all();
@@ -173,15 +173,15 @@ impl Participation {
             return false;
         }
         come_back();
-        state.set(self.producer, Presence::In);
+        state.set(self.producer, Attendance::In);
         true
     }
 }
 
-impl State {
+impl ParticipantsState {
     fn present(&self) -> Vec<usize> {
         let producers = 0..self.producers.len();
-        producers.filter(|&producer| self.producers[producer].presence == Presence::In).collect()
+        producers.filter(|&producer| self.producers[producer].presence == Attendance::In).collect()
     }
 
     /// Whether every thread has left but the producers that have lost.
@@ -190,20 +190,20 @@ impl State {
         // lose.
         let losers = self.present().into_iter().filter(|&producer| has_lost(producer));
         losers.for_each(|producer| self.excuse(producer));
-        self.present().is_empty() && self.consumer != Presence::In && self.links == 0
+        self.present().is_empty() && self.consumer != Attendance::In && self.links == 0
     }
 
     fn excuse(&mut self, producer: usize) {
-        if self.producers[producer].presence == Presence::In {
-            self.set(producer, Presence::Excused);
+        if self.producers[producer].presence == Attendance::In {
+            self.set(producer, Attendance::Excused);
         }
     }
 
     /// Sets the flag under the lock. Otherwise a producer that has just left could be marked as away for ever.
-    fn set(&mut self, producer: usize, presence: Presence) {
+    fn set(&mut self, producer: usize, presence: Attendance) {
         let entered = &mut self.producers[producer];
         entered.presence = presence;
-        entered.away.store(presence == Presence::Excused, Ordering::Relaxed);
+        entered.away.store(presence == Attendance::Excused, Ordering::Relaxed);
     }
 }
 
@@ -211,8 +211,8 @@ impl Drop for Receiving {
     fn drop(&mut self) {
         let mut state = lock(&self.participants.state);
         match self.receiver {
-            Receiver::Consumer => state.consumer = Presence::Out,
-            Receiver::Link => state.links -= 1,
+            ResultReceiver::Consumer => state.consumer = Attendance::Out,
+            ResultReceiver::Link => state.links -= 1,
         }
         self.participants.notify(state);
     }
@@ -222,7 +222,7 @@ impl Drop for Participation {
     fn drop(&mut self) {
         let mut state = lock(&self.participants.state);
         match state.producers[self.producer].generation == self.generation {
-            true => state.set(self.producer, Presence::Out),
+            true => state.set(self.producer, Attendance::Out),
             false => self.away.store(false, Ordering::Relaxed),
         }
         self.participants.notify(state);

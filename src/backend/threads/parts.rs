@@ -16,7 +16,7 @@ use crate::runner::OpenItems;
 /// Parts are counted from 0 over all parents. The index after the last part of a parent is that of its end.
 #[derive(Debug)]
 pub(crate) struct OpenParents {
-    state: Mutex<Open>,
+    state: Mutex<ParentInFlight>,
     returned: Condvar,
     /// The number of open parents that have failed. While it is 0, producers take no lock.
     failed: AtomicUsize,
@@ -39,16 +39,16 @@ pub(crate) enum Holes {
 }
 
 #[derive(Debug)]
-struct Open {
+struct ParentInFlight {
     free: usize,
     is_closed: bool,
     /// In the order of their parts.
-    spans: VecDeque<Span>,
+    spans: VecDeque<ParentSpan>,
 }
 
 /// One open parent.
 #[derive(Debug)]
-struct Span {
+struct ParentSpan {
     /// The index of its first part.
     first: u64,
     /// Its index in its own stage; for a part, in the first stage of its expansion.
@@ -89,7 +89,11 @@ impl OpenParents {
     /// For at most `most` open parents.
     pub(crate) fn new(most: usize, holes: Holes, outer: Option<Arc<PartStage>>) -> Self {
         OpenParents {
-            state: Mutex::new(Open { free: most, is_closed: false, spans: VecDeque::new() }),
+            state: Mutex::new(ParentInFlight {
+                free: most,
+                is_closed: false,
+                spans: VecDeque::new(),
+            }),
             returned: Condvar::new(),
             failed: AtomicUsize::new(0),
             holes,
@@ -136,7 +140,7 @@ impl OpenParents {
 
     /// Opens a parent. Its first part has the index `first`.
     pub(crate) fn open(&self, first: u64, parent: u64, name: ItemPath) {
-        let span = Span { first, parent, name, failed_at: u64::MAX };
+        let span = ParentSpan { first, parent, name, failed_at: u64::MAX };
         lock(&self.state).spans.push_back(span);
     }
 
@@ -198,8 +202,8 @@ impl OpenParents {
     }
 }
 
-impl Open {
-    fn span_of(&mut self, part: u64) -> Option<&mut Span> {
+impl ParentInFlight {
+    fn span_of(&mut self, part: u64) -> Option<&mut ParentSpan> {
         let place = self.spans.partition_point(|span| span.first <= part);
         self.spans.get_mut(place.checked_sub(1)?)
     }

@@ -11,7 +11,7 @@ use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
-use crate::backend::threads::spans::Spans;
+use crate::backend::threads::spans::TraceSpans;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -152,7 +152,7 @@ impl<R: Runner> Producer<R> {
                 || site(&self.setup, &items, Some(attempt)),
                 || self.runner.producer_work(&cx, state, input),
             );
-            Spans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
+            TraceSpans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
             outcome
         };
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {

@@ -12,7 +12,7 @@ use crate::scheduler::Bypass;
 /// The runner of a pool, and the kind of backend that calls its producer hooks.
 pub(crate) struct ProducerFactory<R: Runner> {
     runner: Arc<R>,
-    make: Arc<Make<R>>,
+    make: Arc<MakeBackend<R>>,
     bypass: Bypass,
     overdue: Overdue,
     /// If the backends form batches: the number of items that they can have now.
@@ -23,7 +23,7 @@ pub(crate) struct ProducerFactory<R: Runner> {
 pub(crate) type Capacity = dyn Fn() -> usize + Send + Sync;
 
 /// Makes a backend without a state, on the producer's own thread.
-pub(crate) type Make<R> =
+pub(crate) type MakeBackend<R> =
     dyn Fn(&Arc<R>, ProducerSetup, Shared) -> Box<dyn Backend<R>> + Send + Sync;
 
 impl<R: Runner> Clone for ProducerFactory<R> {
@@ -41,7 +41,7 @@ impl<R: Runner> Clone for ProducerFactory<R> {
 impl<R: Runner + 'static> ProducerFactory<R> {
     /// The hooks run on the producers' threads.
     pub(crate) fn threads(runner: R) -> Self {
-        let make: Arc<Make<R>> = Arc::new(|runner, setup, shared| {
+        let make: Arc<MakeBackend<R>> = Arc::new(|runner, setup, shared| {
             Box::new(Producer::new(runner.clone(), setup, shared))
         });
         let (bypass, overdue) = (Bypass::Allowed, Overdue::Abandoned);
@@ -53,7 +53,7 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         not(any(test, all(feature = "processes", target_os = "linux"))),
         expect(dead_code, reason = "without child processes, all producers are threads")
     )]
-    pub(crate) fn leasing(runner: R, make: Arc<Make<R>>, overdue: Overdue) -> Self {
+    pub(crate) fn leasing(runner: R, make: Arc<MakeBackend<R>>, overdue: Overdue) -> Self {
         let (runner, bypass) = (Arc::new(runner), Bypass::Never);
         ProducerFactory { runner, make, bypass, overdue, capacity: None }
     }

@@ -42,7 +42,7 @@ impl<R: Runner> Join<R> {
 pub(crate) type Replace<R> = Box<dyn Fn(Join<R>) + Send>;
 
 /// Where a producer reports that it is ready; once.
-struct Ready(Option<ReadySender>);
+struct ReadyReport(Option<ReadySender>);
 
 /// The loop of a producer's thread.
 pub(crate) struct ProducerLoop<R: Runner> {
@@ -72,9 +72,9 @@ impl<R: Runner> ProducerLoop<R> {
             let entered = participants.enter((producer, generation), &self.shared.away, come);
             let Some(present) = entered else { continue };
             self.shared.enter(generation);
-            let bug = AbortOnUnwind(&*run);
+            let bug = AbortRunOnUnwind(&*run);
             let span = run.spans.enter();
-            let mut ready = Ready(ready);
+            let mut ready = ReadyReport(ready);
             loop {
                 match self.take_part(&run, &mut ready) {
                     NextStep::On | NextStep::Away => break,
@@ -122,7 +122,7 @@ impl<R: Runner> ProducerLoop<R> {
     }
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.
-    fn take_part(&mut self, run: &Run<R>, ready: &mut Ready) -> NextStep {
+    fn take_part(&mut self, run: &Run<R>, ready: &mut ReadyReport) -> NextStep {
         if !run.rejoin(self.producer, self.shared.generation()) {
             return NextStep::On;
         }
@@ -188,9 +188,9 @@ fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<()
 
 /// Aborts the run if a producer's thread dies of a bug of ours. Its item would never be delivered, and the
 /// run would wait for it.
-struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
+struct AbortRunOnUnwind<'a, R: Runner>(&'a Run<R>);
 
-impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
+impl<R: Runner> Drop for AbortRunOnUnwind<'_, R> {
     fn drop(&mut self) {
         self.0.abort();
     }

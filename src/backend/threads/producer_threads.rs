@@ -33,7 +33,7 @@ pub(crate) struct ProducerThreads<R: Runner> {
     /// The number of producers without a state.
     pub(super) stateless: Arc<AtomicUsize>,
     ids: ThreadIds,
-    kept: Mutex<Kept<R>>,
+    kept: Mutex<KeptThreads<R>>,
 }
 
 /// How the threads are made.
@@ -47,7 +47,7 @@ pub(crate) struct ThreadSettings {
     pub(crate) end_timeout: Option<Duration>,
 }
 
-struct Kept<R: Runner> {
+struct KeptThreads<R: Runner> {
     /// By place.
     current: Vec<ProducerThread<R>>,
     /// Those that were replaced.
@@ -70,7 +70,7 @@ impl ThreadIds {
 pub(super) struct ProducerThread<R: Runner> {
     pub(super) place: usize,
     /// `None` if the producer was abandoned while it was built.
-    pub(super) thread: Option<JoinHandle<Ended>>,
+    pub(super) thread: Option<JoinHandle<ThreadResult>>,
     /// Closing this channel ends the thread.
     runs: Option<Sender<Join<R>>>,
     /// Closed when the thread has ended.
@@ -84,9 +84,9 @@ pub(super) struct ProducerThread<R: Runner> {
 /// The result of a producer's thread. If a hook drops the pool on its own thread, that thread cannot be
 /// joined and nothing reads the result. The error is then dropped under a panic guard: the standard library
 /// aborts the process if a thread's result panics in its destructor.
-pub(super) struct Ended(pub(super) Option<Result<(), Error>>);
+pub(super) struct ThreadResult(pub(super) Option<Result<(), Error>>);
 
-impl Drop for Ended {
+impl Drop for ThreadResult {
     fn drop(&mut self) {
         drop_quietly(self.0.take());
     }
@@ -102,7 +102,7 @@ enum Beginning {
 
 impl<R: Runner + 'static> ProducerThreads<R> {
     pub(super) fn new(factory: ProducerFactory<R>, settings: ThreadSettings) -> Arc<Self> {
-        let kept = Kept { current: vec![], former: vec![], is_closed: false };
+        let kept = KeptThreads { current: vec![], former: vec![], is_closed: false };
         Arc::new(ProducerThreads {
             factory: Some(factory),
             spares: AtomicUsize::new(settings.replacements),
@@ -171,7 +171,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
 
     fn replace(
         self: &Arc<Self>,
-        kept: &mut Kept<R>,
+        kept: &mut KeptThreads<R>,
         place: usize,
         was_abandoned: bool,
         join: Option<Join<R>>,
@@ -207,7 +207,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
         let pool = CpuPool::of(&setup, &name, stack_size);
         let (threads, own) = (self.clone(), shared.clone());
         let work = move |pooled: Result<(), Error>| {
-            Ended(threads.serve(pooled, setup, own, beginning, &runs))
+            ThreadResult(threads.serve(pooled, setup, own, beginning, &runs))
         };
         let thread = spawn(name, stack_size, move || {
             let ended = pool.run(work);

@@ -13,7 +13,7 @@ use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producer_loop::Replace;
 use crate::backend::threads::producer_threads::{
-    Ended, ProducerThread, ProducerThreads, ThreadIds, ThreadSettings,
+    ProducerThread, ProducerThreads, ThreadIds, ThreadResult, ThreadSettings,
 };
 use crate::backend::threads::ready::{NoReport, ReadyReceiver, ready_channel};
 use crate::backend::threads::run::Run;
@@ -454,7 +454,7 @@ impl<R: Runner> Producers<R> {
     }
 }
 
-fn is_this_thread(thread: &JoinHandle<Ended>) -> bool {
+fn is_this_thread(thread: &JoinHandle<ThreadResult>) -> bool {
     thread.thread().id() == producer_thread()
 }
 

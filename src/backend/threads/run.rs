@@ -12,10 +12,10 @@ use crate::backend::remote::crashes::Crashes;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::handover::undelivered::Undelivered;
 use crate::backend::threads::handover::{Handover, WakeReason};
-use crate::backend::threads::item_names::{Entry, ItemNames};
+use crate::backend::threads::item_names::{ItemEntry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
+use crate::backend::threads::lost_producer::ItemTimeouts;
 use crate::backend::threads::lost_producer::LostProducer;
-use crate::backend::threads::lost_producer::Timeouts;
 use crate::backend::threads::measures::Rejected;
 use crate::backend::threads::outbox::End;
 use crate::backend::threads::outbox::Outcome;
@@ -23,8 +23,8 @@ use crate::backend::threads::parts::{ItemPath, PartStage};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
-use crate::backend::threads::spans::Spans;
-use crate::backend::threads::taken::Tally;
+use crate::backend::threads::spans::TraceSpans;
+use crate::backend::threads::taken::ConsumerTally;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
@@ -66,14 +66,14 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) crashes: Crashes,
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
-    pub(super) timeouts: Mutex<Timeouts>,
+    pub(super) timeouts: Mutex<ItemTimeouts>,
     /// The error that ends the run, if no item's result carries it. If it is an error of items, the range has the
     /// numbers of their failures in the report.
     pub(super) fatal_error: Mutex<Option<(Error, Range<u64>)>>,
     pub(super) has_fatal_error: AtomicBool,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ConsumerTally,
     pub(crate) event_log: Arc<EventLog>,
-    pub(crate) spans: Spans,
+    pub(crate) spans: TraceSpans,
     /// Set if the items are parts, before producers take part.
     pub(crate) parts: OnceLock<Arc<PartStage>>,
     /// `None` if items have no names.
@@ -126,9 +126,9 @@ impl<R: Runner> Run<R> {
             timeouts: Mutex::default(),
             fatal_error: Mutex::new(None),
             has_fatal_error: AtomicBool::new(false),
-            tally: Tally::default(),
+            tally: ConsumerTally::default(),
             event_log,
-            spans: Spans::new(&shape),
+            spans: TraceSpans::new(&shape),
             parts: OnceLock::new(),
             item_names,
             recording,
@@ -170,13 +170,13 @@ impl<R: Runner> Run<R> {
             }
             (None, Some(hash)) => {
                 let hash = catch(|| hash(item)).map_err(Rejected::KeyPanicked)?;
-                Entry {
+                ItemEntry {
                     shown: None,
                     key: JournalKey::HashedPosition { position: seq, hash },
                     input: None,
                 }
             }
-            (None, None) => Entry { shown: None, key: JournalKey::Position(seq), input: None },
+            (None, None) => ItemEntry { shown: None, key: JournalKey::Position(seq), input: None },
         };
         if self.recording.inherits_names {
             lock(item_names).rename(seq, entry.shown);
@@ -190,22 +190,22 @@ impl<R: Runner> Run<R> {
     }
 
     /// The name of an item of a service, by which its errors call it.
-    pub(crate) fn entry_of(&self, item: &R::Input) -> Result<Option<Entry>, Rejected> {
+    pub(crate) fn entry_of(&self, item: &R::Input) -> Result<Option<ItemEntry>, Rejected> {
         let Some(name) = &self.run_settings.name else { return Ok(None) };
         let shown = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
         let name: Arc<str> = shown.into();
         let key = JournalKey::Name { name: name.clone(), occurrence: 1 };
-        Ok(Some(Entry { shown: Some(name), key, input: None }))
+        Ok(Some(ItemEntry { shown: Some(name), key, input: None }))
     }
 
     /// Takes the identity of an item out of this run for the next stage of a pipeline. `None` if the item
     /// failed before it was known.
-    pub(crate) fn take_entry(&self, seq: u64) -> Option<Entry> {
+    pub(crate) fn take_entry(&self, seq: u64) -> Option<ItemEntry> {
         let entry = match &self.item_names {
             Some(item_names) => lock(item_names).take(seq)?,
-            None => Entry { shown: None, key: JournalKey::Position(seq), input: None },
+            None => ItemEntry { shown: None, key: JournalKey::Position(seq), input: None },
         };
-        Some(Entry { input: entry.input.or(Some(seq)), ..entry })
+        Some(ItemEntry { input: entry.input.or(Some(seq)), ..entry })
     }
 
     /// Returns the index in the input of an item in flight, if items keep their identity.
@@ -214,7 +214,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// Stores the name of an item of a service, or of one that had it in the stage before.
-    pub(crate) fn enter_name(&self, seq: u64, entry: Option<Entry>) {
+    pub(crate) fn enter_name(&self, seq: u64, entry: Option<ItemEntry>) {
         if let (Some(item_names), Some(entry)) = (&self.item_names, entry) {
             lock(item_names).enter(seq, entry);
         }

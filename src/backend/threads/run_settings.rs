@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::threads::limits::Limits;
+use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::measures::Measures;
 use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::panic::catch;
@@ -21,7 +21,7 @@ pub(crate) struct RunSettings<I> {
     pub(crate) places: Option<Arc<[Gpus]>>,
     /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: TimeLimits,
     /// The number of items after which a producer's state is ended and built anew.
     pub(crate) recycle_after: Option<u64>,
     pub(crate) bypass: Bypass,
@@ -64,7 +64,7 @@ impl<I> Default for RunSettings<I> {
             policy: Policy::default(),
             places: None,
             copy: None,
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
             recycle_after: None,
             bypass: Bypass::default(),
             overdue: Overdue::default(),

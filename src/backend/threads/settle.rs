@@ -1,6 +1,6 @@
 //! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
 
-use crate::backend::threads::failures::Faults;
+use crate::backend::threads::failures::FailedItems;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::panic::{catch, drop_quietly};
@@ -9,7 +9,7 @@ use crate::runner::Runner;
 use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 /// The producer's end of the hand-over.
-type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
+pub(crate) type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 /// The outcome of one item in a hook.
 type Worked<R> = Result<<R as Runner>::Output, Error>;
@@ -57,7 +57,7 @@ pub(crate) fn together<R: Runner>(
     producer: usize,
     lease: &Lease,
     FailedBatch { error, kept, mut inputs }: FailedBatch<R::Input>,
-) -> Faults {
+) -> FailedItems {
     // Parts of the batch would only hide that the hook is wrong.
     let kept = if error.is_output_count() { Inputs::Gone } else { kept };
     // Formatting an error and its causes runs user code, which may panic.

@@ -17,14 +17,14 @@ const TARGET: &str = "gangline";
 
 /// The spans of a run. Whether attempts have spans is asked once, so that an item costs a comparison if not.
 #[derive(Debug)]
-pub(crate) struct Spans {
+pub(crate) struct TraceSpans {
     /// A child of the span in which the run began.
     run: Span,
-    attempts: Attempts,
+    attempts: AttemptSpans,
 }
 
 #[derive(Debug)]
-enum Attempts {
+enum AttemptSpans {
     /// No subscriber wants them.
     Unwanted,
     /// Children of the run.
@@ -34,17 +34,17 @@ enum Attempts {
     OfCalls(Mutex<HashMap<u64, Arc<Span>>>),
 }
 
-impl Spans {
+impl TraceSpans {
     /// Creates the span of a run, and asks whether a subscriber wants those of attempts.
     pub(crate) fn new(shape: &Shape) -> Self {
         let Shape { order, producers, kind, .. } = *shape;
         let run = tracing::info_span!(target: TARGET, "run", ?order, producers);
         let attempts = match (tracing::span_enabled!(target: TARGET, Level::DEBUG), kind) {
-            (false, _) => Attempts::Unwanted,
-            (true, RunKind::Service) => Attempts::OfCalls(Mutex::default()),
-            (true, _) => Attempts::OfRun,
+            (false, _) => AttemptSpans::Unwanted,
+            (true, RunKind::Service) => AttemptSpans::OfCalls(Mutex::default()),
+            (true, _) => AttemptSpans::OfRun,
         };
-        Spans { run, attempts }
+        TraceSpans { run, attempts }
     }
 
     /// Enters the span of the run, on a thread that takes part in it.
@@ -54,12 +54,12 @@ impl Spans {
 
     /// The span that a call is made in, if it will be asked for.
     pub(crate) fn caller(&self) -> Option<Span> {
-        matches!(self.attempts, Attempts::OfCalls(_)).then(Span::current)
+        matches!(self.attempts, AttemptSpans::OfCalls(_)).then(Span::current)
     }
 
     /// Keeps the span in which a call was made.
     pub(crate) fn note_caller(&self, item: u64, caller: Option<Span>) {
-        if let (Attempts::OfCalls(callers), Some(caller)) = (&self.attempts, caller) {
+        if let (AttemptSpans::OfCalls(callers), Some(caller)) = (&self.attempts, caller) {
             lock(callers).insert(item, Arc::new(caller));
         }
     }
@@ -67,7 +67,7 @@ impl Spans {
     /// Forgets the call of an item that is settled.
     #[inline]
     pub(crate) fn forget_caller(&self, item: u64) {
-        if let Attempts::OfCalls(callers) = &self.attempts {
+        if let AttemptSpans::OfCalls(callers) = &self.attempts {
             let caller = lock(callers).remove(&item);
             // Closing a span calls the subscriber, so the lock goes first.
             drop(caller);
@@ -85,7 +85,7 @@ impl Spans {
         key: impl FnOnce() -> Option<Arc<str>>,
     ) -> Option<EnteredSpan> {
         match self.attempts {
-            Attempts::Unwanted => None,
+            AttemptSpans::Unwanted => None,
             _ => Some(self.enter_attempt(items, attempt, device, key())),
         }
     }
@@ -126,7 +126,7 @@ impl Spans {
     }
 
     fn callers_of(&self, items: &[u64]) -> Vec<Arc<Span>> {
-        let Attempts::OfCalls(callers) = &self.attempts else { return vec![] };
+        let AttemptSpans::OfCalls(callers) = &self.attempts else { return vec![] };
         let callers = lock(callers);
         items.iter().filter_map(|item| callers.get(item).cloned()).collect()
     }

@@ -43,9 +43,9 @@ impl Taken {
 
 /// The consumer's counts, readable while the consumer still runs.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Taken>);
+pub(crate) struct ConsumerTally(Mutex<Taken>);
 
-impl Tally {
+impl ConsumerTally {
     pub(crate) fn set(&self, taken: Taken) {
         *lock(&self.0) = taken;
     }

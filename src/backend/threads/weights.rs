@@ -6,7 +6,7 @@ use crate::concurrency::queue::Receiver;
 
 /// The weights of items in flight, for the collector, which returns them.
 #[derive(Debug)]
-pub(crate) struct Weights {
+pub(crate) struct WeightQueue {
     /// In input order; each weight arrives before its item is given out.
     arriving: Receiver<u64>,
     /// By item. A slow item may stay in flight as long as the input lasts, so a queue that starts at the
@@ -16,9 +16,9 @@ pub(crate) struct Weights {
     next: u64,
 }
 
-impl Weights {
+impl WeightQueue {
     pub(crate) fn new(arriving: Receiver<u64>) -> Self {
-        Weights { arriving, out: HashMap::new(), next: 0 }
+        WeightQueue { arriving, out: HashMap::new(), next: 0 }
     }
 
     /// Removes the weight of an item whose result has arrived. 0 for an item that was never given out.
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn each_is_settled_once_in_any_order() {
         let (mut sender, receiver) = queue(8);
-        let mut weights = Weights::new(receiver);
+        let mut weights = WeightQueue::new(receiver);
         (0..4).for_each(|seq| sender.push(10 * seq));
         assert_eq!([2, 0, 1].map(|seq| weights.settle(seq)), [20, 0, 10]);
         sender.push(40);
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn one_that_is_out_for_long_keeps_no_others() {
         let (mut sender, receiver) = queue(8);
-        let mut weights = Weights::new(receiver);
+        let mut weights = WeightQueue::new(receiver);
         sender.push(7);
         for seq in 1..100 {
             sender.push(1);

@@ -6,8 +6,8 @@ use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::leasing;
 use crate::backend::threads::producer::{Producer, site};
 use crate::backend::threads::run::Run;
-use crate::backend::threads::settle;
-use crate::backend::threads::spans::Spans;
+use crate::backend::threads::settle::{self, Desk};
+use crate::backend::threads::spans::TraceSpans;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::error::{Error, Hook, OutputCount, Result};
@@ -16,10 +16,7 @@ use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Inputs, Lease, Readiness};
 
 /// The outcomes of a batch, one per input.
-type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
-
-/// The producer's end of the hand-over.
-type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
+type BatchOutputs<R> = Vec<Result<<R as Runner>::Output>>;
 
 impl<R: Runner> Producer<R> {
     /// Works on leases, if all items are tracked.
@@ -140,7 +137,7 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         lease: &Lease,
         inputs: &mut Vec<R::Input>,
-    ) -> std::result::Result<Outputs<R>, Error> {
+    ) -> std::result::Result<BatchOutputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt, .. } = lease;
         let site = || site(&self.setup, items, Some(*attempt));
@@ -155,7 +152,7 @@ impl<R: Runner> Producer<R> {
         let span = run.spans.attempt(items, *attempt, device, name);
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
         let outcome = call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs));
-        Spans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
+        TraceSpans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
         drop(span);
         match outcome {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),

@@ -9,7 +9,7 @@ use shuttle::thread;
 
 use super::{Hub, check, collect, feed, hub_of};
 use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::limits::Limits;
+use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::concurrency::{Mutex, lock};
@@ -34,7 +34,7 @@ struct Model {
 fn hub() -> Hub {
     let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
     let policy = Policy { retries: 5, backoff, ..Policy::default() };
-    let limits = Limits { item: Some(Duration::from_millis(1)), ..Limits::default() };
+    let limits = TimeLimits { item: Some(Duration::from_millis(1)), ..TimeLimits::default() };
     let run_settings = RunSettings::<u64> { policy, limits, ..RunSettings::default() };
     hub_of(&run_settings, 2, 3, None, None)
 }

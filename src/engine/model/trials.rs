@@ -9,8 +9,8 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::{explore, feed};
 use crate::backend::Backend;
-use crate::backend::threads::deadline_thread::Watch;
-use crate::backend::threads::limits::Limits;
+use crate::backend::threads::deadline_thread::DeadlineWatch;
+use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::Producer;
 use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
@@ -244,7 +244,7 @@ impl Scene {
             policy,
             places: self.gpus.and_then(places),
             copy: copies.then_some(u64::clone as fn(&u64) -> u64),
-            limits: Limits { item, ..Limits::default() },
+            limits: TimeLimits { item, ..TimeLimits::default() },
             ..RunSettings::default()
         };
         let shape = Shape {
@@ -286,7 +286,8 @@ impl Scene {
         let keeper = {
             let tick = Duration::from_millis(1);
             let replace = crowd.clone().replacer();
-            let mut watch = Watch::new(run.clone(), participants.clone(), devices, tick, replace);
+            let mut watch =
+                DeadlineWatch::new(run.clone(), participants.clone(), devices, tick, replace);
             thread::spawn(move || {
                 for _ in 0..self.looks {
                     watch.wake();

@@ -2,14 +2,14 @@
 
 /// Numbers runs. The next run may begin while a lane of the last one still waits for the slower copy of an item.
 #[derive(Debug, Default)]
-pub(super) struct Runs {
+pub(super) struct BoardRuns {
     /// From the earliest on.
-    in_progress: Vec<Run>,
+    in_progress: Vec<BoardRun>,
     begun: u64,
 }
 
 #[derive(Debug)]
-struct Run {
+struct BoardRun {
     /// What the lanes call it, as long as one is in it.
     id: usize,
     number: u64,
@@ -19,7 +19,7 @@ struct Run {
     last: u64,
 }
 
-impl Runs {
+impl BoardRuns {
     /// A lane enters the run with this id. Returns the number of the run. `last` is the last publication of all.
     pub(super) fn enter(&mut self, id: usize, last: u64) -> u64 {
         if let Some(run) = self.in_progress.iter_mut().find(|run| run.id == id) {
@@ -27,7 +27,7 @@ impl Runs {
             return run.number;
         }
         self.begun += 1;
-        self.in_progress.push(Run { id, number: self.begun, lanes: 1, last });
+        self.in_progress.push(BoardRun { id, number: self.begun, lanes: 1, last });
         self.begun
     }
 
@@ -50,7 +50,7 @@ impl Runs {
         self.in_progress.last().map(|run| run.number)
     }
 
-    fn run(&mut self, number: u64) -> &mut Run {
+    fn run(&mut self, number: u64) -> &mut BoardRun {
         let run = self.in_progress.iter_mut().find(|run| run.number == number);
         run.expect("a lane is in it")
     }

@@ -6,19 +6,19 @@ use std::time::Duration;
 use async_nats::jetstream::{self, AckKind};
 use futures_util::future::{Either, select};
 
-use crate::backend::cluster::board::Board;
-use crate::backend::cluster::connection::Connection;
+use crate::backend::cluster::board::LaneBoard;
+use crate::backend::cluster::connection::BrokerConnection;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publication::{News, Reply};
-use crate::backend::cluster::wire::{Object, Outcome};
+use crate::backend::cluster::wire::{Object, WorkerOutcome};
 
 /// How often the broker hears that a result is being read: well within its `ack_wait`.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// What the task that reads a large output has of its coordinator, and the message of the result.
 pub(super) struct Fetching {
-    pub(super) connection: Connection,
-    pub(super) board: Arc<Board>,
+    pub(super) connection: BrokerConnection,
+    pub(super) board: Arc<LaneBoard>,
     pub(super) run: String,
     pub(super) publication: u64,
     pub(super) message: jetstream::Message,
@@ -30,7 +30,7 @@ impl Fetching {
     pub(super) async fn fetch(self, object: Object, mut reply: Box<Reply>) {
         let Fetching { connection, board, run, publication, message } = self;
         let subject = connection.names.output_object(&run, &object.name);
-        let has_output = matches!(reply.outcome, Outcome::Output);
+        let has_output = matches!(reply.outcome, WorkerOutcome::Output);
         let is_wanted = || has_output && board.has(publication);
         let reading = objects::get(&connection, &subject, &object, is_wanted);
         let news = match while_in_progress(&message, reading).await {
@@ -43,7 +43,7 @@ impl Fetching {
             Ok(None) => News::Vanished(publication),
             Err(error) => {
                 let text = format!("the output cannot be read from the object store: {error}");
-                reply.outcome = Outcome::error(text);
+                reply.outcome = WorkerOutcome::error(text);
                 News::Answer(publication, reply)
             }
         };

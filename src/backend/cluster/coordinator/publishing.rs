@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::backend::cluster::board::{Board, Fatal};
-use crate::backend::cluster::connection::Connection;
+use crate::backend::cluster::board::{Fatal, LaneBoard};
+use crate::backend::cluster::connection::BrokerConnection;
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publication::News;
@@ -17,8 +17,8 @@ use crate::error::ClusterError;
 
 /// What the task that publishes an item has of its coordinator.
 pub(super) struct Publishing {
-    pub(super) connection: Connection,
-    pub(super) board: Arc<Board>,
+    pub(super) connection: BrokerConnection,
+    pub(super) board: Arc<LaneBoard>,
     pub(super) events: UnboundedSender<CoordinatorEvent>,
     pub(super) run: String,
     pub(super) epoch: u64,

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::Coordinator;
 use crate::backend::cluster::board::{Fatal, SeatedWorker};
 use crate::backend::cluster::connection::{
-    AGAIN, Connection, REQUEST_TIMEOUT, item_consumer, refused,
+    AGAIN, BrokerConnection, REQUEST_TIMEOUT, item_consumer, refused,
 };
 use crate::backend::cluster::coordinator::Purge;
 use crate::backend::cluster::event::{CoordinatorEvent, KeyState};
@@ -377,7 +377,7 @@ impl Coordinator {
 
 /// Makes the streams, buckets and consumers that a broker has lost. A broker that has just started may not be ready
 /// for that, so it is tried until it succeeds or the next connection is there.
-async fn furnish_again(mut connection: Connection, consumers: Vec<pull::Config>) {
+async fn furnish_again(mut connection: BrokerConnection, consumers: Vec<pull::Config>) {
     connection.restored.mark_unchanged();
     while !connection.restored.has_changed().unwrap_or(true) {
         match furnished(&connection, &consumers).await {
@@ -389,7 +389,7 @@ async fn furnish_again(mut connection: Connection, consumers: Vec<pull::Config>)
 }
 
 async fn furnished(
-    connection: &Connection,
+    connection: &BrokerConnection,
     consumers: &[pull::Config],
 ) -> Result<(), ClusterError> {
     connection.furnish().await?;
@@ -414,7 +414,7 @@ async fn furnished(
 
 /// Puts the key once more, if this coordinator still has it.
 async fn refresh(
-    connection: &Connection,
+    connection: &BrokerConnection,
     keys: &kv::Store,
     key: &RunKey,
     revision: u64,
@@ -431,7 +431,7 @@ async fn refresh(
 }
 
 async fn put_again(
-    connection: &Connection,
+    connection: &BrokerConnection,
     keys: &kv::Store,
     key: &RunKey,
     revision: u64,

@@ -141,7 +141,7 @@ impl<'a> Figures<'a> {
 }
 
 /// Tells observers when a hook of the worker begins an item, and when the coordinator has the outcome.
-pub(super) struct Attempts<'a> {
+pub(super) struct LaneAttempts<'a> {
     lane: usize,
     events: &'a EventLog,
     /// `None` if there are no observers.
@@ -150,10 +150,10 @@ pub(super) struct Attempts<'a> {
     begun: BTreeMap<u64, u64>,
 }
 
-impl<'a> Attempts<'a> {
+impl<'a> LaneAttempts<'a> {
     pub(super) fn new(lane: usize, events: &'a EventLog) -> Self {
         let (writer, begun) = (events.writer(lane), BTreeMap::new());
-        Attempts { lane, events, writer, begun }
+        LaneAttempts { lane, events, writer, begun }
     }
 
     pub(super) fn begin(&mut self, publication: u64, lease: &Lease, key: Option<Arc<str>>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::LaneRun;
 use crate::backend::cluster::publication::Reply;
-use crate::backend::cluster::wire::Outcome;
+use crate::backend::cluster::wire::WorkerOutcome;
 use crate::backend::threads::settle;
 use crate::base::Hook;
 use crate::base::panic::drop_quietly;
@@ -22,7 +22,7 @@ impl<R: Runner> LaneRun<'_, R> {
         let hook = self.hook;
         self.figures.returned(redeliveries);
         let worked = match outcome {
-            Outcome::Output => {
+            WorkerOutcome::Output => {
                 self.figures.answered(published, busy, output.len());
                 self.recipe.decode_output(&output).map_err(|source| Error::HookFailed {
                     hook,
@@ -30,11 +30,11 @@ impl<R: Runner> LaneRun<'_, R> {
                     source,
                 })
             }
-            Outcome::Failed { failure, device } => {
+            WorkerOutcome::Failed { failure, device } => {
                 let site = on(device, self.site(&lease, host));
                 Err(failure.into_error(self.recipe, (hook, site)))
             }
-            Outcome::TimedOut { is_init, nanos, device, ends_worker } => {
+            WorkerOutcome::TimedOut { is_init, nanos, device, ends_worker } => {
                 if ends_worker {
                     self.note_crash(lease.items[0]);
                 }
@@ -42,13 +42,13 @@ impl<R: Runner> LaneRun<'_, R> {
                 let site = Box::new(on(device, self.site(&lease, host)));
                 Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
             }
-            Outcome::Crashed { signal, status, stderr, device } => {
+            WorkerOutcome::Crashed { signal, status, stderr, device } => {
                 self.note_crash(lease.items[0]);
                 let site = Box::new(on(device, self.site(&lease, host)));
                 let source = Crash::new(signal, status, stderr);
                 Err(Error::HookCrashed { hook, site, source })
             }
-            Outcome::Dropped => {
+            WorkerOutcome::Dropped => {
                 self.figures.returned(1);
                 return self.run.handover.dispatch.release(lease.id);
             }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use async_nats::jetstream::{self, AckKind};
 
 use super::Slots;
-use super::verdict::Verdict;
+use super::verdict::SlotVerdict;
 use crate::backend::cluster::connection::REQUEST_TIMEOUT;
 use crate::backend::cluster::environment::give_up;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::services::reason_of;
-use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHeader, WorkerNews};
+use crate::backend::cluster::wire::{
+    self, ItemHeader, Object, ResultHeader, WorkerNews, WorkerOutcome,
+};
 use crate::concurrency::lock;
 
 impl Slots {
@@ -21,20 +23,20 @@ impl Slots {
         self: Arc<Self>,
         header: ItemHeader,
         message: jetstream::Message,
-        verdict: Verdict,
+        verdict: SlotVerdict,
     ) {
         let publication = header.publication;
         let ends = match verdict {
-            Verdict::Outcome { outcome, output, busy } => {
+            SlotVerdict::Outcome { outcome, output, busy } => {
                 self.send(header, &message, (outcome, output, busy)).await;
                 None
             }
-            Verdict::LastTimeout { outcome, reason } => {
+            SlotVerdict::LastTimeout { outcome, reason } => {
                 self.send(header, &message, (outcome, vec![], Duration::ZERO)).await;
                 Some(reason)
             }
             // The item goes to another worker.
-            Verdict::NoProducers { reason } => {
+            SlotVerdict::NoProducers { reason } => {
                 self.acknowledge(&message, AckKind::Nak(None)).await;
                 Some(reason)
             }
@@ -50,7 +52,7 @@ impl Slots {
         &self,
         header: ItemHeader,
         message: &jetstream::Message,
-        (mut outcome, output, busy): (Outcome, Vec<u8>, Duration),
+        (mut outcome, output, busy): (WorkerOutcome, Vec<u8>, Duration),
     ) {
         let ItemHeader { epoch, publication, item, attempt, .. } = header;
         let worker = self.worker.clone();
@@ -62,7 +64,7 @@ impl Slots {
             true => {
                 let object = objects::object(&self.connection, name, &output);
                 if let Err(error) = self.store(&object, output, is_wanted).await {
-                    outcome = Outcome::error(error);
+                    outcome = WorkerOutcome::error(error);
                 }
                 (Some(object), vec![])
             }
@@ -135,19 +137,19 @@ impl Slots {
 }
 
 /// The outcome, with a shorter text if it is too large for a message.
-fn fitting(outcome: Outcome, most: usize) -> Outcome {
+fn fitting(outcome: WorkerOutcome, most: usize) -> WorkerOutcome {
     let bytes = wire::encode(&outcome).len();
     if bytes <= most {
         return outcome;
     }
     let said = match &outcome {
-        Outcome::Failed { failure, .. } => reason_of(failure),
-        Outcome::Crashed { stderr, .. } => stderr.clone(),
+        WorkerOutcome::Failed { failure, .. } => reason_of(failure),
+        WorkerOutcome::Crashed { stderr, .. } => stderr.clone(),
         _ => String::new(),
     };
     let shown: String = said.chars().take(most / 8).collect();
     let text = format!(
         "{shown} ... (the error has {bytes} bytes, and a message of the broker at most {most} for it)"
     );
-    Outcome::error(text)
+    WorkerOutcome::error(text)
 }

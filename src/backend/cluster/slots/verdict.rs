@@ -2,56 +2,58 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::cluster::hosting::{Answer, Timeout};
-use crate::backend::cluster::wire::Outcome;
+use crate::backend::cluster::hosting::{TaskAnswer, Timeout};
+use crate::backend::cluster::wire::WorkerOutcome;
 use crate::base::Hook;
 use crate::error::Crash;
 
 /// The end of an item in this worker.
-pub(super) enum Verdict {
+pub(super) enum SlotVerdict {
     Outcome {
-        outcome: Outcome,
+        outcome: WorkerOutcome,
         /// The encoded output.
         output: Vec<u8>,
         /// The time from the beginning of its hook.
         busy: Duration,
     },
     /// The hook has taken too long, and now this worker has no producers any more.
-    LastTimeout { outcome: Outcome, reason: String },
+    LastTimeout { outcome: WorkerOutcome, reason: String },
     /// This worker has no producers any more, and no hook has answered for the item.
     NoProducers { reason: String },
 }
 
-impl Verdict {
+impl SlotVerdict {
     /// The verdict of an item without an output that was in no hook, or was given up.
-    pub(super) fn without_hook(outcome: Outcome) -> Self {
-        Verdict::Outcome { outcome, output: vec![], busy: Duration::ZERO }
+    pub(super) fn without_hook(outcome: WorkerOutcome) -> Self {
+        SlotVerdict::Outcome { outcome, output: vec![], busy: Duration::ZERO }
     }
 
     /// That of an item by its answer. `begun` says since when a hook had it.
-    pub(super) fn of(answer: Answer, begun: Option<Instant>) -> Self {
+    pub(super) fn of(answer: TaskAnswer, begun: Option<Instant>) -> Self {
         let (outcome, output) = match answer {
-            Answer::Output(bytes) => (Outcome::Output, bytes),
-            Answer::Failed { failure, device } => (Outcome::Failed { failure, device }, vec![]),
-            Answer::TimedOut(timeout) => (timed_out(timeout, false), vec![]),
-            Answer::Crashed { crash, device } => {
-                let Crash { signal, status, stderr } = crash;
-                (Outcome::Crashed { signal, status, stderr, device }, vec![])
+            TaskAnswer::Output(bytes) => (WorkerOutcome::Output, bytes),
+            TaskAnswer::Failed { failure, device } => {
+                (WorkerOutcome::Failed { failure, device }, vec![])
             }
-            Answer::Ended { reason, timeout } => {
+            TaskAnswer::TimedOut(timeout) => (timed_out(timeout, false), vec![]),
+            TaskAnswer::Crashed { crash, device } => {
+                let Crash { signal, status, stderr } = crash;
+                (WorkerOutcome::Crashed { signal, status, stderr, device }, vec![])
+            }
+            TaskAnswer::Ended { reason, timeout } => {
                 // If a hook had the item, it was the last one, or in its batch.
                 return match timeout.filter(|_| begun.is_some()) {
-                    Some(it) => Verdict::LastTimeout { outcome: timed_out(it, true), reason },
-                    None => Verdict::NoProducers { reason },
+                    Some(it) => SlotVerdict::LastTimeout { outcome: timed_out(it, true), reason },
+                    None => SlotVerdict::NoProducers { reason },
                 };
             }
         };
         let busy = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
-        Verdict::Outcome { outcome, output, busy }
+        SlotVerdict::Outcome { outcome, output, busy }
     }
 }
 
-fn timed_out(Timeout { hook, limit, device }: Timeout, ends_worker: bool) -> Outcome {
+fn timed_out(Timeout { hook, limit, device }: Timeout, ends_worker: bool) -> WorkerOutcome {
     let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-    Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device, ends_worker }
+    WorkerOutcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device, ends_worker }
 }

@@ -1,6 +1,6 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
-use crate::backend::threads::handover::inputs::Inputs;
+use crate::backend::threads::handover::inputs::KeptInputs;
 use crate::backend::threads::handover::signals::{Pending, Signals, Tracking};
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
@@ -28,7 +28,7 @@ pub(crate) struct Dispatch<I> {
 pub(crate) struct Tracked<I> {
     pub(crate) scheduler: Scheduler,
     /// Inputs of items that no hook has, and copies of inputs that a hook has.
-    pub(crate) inputs: Inputs<I>,
+    pub(crate) inputs: KeptInputs<I>,
 }
 
 impl<I> Tracked<I> {
@@ -53,7 +53,7 @@ impl<I> Dispatch<I> {
         away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
         starting.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Ready));
         Dispatch {
-            state: Mutex::new(Tracked { scheduler, inputs: Inputs::default() }),
+            state: Mutex::new(Tracked { scheduler, inputs: KeptInputs::default() }),
             signals: Signals::new(producers, tracking),
             speculates,
             clock,

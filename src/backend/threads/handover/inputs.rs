@@ -9,19 +9,19 @@ use std::collections::hash_map::Entry;
 /// then each tries its parts with an input of its own. With one input for both, the second producer would
 /// find none while the first clones it.
 #[derive(Debug)]
-pub(crate) struct Inputs<I> {
+pub(crate) struct KeptInputs<I> {
     one_each: HashMap<u64, I>,
     /// Further inputs of the same items.
     further: HashMap<u64, Vec<I>>,
 }
 
-impl<I> Default for Inputs<I> {
+impl<I> Default for KeptInputs<I> {
     fn default() -> Self {
-        Inputs { one_each: HashMap::new(), further: HashMap::new() }
+        KeptInputs { one_each: HashMap::new(), further: HashMap::new() }
     }
 }
 
-impl<I> Inputs<I> {
+impl<I> KeptInputs<I> {
     pub(crate) fn is_empty(&self) -> bool {
         self.one_each.is_empty()
     }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_item_has_an_input_for_each_lease_and_part_that_covers_it() {
-        let mut inputs = Inputs::default();
+        let mut inputs = KeptInputs::default();
         assert_eq!(inputs.insert(7, 'a', 1), None);
         assert_eq!(inputs.insert(7, 'b', 1), Some('b'), "one lease covers it");
         assert_eq!(inputs.insert(7, 'c', 2), None);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_finished_item_leaves_none() {
-        let mut inputs = Inputs::default();
+        let mut inputs = KeptInputs::default();
         for index in [3, 4, 5] {
             inputs.insert(index, index, 2);
             inputs.insert(index, index + 10, 2);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
-use super::lane::Lane;
+use super::lane::ProducerLane;
 use crate::backend::threads::outbox::{Outbox, Outcome, outbox};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
@@ -26,7 +26,7 @@ pub(crate) struct ItemQueue<'a, I, T> {
     lane: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
-    ends: Ends,
+    ends: EndsHolder,
     /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
@@ -45,8 +45,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Takes the end of the producer that `lane` belongs to; each lane has one.
     pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
         let (ends, (inbox, outbox)) = match lock(&handover.lanes[lane].working).take() {
-            Some(working) => (Ends::Own, working),
-            None => (Ends::Held, (Inbox::new(), outbox(1).0)),
+            Some(working) => (EndsHolder::Own, working),
+            None => (EndsHolder::Held, (Inbox::new(), outbox(1).0)),
         };
         let came = now();
         let waited = handover.stats.producer_came(lane, came);
@@ -73,7 +73,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     pub(crate) fn leave(self) {
         let ItemQueue { handover, lane, inbox, outbox, ends, came, waited, .. } = self;
         handover.stats.producer_left(lane, came, outbox.delivered(), waited);
-        if ends == Ends::Own {
+        if ends == EndsHolder::Own {
             *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
         }
     }
@@ -93,7 +93,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Delivers the result of a lease: to its caller in a service, else to the collector.
     pub(crate) fn deliver_tracked(&mut self, seq: u64, result: Outcome<T>) {
-        if self.handover.answers().is_none() && self.ends == Ends::Own {
+        if self.handover.answers().is_none() && self.ends == EndsHolder::Own {
             return self.deliver(seq, result);
         }
         self.handover.stats.producer_answered(self.lane);
@@ -110,7 +110,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    fn own(&self) -> &'a Lane<I, T> {
+    fn own(&self) -> &'a ProducerLane<I, T> {
         &self.handover.lanes[self.lane]
     }
 
@@ -219,9 +219,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     pub(crate) fn next(&mut self) -> Option<NextItem<I>> {
         if self.must_ask() {
             match self.ask() {
-                Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
-                Asked::Free => {}
-                Asked::Over => return None,
+                SchedulerReply::Leased(lease) => return Some(NextItem::Leased(lease)),
+                SchedulerReply::Free => {}
+                SchedulerReply::Over => return None,
             }
         }
         let next = match self.inbox.pop() {
@@ -243,21 +243,21 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Asks the scheduler for a lease, and waits until there is one or the producer may take new items.
     #[cold]
-    fn ask(&mut self) -> Asked {
+    fn ask(&mut self) -> SchedulerReply {
         loop {
             let until = match self.handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => {
                     self.own().advance();
-                    return Asked::Leased(lease);
+                    return SchedulerReply::Leased(lease);
                 }
-                Next::Leave => return Asked::Over,
+                Next::Leave => return SchedulerReply::Over,
                 Next::Wait => None,
                 Next::WaitUntil(time) => Some(time),
             };
             if self.handover.dispatch.may_take_new(self.lane) {
                 self.handover.dispatch.stop_waiting(self.lane);
                 self.is_careful = self.is_careful && self.handover.dispatch.is_careful(self.lane);
-                return Asked::Free;
+                return SchedulerReply::Free;
             }
             // Others may steal the items in the inbox meanwhile.
             self.handover.dispatch.signals.idle.notify();
@@ -285,9 +285,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             since = Some(began);
             if self.handover.dispatch.signals.has_waiting() {
                 match self.ask() {
-                    Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
-                    Asked::Free => {}
-                    Asked::Over => return None,
+                    SchedulerReply::Leased(lease) => return Some(NextItem::Leased(lease)),
+                    SchedulerReply::Free => {}
+                    SchedulerReply::Over => return None,
                 }
             }
             if let Some((seq, item)) = self.steal_from_idle_lane(began) {
@@ -295,23 +295,23 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
             self.adapt_take(began);
             match self.take(&mut lack) {
-                Taken::Item((seq, item)) => {
+                FromIntake::Item((seq, item)) => {
                     self.own().advance();
                     return Some(NextItem::Untracked(seq, item));
                 }
                 // It may have slept first: nothing else adds that wait.
-                Taken::Leased(lease) => {
+                FromIntake::Leased(lease) => {
                     self.waited.add(lack, now() - began);
                     self.own().advance();
                     return Some(NextItem::Leased(lease));
                 }
-                Taken::Waited => {}
-                Taken::InLane(victim) => {
+                FromIntake::Waited => {}
+                FromIntake::InLane(victim) => {
                     if let Some((seq, item)) = self.steal(victim) {
                         return Some(NextItem::Untracked(seq, item));
                     }
                 }
-                Taken::Over => {
+                FromIntake::Over => {
                     self.waited.add(lack, now() - began);
                     return None;
                 }
@@ -370,19 +370,19 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Takes items from the intake: the first is returned, the rest go into the inbox.
     /// If there are none, sleeps, after it has set what it lacks.
-    fn take(&mut self, lack: &mut Lack) -> Taken<I> {
+    fn take(&mut self, lack: &mut Lack) -> FromIntake<I> {
         let handover = self.handover;
         if handover.is_aborted() {
-            return Taken::Over;
+            return FromIntake::Over;
         }
         if let Some((first, is_more_here)) = self.take_share() {
             if is_more_here {
                 handover.dispatch.signals.idle.notify();
             }
-            return Taken::Item(first);
+            return FromIntake::Item(first);
         }
         if let Some(victim) = handover.lane_with_items(self.lane) {
-            return Taken::InLane(victim);
+            return FromIntake::InLane(victim);
         }
         handover.run_dry();
         self.flush();
@@ -393,8 +393,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         };
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
         let until = match handover.dispatch.lease(self.lane, self.readiness) {
-            Next::Work(lease) => return Taken::Leased(lease),
-            Next::Leave => return Taken::Over,
+            Next::Work(lease) => return FromIntake::Leased(lease),
+            Next::Leave => return FromIntake::Over,
             Next::Wait => None,
             Next::WaitUntil(time) => Some(time),
         };
@@ -409,13 +409,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         // A woken producer must ask again: the scheduler woke no other for this work.
         match dispatch.signals.take_wake_up(self.lane) {
             true => match handover.dispatch.lease(self.lane, self.readiness) {
-                Next::Work(lease) => return Taken::Leased(lease),
-                Next::Leave => return Taken::Over,
+                Next::Work(lease) => return FromIntake::Leased(lease),
+                Next::Leave => return FromIntake::Over,
                 Next::Wait | Next::WaitUntil(_) => handover.dispatch.stop_waiting(self.lane),
             },
             false => handover.dispatch.stop_waiting(self.lane),
         }
-        Taken::Waited
+        FromIntake::Waited
     }
 
     /// The reason for having nothing to do. `until` is set if the scheduler has work for later.
@@ -464,7 +464,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
 /// Which inbox and outbox a producer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
+enum EndsHolder {
     /// Those of its lane.
     Own,
     /// A lost producer, which is still in a hook, has those of the lane. This one works on leases and delivers
@@ -481,14 +481,14 @@ pub(crate) enum NextItem<I> {
 }
 
 /// The scheduler's answer to a producer that asks before it takes new items.
-enum Asked {
+enum SchedulerReply {
     Leased(Lease),
     /// The producer may take new items.
     Free,
     Over,
 }
 
-enum Taken<I> {
+enum FromIntake<I> {
     Item((u64, I)),
     Leased(Lease),
     /// There was nothing to take; by now there may be.

@@ -6,7 +6,7 @@ use crate::concurrency::{Inbox, Mutex, Stealer};
 
 /// One producer's part of the hand-over.
 #[derive(Debug)]
-pub(super) struct Lane<I, T> {
+pub(super) struct ProducerLane<I, T> {
     pub(super) inbox: Stealer<(u64, I)>,
     /// The number of items that the owner has taken from its inbox. Neighbours read it to see whether the
     /// owner makes progress. A hint.
@@ -17,18 +17,18 @@ pub(super) struct Lane<I, T> {
     /// The number of delivered results that the collector had seen when it went to sleep.
     pub(super) seen: AtomicU64,
     /// The producer's ends, until the producer takes them.
-    pub(super) working: Mutex<Option<Working<I, T>>>,
+    pub(super) working: Mutex<Option<LaneEnds<I, T>>>,
 }
 
 /// A producer's own ends: its inbox, and its outbox to the collector.
-pub(super) type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
+pub(super) type LaneEnds<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 
-impl<I, T> Lane<I, T> {
+impl<I, T> ProducerLane<I, T> {
     /// Creates a lane, and the collector's end of its outbox.
     pub(super) fn new(window: usize) -> (Self, Results<T>) {
         let inbox = Inbox::new();
         let (outbox, results) = outbox(window);
-        let lane = Lane {
+        let lane = ProducerLane {
             inbox: inbox.stealer(),
             progress: AtomicU64::new(0),
             wake_at: AtomicU64::new(u64::MAX),

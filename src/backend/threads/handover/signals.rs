@@ -237,10 +237,10 @@ impl Signals {
 
 /// Which producers are to give back the leases that they have not begun.
 #[derive(Debug)]
-pub(crate) struct Recalls(Box<[CachePadded<Recall>]>);
+pub(crate) struct Recalls(Box<[CachePadded<RecallRequest>]>);
 
 #[derive(Debug, Default)]
-struct Recall {
+struct RecallRequest {
     is_wanted: AtomicBool,
     bells: Bells,
 }
@@ -252,7 +252,7 @@ impl Recalls {
 
     /// Asks a producer, and rings its bell.
     pub(super) fn ask(&self, producer: ProducerId) {
-        let Recall { is_wanted, bells } = &*self.0[producer];
+        let RecallRequest { is_wanted, bells } = &*self.0[producer];
         is_wanted.store(true, Ordering::Release);
         bells.ring();
     }
