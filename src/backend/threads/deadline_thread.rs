@@ -144,10 +144,11 @@ impl<R: Runner> DeadlineWatch<R> {
     /// Abandons a producer after its hook timed out.
     fn expire(&self, expired: Expired) {
         let error = self.note_timeout(&expired);
-        let Expired { producer, items, .. } = expired;
+        let Expired { producer, generation, items, .. } = expired;
         self.excuse(producer);
         // Before the items fail: a report that follows their failure counts it.
-        let replacement = Join::of_replacement(&self.run, &self.participants, producer);
+        let lost = (producer, generation);
+        let replacement = Join::of_replacement(&self.run, &self.participants, lost);
         replacement.into_iter().for_each(&self.replace);
         match items.is_empty() {
             true => drop_quietly(error),

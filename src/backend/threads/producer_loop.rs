@@ -30,9 +30,9 @@ impl<R: Runner> Join<R> {
     pub(crate) fn of_replacement(
         run: &Arc<Run<R>>,
         participants: &Arc<Participants>,
-        producer: usize,
+        (producer, lost): (usize, Generation),
     ) -> Option<Self> {
-        let generation = run.handover.dispatch.take_replacement(producer)?;
+        let generation = run.handover.dispatch.take_replacement(producer, lost)?;
         let (run, participants) = (run.clone(), participants.clone());
         Some(Join { run, producer, generation, ready: None, participants })
     }
@@ -93,7 +93,8 @@ impl<R: Runner> ProducerLoop<R> {
             }
             drop(span);
             std::mem::forget(bug);
-            let replacement = Join::of_replacement(&run, &participants, producer);
+            let lost = (producer, generation);
+            let replacement = Join::of_replacement(&run, &participants, lost);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);

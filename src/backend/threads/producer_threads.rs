@@ -159,7 +159,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
             drop(kept);
             let Err(error) = started else { return };
             run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
-            next = Join::of_replacement(&run, &participants, producer);
+            next = Join::of_replacement(&run, &participants, (producer, generation));
         }
     }
 

@@ -261,9 +261,16 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.health().is_replaced(producer, generation))
     }
 
-    /// The generation of the producer to start in the place of this lost one, once.
-    pub(crate) fn take_replacement(&self, producer: ProducerId) -> Option<Generation> {
-        self.schedule_quietly(|state, _| state.scheduler.take_replacement(producer))
+    /// The generation of the producer to start in the place of one that was lost as this generation, once.
+    pub(crate) fn take_replacement(
+        &self,
+        producer: ProducerId,
+        lost: Generation,
+    ) -> Option<Generation> {
+        self.schedule_quietly(|state, _| {
+            let is_latest = state.scheduler.health().generation(producer) == lost + 1;
+            is_latest.then(|| state.scheduler.take_replacement(producer)).flatten()
+        })
     }
 }
 
