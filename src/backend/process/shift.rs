@@ -58,15 +58,15 @@ impl<'a, R: Runner> Shift<'a, R> {
             child.take_traffic();
         }
         keeper.note_worker(run, |_| {});
-        let lane = keeper.producer();
-        keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(lane));
+        let producer = keeper.producer();
+        keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(producer));
         let most = match run.handover.batching() {
             None => keeper.worker.settings.processes.ahead.get(),
             Some(_) => 1,
         };
         Shift {
-            desk: ItemQueue::new(&run.handover, lane),
-            event_writer: run.event_log.writer(lane),
+            desk: ItemQueue::new(&run.handover, producer),
+            event_writer: run.event_log.writer(producer),
             keeper,
             run,
             sent: VecDeque::new(),
@@ -79,7 +79,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Works until there are no more items for this producer.
     pub(super) fn work(mut self) -> NextStep {
-        let (run, lane) = (self.run, self.keeper.producer());
+        let (run, producer) = (self.run, self.keeper.producer());
         let next_step = loop {
             self.desk.set_readiness(self.keeper.readiness());
             let Some(lease) = self.desk.next_lease() else {
@@ -92,13 +92,13 @@ impl<'a, R: Runner> Shift<'a, R> {
         };
         self.keeper.note_worker(run, |_| {});
         self.desk.leave();
-        run.event_log.return_writer(lane, self.event_writer);
+        run.event_log.return_writer(producer, self.event_writer);
         next_step
     }
 
     /// Has an idle child work on a lease, and on those that are sent behind it, until it is idle again.
     fn work_from(&mut self, mut lease: Lease) -> NextStep {
-        let (run, lane) = (self.run, self.keeper.producer());
+        let (run, producer) = (self.run, self.keeper.producer());
         // The child may have ended since its last answer. That costs no attempt.
         if !self.keeper.worker.is_alive() {
             self.keeper.lose_process(run);
@@ -111,7 +111,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         if !self.keeper.has_state {
             let shared = self.keeper.shared.clone();
             let prepared =
-                leasing::prepare_for(self.keeper, lane, &shared, run, &lease, &mut self.desk);
+                leasing::prepare_for(self.keeper, producer, &shared, run, &lease, &mut self.desk);
             if let Err(next_step) = prepared {
                 return next_step;
             }
@@ -200,7 +200,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Waits for the child, and takes what comes.
     fn wait(&mut self, interest: Interest) {
-        let (run, lane) = (self.run, self.keeper.producer());
+        let (run, producer) = (self.run, self.keeper.producer());
         let first = self.sent.front().expect("the caller has looked").call;
         let is_over = |sent: &Sent<R>| run.wanted.gave_up_on(sent.lease.items.first().copied());
         if self.sent.len() > 1 && self.recall == RecallState::No && self.sent.iter().any(is_over) {
@@ -225,7 +225,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             WaitEnd::Frame(frame) if frame.kind == Kind::HandedBack => self.take_back(frame),
             WaitEnd::Frame(frame) => self.take_answer(frame),
             WaitEnd::Bell => {
-                if run.handover.dispatch.signals.recalls.take(lane)
+                if run.handover.dispatch.signals.recalls.take(producer)
                     && self.recall == RecallState::No
                 {
                     self.recall = RecallState::Wanted;
@@ -334,7 +334,7 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
     fn settle(&mut self, sent: Sent<R>, worked: CallOutcome<R>) {
-        let (run, lane) = (self.run, self.keeper.producer());
+        let (run, producer) = (self.run, self.keeper.producer());
         let Sent { lease, inputs, .. } = sent;
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.finished_all(&lease.items);
@@ -352,7 +352,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             }
             CallOutcome::Failed(error) | CallOutcome::Crashed(error) => {
                 let failed = settle::FailedBatch { error, kept: Inputs::Kept, inputs };
-                for (item, fault) in settle::together(run, lane, &lease, failed) {
+                for (item, fault) in settle::together(run, producer, &lease, failed) {
                     settle::deliver(run, (item, Err(fault)), &mut self.desk);
                 }
                 return;
@@ -375,7 +375,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         if lease.attempt > 1 && (is_last || results.iter().any(Result::is_ok)) {
             lease.items.iter().for_each(|item| run.crashes.forget(*item));
         }
-        settle::each(run, lane, &lease, results, &mut self.desk);
+        settle::each(run, producer, &lease, results, &mut self.desk);
         spare.into_iter().for_each(drop_quietly);
     }
 }

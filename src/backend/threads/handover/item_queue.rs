@@ -23,7 +23,7 @@ const WATCHED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct ItemQueue<'a, I, T> {
     handover: &'a Handover<I, T>,
-    lane: usize,
+    producer: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
     ends: EndsHolder,
@@ -42,17 +42,17 @@ pub(crate) struct ItemQueue<'a, I, T> {
 }
 
 impl<'a, I, T> ItemQueue<'a, I, T> {
-    /// Takes the end of the producer that `lane` belongs to; each lane has one.
-    pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
-        let (ends, (inbox, outbox)) = match lock(&handover.lanes[lane].working).take() {
+    /// Takes the producer's end; each has one.
+    pub(crate) fn new(handover: &'a Handover<I, T>, producer: usize) -> Self {
+        let (ends, (inbox, outbox)) = match lock(&handover.lanes[producer].working).take() {
             Some(working) => (EndsHolder::Own, working),
             None => (EndsHolder::Held, (Inbox::new(), outbox(1).0)),
         };
         let came = now();
-        let waited = handover.stats.producer_came(lane, came);
+        let waited = handover.stats.producer_came(producer, came);
         ItemQueue {
             handover,
-            lane,
+            producer,
             inbox,
             outbox,
             ends,
@@ -71,10 +71,10 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Gives the end back: an abandoned producer may take part again. Reports how long the producer took part, and
     /// how long it had nothing to do.
     pub(crate) fn leave(self) {
-        let ItemQueue { handover, lane, inbox, outbox, ends, came, waited, .. } = self;
-        handover.stats.producer_left(lane, came, outbox.delivered(), waited);
+        let ItemQueue { handover, producer, inbox, outbox, ends, came, waited, .. } = self;
+        handover.stats.producer_left(producer, came, outbox.delivered(), waited);
         if ends == EndsHolder::Own {
-            *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
+            *lock(&handover.lanes[producer].working) = Some((inbox, outbox));
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         if self.handover.answers().is_none() && self.ends == EndsHolder::Own {
             return self.deliver(seq, result);
         }
-        self.handover.stats.producer_answered(self.lane);
+        self.handover.stats.producer_answered(self.producer);
         self.handover.deliver_aside(seq, result);
     }
 
@@ -111,7 +111,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     fn own(&self) -> &'a ProducerLane<I, T> {
-        &self.handover.lanes[self.lane]
+        &self.handover.lanes[self.producer]
     }
 
     /// Delivers a result and waits for the next item, like [`next`](ItemQueue::next).
@@ -159,7 +159,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Makes the scheduler track an item, and returns the lease of this producer on it.
     pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
-        self.handover.dispatch.track((seq, item), self.lane, self.readiness)
+        self.handover.dispatch.track((seq, item), self.producer, self.readiness)
     }
 
     /// Records that the producer had nothing to do between `since` and now.
@@ -171,7 +171,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Called at the end of each wait, not when the producer leaves: an abandoned one never does.
     #[cold]
     fn note_waits(&self) {
-        self.handover.stats.producer_waited(self.lane, self.waited);
+        self.handover.stats.producer_waited(self.producer, self.waited);
     }
 
     /// Waits for a lease, if all items are tracked. `None` if the producer is to leave.
@@ -188,7 +188,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Asks for a lease, if all items are tracked. A producer that has to wait is woken for new work.
     pub(crate) fn try_lease(&self) -> Next {
-        self.handover.dispatch.lease(self.lane, self.readiness)
+        self.handover.dispatch.lease(self.producer, self.readiness)
     }
 
     /// Leases up to `most` items, with their inputs, that wait behind those that this producer works on.
@@ -197,7 +197,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         expect(dead_code, reason = "only a child process has items ahead")
     )]
     pub(crate) fn lease_ahead(&self, most: usize) -> Vec<(Lease, I)> {
-        let leased = self.handover.dispatch.lease_ahead(self.lane, most);
+        let leased = self.handover.dispatch.lease_ahead(self.producer, most);
         if leased.len() < most {
             self.handover.run_dry();
         }
@@ -207,11 +207,11 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();
-        self.handover.stats.producer_waits(self.lane, since);
+        self.handover.stats.producer_waits(self.producer, since);
         self.handover.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
-        dispatch.sleep(self.lane, until);
+        dispatch.sleep(self.producer, until);
         self.has_waited(self.lack(until), since);
     }
 
@@ -245,7 +245,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     #[cold]
     fn ask(&mut self) -> SchedulerReply {
         loop {
-            let until = match self.handover.dispatch.lease(self.lane, self.readiness) {
+            let until = match self.handover.dispatch.lease(self.producer, self.readiness) {
                 Next::Work(lease) => {
                     self.own().advance();
                     return SchedulerReply::Leased(lease);
@@ -254,9 +254,10 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 Next::Wait => None,
                 Next::WaitUntil(time) => Some(time),
             };
-            if self.handover.dispatch.may_take_new(self.lane) {
-                self.handover.dispatch.stop_waiting(self.lane);
-                self.is_careful = self.is_careful && self.handover.dispatch.is_careful(self.lane);
+            if self.handover.dispatch.may_take_new(self.producer) {
+                self.handover.dispatch.stop_waiting(self.producer);
+                self.is_careful =
+                    self.is_careful && self.handover.dispatch.is_careful(self.producer);
                 return SchedulerReply::Free;
             }
             // Others may steal the items in the inbox meanwhile.
@@ -331,7 +332,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             let lane = self.watched(i);
             let stands_still = self.handover.lanes[lane].progress() == self.seen[i];
             if stands_still
-                && lane != self.lane
+                && lane != self.producer
                 && let Some(item) = self.steal(lane)
             {
                 return Some(item);
@@ -381,7 +382,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
             return FromIntake::Item(first);
         }
-        if let Some(victim) = handover.lane_with_items(self.lane) {
+        if let Some(victim) = handover.lane_with_items(self.producer) {
             return FromIntake::InLane(victim);
         }
         handover.run_dry();
@@ -389,10 +390,10 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         let has_news = || {
             handover.is_aborted()
                 || lock(&handover.intake).items.len() > 0
-                || handover.lane_with_items(self.lane).is_some()
+                || handover.lane_with_items(self.producer).is_some()
         };
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
-        let until = match handover.dispatch.lease(self.lane, self.readiness) {
+        let until = match handover.dispatch.lease(self.producer, self.readiness) {
             Next::Work(lease) => return FromIntake::Leased(lease),
             Next::Leave => return FromIntake::Over,
             Next::Wait => None,
@@ -400,20 +401,20 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         };
         *lack = self.lack(until);
         let dispatch = &handover.dispatch;
-        let is_ready = || has_news() || dispatch.signals.is_woken(self.lane);
+        let is_ready = || has_news() || dispatch.signals.is_woken(self.producer);
         match until.map(|until| until.since(dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
             Some(most) => handover.dispatch.signals.idle.wait_at_most(most, is_ready),
             None => handover.dispatch.signals.idle.wait_unless(is_ready),
         }
         // A woken producer must ask again: the scheduler woke no other for this work.
-        match dispatch.signals.take_wake_up(self.lane) {
-            true => match handover.dispatch.lease(self.lane, self.readiness) {
+        match dispatch.signals.take_wake_up(self.producer) {
+            true => match handover.dispatch.lease(self.producer, self.readiness) {
                 Next::Work(lease) => return FromIntake::Leased(lease),
                 Next::Leave => return FromIntake::Over,
-                Next::Wait | Next::WaitUntil(_) => handover.dispatch.stop_waiting(self.lane),
+                Next::Wait | Next::WaitUntil(_) => handover.dispatch.stop_waiting(self.producer),
             },
-            false => handover.dispatch.stop_waiting(self.lane),
+            false => handover.dispatch.stop_waiting(self.producer),
         }
         FromIntake::Waited
     }
