@@ -133,6 +133,7 @@ pub mod fuzzing {
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
 }
 
+// rustdoc puts the documentation of the item itself behind what stands here, which has the links into this crate.
 #[doc(inline)]
 pub use gangline_config::CfgNode;
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
