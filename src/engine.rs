@@ -27,6 +27,7 @@ pub(crate) mod pipeline_task;
 pub(crate) mod pipeline_totals;
 #[cfg(feature = "futures")]
 pub(crate) mod polled;
+mod reckoning;
 mod run_journal;
 mod run_session;
 pub(crate) mod run_totals;

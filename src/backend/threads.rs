@@ -5,7 +5,6 @@
 
 pub(crate) mod call;
 pub(crate) mod deadline_thread;
-pub(crate) mod failed_item;
 pub(crate) mod failures;
 pub(crate) mod handover;
 pub(crate) mod item_names;
@@ -16,6 +15,7 @@ pub(crate) mod lifetime;
 pub(crate) mod limits;
 pub(crate) mod lost_producer;
 pub(crate) mod measures;
+pub(crate) mod no_output;
 pub(crate) mod ordered_merge;
 pub(crate) mod outbox;
 pub(crate) mod participants;

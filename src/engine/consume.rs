@@ -6,19 +6,18 @@ use std::time::Instant;
 use crossbeam_channel::{Sender, bounded};
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
+use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput, Stage};
 use crate::backend::threads::run::{Run, RunOutcome};
-use crate::backend::threads::taken::{Failure, Taken};
+use crate::backend::threads::taken::Failure;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
 use crate::engine::consuming::{Consumed, Consuming, MOST_FAILURES, SkippedItem};
+use crate::engine::reckoning::{End, Receiver, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
-use crate::observe::event::Event;
-use crate::observe::event_log::EventLog;
 use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
@@ -32,7 +31,7 @@ pub(crate) struct Consumer<R: Runner> {
     cfg: Arc<CfgNode>,
     run: Arc<Run<R>>,
     collector: Collector<R::Output>,
-    taken: Taken,
+    reckoning: Reckoning,
     failures: Vec<SkippedItem>,
     journal_state: JournalState,
     /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
@@ -66,7 +65,8 @@ impl<R: Runner> Consumer<R> {
         window: Window,
     ) -> Self {
         let collector = Collector::new(&run.handover, order, window, Instant::now());
-        let (taken, failures, journal_state) = (Taken::default(), vec![], JournalState::Sound);
+        let (failures, journal_state) = (vec![], JournalState::Sound);
+        let reckoning = Reckoning::new(Receiver::Last);
         let (is_watched, is_published) = (run.is_watched(), run.run_settings.limits.run.is_some());
         Consumer {
             runner,
@@ -75,7 +75,7 @@ impl<R: Runner> Consumer<R> {
             collector,
             is_watched,
             is_published,
-            taken,
+            reckoning,
             failures,
             journal_state,
         }
@@ -110,7 +110,7 @@ impl<R: Runner> Consumer<R> {
         drop(span);
         drop(bug);
         self.collector.leave(&run.handover).into_iter().for_each(drop_quietly);
-        Consumed { result, taken: self.taken, failures: self.failures }
+        Consumed { result, taken: self.reckoning.taken, failures: self.failures }
     }
 
     fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
@@ -150,25 +150,17 @@ impl<R: Runner> Consumer<R> {
                 Pause::Over => break,
             }
         }
-        // A cancel also ends a guarded input, which looks like the end of all items. So it is checked first.
-        if self.run.is_cancelled() {
-            return Ok(Ended::Cancelled);
+        let keeps_last = self.failures.len() < MOST_FAILURES;
+        let last = || if keeps_last { self.failures.pop().map(|last| last.error) } else { None };
+        match self.reckoning.end(&self.run, self.collector.consumed(), total, last) {
+            End::Cancelled => Ok(Ended::Cancelled),
+            End::Failed(error) => Err(error),
+            // The consumer has stopped the run if results are left.
+            End::Complete | End::Unwanted => {
+                self.commit(state)?;
+                Ok(Ended::Complete)
+            }
         }
-        if self.run.has_fatal_error() {
-            // The error was taken before, when this consumer was abandoned in a hook that has now returned.
-            let Some(error) = self.run.take_fatal_error() else { return Ok(Ended::Cancelled) };
-            return Err(self.abort_with(error));
-        }
-        let Taken { skipped, .. } = self.taken;
-        let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
-        if gives_up && !self.run.is_stopped() {
-            let keeps_last = self.failures.len() < MOST_FAILURES;
-            let last = if keeps_last { self.failures.pop() } else { None };
-            let last = last.map(|skipped| skipped.error);
-            return Err(self.give_up(self.collector.consumed(), last));
-        }
-        self.commit(state)?;
-        Ok(Ended::Complete)
     }
 
     fn consume_one(
@@ -179,12 +171,12 @@ impl<R: Runner> Consumer<R> {
     ) -> Result<(), Error> {
         let output = match outcome {
             Ok(output) => output,
-            Err(fault) => return self.meet(state, seq, *fault),
+            Err(none) => return self.meet(state, seq, *none),
         };
         let work = |cx: &ConsumerContext<'_>| self.runner.consumer_work(cx, state, output);
         match self.call(Hook::ConsumerWork, Some(seq), work) {
             Ok(()) => {
-                self.taken.ok += 1;
+                self.reckoning.taken.ok += 1;
                 if self.is_watched {
                     self.note(state, seq)?;
                 }
@@ -200,7 +192,7 @@ impl<R: Runner> Consumer<R> {
     #[cold]
     #[inline(never)]
     fn note(&mut self, state: &mut R::ConsumerState, seq: u64) -> Result<(), Error> {
-        self.tell();
+        self.publish();
         if self.run.record(seq, JournalOutcome::Done) {
             self.commit(state)?;
         }
@@ -254,77 +246,70 @@ impl<R: Runner> Consumer<R> {
         let is_over = is_aborted || self.run.is_stopped();
         let goes_on =
             !error.is_panic() && !is_over && self.run.verdict(&mut error) == Verdict::Skip;
-        let fault = match goes_on {
+        let failed = match goes_on {
             true => self.run.skipping(error),
             // The run ends with another error.
-            false if is_aborted => FailedItem::ending(error),
+            false if is_aborted => NoOutput::ending(error),
             false => self.run.ending(error),
         };
-        self.meet(state, seq, *fault)
+        self.meet(state, seq, *failed)
     }
 
-    /// Handles a failed item in its turn.
+    /// Handles an index without an output in its turn.
     #[cold]
     #[inline(never)]
     fn meet(
         &mut self,
         state: &mut R::ConsumerState,
         seq: u64,
-        fault: FailedItem,
+        none: NoOutput,
     ) -> Result<(), Error> {
-        match fault.disposition {
-            Disposition::End | Disposition::EndEarlier => {
-                let items = fault.items();
-                if !self.run.is_cancelled() {
-                    self.report(&fault);
-                }
-                Err(self.fail(Failure { seq, items }, fault.error))
-            }
-            Disposition::Skip | Disposition::SkipEarlier => self.skip(state, seq, fault),
-            Disposition::AlreadyDone | Disposition::AlreadyDoneEarlier => {
-                self.taken.already_done += fault.done_items();
-                self.report(&fault);
-                self.tell();
+        match none {
+            NoOutput::Failed(failed) => match failed.effect {
+                Effect::Ends => Err(self.end_with(seq, failed)),
+                Effect::Skipped => self.skip(state, seq, failed),
+            },
+            NoOutput::Done { counted_by } => self.pass_done(state, counted_by),
+            // A pipeline is run only once its parts are gathered, so these do not come.
+            NoOutput::Withdrawn => {
                 self.collector.done_without_work(&self.run.handover);
-                // Checked here because a long row of done items has neither records nor waits, which check
-                // otherwise.
-                let is_due =
-                    self.run.journal_writer().is_some_and(|journal_writer| journal_writer.is_due());
-                if is_due { self.commit(state) } else { Ok(()) }
+                Ok(())
             }
-            _ => unreachable!("a pipeline is run only once its parts are gathered"),
+            NoOutput::Mark(_) => {
+                self.collector.done_with_mark();
+                Ok(())
+            }
         }
     }
 
-    /// Reports an item that has no output. An earlier stage has reported its own failures, so only observers
-    /// of this one, which see the whole pipeline, get them again.
-    fn report(&self, fault: &FailedItem) {
-        let failure = match fault.disposition {
-            Disposition::End | Disposition::Skip => return self.run.failure_delivered(fault),
-            Disposition::AlreadyDone
-            | Disposition::Withdrawn
-            | Disposition::PartsEnd
-            | Disposition::PartsPause { .. } => return,
-            _ if !self.run.event_log.is_observed() => return,
-            Disposition::AlreadyDoneEarlier => None,
-            Disposition::EndEarlier | Disposition::SkipEarlier => {
-                Some(EventLog::failure(&fault.error))
-            }
-        };
-        self.run.event_log.tell(Event::ItemEndedEarlier { failure });
+    /// Ends the run at a failure.
+    fn end_with(&mut self, seq: u64, failed: FailedItem) -> Error {
+        if !self.run.is_cancelled() {
+            self.reckoning.fail(&self.run, seq, &failed);
+        }
+        self.fail(Failure { seq, items: failed.items() }, failed.error)
+    }
+
+    fn pass_done(&mut self, state: &mut R::ConsumerState, counted_by: Stage) -> Result<(), Error> {
+        self.reckoning.done(&self.run, counted_by);
+        self.publish();
+        self.collector.done_without_work(&self.run.handover);
+        // Checked here because a long row of done items has neither records nor waits, which check otherwise.
+        let is_due =
+            self.run.journal_writer().is_some_and(|journal_writer| journal_writer.is_due());
+        if is_due { self.commit(state) } else { Ok(()) }
     }
 
     fn skip(
         &mut self,
         state: &mut R::ConsumerState,
         seq: u64,
-        fault: FailedItem,
+        failed: FailedItem,
     ) -> Result<(), Error> {
-        self.taken.skipped += fault.items();
-        self.report(&fault);
-        self.tell();
+        self.reckoning.fail(&self.run, seq, &failed);
+        self.publish();
         let input = self.run.input_of(seq);
-        let FailedItem { error, passed_on, .. } = fault;
+        let FailedItem { error, passed_on, .. } = failed;
         let tell = |cx: &ConsumerContext<'_>| self.runner.consumer_skipped(cx, state, &error);
         let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
@@ -339,10 +324,9 @@ impl<R: Runner> Consumer<R> {
         // Recorded even if this failure is one too many: the note of `consumer_skipped` must be committed
         // with it.
         let is_due = self.run.record(seq, JournalOutcome::Failed);
-        let policy = self.run.policy();
-        let gives_up = policy.gives_up_at(self.taken.skipped, self.taken.items());
-        if gives_up && !self.run.is_stopped() {
-            return Err(self.give_up(seq, Some(error)));
+        if self.reckoning.gives_up(&self.run) {
+            let error = self.reckoning.too_many(&self.run, seq, Some(error));
+            return Err(self.fail(Failure { seq, items: 0 }, error));
         }
         self.run.remove_name(seq);
         self.collector.done(&self.run.handover);
@@ -378,22 +362,21 @@ impl<R: Runner> Consumer<R> {
         if self.journal_state == JournalState::Spoilt || is_of_other_input {
             return;
         }
-        let failure = self.taken.failure;
+        let failure = self.reckoning.taken.failure;
         if let Err(error) = self.commit(state) {
             let text = text_of(&error);
             tracing::warn!(%text, "what was consumed could not be committed to the journal");
             drop_quietly(error);
         }
-        self.taken.failure = failure;
+        self.reckoning.taken.failure = failure;
     }
 
     /// Publishes the counts, which are read if this consumer is abandoned or a task gives the run up.
     #[inline]
-    fn tell(&self) {
-        // The present item is not yet counted by the collector.
-        self.run.event_log.delivered(self.taken.ok, self.collector.consumed() + 1);
+    fn publish(&self) {
+        self.reckoning.publish(&self.run);
         if self.is_published {
-            self.run.tally.set(self.taken);
+            self.run.tally.set(self.reckoning.taken);
         }
     }
 
@@ -405,30 +388,25 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    fn give_up(&mut self, seq: u64, last: Option<Error>) -> Error {
-        let error = self.run.policy().too_many(self.taken.skipped, self.taken.items(), last);
-        self.fail(Failure { seq, items: 0 }, error)
-    }
-
     fn fail(&mut self, failure: Failure, error: Error) -> Error {
         // Abort first: nothing may be pulled once an item has failed.
         self.run.abort();
         if self.run.is_cancelled() {
+            self.reckoning.taken.failure = None;
             drop_quietly(error);
             return Error::Cancelled {};
         }
-        if let Some(fatal_error) = self.run.take_fatal_error() {
+        if let Some(fatal_error) = self.take_fatal_error() {
             drop_quietly(error);
-            return self.abort_with(fatal_error);
+            return fatal_error;
         }
-        self.taken.failure = Some(failure);
+        self.reckoning.taken.failure = Some(failure);
         error
     }
 
-    /// Ends the run with an error that was not met in its turn.
-    fn abort_with(&mut self, error: Error) -> Error {
-        self.taken.failure = Some(Failure::ending(&self.taken, &error));
-        error
+    /// Takes the error that ends the run and that no result carries, if there is one.
+    fn take_fatal_error(&mut self) -> Option<Error> {
+        self.reckoning.take_fatal_error(&self.run, self.collector.consumed())
     }
 
     fn init(&mut self) -> Result<R::ConsumerState, Error> {
@@ -450,8 +428,8 @@ impl<R: Runner> Consumer<R> {
     fn given_up(&mut self, error: Error) -> Error {
         let asked = match self.run.is_cancelled() {
             true => Error::Cancelled {},
-            false => match self.run.take_fatal_error() {
-                Some(fatal_error) => self.abort_with(fatal_error),
+            false => match self.take_fatal_error() {
+                Some(fatal_error) => fatal_error,
                 None => return error,
             },
         };

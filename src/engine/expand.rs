@@ -24,9 +24,9 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::item_names::ItemEntry;
+use crate::backend::threads::no_output::{Mark, NoOutput};
 use crate::backend::threads::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::backend::threads::run::Run;
 use crate::base::Order;
@@ -94,7 +94,7 @@ pub(super) struct Opened<P> {
 pub(super) enum Parent<P> {
     Value(Arc<P>),
     /// A parent that failed before, or a mark of an expansion around this one. It has no parts.
-    Gap(Box<FailedItem>),
+    Gap(Box<NoOutput>),
 }
 
 impl<P> Expansion<P> {
@@ -136,13 +136,20 @@ impl<P> Parents<P> {
 }
 
 impl<P> Parent<P> {
-    /// `None` for a value.
-    pub(super) fn disposition(&self) -> Option<Disposition> {
-        match self {
-            Parent::Value(_) => None,
-            Parent::Gap(fault) => Some(fault.disposition),
-        }
+    /// Whether it is a mark of an expansion around this one.
+    pub(super) fn is_mark(&self) -> bool {
+        matches!(self, Parent::Gap(none) if matches!(**none, NoOutput::Mark(_)))
     }
+}
+
+/// How a parent counts for the collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settles {
+    /// It was worked on.
+    Item,
+    /// No hook worked on it.
+    Unworked,
+    Mark,
 }
 
 impl<P> Drop for Parents<P> {
@@ -265,29 +272,25 @@ where
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 return progress.end_of(from, collector.consumed(), total);
             };
-            let parent = match outcome {
-                Ok(value) => Ok(Parent::Value(Arc::new(value))),
-                Err(fault) => self.gap(seq, fault, progress),
-            };
-            let parent = match parent {
-                Ok(parent) => parent,
-                Err(ended) => return ended,
-            };
-            let disposition = parent.disposition();
-            if let Some(Disposition::PartsPause { all, .. }) = disposition {
+            if let Err(Some(Mark::Pause { all, .. })) = outcome.as_ref().map_err(|none| none.mark())
+            {
                 paused_until = paused_until.max(all);
             }
-            let value = self.open(seq, parent, progress);
-            match disposition {
-                Some(disposition) if disposition.is_mark() => collector.done_with_mark(),
-                Some(disposition) if disposition.is_already_done() => {
-                    collector.done_without_work(&from.handover);
-                }
-                _ => collector.done(&from.handover),
+            let (parent, settles) = match outcome {
+                Ok(value) => (Parent::Value(Arc::new(value)), Settles::Item),
+                Err(none) => match self.gap(seq, *none, progress) {
+                    Ok(gap) => gap,
+                    Err(ended) => return ended,
+                },
+            };
+            let value = self.open(seq, parent, settles, progress);
+            match settles {
+                Settles::Item => collector.done(&from.handover),
+                Settles::Unworked => collector.done_without_work(&from.handover),
+                Settles::Mark => collector.done_with_mark(),
             }
             if let Some(parent) = value {
-                progress.handed += 1;
-                progress.tell(from);
+                progress.hand_on(from);
                 // The parts may take any time.
                 collector.repay(&from.handover);
                 let expanded = self.expand(&parent, feeder, progress);
@@ -296,7 +299,7 @@ where
                     return ended;
                 }
             }
-            self.leave_mark(feeder, Disposition::PartsEnd, progress);
+            self.leave_mark(feeder, Mark::End, progress);
             if collector.consumed() <= paused_until {
                 // The mark has to pass all parts before it.
                 let all = progress.places + 1;
@@ -311,19 +314,23 @@ where
     fn gap(
         &self,
         seq: u64,
-        fault: Box<FailedItem>,
+        none: NoOutput,
         progress: &mut Progress,
-    ) -> Result<Parent<A::Output>, Ended> {
+    ) -> Result<(Parent<A::Output>, Settles), Ended> {
         let from = &*self.from.run;
-        match fault.disposition {
-            disposition if disposition.ends_run() => Err(Progress::fail(from, seq, fault)),
-            disposition if disposition.is_mark() => Ok(Parent::Gap(fault)),
-            disposition if disposition.is_already_done() => {
-                progress.already_done += fault.done_items();
-                Ok(Parent::Gap(fault.in_next_stage()))
+        let (gap, settles) = match none {
+            NoOutput::Failed(failed) => {
+                let failed = progress.fail(from, seq, failed)?;
+                (Box::new(NoOutput::Failed(failed)), Settles::Item)
             }
-            _ => progress.skip(from, seq, *fault).map(Parent::Gap),
-        }
+            NoOutput::Done { counted_by } => {
+                progress.reckoning.done(from, counted_by);
+                (NoOutput::Done { counted_by }.in_next_stage(), Settles::Unworked)
+            }
+            NoOutput::Withdrawn => (Box::new(NoOutput::Withdrawn), Settles::Item),
+            NoOutput::Mark(mark) => (Box::new(NoOutput::Mark(mark)), Settles::Mark),
+        };
+        Ok((Parent::Gap(gap), settles))
     }
 
     /// Opens a parent; its first part is the next one. Returns it, unless it is a gap.
@@ -331,11 +338,11 @@ where
         &self,
         seq: u64,
         parent: Parent<A::Output>,
+        settles: Settles,
         progress: &Progress,
     ) -> Option<Arc<A::Output>> {
         let from = &*self.from.run;
-        let is_done = parent.disposition().is_some_and(Disposition::is_already_done);
-        let entry = from.take_entry(seq).filter(|_| !is_done);
+        let entry = from.take_entry(seq).filter(|_| settles != Settles::Unworked);
         let (origin, name, entry) = match from.parts.get() {
             Some(parts) => (parts.origin(seq), parts.name_of(seq).unwrap_or_default(), None),
             None => {
@@ -379,16 +386,16 @@ where
     fn pause(&self, feeder: &mut Feeder<B::Input, B::Output>, below: u64, progress: &mut Progress) {
         let all = progress.places + 1;
         hurry(&self.to, below, all);
-        self.leave_mark(feeder, Disposition::PartsPause { below, all }, progress);
+        self.leave_mark(feeder, Mark::Pause { below, all }, progress);
     }
 
     fn leave_mark(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
-        disposition: Disposition,
+        mark: Mark,
         progress: &mut Progress,
     ) {
-        let mark = Err(FailedItem::without_error(disposition));
+        let mark = Err(Box::new(NoOutput::Mark(mark)));
         feeder.leave_gap(&self.to.handover, progress.places, mark);
         progress.places += 1;
     }

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::measures::Rejected;
 use crate::backend::threads::measures::{Measured, Measures};
+use crate::backend::threads::no_output::NoOutput;
 use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
@@ -147,7 +147,7 @@ impl<I, T> Source<I, T> {
                 Pause::Failed(source) => Error::InputFailed { item, source },
                 Pause::Rejected(Rejected::AlreadyDone) => {
                     run.event_log.tell(Event::ItemAlreadyDone { item });
-                    feeder.leave_gap(&run.handover, item, Err(FailedItem::already_done()));
+                    feeder.leave_gap(&run.handover, item, Err(NoOutput::done()));
                     self.pulled += 1;
                     continue;
                 }

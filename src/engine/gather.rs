@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::no_output::{FailedItem, Mark, NoOutput};
 use crate::backend::threads::parts::{Holes, ItemPath, PartStage};
 use crate::backend::threads::run::Run;
 use crate::base::Order;
@@ -33,6 +33,9 @@ pub trait Fold<P, X>: Send + Sync + 'static {
     /// Adds a part. It is an `Err` only if failures are gathered.
     fn add(&self, gathered: &mut Self::Gathered, part: u64, output: Result<X, Error>);
 }
+
+/// Why the index of a part is known.
+const KNOWN: &str = "it is forgotten only once the part has been gathered";
 
 /// Gathers the results of one stage to the items of the next.
 pub(crate) struct Gathering<P, F> {
@@ -119,7 +122,7 @@ enum State<G> {
     New,
     Folded(G),
     /// A part failed.
-    Failed(Box<FailedItem>),
+    Failed(FailedItem),
     /// It cannot be made of its parts.
     Unusable(Error),
 }
@@ -138,6 +141,11 @@ impl<P, G> Gathered<P, G> {
     fn place_of(&self, index: u64) -> usize {
         let after = self.open.partition_point(|parent| parent.opened.first <= index);
         after.checked_sub(1).expect("a parent is opened before its parts")
+    }
+
+    fn parent_of(&mut self, index: u64) -> &mut OpenParent<P, G> {
+        let place = self.place_of(index);
+        &mut self.open[place]
     }
 }
 
@@ -179,21 +187,15 @@ where
         let from = &*self.from.run;
         let mut total = None;
         while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
-            let outcome = match outcome {
-                // It has no place among the parts.
-                Err(fault) if fault.disposition.ends_run() => {
-                    return Progress::fail(from, seq, fault);
-                }
-                outcome => outcome,
-            };
             gathered.fetch(&self.parents);
-            let index = self.stage.origin(seq).expect("it is forgotten only here");
+            // `None` only for a failure of the input that ends the run.
+            let index = self.stage.origin(seq);
             let settled = match outcome {
-                Ok(output) => self.add(gathered, index, output, progress),
-                Err(fault) => self.meet(gathered, (seq, index), *fault, progress),
+                Ok(output) => self.add(gathered, index.expect(KNOWN), output, progress),
+                Err(none) => self.meet(gathered, (seq, index), *none, progress),
             };
-            let arrived = match settled {
-                Ok(arrived) => arrived,
+            let (arrived, index) = match settled {
+                Ok(arrived) => (arrived, index.expect(KNOWN)),
                 Err(ended) => return ended,
             };
             self.stage.forget(seq);
@@ -227,12 +229,10 @@ where
         output: A::Output,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
-        let place = gathered.place_of(index);
-        let parent = &mut gathered.open[place];
+        let parent = gathered.parent_of(index);
         parent.settled += 1;
         if self.fold_into(parent, index, Ok(output)) {
-            progress.handed += 1;
-            progress.tell(&*self.from.run);
+            progress.hand_on(&*self.from.run);
         }
         Ok(Arrived::Part)
     }
@@ -294,39 +294,37 @@ where
     fn meet(
         &self,
         gathered: &mut Gathered<P, F::Gathered>,
-        (seq, index): (u64, u64),
-        fault: FailedItem,
+        (seq, index): (u64, Option<u64>),
+        none: NoOutput,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
-        if let Disposition::PartsPause { .. } = fault.disposition {
-            return Ok(Arrived::Pause);
-        }
-        let place = gathered.place_of(index);
-        let parent = &mut gathered.open[place];
-        match fault.disposition {
-            Disposition::PartsEnd => {
+        let failed = match none {
+            // Before the index is needed: a failure that ends the run has no place among the parts.
+            NoOutput::Failed(failed) => Some(progress.fail(&self.from.run, seq, failed)?),
+            NoOutput::Withdrawn | NoOutput::Done { .. } => None,
+            NoOutput::Mark(Mark::Pause { .. }) => return Ok(Arrived::Pause),
+            NoOutput::Mark(Mark::End) => {
+                let index = index.expect(KNOWN);
+                let parent = gathered.parent_of(index);
                 parent.parts = Some(index - parent.opened.first);
-                Ok(Arrived::End)
+                return Ok(Arrived::End);
             }
-            Disposition::Withdrawn => {
-                parent.settled += 1;
-                Ok(Arrived::Part)
-            }
-            _ => {
-                parent.settled += 1;
-                let fault = progress.skip(&self.from.run, seq, fault)?;
-                let is_gathered = self.parents.open.holes() == Holes::Gathered;
-                if is_gathered && !is_cut_short(&fault.error, &parent.opened.name) {
-                    self.fold_into(parent, index, Err(fault.error));
-                } else if let State::New | State::Folded(_) = parent.state {
-                    drop_quietly(std::mem::replace(&mut parent.state, State::Failed(fault)));
-                    self.withdraw(parent);
-                } else {
-                    drop_quietly(fault);
-                }
-                Ok(Arrived::Part)
+        };
+        let index = index.expect(KNOWN);
+        let parent = gathered.parent_of(index);
+        parent.settled += 1;
+        if let Some(failed) = failed {
+            let is_gathered = self.parents.open.holes() == Holes::Gathered;
+            if is_gathered && !is_cut_short(&failed.error, &parent.opened.name) {
+                self.fold_into(parent, index, Err(failed.error));
+            } else if let State::New | State::Folded(_) = parent.state {
+                drop_quietly(std::mem::replace(&mut parent.state, State::Failed(failed)));
+                self.withdraw(parent);
+            } else {
+                drop_quietly(failed);
             }
         }
+        Ok(Arrived::Part)
     }
 
     /// Hands on the parents that have their turn, after the one at `place` was completed.
@@ -357,8 +355,7 @@ where
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         let to = &*self.to;
-        let is_mark = parent.opened.parent.disposition().is_some_and(Disposition::is_mark);
-        if !is_mark && !take_permit(&self.from.run, to, collector, feeder) {
+        if !parent.opened.parent.is_mark() && !take_permit(&self.from.run, to, collector, feeder) {
             parent.discard();
             return Err(Ended::Unwanted);
         }
@@ -385,16 +382,18 @@ where
                     progress.places += 1;
                 })
             }
-            (parent, State::Failed(fault)) => {
+            (parent, State::Failed(failed)) => {
                 drop_quietly(parent);
                 progress.parents_failed += 1;
-                self.leave_gap(feeder, fault, progress);
+                self.leave_gap(feeder, NoOutput::Failed(failed), progress);
                 Ok(())
             }
-            (Parent::Gap(mut fault), _) => {
-                // It passed by the stages of the parts.
-                fault.passed_on += self.from.stage - self.parents.stage;
-                self.leave_gap(feeder, fault, progress);
+            (Parent::Gap(mut none), _) => {
+                if let NoOutput::Failed(failed) = &mut *none {
+                    // It passed by the stages of the parts.
+                    failed.passed_on += self.from.stage - self.parents.stage;
+                }
+                self.leave_gap(feeder, *none, progress);
                 Ok(())
             }
             (Parent::Value(_), State::New) => unreachable!("it was just begun"),
@@ -424,17 +423,16 @@ where
     fn leave_gap(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
-        fault: Box<FailedItem>,
+        none: NoOutput,
         progress: &mut Progress,
     ) {
         let to = &*self.to;
-        if let Disposition::PartsPause { below, all } = fault.disposition {
-            hurry(to, below, all);
+        match (&none, to.parts.get()) {
+            (NoOutput::Mark(Mark::Pause { below, all }), _) => hurry(to, *below, *all),
+            (NoOutput::Failed(_), Some(parts)) => parts.fail(progress.places),
+            _ => {}
         }
-        if let (Disposition::SkipEarlier, Some(parts)) = (fault.disposition, to.parts.get()) {
-            parts.fail(progress.places);
-        }
-        feeder.leave_gap(&to.handover, progress.places, Err(fault));
+        feeder.leave_gap(&to.handover, progress.places, Err(Box::new(none)));
         progress.places += 1;
     }
 }

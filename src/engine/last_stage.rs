@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::collector::Collector;
 use super::streaming::{Look, Yield};
-use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
@@ -66,10 +66,13 @@ impl<S: Runner> LastStage<S> {
                     self.tell();
                     return Look::Ready(Yield::Output(output));
                 }
-                Err(fault) => {
+                Err(none) => {
+                    let NoOutput::Failed(failed) = *none else {
+                        unreachable!("outputs have no journal, and their parts are gathered");
+                    };
                     self.errors += 1;
                     self.tell();
-                    return Look::Ready(self.meet(seq, *fault));
+                    return Look::Ready(self.meet(seq, failed));
                 }
             }
         }
@@ -97,18 +100,18 @@ impl<S: Runner> LastStage<S> {
     }
 
     /// Handles a failed item in its turn.
-    fn meet(&mut self, seq: u64, fault: FailedItem) -> Yield<S::Output> {
-        self.run.failure_delivered(&fault);
-        if fault.disposition.ends_run() {
-            self.taken.failure = Some(Failure { seq, items: fault.items() });
-            return Yield::Last(fault.error);
+    fn meet(&mut self, seq: u64, failed: FailedItem) -> Yield<S::Output> {
+        self.run.failure_delivered(&failed);
+        if failed.effect == Effect::Ends {
+            self.taken.failure = Some(Failure { seq, items: failed.items() });
+            return Yield::Last(failed.error);
         }
-        self.taken.skipped += fault.items();
+        self.taken.skipped += failed.items();
         let (skipped, items) = (self.taken.skipped, self.taken.items());
         let policy = self.run.policy();
         match policy.gives_up_at(skipped, items) {
-            true => Yield::Last(policy.too_many(skipped, items, Some(fault.error))),
-            false => Yield::Skipped(fault.error),
+            true => Yield::Last(policy.too_many(skipped, items, Some(failed.error))),
+            false => Yield::Skipped(failed.error),
         }
     }
 

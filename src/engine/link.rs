@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::no_output::{Effect, FailedItem, Mark, NoOutput};
 use crate::backend::threads::run::Run;
-use crate::backend::threads::taken::Failure;
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -13,9 +12,10 @@ use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::consume::AbortAtEnd;
 use crate::engine::feed::look_and_push;
+use crate::engine::reckoning::{End, Reckoning};
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
-use crate::policy::{Policy, Verdict};
+use crate::policy::Verdict;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
@@ -77,7 +77,7 @@ pub(super) enum Ended {
     Complete,
     /// The second run wants no more items.
     Unwanted,
-    Failed(Failure, Box<FailedItem>),
+    Failed(FailedItem),
     /// The second run cannot take a result of the first.
     Rejected(Error),
 }
@@ -85,14 +85,8 @@ pub(super) enum Ended {
 /// The progress of a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Progress {
-    /// The number of results passed on.
-    pub(super) handed: u64,
-    /// The number of items that the first run skipped.
-    pub(super) skipped: u64,
-    /// The number of items that an earlier run has done.
-    pub(super) already_done: u64,
-    /// The number of items that an earlier stage has skipped, or an earlier run has done.
-    pub(super) ended_earlier: u64,
+    /// The results of the first run.
+    pub(super) reckoning: Reckoning,
     /// The number of parents that failed with a part.
     pub(super) parents_failed: u64,
     /// The number of items given to the second run.
@@ -102,80 +96,45 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Publishes the counts.
-    pub(super) fn tell<A: Runner>(&self, from: &Run<A>) {
-        from.event_log
-            .delivered(self.handed, self.items() + self.already_done + self.ended_earlier);
+    /// Counts a result that was passed on.
+    pub(super) fn hand_on<A: Runner>(&mut self, from: &Run<A>) {
+        self.reckoning.taken.ok += 1;
+        self.reckoning.publish(from);
     }
 
-    /// The number of items that the first run has finished.
-    fn items(&self) -> u64 {
-        self.handed + self.skipped
-    }
-
-    /// Counts and reports an item that `from` has skipped. Its failure was counted by `from` alone.
-    pub(super) fn skip<A: Runner>(
+    /// Counts and reports an item of `from` that failed, in its turn. Returns what the second run gets in its place.
+    pub(super) fn fail<A: Runner>(
         &mut self,
         from: &Run<A>,
         seq: u64,
-        mut fault: FailedItem,
-    ) -> Result<Box<FailedItem>, Ended> {
-        self.skipped += fault.items();
-        if fault.disposition == Disposition::Skip {
-            fault.error = from.named_part(seq, fault.error);
+        mut failed: FailedItem,
+    ) -> Result<FailedItem, Ended> {
+        if failed.is_own() {
+            failed.error = from.named_part(seq, failed.error);
         }
-        self.ended_earlier += u64::from(fault.disposition == Disposition::SkipEarlier);
-        from.failure_delivered(&fault);
-        self.tell(from);
-        if from.policy().gives_up_at(self.skipped, self.items()) {
-            return Err(self.too_many_failures(from.policy(), seq, Some(fault.error)));
+        self.reckoning.fail(from, seq, &failed);
+        match failed.effect {
+            Effect::Ends => Err(Ended::Failed(failed)),
+            Effect::Skipped if self.reckoning.gives_up(from) => {
+                let error = self.reckoning.too_many(from, seq, Some(failed.error));
+                Err(Ended::Failed(FailedItem::ending(error)))
+            }
+            Effect::Skipped => Ok(failed.in_next_stage()),
         }
-        Ok(fault.in_next_stage())
-    }
-
-    /// The end of `from` at a failure that it has met in its turn.
-    pub(super) fn fail<A: Runner>(from: &Run<A>, seq: u64, mut fault: Box<FailedItem>) -> Ended {
-        let failure = Failure { seq, items: fault.items() };
-        if fault.disposition == Disposition::End {
-            fault.error = from.named_part(seq, fault.error);
-        }
-        from.failure_delivered(&fault);
-        Ended::Failed(failure, fault)
     }
 
     /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
     pub(super) fn end_of<A: Runner>(
-        &self,
+        &mut self,
         from: &Run<A>,
         consumed: u64,
         total: Option<u64>,
     ) -> Ended {
-        if let Some(error) = from.take_fatal_error() {
-            let items = error.items().len() as u64;
-            let error = match error.items().first() {
-                // The parts' own indices say nothing to the caller.
-                Some(&part) if !matches!(error, Error::TooFewProducers { .. }) => {
-                    from.named_part(part, error)
-                }
-                _ => error,
-            };
-            return Ended::Failed(Failure { seq: consumed, items }, FailedItem::ending(error));
+        match self.reckoning.end(from, consumed, total, || None) {
+            End::Complete => Ended::Complete,
+            End::Unwanted | End::Cancelled => Ended::Unwanted,
+            End::Failed(error) => Ended::Failed(FailedItem::ending(error)),
         }
-        let gives_up = from.policy().gives_up_at_end(self.skipped, self.items());
-        match total == Some(consumed) {
-            true if gives_up && !from.is_stopped() => {
-                self.too_many_failures(from.policy(), consumed, None)
-            }
-            true => Ended::Complete,
-            false => Ended::Unwanted,
-        }
-    }
-
-    /// Ends the run because the first run has skipped more items than allowed.
-    fn too_many_failures(&self, policy: &Policy, seq: u64, last: Option<Error>) -> Ended {
-        let error = policy.too_many(self.skipped, self.items(), last);
-        // The items themselves are already counted.
-        Ended::Failed(Failure { seq, items: 0 }, FailedItem::ending(error))
     }
 }
 
@@ -304,8 +263,7 @@ fn end_input<B: Runner>(
     progress: Progress,
     ended: Ended,
 ) -> Relayed {
-    let Progress { handed, skipped, already_done, parents_failed, given, places, .. } = progress;
-    let mut taken = Taken { ok: handed, skipped, already_done, failure: None };
+    let Progress { reckoning: Reckoning { taken, .. }, parents_failed, given, places } = progress;
     let mut given = NextItem { items: given, unread: None, passed_on: None };
     let fault = match ended {
         Ended::Complete => {
@@ -313,10 +271,9 @@ fn end_input<B: Runner>(
             None
         }
         Ended::Unwanted => None,
-        Ended::Failed(failure, fault) => {
-            taken.failure = Some(failure);
+        Ended::Failed(failed) => {
             given.passed_on = Some(places);
-            Some(fault.in_next_stage())
+            Some(Box::new(NoOutput::Failed(failed.in_next_stage())))
         }
         Ended::Rejected(error) => {
             given.items += 1;
@@ -353,24 +310,29 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 return (progress, progress.end_of(from, collector.consumed(), total));
             };
-            let ended = match outcome {
+            let ended = match outcome.map_err(|none| *none) {
                 Ok(output) => {
                     self.pass_identity(seq, progress.places);
                     self.give(feeder, seq, output, &mut progress)
                 }
-                Err(fault) if fault.disposition.is_mark() => {
-                    feeder.keep();
-                    self.pass_mark(feeder, seq, *fault, &mut progress);
-                    collector.done_with_mark();
-                    continue;
-                }
-                Err(fault) if fault.disposition.ends_run() => Err(Progress::fail(from, seq, fault)),
-                Err(fault) if fault.disposition.is_already_done() => {
-                    self.pass_done(feeder, *fault, &mut progress);
+                Err(NoOutput::Failed(failed)) => self.pass_over(feeder, seq, failed, &mut progress),
+                Err(NoOutput::Done { counted_by }) => {
+                    progress.reckoning.done(from, counted_by);
+                    self.leave_gap(feeder, NoOutput::Done { counted_by }, &mut progress);
                     collector.done_without_work(&from.handover);
                     continue;
                 }
-                Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
+                Err(NoOutput::Withdrawn) => {
+                    self.pass_origin(seq, progress.places);
+                    self.leave_gap(feeder, NoOutput::Withdrawn, &mut progress);
+                    Ok(())
+                }
+                Err(NoOutput::Mark(mark)) => {
+                    feeder.keep();
+                    self.pass_mark(feeder, seq, mark, &mut progress);
+                    collector.done_with_mark();
+                    continue;
+                }
             };
             if let Err(ended) = ended {
                 return (progress, ended);
@@ -398,24 +360,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     ) -> Result<(), Ended> {
         self.pass_origin(seq, progress.places);
         // Even if it is rejected: it is no failure of the first run.
-        progress.handed += 1;
-        give(self.to, feeder, output, progress)?;
-        progress.tell(self.from);
-        Ok(())
-    }
-
-    /// Leaves a gap in the second run for an item that an earlier run has done. It has no name.
-    fn pass_done(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        fault: FailedItem,
-        progress: &mut Progress,
-    ) {
-        progress.already_done += fault.done_items();
-        progress.ended_earlier += 1 - fault.done_items();
-        progress.tell(self.from);
-        feeder.leave_gap(&self.to.handover, progress.places, Err(fault.in_next_stage()));
-        progress.places += 1;
+        progress.hand_on(self.from);
+        give(self.to, feeder, output, progress)
     }
 
     /// Leaves a gap in the second run for an item that the first has skipped.
@@ -423,14 +369,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
         seq: u64,
-        fault: FailedItem,
+        failed: FailedItem,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
-        self.pass_identity(seq, progress.places);
-        let fault = progress.skip(self.from, seq, fault)?;
+        let failed = match failed.effect {
+            Effect::Ends => return progress.fail(self.from, seq, failed).map(drop),
+            Effect::Skipped => {
+                self.pass_identity(seq, progress.places);
+                progress.fail(self.from, seq, failed)?
+            }
+        };
         self.pass_origin(seq, progress.places);
-        feeder.leave_gap(&self.to.handover, progress.places, Err(fault));
-        progress.places += 1;
+        self.push_gap(feeder, NoOutput::Failed(failed), progress);
         Ok(())
     }
 
@@ -440,14 +390,33 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
         seq: u64,
-        fault: FailedItem,
+        mark: Mark,
         progress: &mut Progress,
     ) {
         self.pass_origin(seq, progress.places);
-        if let Disposition::PartsPause { below, all } = fault.disposition {
+        if let Mark::Pause { below, all } = mark {
             hurry(self.to, below, all);
         }
-        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(fault)));
+        self.push_gap(feeder, NoOutput::Mark(mark), progress);
+    }
+
+    /// Leaves a gap for an index that has no name.
+    fn leave_gap(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        none: NoOutput,
+        progress: &mut Progress,
+    ) {
+        self.push_gap(feeder, *none.in_next_stage(), progress);
+    }
+
+    fn push_gap(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        none: NoOutput,
+        progress: &mut Progress,
+    ) {
+        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(none)));
         progress.places += 1;
     }
 

@@ -20,12 +20,12 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::measures::Measured;
+use crate::backend::threads::no_output::NoOutput;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
@@ -321,7 +321,7 @@ fn run_with_gaps(batching: Option<Batching>) {
     for seq in 0..7 {
         assert!(acquire(&mut feeder, &hub));
         match is_gap(seq) {
-            true => feeder.leave_gap(&hub, seq, Err(FailedItem::skipped(Error::Closed {}))),
+            true => feeder.leave_gap(&hub, seq, Err(NoOutput::skipped(Error::Closed {}))),
             false => feeder.push(&hub, seq),
         }
     }

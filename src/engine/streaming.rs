@@ -14,8 +14,8 @@ use futures_core::Stream;
 #[cfg(feature = "futures")]
 use super::polled::{MOST_PER_POLL, Polled};
 use super::run_session::Session;
-use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput};
 use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -347,9 +347,12 @@ impl<R: Runner> Streaming<R> {
                 self.tell(run);
                 Yield::Output(output)
             }
-            Err(fault) => {
-                run.failure_delivered(&fault);
-                let next = self.meet(run.policy(), *fault);
+            Err(none) => {
+                let NoOutput::Failed(failed) = *none else {
+                    unreachable!("outputs of a pool have neither a journal nor parts");
+                };
+                run.failure_delivered(&failed);
+                let next = self.meet(run.policy(), failed);
                 self.tell(run);
                 next
             }
@@ -363,21 +366,15 @@ impl<R: Runner> Streaming<R> {
     }
 
     /// Handles a failed item in its turn.
-    fn meet(&mut self, policy: &Policy, fault: FailedItem) -> Yield<R::Output> {
-        self.account.failed += fault.items();
-        let Account { ok, failed, .. } = self.account;
-        match fault.disposition {
-            Disposition::End | Disposition::EndEarlier => Yield::Last(fault.error),
-            _ if policy.gives_up_at(failed, ok + failed) => {
-                Yield::Last(policy.too_many(failed, ok + failed, Some(fault.error)))
+    fn meet(&mut self, policy: &Policy, failed: FailedItem) -> Yield<R::Output> {
+        self.account.failed += failed.items();
+        let Account { ok, failed: all, .. } = self.account;
+        match failed.effect {
+            Effect::Ends => Yield::Last(failed.error),
+            Effect::Skipped if policy.gives_up_at(all, ok + all) => {
+                Yield::Last(policy.too_many(all, ok + all, Some(failed.error)))
             }
-            Disposition::Skip
-            | Disposition::SkipEarlier
-            | Disposition::AlreadyDone
-            | Disposition::AlreadyDoneEarlier
-            | Disposition::Withdrawn
-            | Disposition::PartsEnd
-            | Disposition::PartsPause { .. } => Yield::Skipped(fault.error),
+            Effect::Skipped => Yield::Skipped(failed.error),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::failed_item::{Disposition, FailedItem};
 use super::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
+use super::no_output::{FailedItem, NoOutput};
 use super::parts::ItemPath;
 use super::run::Run;
 use crate::base::panic::{catch, drop_quietly};
@@ -21,7 +21,7 @@ use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.
-pub(crate) type FailedItems = Vec<(u64, Box<FailedItem>)>;
+pub(crate) type FailedItems = Vec<(u64, Box<NoOutput>)>;
 
 impl<R: Runner> Run<R> {
     /// Handles the failure of an untracked item on this producer. `copy` is its input, for another attempt.
@@ -31,7 +31,7 @@ impl<R: Runner> Run<R> {
         error: Error,
         producer: usize,
         copy: Option<R::Input>,
-    ) -> Option<Box<FailedItem>> {
+    ) -> Option<Box<NoOutput>> {
         self.handover.dispatch.schedule(|state, _| {
             copy.into_iter().for_each(|copy| _ = state.inputs.insert(seq, copy, 1));
             state.scheduler.adopt(seq, producer);
@@ -69,7 +69,7 @@ impl<R: Runner> Run<R> {
             Decision::Fail => {
                 let (error, numbers) = self.tell_failed(items, error);
                 self.fail(first);
-                vec![(first, FailedItem::ending(error).numbered(numbers))]
+                vec![(first, NoOutput::ending(error).numbered(numbers))]
             }
             Decision::Skip => self.skip_all(items, error),
         }
@@ -92,7 +92,7 @@ impl<R: Runner> Run<R> {
             let source = Arc::new(error);
             let fault = |&item: &u64| {
                 let (key, source) = (self.name_of(item), Some(source.clone()));
-                (item, FailedItem::skipped(Error::BatchFailed { item, first, key, source }))
+                (item, NoOutput::skipped(Error::BatchFailed { item, first, key, source }))
             };
             return items.iter().map(fault).collect();
         }
@@ -107,7 +107,7 @@ impl<R: Runner> Run<R> {
         let errors = std::iter::once(error).chain(others);
         // In a service no failure has a number.
         let numbers = numbers.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
-        let fault = |((item, error), numbers)| (item, FailedItem::skipped(error).numbered(numbers));
+        let fault = |((item, error), numbers)| (item, NoOutput::skipped(error).numbered(numbers));
         items.iter().copied().zip(errors).zip(numbers).map(fault).collect()
     }
 
@@ -144,7 +144,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// Fails the run at an item, unless it has failed at an earlier one.
-    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<FailedItem>> {
+    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<NoOutput>> {
         if self.wanted.gave_up_on(Some(seq)) {
             drop_quietly(error);
             return None;
@@ -155,17 +155,17 @@ impl<R: Runner> Run<R> {
     }
 
     /// A failure outside of the producers' hooks, which ends the run.
-    pub(crate) fn ending(&self, error: Error) -> Box<FailedItem> {
+    pub(crate) fn ending(&self, error: Error) -> Box<NoOutput> {
         let items = error.items().to_vec();
         let (error, numbers) = self.tell_failed(&items, error);
-        FailedItem::ending(error).numbered(numbers)
+        NoOutput::ending(error).numbered(numbers)
     }
 
     /// A failure of an item outside of the producers' hooks, which the run skips.
-    pub(crate) fn skipping(&self, error: Error) -> Box<FailedItem> {
+    pub(crate) fn skipping(&self, error: Error) -> Box<NoOutput> {
         let items = error.items().to_vec();
         let (error, numbers) = self.tell_failed(&items, error);
-        FailedItem::skipped(error).numbered(numbers)
+        NoOutput::skipped(error).numbered(numbers)
     }
 
     /// Fails items of an abandoned producer.
@@ -244,9 +244,9 @@ impl<R: Runner> Run<R> {
 
     /// Records that the consumer has come to a failed item. An item that failed in an earlier stage is in the report of
     /// that stage.
-    pub(crate) fn failure_delivered(&self, fault: &FailedItem) {
-        if matches!(fault.disposition, Disposition::End | Disposition::Skip) {
-            self.event_log.failures_delivered(&fault.numbers);
+    pub(crate) fn failure_delivered(&self, failed: &FailedItem) {
+        if failed.is_own() {
+            self.event_log.failures_delivered(&failed.numbers);
         }
     }
 
@@ -468,6 +468,6 @@ impl<R: Runner> Run<R> {
 }
 
 /// The outcome of a part after its parent has failed.
-pub(crate) fn withdrawn() -> Box<FailedItem> {
-    FailedItem::without_error(Disposition::Withdrawn)
+pub(crate) fn withdrawn() -> Box<NoOutput> {
+    Box::new(NoOutput::Withdrawn)
 }

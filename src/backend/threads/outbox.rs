@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::no_output::NoOutput;
 use crate::concurrency::queue::{Receiver, Sender, queue};
 use crate::runner::OpenItems;
 
 /// The outcome of one item. Failures are boxed: outcomes are moved several times, and few of them are
 /// failures.
-pub(crate) type Outcome<T> = Result<T, Box<FailedItem>>;
+pub(crate) type Outcome<T> = Result<T, Box<NoOutput>>;
 
 /// The producer's end.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Results<T> {
     /// How many of those labels go back to a smaller index.
     backward: usize,
     /// A failed item that is next in order of this outbox.
-    failed: Option<(u64, Box<FailedItem>)>,
+    failed: Option<(u64, Box<NoOutput>)>,
 }
 
 /// Takes effect before the output number `at`, counted from 0, is taken.
@@ -64,7 +64,7 @@ enum Says {
     /// The output at `at` belongs to item `seq`, the following ones to consecutive items.
     From,
     /// Item `seq` failed and has no output. The following output belongs to the next item.
-    Failed(Box<FailedItem>),
+    Failed(Box<NoOutput>),
 }
 
 /// Creates both ends of an outbox.
@@ -264,7 +264,7 @@ mod tests {
             let mut seq = 0;
             for (gap, fails, looks) in steps {
                 seq += gap.saturating_sub(3);
-                let outcome = if fails { Err(FailedItem::ending(Error::Closed {})) } else { Ok(10 * seq) };
+                let outcome = if fails { Err(NoOutput::ending(Error::Closed {})) } else { Ok(10 * seq) };
                 pushed.push((seq, outcome.as_ref().ok().copied()));
                 outbox.push(seq, outcome);
                 prop_assert!(results.has_new());

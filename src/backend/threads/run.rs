@@ -360,7 +360,7 @@ impl<R: Runner> Run<R> {
     /// Whether a result will not be consumed, because the run has failed: in input order at an earlier item,
     /// in completion order at any.
     pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
-        let ends_run = outcome.as_ref().is_err_and(|fault| fault.disposition.ends_run());
+        let ends_run = outcome.as_ref().is_err_and(|none| none.ends_run());
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 

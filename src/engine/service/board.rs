@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::places::{Asked, Left, Places, Polled};
 use super::slot::{Slot, wake};
-use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::no_output::{FailedItem, NoOutput};
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::outbox::{Answers, End};
 use crate::base::panic::drop_quietly;
@@ -221,7 +221,7 @@ impl<T> Board<T> {
 
     /// Counts a call that was refused before any hook, and answers it.
     pub(super) fn refuse(&self, index: u64, error: Error) {
-        self.answer_with(index, Err(FailedItem::skipped(error)));
+        self.answer_with(index, Err(NoOutput::skipped(error)));
     }
 
     pub(crate) fn account(&self) -> Account {
@@ -360,9 +360,12 @@ impl<T> Board<T> {
             false => account.failed += 1,
         });
         let Some(slot) = slot else { return drop_quietly(outcome) };
-        slot.answer(outcome.map_err(|fault| {
-            self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&fault.error) });
-            fault.error
+        slot.answer(outcome.map_err(|none| {
+            let NoOutput::Failed(FailedItem { error, .. }) = *none else {
+                unreachable!("a service has neither a journal nor parts");
+            };
+            self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
+            error
         }));
     }
 

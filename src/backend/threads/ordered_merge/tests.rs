@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::no_output::NoOutput;
 use crate::backend::threads::outbox::{Outbox, outbox};
 use crate::error::Error;
 
@@ -40,7 +40,7 @@ impl Producers {
     fn work(&mut self, lane: usize, fails: bool) {
         if let Some(item) = self.inboxes[lane].pop_front() {
             let outcome =
-                if fails { Err(FailedItem::ending(Error::Closed {})) } else { Ok(10 * item) };
+                if fails { Err(NoOutput::ending(Error::Closed {})) } else { Ok(10 * item) };
             self.outboxes[lane].push(item, outcome);
             self.delivered.insert(item);
         }
@@ -125,7 +125,7 @@ fn an_item_behind_the_failure_of_a_later_one_is_found() {
     let (mut outbox, results) = outbox(8);
     let mut merge = OrderedMerge::new(Order::Input, vec![results]);
     outbox.push(0, Ok(0));
-    outbox.push(2, Err(FailedItem::ending(Error::Closed {})));
+    outbox.push(2, Err(NoOutput::ending(Error::Closed {})));
     outbox.push(1, Ok(10));
     let items: Vec<_> = std::iter::from_fn(|| merge.pop()).map(|(item, _)| item).collect();
     assert_eq!(items, [0, 1, 2]);
