@@ -86,8 +86,7 @@ fn main() -> Result<()> {
     println!("one runner that decodes and scores: {slow:6.0} items/s");
 
     let decoder = map(|_| Ok(()), |_, (), text| decode(text));
-    let mut decoder =
-        OrderedRunner::builder(decoder).devices("cpu*2").describe("decode").build()?;
+    let decoder = OrderedRunner::builder(decoder).devices("cpu*2").describe("decode").build()?;
     let mut scorer = scorer("cuda:0", Ok)?;
     let mut pipeline = decoder.then(&mut scorer);
     let (staged, fast) = timed(|| Ok(pipeline.run(texts)?))?;

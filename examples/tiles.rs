@@ -158,14 +158,14 @@ pub(crate) fn in_parallel(folder: &Path, images: u64) -> Result<Account> {
 
     let journal = Journal::at(folder.join("journal")).runner("tiles", "1").resume().commit_items(1);
     let open = map(|_| Ok(()), |_, (), number| Ok(open(number)));
-    let mut open = OrderedRunner::builder(open).devices(1).journal(journal).build()?;
-    let mut sharpen = OrderedRunner::builder(sharpener).devices(2).batch(Batch::of(32)).build()?;
-    let mut write = OrderedRunner::new(writer, 2)?;
+    let open = OrderedRunner::builder(open).devices(1).journal(journal).build()?;
+    let sharpen = OrderedRunner::builder(sharpener).devices(2).batch(Batch::of(32)).build()?;
+    let write = OrderedRunner::new(writer, 2)?;
     let mut pipeline = open
         .expand(|image| tiles(image.clone()))
-        .then(&mut sharpen)
-        .gather(Canvas::new, |canvas, _, tile| canvas.add(&tile))
-        .then(&mut write);
+        .then(sharpen)
+        .gather(Canvas::new, |canvas, _, _, tile| canvas.add(&tile))
+        .then(write);
     pipeline.run(0..images)?;
     Ok(pipeline.account())
 }

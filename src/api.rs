@@ -11,12 +11,10 @@ pub(crate) mod map;
 pub(crate) mod map_batches;
 pub(crate) mod outputs;
 pub(crate) mod pipeline;
-pub(crate) mod pipeline_outputs;
-#[cfg(feature = "futures")]
-pub(crate) mod pipeline_streams;
 pub(crate) mod pool;
 pub(crate) mod service;
 pub mod sink;
+pub(crate) mod stage;
 pub(crate) mod stage_failure;
 #[cfg(feature = "futures")]
 pub(crate) mod streams;

@@ -61,10 +61,10 @@ mod items_that_are_not_send {}
 /// A stage takes the outputs of the one before it, and a pool is one stage.
 ///
 /// ```
-/// let mut lengths = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 1)?;
-/// let mut squares = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
-/// let mut roots = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n.isqrt())), 1)?;
-/// lengths.then(&mut squares).then(&mut roots).run([String::new()])?;
+/// let lengths = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 1)?;
+/// let squares = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
+/// let roots = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n.isqrt())), 1)?;
+/// lengths.then(squares).then(roots).run([String::new()])?;
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
 ///
@@ -87,10 +87,10 @@ mod stages_that_do_not_fit {}
 ///
 /// ```
 /// let pass = || gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1);
-/// let (mut counts, mut parts) = (pass()?, pass()?);
-/// let mut sums = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, (_, n): (_, u64)| Ok(n)), 1)?;
-/// let open = counts.expand(|n| 0..**n).then(&mut parts);
-/// open.gather(|_| 0, |sum, _, n| *sum += n).then(&mut sums).run([3])?;
+/// let (counts, parts) = (pass()?, pass()?);
+/// let sums = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, (_, n): (_, u64)| Ok(n)), 1)?;
+/// let open = counts.expand(|n| 0..**n).then(parts);
+/// open.gather(|_| 0, |sum, _, _, n| *sum += n).then(sums).run([3])?;
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
 ///

@@ -6,7 +6,9 @@ pub(crate) mod bell;
 pub(crate) mod cancel;
 #[cfg_attr(shuttle, path = "concurrency/model_deque.rs")]
 mod deque;
+pub(crate) mod driver_bell;
 pub(crate) mod event_count;
+pub(crate) mod exclusive;
 pub(crate) mod guard;
 pub(crate) mod home_process;
 pub(crate) mod parker;

@@ -81,13 +81,10 @@ pub mod order {
     pub use crate::base::Order;
 }
 
-/// Pipelines, their outputs, and the failures of their stages.
+/// Pipelines, their stages, and the failures of those.
 pub mod pipeline {
     pub use crate::api::pipeline::Pipeline;
-    pub use crate::api::pipeline_outputs::PipelineOutputs;
-    #[cfg(feature = "futures")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub use crate::api::pipeline_streams::{PipelineOutputsStream, PipelineRunStream};
+    pub use crate::api::stage::{IntoStage, Stage};
     pub use crate::api::stage_failure::StageFailure;
 }
 

@@ -68,7 +68,7 @@ fn allocations_of_a_stream(order: Order) -> usize {
 
 fn allocations_of_a_pipeline(order: Order) -> usize {
     let pass = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let mut first =
+    let first =
         AnyOrderRunner::builder(pass).devices(2).order(order).build().expect("it cannot fail");
     let mut second = AnyOrderRunner::builder(Count)
         .devices(2)
@@ -94,7 +94,7 @@ fn keys_take_no_memory_in_a_pipeline_either() {
     for order in [Order::Input, Order::Completion] {
         let builder = || AnyOrderRunner::builder(Count).devices(2).window(64).order(order);
         let key = |item: &u64| format!("key of item {item:020}");
-        let mut first = builder().key(key).build().expect("no hook of it fails");
+        let first = builder().key(key).build().expect("no hook of it fails");
         let mut second = builder().build().expect("no hook of it fails");
         let mut third = builder().build().expect("no hook of it fails");
         let mut line = first.then(&mut second).then(&mut third);
@@ -108,7 +108,7 @@ fn done_items_take_no_memory_in_a_pipeline() {
         let journal = Journal::at(folder.path().join(format!("{order:?}"))).resume();
         let journal = journal.commit_items(10_000).commit_every(Duration::from_secs(600));
         let builder = || AnyOrderRunner::builder(Count).devices(2).window(64).order(order);
-        let mut first = builder().journal(journal).build().expect("no hook of it fails");
+        let first = builder().journal(journal).build().expect("no hook of it fails");
         let mut second = builder().build().expect("no hook of it fails");
         let mut third = builder().build().expect("no hook of it fails");
         let mut line = first.then(&mut second).then(&mut third);

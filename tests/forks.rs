@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use fork::{Fork, fork, waitpid};
 use gangline::{
-    Batch, Error, OrderedRunner, ProducerContext, Result, Runner, UnorderedRunner, map, sink,
+    Batch, Error, OrderedRunner, Pipeline, ProducerContext, Result, Runner, UnorderedRunner, map,
+    sink,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -168,7 +169,7 @@ fn outputs_in_progress_end_in_a_child_and_go_on_in_its_parent() {
     let (mut pool, mut first, mut second) = (squares(), squares(), squares());
     let mut outputs = pool.outputs(0..100);
     let mut owned = squares().into_outputs(0..100);
-    let mut pipeline = first.then(&mut second);
+    let mut pipeline = Pipeline::new(&mut first).then(&mut second);
     let mut last = pipeline.outputs(0..100);
     assert_eq!(outputs.next().unwrap().unwrap(), 0);
     assert_eq!(owned.next().unwrap().unwrap(), 0);
@@ -186,7 +187,7 @@ fn outputs_in_progress_end_in_a_child_and_go_on_in_its_parent() {
 fn outputs_in_progress_are_dropped_in_a_child() {
     let _alone = alone();
     let (mut pool, mut first, mut second) = (squares(), squares(), squares());
-    let mut pipeline = first.then(&mut second);
+    let mut pipeline = Pipeline::new(&mut first).then(&mut second);
     let all = (pool.outputs(0..100), squares().into_outputs(0..100), pipeline.outputs(0..100));
     let mut child_has = Some(all);
     in_child(|| drop(child_has.take()));
@@ -199,7 +200,7 @@ fn a_pipeline_is_refused_in_a_child() {
     let _alone = alone();
     let (mut first, mut second, mut third) = (squares(), squares(), squares());
     in_child(|| {
-        let mut pipeline = first.then(&mut second).then(&mut third);
+        let mut pipeline = Pipeline::new(&mut first).then(&mut second).then(&mut third);
         is_refused(pipeline.run(0..4));
         let mut outputs = pipeline.outputs(0..4);
         is_refused(outputs.next().unwrap());
@@ -208,7 +209,7 @@ fn a_pipeline_is_refused_in_a_child() {
         drop(pipeline);
         // A pipeline of a stage of the child and a stage of its parent is refused too.
         let mut own = squares();
-        is_refused(own.then(&mut second).run(0..4));
+        is_refused(Pipeline::new(&mut own).then(&mut second).run(0..4));
         assert_eq!(own.run(0..2).unwrap(), [0, 1]);
     });
     assert_eq!(first.then(&mut second).run(0..3).unwrap(), [0, 1, 16]);
@@ -310,7 +311,7 @@ mod streams {
                 is_refused(outputs.next().await.unwrap());
                 assert!(outputs.next().await.is_none());
                 drop(outputs);
-                let mut pipeline = pool.then(&mut next);
+                let mut pipeline = Pipeline::new(&mut pool).then(&mut next);
                 is_refused(pipeline.run_stream(iter(0..4)).await);
                 let mut outputs = pipeline.outputs_stream(iter(0..4));
                 is_refused(outputs.next().await.unwrap());
@@ -328,9 +329,9 @@ mod streams {
         let endless = || iter(0..3).chain(pending());
         let mut outputs = a.outputs_stream(endless());
         let mut run = Box::pin(b.run_stream(endless()));
-        let mut first = c.then(d);
+        let mut first = Pipeline::new(&mut *c).then(d);
         let mut last = first.outputs_stream(endless());
-        let mut second = e.then(f);
+        let mut second = Pipeline::new(&mut *e).then(f);
         let mut whole = Box::pin(second.run_stream(endless()));
         smol::block_on(async {
             assert_eq!(outputs.next().await.unwrap().unwrap(), 0);

@@ -43,7 +43,7 @@ use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock};
-use crate::engine::session::Engine;
+use crate::engine::pool::Engine;
 use crate::engine::settings::Settings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;

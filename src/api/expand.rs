@@ -5,19 +5,20 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::pipeline::Pipeline;
-use super::pool::{Pool, fallible, sound};
+use super::pool::{fallible, sound};
+use super::stage::IntoStage;
 use crate::engine::expand::{Expanding, Expansion, Unfold};
 use crate::engine::gather::{AddOrder, Fold, Gathering};
-use crate::engine::stages::{Stages, UpTo};
+use crate::engine::line::{Line, linked};
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
 
-/// A pipeline that ends with an expansion into parts, made by [`Pool::expand`] and [`Pipeline::expand`].
+/// A pipeline that ends with an expansion into parts, made by [`Pool::expand`](crate::Pool::expand) and [`Pipeline::expand`].
 ///
 /// [`then`](Expand::then) adds the runner of the parts.
 #[must_use = "an expansion needs a stage for its parts: `.then(&mut pool)`"]
 pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
-    stages: Box<dyn UpTo<R, S> + 'h>,
+    stages: Box<dyn Line<R, S> + 'h>,
     unfold: U,
     most: Option<usize>,
     outer: P,
@@ -37,7 +38,7 @@ pub struct Open<T, P> {
 /// pipeline: what a run returns is the summary of a runner's consumer.
 #[must_use = "gathered items need a stage: `.then(&mut pool)`"]
 pub struct Gather<'h, R: Runner, S: Runner, T, F, P = ()> {
-    line: Stages<'h, R, S>,
+    line: Box<dyn Line<R, S> + 'h>,
     fold: F,
     expansion: Arc<Expansion<T>>,
     order: AddOrder,
@@ -51,8 +52,8 @@ where
     S::Output: Sync,
     U: Unfold<S::Output>,
 {
-    pub(super) fn new(stages: impl UpTo<R, S> + 'h, unfold: U, outer: P) -> Self {
-        Expand { stages: Box::new(stages), unfold, most: None, outer }
+    pub(super) fn new(stages: Box<dyn Line<R, S> + 'h>, unfold: U, outer: P) -> Self {
+        Expand { stages, unfold, most: None, outer }
     }
 
     /// Sets how many parents may be open at once: expanded, and not yet handed on by the gathering.
@@ -67,15 +68,15 @@ where
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = counts
     ///     .expand(|n| 0..**n)
     ///     .open_parents(16)
-    ///     .then(&mut squares)
-    ///     .gather(|_: &u64| 0, |sum, _, square| *sum += square)
-    ///     .then(&mut sums)
+    ///     .then(squares)
+    ///     .gather(|_: &u64| 0, |sum, _, _, square| *sum += square)
+    ///     .then(sums)
     ///     .run([3, 0, 2])?;
     /// assert_eq!(seen, [5, 0, 1]);
     /// # Ok::<(), gangline::BoxError>(())
@@ -90,26 +91,26 @@ where
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let open = counts.expand(|n| 0..**n).then(&mut squares);
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let open = counts.expand(|n| 0..**n).then(squares);
     /// # drop(open);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<T, Q>(self, next: &'h mut Pool<T, Q>) -> Pipeline<'h, R, T, Open<S::Output, P>>
+    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, Open<S::Output, P>>
     where
-        T: Runner<Input = U::Part> + 'static,
+        N: IntoStage<'h, Runner: Runner<Input = U::Part>>,
     {
         let Expand { stages, unfold, most, outer } = self;
         let expansion = Arc::new(Expansion::new(most));
         let joint = Expanding { unfold: Arc::new(unfold), expansion: expansion.clone() };
-        let line = Stages::linked(stages, joint, next.engine_mut());
+        let line = linked(stages, joint, next.into_stage().0);
         Pipeline::with_open(line, Open { expansion, outer })
     }
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
-    /// Expands each output of the stage that was last so far into *parts*: see [`Pool::expand`].
+    /// Expands each output of the stage that was last so far into *parts*: see [`Pool::expand`](crate::Pool::expand).
     ///
     /// Outputs for parts can be expanded too. The innermost expansion is gathered first.
     ///
@@ -117,23 +118,23 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     /// use gangline::{OrderedRunner, map};
     ///
     /// let pass = || map(|_| Ok(()), |_, _, text: String| Ok(text));
-    /// let (mut pages, mut lines) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
-    /// let mut words = OrderedRunner::new(map(|_| Ok(()), |_, _, word: String| Ok(word.len())), 2)?;
+    /// let (pages, lines) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
+    /// let words = OrderedRunner::new(map(|_| Ok(()), |_, _, word: String| Ok(word.len())), 2)?;
     /// type Counted = (std::sync::Arc<String>, usize);
-    /// let mut of_lines = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
-    /// let mut of_pages = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
+    /// let of_lines = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
+    /// let of_pages = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
     /// let split = |by: char| move |text: &std::sync::Arc<String>| {
     ///     text.split(by).map(str::to_owned).collect::<Vec<_>>()
     /// };
     /// let letters = pages
     ///     .expand(split('\n'))
-    ///     .then(&mut lines)
+    ///     .then(lines)
     ///     .expand(split(' '))
-    ///     .then(&mut words)
-    ///     .gather(|_| 0, |letters, _, n| *letters += n)
-    ///     .then(&mut of_lines)
-    ///     .gather(|_| 0, |letters, _, n| *letters += n)
-    ///     .then(&mut of_pages)
+    ///     .then(words)
+    ///     .gather(|_| 0, |letters, _, _, n| *letters += n)
+    ///     .then(of_lines)
+    ///     .gather(|_| 0, |letters, _, _, n| *letters += n)
+    ///     .then(of_pages)
     ///     .run(["ab c\nd".to_owned(), "efg".to_owned()])?;
     /// assert_eq!(letters, [4, 3]);
     /// # Ok::<(), gangline::BoxError>(())
@@ -149,21 +150,21 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
         Expand::new(line, Sound::new(expand), outer)
     }
 
-    /// As [`expand`](Pipeline::expand), for parts that can fail: see [`Pool::try_expand`].
+    /// As [`expand`](Pipeline::expand), for parts that can fail: see [`Pool::try_expand`](crate::Pool::try_expand).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
     /// let pass = || map(|_| Ok(()), |_, _, list: &'static str| Ok(list));
-    /// let (mut a, mut b) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let (a, b) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = a
-    ///     .then(&mut b)
+    ///     .then(b)
     ///     .try_expand(|list| list.split(',').map(str::parse::<u64>))
-    ///     .then(&mut squares)
-    ///     .gather(|_: &&str| 0, |sum, _, square| *sum += square)
-    ///     .then(&mut sums)
+    ///     .then(squares)
+    ///     .gather(|_: &&str| 0, |sum, _, _, square| *sum += square)
+    ///     .then(sums)
     ///     .run(["1,2", "3"])?;
     /// assert_eq!(seen, [5, 9]);
     /// # Ok::<(), gangline::BoxError>(())
@@ -190,7 +191,7 @@ where
 {
     /// Folds the outputs for the parts of one parent together, in the order of the last stage.
     ///
-    /// `init` begins a parent, and `add` adds the output for the part with this index. The inputs of the runner
+    /// `init` begins a parent, and `add` adds the output for the part of it with this index. The inputs of the runner
     /// given to [`then`](Gather::then) are the parents, each with what was gathered. Both functions are called on
     /// a thread of the pipeline, one parent at a time, so leave long work to that runner.
     ///
@@ -207,14 +208,14 @@ where
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
     ///
-    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
+    /// let lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
     /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
     /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
     /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = lists
     ///     .expand(|list| list.split(','))
     ///     .then(&mut parse)
-    ///     .gather(|_| 0, |sum, _, x| *sum += x)
+    ///     .gather(|_| 0, |sum, _, _, x| *sum += x)
     ///     .then(&mut sums)
     ///     .run(["1,2", "3,x,5", "6"])?;
     /// assert_eq!(seen, [3, 6]);
@@ -225,7 +226,7 @@ where
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
-        A: Fn(&mut G, u64, S::Output) + Send + Sync + 'static,
+        A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
     {
         self.gathered(Whole { init, add }, AddOrder::OfStage)
     }
@@ -237,14 +238,14 @@ where
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = counts
     ///     .expand(|n| 0..**n)
-    ///     .then(&mut squares)
-    ///     .gather_unordered(|_: &u64| 0, |sum, _, square| *sum += square)
-    ///     .then(&mut sums)
+    ///     .then(squares)
+    ///     .gather_unordered(|_: &u64| 0, |sum, _, _, square| *sum += square)
+    ///     .then(sums)
     ///     .run([3, 4])?;
     /// assert_eq!(seen, [5, 14]);
     /// # Ok::<(), gangline::BoxError>(())
@@ -253,7 +254,7 @@ where
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
-        A: Fn(&mut G, u64, S::Output) + Send + Sync + 'static,
+        A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
     {
         self.gathered(Whole { init, add }, AddOrder::Completion)
     }
@@ -267,15 +268,15 @@ where
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
     ///
-    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
+    /// let lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
     /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
     /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = lists
     ///     .expand(|list| list.split(','))
     ///     .then(&mut parse)
-    ///     .gather_results(|_| 0, |sum, _, x| *sum += x.unwrap_or(100))
-    ///     .then(&mut sums)
+    ///     .gather_results(|_| 0, |sum, _, _, x| *sum += x.unwrap_or(100))
+    ///     .then(sums)
     ///     .run(["1,2", "3,x,5"])?;
     /// assert_eq!(seen, [3, 108]);
     /// assert_eq!(parse.account().failed, 1);
@@ -285,7 +286,7 @@ where
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
-        A: Fn(&mut G, u64, Result<S::Output, Error>) + Send + Sync + 'static,
+        A: Fn(&mut G, &T, u64, Result<S::Output, Error>) + Send + Sync + 'static,
     {
         let gather = self.gathered(Results { init, add }, AddOrder::OfStage);
         gather.expansion.gather_holes();
@@ -310,15 +311,15 @@ where
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = counts
     ///     .expand(|n| 0..**n)
-    ///     .then(&mut squares)
-    ///     .gather_results(|_: &u64| 0, |sum, _, square| *sum += square.unwrap_or(0))
+    ///     .then(squares)
+    ///     .gather_results(|_: &u64| 0, |sum, _, _, square| *sum += square.unwrap_or(0))
     ///     .unordered()
-    ///     .then(&mut sums)
+    ///     .then(sums)
     ///     .run([3, 4])?;
     /// assert_eq!(seen, [5, 14]);
     /// # Ok::<(), gangline::BoxError>(())
@@ -332,26 +333,26 @@ where
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
     /// let show = map(|_| Ok(()), |_, _, (n, all): (std::sync::Arc<u64>, Vec<u64>)| Ok(format!("{n}: {all:?}")));
     /// let mut show = OrderedRunner::new(show, 1)?;
     /// let seen = counts
     ///     .expand(|n| 0..**n)
-    ///     .then(&mut squares)
-    ///     .gather(|_| vec![], |all, _, square| all.push(square))
+    ///     .then(squares)
+    ///     .gather(|_| vec![], |all, _, _, square| all.push(square))
     ///     .then(&mut show)
     ///     .run([3])?;
     /// assert_eq!(seen, ["3: [0, 1, 4]"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<N, Q>(self, next: &'h mut Pool<N, Q>) -> Pipeline<'h, R, N, P>
+    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, P>
     where
-        N: Runner<Input = (Arc<T>, F::Gathered)> + 'static,
+        N: IntoStage<'h, Runner: Runner<Input = (Arc<T>, F::Gathered)>>,
     {
         let Gather { line, fold, expansion, order, outer } = self;
         let joint = Gathering { fold: Arc::new(fold), expansion, order };
-        Pipeline::with_open(Stages::linked(Box::new(line), joint, next.engine_mut()), outer)
+        Pipeline::with_open(linked(line, joint, next.into_stage().0), outer)
     }
 }
 
@@ -429,7 +430,7 @@ impl<P, X, G, I, A> Fold<P, X> for Whole<I, A>
 where
     G: Send + 'static,
     I: Fn(&P) -> G + Send + Sync + 'static,
-    A: Fn(&mut G, u64, X) + Send + Sync + 'static,
+    A: Fn(&mut G, &P, u64, X) + Send + Sync + 'static,
 {
     type Gathered = G;
 
@@ -438,9 +439,9 @@ where
     }
 
     #[inline]
-    fn add(&self, gathered: &mut G, part: u64, output: Result<X, Error>) {
+    fn add(&self, gathered: &mut G, parent: &P, part: u64, output: Result<X, Error>) {
         if let Ok(output) = output {
-            (self.add)(gathered, part, output);
+            (self.add)(gathered, parent, part, output);
         }
     }
 }
@@ -455,7 +456,7 @@ impl<P, X, G, I, A> Fold<P, X> for Results<I, A>
 where
     G: Send + 'static,
     I: Fn(&P) -> G + Send + Sync + 'static,
-    A: Fn(&mut G, u64, Result<X, Error>) + Send + Sync + 'static,
+    A: Fn(&mut G, &P, u64, Result<X, Error>) + Send + Sync + 'static,
 {
     type Gathered = G;
 
@@ -464,8 +465,8 @@ where
     }
 
     #[inline]
-    fn add(&self, gathered: &mut G, part: u64, output: Result<X, Error>) {
-        (self.add)(gathered, part, output);
+    fn add(&self, gathered: &mut G, parent: &P, part: u64, output: Result<X, Error>) {
+        (self.add)(gathered, parent, part, output);
     }
 }
 
@@ -477,7 +478,7 @@ impl<R: Runner, S: Runner, U, P> fmt::Debug for Expand<'_, R, S, U, P> {
 
 impl<R: Runner, S: Runner, T, F, P> fmt::Debug for Gather<'_, R, S, T, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gather").field("stages", &self.line.stages()).finish_non_exhaustive()
+        f.debug_struct("Gather").field("stages", &self.line.engines().len()).finish_non_exhaustive()
     }
 }
 

@@ -1,24 +1,28 @@
-//! The outputs of a pool as an iterator that owns the pool.
+//! The outputs of a pool or a pipeline as an iterator that owns it.
 
 use std::fmt;
 use std::iter::FusedIterator;
-use std::marker::PhantomData;
 
 use crate::api::pool::Pool;
-use crate::engine::own_feeder::FedOutputs;
+use crate::concurrency::exclusive::Exclusive;
+use crate::engine::line::Line;
+use crate::engine::outputs::LineOutputs;
+use crate::engine::own_feeder::GatedSource;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
-/// The outputs of a pool as an iterator that owns the pool, in the pool's order, without its consumer hooks.
+/// The outputs of a pool or a pipeline as an iterator that owns it, in the order of the last stage, without consumer
+/// hooks.
 ///
-/// Made by [`into_outputs`](Pool::into_outputs) and [`try_into_outputs`](Pool::try_into_outputs). A thread of
+/// Made by [`Pool::into_outputs`], [`Pipeline::into_outputs`](crate::Pipeline::into_outputs) and their `try_` forms. `L` is the pool or pipeline, `R`
+/// the runner of the first stage, and `S` that of the last; those of a pool are the same. A thread of
 /// its own pulls the input, from the start and as far as the window allows. So the producers are busy while
 /// the caller works, and a source that pauses delays no result that is ready.
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
-/// cancels what is in progress, waits for the hooks that are running, and closes the pool. If the source
+/// cancels what is in progress, waits for the hooks that are running, and closes the pools that it owns. If the source
 /// blocks at that time, the drop does not wait for it. The source's thread then ends when the source returns.
 ///
 /// ```
@@ -35,19 +39,36 @@ use crate::runner::Runner;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "dropping it ends the run and closes the pool"]
-pub struct IntoOutputs<R: Runner + 'static, O> {
-    /// `None` only while the pool is taken out.
-    outputs: Option<FedOutputs<R>>,
-    order: PhantomData<fn() -> O>,
+#[must_use = "dropping it ends the run and closes the pools"]
+pub struct IntoOutputs<L, R: Runner + 'static, S: Runner + 'static = R> {
+    /// `None` only while it is taken out.
+    owned: Option<L>,
+    access: Access<L, R, S>,
+    outputs: Exclusive<LineOutputs<(), R, S>>,
 }
 
-impl<R: Runner + 'static, O> IntoOutputs<R, O> {
-    pub(crate) fn new(outputs: FedOutputs<R>) -> Self {
-        IntoOutputs { outputs: Some(outputs), order: PhantomData }
+/// How the line of a pool or a pipeline is reached.
+pub(super) struct Access<L, R, S> {
+    pub(super) line: for<'a> fn(&'a L) -> &'a (dyn Line<R, S> + 'a),
+    pub(super) line_mut: for<'a> fn(&'a mut L) -> &'a mut (dyn Line<R, S> + 'a),
+}
+
+const HELD: &str = "it is taken out only by a method that consumes this value";
+
+impl<L, R: Runner + 'static, S: Runner + 'static> IntoOutputs<L, R, S> {
+    pub(super) fn new<J>(
+        mut owned: L,
+        access: Access<L, R, S>,
+        source: GatedSource<J, R::Input>,
+    ) -> Self
+    where
+        J: Iterator + Send + 'static,
+    {
+        let outputs = LineOutputs::begin_elsewhere((access.line_mut)(&mut owned), source);
+        IntoOutputs { owned: Some(owned), access, outputs: Exclusive::new(outputs) }
     }
 
-    /// Counts the items by outcome. Items in flight are not counted yet; those that the end of the run left
+    /// Counts the items of the input by outcome. Items in flight are not counted yet; those that the end of the run left
     /// undone count as cancelled.
     ///
     /// ```
@@ -60,7 +81,7 @@ impl<R: Runner + 'static, O> IntoOutputs<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn account(&self) -> Account {
-        self.fed().engine().account()
+        self.outputs.look().account(self.line())
     }
 
     /// Returns the [report](Pool::report) of the run, as far as it has come.
@@ -75,9 +96,27 @@ impl<R: Runner + 'static, O> IntoOutputs<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn report(&self) -> RunReport {
-        self.fed().engine().report()
+        self.line().report()
     }
 
+    fn line(&self) -> &(dyn Line<R, S> + '_) {
+        (self.access.line)(self.owned.as_ref().expect(HELD))
+    }
+
+    /// Ends the run, and returns what the iterator owns.
+    pub(super) fn take_out(mut self) -> L {
+        self.end();
+        self.owned.take().expect(HELD)
+    }
+
+    fn end(&mut self) {
+        if let Some(owned) = &mut self.owned {
+            self.outputs.get_mut().end((self.access.line_mut)(owned));
+        }
+    }
+}
+
+impl<R: Runner + 'static, O> IntoOutputs<Pool<R, O>, R> {
     /// Ends the run, and returns the pool with its producers.
     ///
     /// What is in progress is cancelled. Waits for the hooks that are running, and not for a source that
@@ -93,42 +132,36 @@ impl<R: Runner + 'static, O> IntoOutputs<R, O> {
     /// assert_eq!(pool.run([5])?, [25]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn into_pool(mut self) -> Pool<R, O> {
-        let outputs = self.outputs.take().expect(HELD);
-        Pool::new_with(outputs.into_engine())
-    }
-
-    fn fed(&self) -> &FedOutputs<R> {
-        self.outputs.as_ref().expect(HELD)
+    pub fn into_pool(self) -> Pool<R, O> {
+        self.take_out()
     }
 }
 
-const HELD: &str = "it is taken out only by a method that consumes this value";
-
-impl<R: Runner + 'static, O> Iterator for IntoOutputs<R, O> {
-    type Item = Result<R::Output, Error>;
+impl<L, R: Runner + 'static, S: Runner + 'static> Iterator for IntoOutputs<L, R, S> {
+    type Item = Result<S::Output, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.outputs.as_mut().expect(HELD).next()
+        let line = (self.access.line_mut)(self.owned.as_mut().expect(HELD));
+        self.outputs.get_mut().next(line)
     }
 
     /// At most what the input had at the start, less what was yielded. A cancel after the last output yields
     /// one error more.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.fed().size_hint()
+        self.outputs.look().size_hint()
     }
 }
 
-impl<R: Runner + 'static, O> FusedIterator for IntoOutputs<R, O> {}
+impl<L, R: Runner + 'static, S: Runner + 'static> FusedIterator for IntoOutputs<L, R, S> {}
 
-impl<R: Runner + 'static, O> Drop for IntoOutputs<R, O> {
+impl<L, R: Runner + 'static, S: Runner + 'static> Drop for IntoOutputs<L, R, S> {
     fn drop(&mut self) {
-        // The engine logs an error of its end.
-        self.outputs.iter_mut().for_each(|outputs| outputs.end(None));
+        // The engines log the errors of their end.
+        self.end();
     }
 }
 
-impl<R: Runner + 'static, O> fmt::Debug for IntoOutputs<R, O> {
+impl<L, R: Runner + 'static, S: Runner + 'static> fmt::Debug for IntoOutputs<L, R, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IntoOutputs").field("account", &self.account()).finish_non_exhaustive()
     }

@@ -1,21 +1,24 @@
-//! The outputs of a runner as an iterator.
+//! The outputs of a pool or a pipeline as an iterator.
 
 use std::fmt;
 use std::iter::FusedIterator;
 
+use crate::concurrency::exclusive::Exclusive;
 use crate::engine::feed::Source;
-use crate::engine::outputs;
-use crate::engine::session::Engine;
-use crate::engine::streaming::FedBy;
+use crate::engine::line::Line;
+use crate::engine::outputs::LineOutputs;
 use crate::error::Error;
 use crate::runner::Runner;
 
-/// The outputs of a runner as an iterator, in the runner's order, without its consumer hooks.
+/// The outputs of a pool or a pipeline as an iterator, in the order of the last stage, without consumer hooks.
 ///
-/// Made by [`outputs`](crate::Pool::outputs) and [`try_outputs`](crate::Pool::try_outputs). The thread that
-/// calls [`next`](Iterator::next) also pulls the input. Nothing is pulled before the first `next`. Each later
-/// one pulls an item in place of the last result, even if another result is ready, so that the producers work
-/// while the caller does. If none is ready, it pulls as much as the window has room for, and waits.
+/// Made by [`Pool::outputs`](crate::Pool::outputs), [`Pipeline::outputs`](crate::Pipeline::outputs) and their `try_`
+/// forms. `R` is the runner of the first stage, and `S` that of the last; those of a pool are the same.
+///
+/// The thread that calls [`next`](Iterator::next) also pulls the input. Nothing is pulled before the first `next`. Each
+/// later one pulls an item in place of the last result, even if another result is ready, so that the producers work
+/// while the caller does. If none is ready, it pulls as much as the first window has room for, and waits. A result is
+/// in flight in the last stage until the next is asked for.
 ///
 /// While the input blocks, `next` blocks with it, even if a result is ready. For a source that pauses use
 /// [`run`](crate::Pool::run), or [`into_outputs`](crate::Pool::into_outputs), which pulls on a thread of its
@@ -36,58 +39,43 @@ use crate::runner::Runner;
 /// # }
 /// ```
 #[must_use = "outputs pull nothing until the iterator is asked for one"]
-pub struct Outputs<'a, R: Runner, I> {
-    engine: &'a mut Engine<R>,
-    source: Source<I, R::Input>,
-    /// The error that it could not begin with, until it is yielded.
-    refused: Option<Error>,
-    /// The number of results that were yielded.
-    yielded: u64,
+pub struct Outputs<'a, R: Runner + 'static, I, S: Runner + 'static = R> {
+    line: &'a mut (dyn Line<R, S> + 'a),
+    outputs: Exclusive<LineOutputs<I, R, S>>,
 }
 
-impl<'a, R: Runner + 'static, I> Outputs<'a, R, I> {
-    pub(crate) fn new(engine: &'a mut Engine<R>, source: Source<I, R::Input>) -> Self {
-        let refused = outputs::start(engine, FedBy::Caller, source.unread()).err();
-        Outputs { engine, source, refused, yielded: 0 }
+impl<'a, R: Runner + 'static, I, S: Runner + 'static> Outputs<'a, R, I, S> {
+    pub(super) fn new(line: &'a mut (dyn Line<R, S> + 'a), source: Source<I, R::Input>) -> Self {
+        let outputs = Exclusive::new(LineOutputs::begin(line, source));
+        Outputs { line, outputs }
     }
 }
 
-impl<R: Runner + 'static, I> Iterator for Outputs<'_, R, I> {
-    type Item = Result<R::Output, Error>;
+impl<R: Runner + 'static, I, S: Runner + 'static> Iterator for Outputs<'_, R, I, S> {
+    type Item = Result<S::Output, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let result = match self.refused.take() {
-            Some(error) => Some(Err(error)),
-            None => outputs::next(self.engine, &mut self.source),
-        };
-        self.yielded += u64::from(result.is_some());
-        result
+        self.outputs.get_mut().next(self.line)
     }
 
     /// At most what the input still has, and what is in flight. How much comes is not known before the end,
     /// since an error can be the last item. A cancel after the last output yields one error more.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        if self.refused.is_some() {
-            return (1, Some(1));
-        }
-        if !self.engine.is_streaming() {
-            return (0, Some(0));
-        }
-        let in_flight = self.source.pulled().saturating_sub(self.yielded) as usize;
-        (0, self.source.most_left().map(|left| left.saturating_add(in_flight)))
+        self.outputs.look().size_hint()
     }
 }
 
-impl<R: Runner + 'static, I> FusedIterator for Outputs<'_, R, I> {}
+impl<R: Runner + 'static, I, S: Runner + 'static> FusedIterator for Outputs<'_, R, I, S> {}
 
-impl<R: Runner, I> Drop for Outputs<'_, R, I> {
+impl<R: Runner + 'static, I, S: Runner + 'static> Drop for Outputs<'_, R, I, S> {
     fn drop(&mut self) {
-        self.engine.end_stream();
+        self.outputs.get_mut().end(self.line);
     }
 }
 
-impl<R: Runner, I> fmt::Debug for Outputs<'_, R, I> {
+impl<R: Runner + 'static, I, S: Runner + 'static> fmt::Debug for Outputs<'_, R, I, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outputs").field("account", &self.engine.account()).finish_non_exhaustive()
+        let account = self.outputs.look().account(self.line);
+        f.debug_struct("Outputs").field("account", &account).finish_non_exhaustive()
     }
 }

@@ -5,125 +5,57 @@ use std::fmt;
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::pipeline_outputs::PipelineOutputs;
-#[cfg(feature = "futures")]
-use super::pipeline_streams::{PipelineOutputsStream, PipelineRunStream};
-use super::pool::{Pool, fallible, sound};
+use super::into_outputs::{Access, IntoOutputs};
+use super::outputs::Outputs;
+use super::pool::{fallible, sound};
+use super::stage::IntoStage;
 use super::stage_failure::StageFailure;
+#[cfg(feature = "futures")]
+use super::streams::{OutputsStream, RunStream};
+use crate::concurrency::cancel::CancelToken;
 use crate::engine::feed::Source;
 use crate::engine::joint::Direct;
-#[cfg(feature = "futures")]
-use crate::engine::polled::Polled;
-use crate::engine::session::Engine;
-use crate::engine::stages::Stages;
+use crate::engine::line::{Line, linked};
+use crate::engine::own_feeder::GatedSource;
+use crate::engine::run_driver::run;
 use crate::error::{BoxError, Error};
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
-/// A pipeline of runners, each fed by the one before: from the inputs of `R` to the summary of `S`.
-///
-/// Made by [`Pool::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first stage.
-/// Each stage has its own producers, window, order and batches, and all stages work at the same time. The
-/// consumer hooks of the *last* stage are called, and their summary is what the run returns. The outputs of
-/// the other stages go to the next stage instead.
-///
-/// ```
-/// use gangline::{OrderedRunner, UnorderedRunner, map};
-///
-/// # fn main() -> gangline::Result<()> {
-/// let decode = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
-/// let square = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
-/// let sum = map(|_| Ok(()), |_, _, x: u64| Ok(x + 1))
-///     .fold(|_| Ok(0), |_, sum, y| { *sum += y; Ok(()) });
-///
-/// let mut decode = OrderedRunner::new(decode, 2)?;
-/// let mut square = OrderedRunner::new(square, 3)?;
-/// assert_eq!(decode.then(&mut square).run(["1", "2", "3"])?, [1, 4, 9]);
-///
-/// let mut sum = UnorderedRunner::new(sum, 1)?;
-/// assert_eq!(decode.then(&mut square).then(&mut sum).run(["1", "2", "3"])?, 17);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// [`outputs`](Pipeline::outputs) gives the results as an iterator instead, without consumer hooks.
-///
-/// # Parts
-///
-/// With [`expand`](Pool::expand) each output of a stage becomes any number of *parts*, the inputs of the next.
-/// [`gather`](Pipeline::gather) folds the outputs for the parts of one output together again. Until then the
-/// type of the pipeline names the open expansions in `P`, and it cannot be run. Accounts, names and journals of the
-/// pipeline are about the items of its input, which the gathered items stand for.
-///
-/// # Order, windows
-///
-/// Ordered stages keep the order of the input from end to end, and an item has the same index in all of
-/// them: its place in the input. An unordered stage passes its results on as they are finished. The next
-/// stage counts them from 0, so from there on the indices are not those of the input.
-///
-/// Each stage keeps its own window, so the sum of the windows bounds the items in flight, whichever stage
-/// is slow. A stage takes a result of the one before only when its window has room. An output that the caller has is
-/// in flight until it asks for the next.
-///
-/// # Errors
-///
-/// A failure of an item goes on through the later stages in the item's place. So in input order everything
-/// before it is consumed, and of several failures the first in order is the run's error. From that moment
-/// no input is pulled. The error is that of the stage where it happened. Only in that stage's
-/// [`account`](Pool::account) has the item `failed`.
-///
-/// Each stage has its own [policy](crate::Builder::on_error). An item that a stage skips leaves a gap in
-/// the stages that follow, and the last consumer gets a call of
-/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Pipeline::failures) has the errors of all
-/// stages, and so has [`failures`](Pool::failures) of the last pool.
-///
-/// An item keeps its [key](crate::Builder::key) through the stages that follow, unless one has a key of its
-/// own.
-///
-/// # Ending early
-///
-/// A [`cancel`](crate::CancelToken::cancel) of any stage's token ends all of them. After a
-/// [`drain`](crate::CancelToken::drain) of any the first stage reads no more input, and the items in flight
-/// are completed. If the last consumer [stops](crate::ConsumerContext::stop) the run, the items in flight
-/// in the stages before it are dropped too.
-///
-/// # Accounts and reports
-///
-/// [`account`](Pipeline::account), [`report`](Pipeline::report) and [`failures`](Pipeline::failures) are about
-/// the items of the input and all stages. They belong to the pipeline's own runs, so keep the pipeline:
-/// `let mut p = a.then(&mut b)`. A [`Progress`](crate::event::Observer) on the builder of the last stage shows
-/// the items of the input, and the failures of all stages.
-///
-/// Each pool has the [`account`](Pool::account) and the [`report`](Pool::report) of its own stage. There `ok`
-/// counts the results that were passed on to the next stage. `unread` of the stages after the first is 0 if
-/// everything came through, and otherwise unknown.
-///
-/// # Resuming
-///
-/// With a [journal](crate::Builder::journal) on the first stage, items that the last consumer has had in an
-/// earlier run are passed over before the first stage. Keys, hashes and positions are those of the input. The
-/// journal belongs to the configurations of all stages. A journal on a later stage is an error.
-///
+#[doc = include_str!("pipeline.md")]
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner, P = ()> {
-    line: Stages<'h, R, S>,
+    line: Box<dyn Line<R, S> + 'h>,
     /// The expansions that are not gathered yet.
     open: P,
 }
 
-impl<'h, R: Runner + 'static, S: Runner<Input = R::Output> + 'static> Pipeline<'h, R, S> {
-    pub(super) fn new(first: &'h mut Engine<R>, second: &'h mut Engine<S>) -> Self {
-        Pipeline { line: Stages::linked(Box::new(first), Direct, second), open: () }
+impl<'h, R: Runner + 'static> Pipeline<'h, R, R> {
+    /// A pipeline of one stage, to which [`then`](Pipeline::then) adds others.
+    ///
+    /// It owns the pool, or borrows it if it is given `&mut` of it.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, Pipeline, map};
+    ///
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// assert_eq!(Pipeline::new(&mut square).then(&mut show).run([3, 4])?, ["9", "16"]);
+    /// assert_eq!((square.account().ok, show.account().ok), (2, 2));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn new(pool: impl IntoStage<'h, Runner = R>) -> Self {
+        Pipeline { line: Box::new(pool.into_stage().0), open: () }
     }
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
-    pub(super) fn with_open(line: Stages<'h, R, S>, open: P) -> Self {
+    pub(super) fn with_open(line: Box<dyn Line<R, S> + 'h>, open: P) -> Self {
         Pipeline { line, open }
     }
 
-    pub(super) fn into_parts(self) -> (Stages<'h, R, S>, P) {
+    pub(super) fn into_parts(self) -> (Box<dyn Line<R, S> + 'h>, P) {
         (self.line, self.open)
     }
 
@@ -132,27 +64,29 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut parse = OrderedRunner::new(map(|_| Ok(()), |_, _, s: &str| Ok(s.parse::<u64>()?)), 1)?;
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// assert_eq!(parse.then(&mut square).then(&mut show).run(["3", "4"])?, ["9", "16"]);
+    /// let parse = OrderedRunner::new(map(|_| Ok(()), |_, _, s: &str| Ok(s.parse::<u64>()?)), 1)?;
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// assert_eq!(parse.then(square).then(show).run(["3", "4"])?, ["9", "16"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<T, Q>(self, next: &'h mut Pool<T, Q>) -> Pipeline<'h, R, T, P>
+    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, P>
     where
-        T: Runner<Input = S::Output> + 'static,
+        N: IntoStage<'h, Runner: Runner<Input = S::Output>>,
     {
         let Pipeline { line, open } = self;
-        Pipeline { line: Stages::linked(Box::new(line), Direct, next.engine_mut()), open }
+        Pipeline { line: linked(line, Direct, next.into_stage().0), open }
     }
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
+    const ACCESS: Access<Self, R, S> =
+        Access { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
+
     /// Bounds the total weight of the items in flight in all stages: bytes of memory, say.
     ///
     /// Each stage weighs an input by the function given to [`Builder::window_weight`](crate::Builder::window_weight),
-    /// and has that weight in flight until the next stage takes its output. So if a coordinate of 12 bytes becomes a
-    /// tile of 196 kB, let the function return the 196 kB. A stage without a function counts as 0.
+    /// and has that weight in flight until the next stage takes its output. A stage without a function counts as 0.
     /// `window_weight(u64::MAX, ..)` weighs without a limit of the stage's own. When the last stage is slow, the room
     /// fills up, and the first stage waits.
     ///
@@ -171,8 +105,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// let sum = map(|_| Ok(()), |_, _, image: Vec<u8>| Ok(image.iter().map(|&x| u64::from(x)).sum::<u64>()));
     /// let mut decode = OrderedRunner::builder(decode).devices(2).build()?;
     /// let weighed = OrderedRunner::builder(sum).devices(1).window_weight(u64::MAX, |image| image.len() as u64);
-    /// let mut sum = weighed.build()?;
-    /// let mut both = decode.then(&mut sum).window_weight(1 << 20);
+    /// let mut both = decode.then(weighed.build()?).window_weight(1 << 20);
     /// assert_eq!(both.run([3, 1000])?, [3, 1000]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
@@ -184,15 +117,15 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
-    /// As [`Pool::run`]: the calling thread pulls the iterator lazily, no further ahead than the window of
+    /// As [`Pool::run`](crate::Pool::run): the calling thread pulls the iterator lazily, no further ahead than the window of
     /// the first stage, and not before `consumer_init` of the last stage has returned.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
     /// assert_eq!(both.run([3, 4])?, ["9", "16"]);
     /// assert_eq!(both.run([5])?, ["25"], "the same producers again");
     /// # Ok::<(), gangline::BoxError>(())
@@ -203,7 +136,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// If a hook of any stage fails or panics, if the iterator panics, if the token of any stage cancels
     /// the run, or if any of the runners is closed. All runners stay usable.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<S::Summary, Error> {
-        self.line.run(Source::new(items, sound), sound)
+        run(&mut *self.line, Source::new(items, sound), sound)
     }
 
     /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
@@ -212,86 +145,79 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
+    /// let lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
     /// let file = std::io::Cursor::new("one\nthree\n");
-    /// assert_eq!(lengths.then(&mut squares).try_run(std::io::BufRead::lines(file))?, [9, 25]);
+    /// assert_eq!(lengths.then(squares).try_run(std::io::BufRead::lines(file))?, [9, 25]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As for [`run`](Pipeline::run). In addition an `Err` of the iterator ends the run, unless errors are
-    /// skipped. [`is_input`](Error::is_input) is true for its error, which has the item's index and the
-    /// cause.
+    /// As for [`Pool::try_run`](crate::Pool::try_run).
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<S::Summary, Error> {
-        self.line.run(Source::new(items, fallible), fallible)
+        run(&mut *self.line, Source::new(items, fallible), fallible)
     }
 
     /// Returns the outputs of the last stage for `items` as an iterator, without consumer hooks.
     ///
-    /// As [`Pool::outputs`]: the thread that calls `next` also pulls the input, and all stages work meanwhile. The
+    /// As [`Pool::outputs`](crate::Pool::outputs): the thread that calls `next` also pulls the input, and all stages work meanwhile. The
     /// iterator yields every error, also the one of a closed runner. A [journal](crate::Builder::journal) is an
     /// error.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
-    /// let first: Result<Vec<String>, _> = both.outputs(1..).take(3).collect();
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let first: Result<Vec<_>, _> = square.then(show).outputs(1..).take(3).collect();
     /// assert_eq!(first?, ["1", "4", "9"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn outputs<I>(&mut self, items: I) -> PipelineOutputs<'_, 'h, R, S, I::IntoIter>
+    pub fn outputs<I>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter, S>
     where
         I: IntoIterator<Item = R::Input>,
     {
-        PipelineOutputs::new(&mut self.line, Source::new(items, sound))
+        Outputs::new(&mut *self.line, Source::new(items, sound))
     }
 
     /// As [`outputs`](Pipeline::outputs), for an input that can fail: an `Err` of the iterator takes an item's
-    /// place.
-    ///
-    /// It comes out as an error for which [`is_input`](Error::is_input) is true.
+    /// place, as an error for which [`is_input`](Error::is_input) is true.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
     /// let mut outputs = both.try_outputs(["3", "x"].map(str::parse::<u64>));
     /// assert_eq!(outputs.next().transpose()?.as_deref(), Some("9"));
     /// assert!(outputs.next().is_some_and(|second| second.unwrap_err().is_input()));
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_outputs<I, E>(&mut self, items: I) -> PipelineOutputs<'_, 'h, R, S, I::IntoIter>
+    pub fn try_outputs<I, E>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter, S>
     where
         I: IntoIterator<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        PipelineOutputs::new(&mut self.line, Source::new(items, fallible))
+        Outputs::new(&mut *self.line, Source::new(items, fallible))
     }
 
     /// As [`run`](Pipeline::run), for a stream of async code.
     ///
-    /// As [`Pool::run_stream`]: no runtime is needed, the task that awaits the future polls the stream, and only while
-    /// the window of the first stage has room. See [`PipelineRunStream`] for what dropping it does.
+    /// As [`Pool::run_stream`](crate::Pool::run_stream). See [`RunStream`] for what dropping it does.
     ///
     /// ```
     /// use futures_lite::stream;
     /// use gangline::{OrderedRunner, map};
     ///
     /// # smol::block_on(async {
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
-    /// assert_eq!(both.run_stream(stream::iter([3, 4])).await?, ["9", "16"]);
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// assert_eq!(square.then(show).run_stream(stream::iter([3, 4])).await?, ["9", "16"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// # })?;
     /// # Ok::<(), gangline::BoxError>(())
@@ -302,11 +228,11 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// As for [`run`](Pipeline::run). A panic of the stream is [`Error::InputPanicked`].
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub fn run_stream<T>(&mut self, stream: T) -> PipelineRunStream<'_, 'h, R, S, T>
+    pub fn run_stream<T>(&mut self, stream: T) -> RunStream<'_, R, T, S>
     where
         T: Stream<Item = R::Input>,
     {
-        PipelineRunStream::new(&mut self.line, Source::new(Polled::new(stream), sound))
+        RunStream::new(&mut *self.line, Source::polled(stream, sound))
     }
 
     /// As [`run_stream`](Pipeline::run_stream), for an input that can fail: an `Err` of the stream takes an item's
@@ -317,42 +243,37 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// use gangline::{OrderedRunner, map};
     ///
     /// # smol::block_on(async {
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
     /// let numbers = ["3", "x"].map(str::parse::<u64>);
-    /// let mut both = square.then(&mut show);
+    /// let mut both = square.then(show);
     /// assert!(both.try_run_stream(stream::iter(numbers)).await.unwrap_err().is_input());
     /// # Ok::<(), gangline::BoxError>(())
     /// # })?;
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`try_run`](Pipeline::try_run).
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub fn try_run_stream<T, E>(&mut self, stream: T) -> PipelineRunStream<'_, 'h, R, S, T>
+    pub fn try_run_stream<T, E>(&mut self, stream: T) -> RunStream<'_, R, T, S>
     where
         T: Stream<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        PipelineRunStream::new(&mut self.line, Source::new(Polled::new(stream), fallible))
+        RunStream::new(&mut *self.line, Source::polled(stream, fallible))
     }
 
     /// As [`outputs`](Pipeline::outputs), from a stream of async code to another.
     ///
-    /// As [`Pool::outputs_stream`]: no runtime is needed, the task that polls it polls the input too, and only while the
-    /// window of the first stage has room. See [`PipelineOutputsStream`] for what dropping it does.
+    /// As [`Pool::outputs_stream`](crate::Pool::outputs_stream). See [`OutputsStream`] for what dropping it does.
     ///
     /// ```
     /// use futures_lite::{StreamExt, stream};
     /// use gangline::{OrderedRunner, map};
     ///
     /// # smol::block_on(async {
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
     /// let mut outputs = both.outputs_stream(stream::iter(3..));
     /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("9"));
     /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("16"));
@@ -362,11 +283,11 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// ```
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub fn outputs_stream<T>(&mut self, stream: T) -> PipelineOutputsStream<'_, 'h, R, S, T>
+    pub fn outputs_stream<T>(&mut self, stream: T) -> OutputsStream<'_, R, T, S>
     where
         T: Stream<Item = R::Input>,
     {
-        PipelineOutputsStream::new(&mut self.line, Source::new(Polled::new(stream), sound))
+        OutputsStream::new(&mut *self.line, Source::polled(stream, sound))
     }
 
     /// As [`outputs_stream`](Pipeline::outputs_stream), for an input that can fail: an `Err` of the stream takes an
@@ -377,9 +298,9 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// use gangline::{OrderedRunner, map};
     ///
     /// # smol::block_on(async {
-    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
-    /// let mut both = square.then(&mut show);
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
     /// let mut outputs = both.try_outputs_stream(stream::iter(["3", "x"].map(str::parse::<u64>)));
     /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("9"));
     /// assert!(outputs.next().await.is_some_and(|second| second.unwrap_err().is_input()));
@@ -389,18 +310,65 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// ```
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub fn try_outputs_stream<T, E>(&mut self, stream: T) -> PipelineOutputsStream<'_, 'h, R, S, T>
+    pub fn try_outputs_stream<T, E>(&mut self, stream: T) -> OutputsStream<'_, R, T, S>
     where
         T: Stream<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        PipelineOutputsStream::new(&mut self.line, Source::new(Polled::new(stream), fallible))
+        OutputsStream::new(&mut *self.line, Source::polled(stream, fallible))
+    }
+
+    /// Turns the pipeline into an iterator over the outputs of the last stage for `items`, without consumer hooks.
+    ///
+    /// As [`Pool::into_outputs`](crate::Pool::into_outputs): a thread of its own pulls `items`, and starts at once. Dropping the iterator closes the
+    /// pools that the pipeline owns; [`into_pipeline`](IntoOutputs::into_pipeline) returns it.
+    ///
+    /// ```
+    /// use gangline::{Error, OrderedRunner, Result, map};
+    ///
+    /// fn shown(to: u64) -> Result<impl Iterator<Item = Result<String, Error>>> {
+    ///     let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    ///     let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    ///     Ok(square.then(show).into_outputs(0..to))
+    /// }
+    ///
+    /// assert_eq!(shown(3)?.collect::<Result<Vec<_>, _>>()?, ["0", "1", "4"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn into_outputs<I>(self, items: I) -> IntoOutputs<Self, R, S>
+    where
+        I: IntoIterator<Item = R::Input>,
+        I::IntoIter: Send + 'static,
+    {
+        IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, sound))
+    }
+
+    /// As [`into_outputs`](Pipeline::into_outputs), for an input that can fail: an `Err` of the iterator takes an item's
+    /// place.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut outputs = square.then(show).try_into_outputs(["3", "x"].map(str::parse::<u64>));
+    /// assert_eq!(outputs.next().transpose()?.as_deref(), Some("9"));
+    /// assert!(outputs.next().is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_into_outputs<I, E>(self, items: I) -> IntoOutputs<Self, R, S>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        I::IntoIter: Send + 'static,
+        E: Into<BoxError>,
+    {
+        IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, fallible))
     }
 
     /// Counts the items of the input of the last run by outcome, also if it failed.
     ///
     /// An item is `ok` once the last consumer has it, and `failed` whichever stage it failed in. Each pool
-    /// has the [account](Pool::account) of its own stage. Before the first run all counts are 0.
+    /// has the [account](crate::Pool::account) of its own stage. Before the first run all counts are 0.
     ///
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
@@ -410,7 +378,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
     /// let mut root = OrderedRunner::builder(root).devices(1).on_error(OnError::Skip).build()?;
     /// let mut both = parse.then(&mut root);
-    /// assert_eq!(both.run(["16", "x", "-1", "25"])?, [4, 5]);
+    /// both.run(["16", "x", "-1", "25"])?;
     /// assert_eq!((both.account().ok, both.account().failed), (2, 2));
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
@@ -434,7 +402,6 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// let mut both = square.then(&mut show);
     /// both.run(0..100)?;
     /// let report = both.report();
-    /// println!("{report}");
     /// assert_eq!((report.account.ok, report.producers.len()), (100, 3));
     /// assert_eq!(report.stages[1].name, "show");
     /// # Ok::<(), gangline::BoxError>(())
@@ -443,18 +410,53 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         self.line.report()
     }
 
+    /// Returns the token of the last stage. As that of any stage, it ends the runs of the pipeline.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
+    /// let token = both.cancel_token();
+    /// let shown = both.run((0..).inspect(|&x| if x == 9 { token.drain() }))?;
+    /// assert_eq!(shown.len(), 10, "what was read is completed");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn cancel_token(&self) -> CancelToken {
+        self.line.last().settings().token.clone()
+    }
+
+    /// Ends the producers of all stages, also of pools that are lent: see [`Pool::close`](crate::Pool::close).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(show);
+    /// both.close()?;
+    /// assert!(both.run([3]).unwrap_err().is_closed());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first failure of a `producer_end`, in the order of the stages.
+    pub fn close(&mut self) -> Result<(), Error> {
+        self.line.close()
+    }
+
     /// Returns the items that the stages [skipped](crate::Builder::on_error) in the last run: the first 10,000.
     ///
-    /// They are in the order in which the last consumer met them. [`account`](Pipeline::account) counts them
-    /// all.
+    /// They are in the order in which the last consumer met them.
     ///
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
     ///
     /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
     /// let root = map(|_| Ok(()), |_, _, x: i32| Ok(x.checked_isqrt().ok_or("negative")?));
-    /// let parse = OrderedRunner::builder(parse).devices(2).key(|text| *text);
-    /// let mut parse = parse.on_error(OnError::Skip).build()?;
+    /// let parse = OrderedRunner::builder(parse).key(|text| *text).on_error(OnError::Skip).build()?;
     /// let mut root = OrderedRunner::builder(root).devices(1).on_error(OnError::Skip).build()?;
     /// let mut both = parse.then(&mut root);
     /// both.run(["16", "x", "-1", "25"])?;
@@ -470,8 +472,29 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     }
 }
 
+impl<'h, R: Runner + 'static, S: Runner + 'static> IntoOutputs<Pipeline<'h, R, S>, R, S> {
+    /// Ends the run, and returns the pipeline with its producers: see [`into_pool`](IntoOutputs::into_pool).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut outputs = square.then(show).into_outputs(1..);
+    /// assert_eq!(outputs.nth(2).transpose()?.as_deref(), Some("9"));
+    /// let mut pipeline = outputs.into_pipeline();
+    /// assert_eq!(pipeline.run([5])?, ["25"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn into_pipeline(self) -> Pipeline<'h, R, S> {
+        self.take_out()
+    }
+}
+
 impl<R: Runner, S: Runner, P> fmt::Debug for Pipeline<'_, R, S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("stages", &self.line.stages()).finish_non_exhaustive()
+        f.debug_struct("Pipeline")
+            .field("stages", &self.line.engines().len())
+            .finish_non_exhaustive()
     }
 }

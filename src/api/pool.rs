@@ -9,7 +9,8 @@ use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::CancelToken;
 use crate::device::Devices;
-use crate::engine::session::Engine;
+use crate::engine::line::Single;
+use crate::engine::pool::Engine;
 use crate::error::{BoxError, Error};
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
@@ -49,8 +50,8 @@ pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 /// A forked child has a copy of the pool, but none of its threads. There every run, also of a pipeline or a service,
 /// fails with [`Error::Forked`]. Dropping the copy waits for nothing, runs no destructor, and leaves the parent's files
 /// alone. Build the pool in the child, or call [`close`](Pool::close) and [`activate`](Pool::activate) there.
-pub struct Pool<R: Runner, O> {
-    engine: Engine<R>,
+pub struct Pool<R: Runner + 'static, O> {
+    stage: Single<'static, R>,
     order: PhantomData<fn() -> O>,
 }
 
@@ -91,11 +92,11 @@ mod sealed {
 
 impl<R: Runner + 'static, O> Pool<R, O> {
     pub(super) fn new_with(engine: Engine<R>) -> Self {
-        Pool { engine, order: PhantomData }
+        Pool { stage: Single::new(engine), order: PhantomData }
     }
 }
 
-impl<R: Runner, O> Pool<R, O> {
+impl<R: Runner + 'static, O> Pool<R, O> {
     /// Returns the runner value.
     ///
     /// ```
@@ -109,7 +110,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn runner(&self) -> &R {
-        self.engine.runner()
+        self.stage.runner()
     }
 
     /// Returns the devices, one place for each producer.
@@ -122,7 +123,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn devices(&self) -> &Devices {
-        &self.engine.settings().devices
+        &self.stage.settings().devices
     }
 
     /// Returns the order in which the consumer sees results.
@@ -135,7 +136,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn order(&self) -> Order {
-        self.engine.settings().order
+        self.stage.settings().order
     }
 
     /// Counts the items of the last run or `outputs` call by outcome, also if it failed.
@@ -150,7 +151,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn account(&self) -> Account {
-        self.engine.account()
+        self.stage.account()
     }
 
     /// Reports on the last run or `outputs` call, also on one that failed or is still in progress.
@@ -171,7 +172,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # }
     /// ```
     pub fn report(&self) -> RunReport {
-        self.engine.report()
+        self.stage.report()
     }
 
     /// Returns the errors of the items that the last run [skipped](crate::Builder::on_error): the first 10,000.
@@ -191,7 +192,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn failures(&self) -> &[Error] {
-        self.engine.failures()
+        self.stage.failures()
     }
 
     /// Returns for each producer the batch limit learned when its device ran out of memory.
@@ -217,7 +218,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn learned_batch_limits(&self) -> Vec<Option<u64>> {
-        self.engine.ceilings()
+        self.stage.ceilings()
     }
 
     /// Returns the token that ends what this runner has in progress.
@@ -232,7 +233,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn cancel_token(&self) -> CancelToken {
-        self.engine.settings().token.clone()
+        self.stage.settings().token.clone()
     }
 
     /// Returns whether the producers are running: true from building until [`close`](Pool::close).
@@ -247,7 +248,29 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn is_active(&self) -> bool {
-        self.engine.is_active()
+        self.stage.is_active()
+    }
+
+    /// Starts the producers of a closed runner again, each with a new `producer_init`.
+    ///
+    /// The hooks see the configuration that was last given to [`set_cfg`](Pool::set_cfg). Does nothing if
+    /// the runner is active.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// pool.close()?; // frees the devices, for another program
+    /// pool.activate()?;
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Pool::new); the runner then stays closed.
+    pub fn activate(&mut self) -> Result<(), Error> {
+        self.stage.activate()
     }
 
     /// Ends the producers: calls `producer_end` for each live state, and joins all threads.
@@ -276,7 +299,7 @@ impl<R: Runner, O> Pool<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn close(&mut self) -> Result<(), Error> {
-        self.engine.close()
+        self.stage.close()
     }
 
     /// Replaces the configuration of a closed runner; the next [`activate`](Pool::activate) uses it.
@@ -297,15 +320,19 @@ impl<R: Runner, O> Pool<R, O> {
     ///
     /// If the runner is active: hooks may be reading its configuration.
     pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
-        self.engine.set_cfg(cfg)
+        self.stage.set_cfg(cfg)
     }
 
     pub(super) fn into_engine(self) -> Engine<R> {
-        self.engine
+        self.stage.into_engine().expect("a pool owns its engine")
     }
 
-    pub(crate) fn engine_mut(&mut self) -> &mut Engine<R> {
-        &mut self.engine
+    pub(super) fn into_stage(self) -> Single<'static, R> {
+        self.stage
+    }
+
+    pub(super) fn lend(&mut self) -> Single<'_, R> {
+        self.stage.lend()
     }
 }
 
@@ -323,7 +350,7 @@ where
     items.next().map(|item| item.map_err(E::into))
 }
 
-impl<R: Runner, O> fmt::Debug for Pool<R, O> {
+impl<R: Runner + 'static, O> fmt::Debug for Pool<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("order", &self.order())

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::pipeline_totals::SkippedInStage;
+use crate::engine::totals::SkippedInStage;
 use crate::error::Error;
 
 /// An item that a stage of a pipeline has [skipped](crate::Builder::on_error): see

@@ -3,6 +3,7 @@
 //! Each run has its own [`Run`](run::Run), shared by all its threads, so nothing of one run reaches the next.
 //! The [`handover`] moves items to the producers and results back. [`producer`] and [`work`] call the hooks.
 
+pub(crate) mod abort_guard;
 pub(crate) mod call;
 pub(crate) mod deadline_thread;
 pub(crate) mod failures;

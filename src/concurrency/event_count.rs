@@ -37,17 +37,13 @@ struct UnseenWakes {
     /// particular sleeper, so no other may notice in its place.
     epoch: u64,
     /// Wakes the task that waits instead of a thread; it counts as a sleeper. Its waker must not panic.
-    #[cfg(feature = "futures")]
     task: Option<Waker>,
 }
 
 impl UnseenWakes {
     /// Takes the waker of a task that is to wake.
     fn take_task(&mut self) -> Option<Waker> {
-        #[cfg(feature = "futures")]
-        return self.task.take();
-        #[cfg(not(feature = "futures"))]
-        None
+        self.task.take()
     }
 }
 
@@ -58,7 +54,6 @@ impl EventCount {
 
     /// Creates one for a task as its sleeper. A task cannot sleep for a short time, as a thread does if the heavy fence
     /// fails, so each side executes a fence of its own.
-    #[cfg(feature = "futures")]
     pub(crate) fn for_task() -> Self {
         EventCount::with_barrier(Barrier::Symmetric)
     }
@@ -215,7 +210,6 @@ impl EventCount {
     }
 
     /// Keeps the waker of the one task that sleeps here, unless `is_ready`. Returns whether it was ready.
-    #[cfg(feature = "futures")]
     pub(crate) fn wake_task_unless(&self, waker: Waker, is_ready: impl FnOnce() -> bool) -> bool {
         let mut told = lock(&self.told);
         let old = told.task.replace(waker);
@@ -234,7 +228,6 @@ impl EventCount {
     }
 
     /// Forgets the task that slept here, if it was not woken yet.
-    #[cfg(feature = "futures")]
     pub(crate) fn forget_task(&self) {
         let mut told = lock(&self.told);
         let task = told.task.take();

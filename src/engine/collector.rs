@@ -1,6 +1,5 @@
 //! The collector's end of the hand-over: results in the runner's order.
 
-#[cfg(feature = "futures")]
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -38,39 +37,27 @@ pub(crate) struct Collector<T> {
     starved: bool,
     /// Whether the caller has the result handed out last, which is in flight until it asks for the next.
     is_lent: bool,
-    #[cfg(feature = "futures")]
-    task_wait: Option<TaskWait>,
+    /// The wait in progress.
+    wait: Option<Wait>,
     pace: Pace,
     came: Instant,
     time: CollectorTime,
 }
 
-/// What a waiting task lacks, beside results.
-#[cfg(feature = "futures")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack {
-    /// There is more input, and no room for it.
-    Permits,
-    /// The input has ended, or its next item has not come.
-    Input,
-}
-
-/// A wait of a task.
-#[cfg(feature = "futures")]
+/// A wait for results.
 #[derive(Debug)]
-struct TaskWait {
-    lack: Lack,
+struct Wait {
     since: Instant,
     /// The only item that was missing.
     head: Option<u64>,
+    sleeper: Sleeper,
 }
 
-/// A wait of a task, once it is over.
-#[cfg(feature = "futures")]
-#[derive(Debug)]
-pub(crate) struct Waited {
-    pub(crate) reason: Lack,
-    pub(crate) lasted: Duration,
+/// What waits for results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sleeper {
+    Thread,
+    Task,
 }
 
 /// Why a collector's wait ended.
@@ -114,8 +101,7 @@ impl<T> Collector<T> {
             measured: (0, now),
             starved: false,
             is_lent: false,
-            #[cfg(feature = "futures")]
-            task_wait: None,
+            wait: None,
             pace: Pace::new(now),
             came: now,
             time: CollectorTime::default(),
@@ -214,68 +200,59 @@ impl<T> Collector<T> {
         total: Option<u64>,
         due: Option<Instant>,
     ) -> WakeReason {
+        self.begin_wait(handover);
+        let reason = self.sleep(handover, total, due, || false);
+        self.end_wait(handover);
+        reason
+    }
+
+    /// Begins a wait, for [`sleep`](Collector::sleep) or [`poll`](Collector::poll). In between, a driver that also feeds
+    /// says what it lacks.
+    pub(crate) fn begin_wait<I>(&mut self, handover: &Handover<I, T>) {
         // A producer that ran out of items before waited for this collector, not for permits.
         self.forget_dryness(handover);
         let (since, head) = (now(), self.merge.awaited());
-        let wake_threshold = wake_threshold(&mut self.pace, self.window.half());
-        let news = handover.wait(&mut self.merge, total, wake_threshold, due);
-        let now = self.note_wait(handover, since, head);
-        self.note_dryness(handover);
-        self.note_pace(now, handover.is_starving());
-        news
+        self.wait = Some(Wait { since, head, sleeper: Sleeper::Thread });
     }
 
-    /// Like [`wait`](Collector::wait), for a collector that is also the feeder and has more input but no
-    /// permit. Only this wait counts as a lack of permits, not the time that the caller spends elsewhere.
-    pub(crate) fn wait_as_feeder<I>(
-        &mut self,
-        handover: &Handover<I, T>,
-        due: Option<Instant>,
-    ) -> WakeReason {
-        self.forget_dryness(handover);
-        handover.starve_as_collector();
-        let (since, head) = (now(), self.merge.awaited());
-        let wake_threshold = wake_threshold(&mut self.pace, self.window.half());
-        let news = handover.wait(&mut self.merge, None, wake_threshold, due);
-        handover.feed_again();
-        let now = self.note_wait(handover, since, head);
-        self.note_dryness(handover);
-        self.note_pace(now, true);
-        news
-    }
-
-    /// Like [`wait`](Collector::wait) or, with a lack of permits, [`wait_as_feeder`](Collector::wait_as_feeder), for
-    /// a task. `None` if it is to wait: then `waker` is kept, and the wait lasts until
-    /// [`end_wait`](Collector::end_wait).
-    #[cfg(feature = "futures")]
-    pub(crate) fn poll_wait<I>(
+    /// Sleeps until there are results, at most until `due`, or until the driver `may_feed` again.
+    pub(crate) fn sleep<I>(
         &mut self,
         handover: &Handover<I, T>,
         total: Option<u64>,
-        lack: Lack,
-        waker: Waker,
-    ) -> Option<WakeReason> {
-        self.forget_dryness(handover);
-        if lack == Lack::Permits {
-            handover.starve_as_collector();
-        }
-        handover.note_waiting_task();
-        self.task_wait = Some(TaskWait { lack, since: now(), head: self.merge.awaited() });
-        handover.has_results(&mut self.merge, total, waker).then(|| handover.wake_reason())
+        due: Option<Instant>,
+        may_feed: impl Fn() -> bool,
+    ) -> WakeReason {
+        let wake_threshold = wake_threshold(&mut self.pace, self.window.half());
+        handover.wait(&mut self.merge, (total, may_feed), wake_threshold, due)
     }
 
-    /// Ends the wait of a task, if it waited.
-    #[cfg(feature = "futures")]
-    pub(crate) fn end_wait<I>(&mut self, handover: &Handover<I, T>) -> Option<Waited> {
-        let TaskWait { lack, since, head } = self.task_wait.take()?;
-        handover.note_woken_task();
-        if lack == Lack::Permits {
-            handover.feed_again();
+    /// Like [`sleep`](Collector::sleep), for a task. `None` if it is to wait: then `waker` is kept, and the wait lasts
+    /// until [`end_wait`](Collector::end_wait).
+    pub(crate) fn poll<I>(
+        &mut self,
+        handover: &Handover<I, T>,
+        total: Option<u64>,
+        waker: &Waker,
+        may_feed: impl Fn() -> bool,
+    ) -> Option<WakeReason> {
+        self.wait.iter_mut().for_each(|wait| wait.sleeper = Sleeper::Task);
+        handover.note_waiting_task();
+        let is_ready = handover.has_results(&mut self.merge, total, waker, may_feed);
+        is_ready.then(|| handover.wake_reason())
+    }
+
+    /// Ends the wait in progress, if there is one. Returns how long it lasted.
+    pub(crate) fn end_wait<I>(&mut self, handover: &Handover<I, T>) -> Option<Duration> {
+        let Wait { since, head, sleeper } = self.wait.take()?;
+        match sleeper {
+            Sleeper::Thread => {}
+            Sleeper::Task => handover.note_woken_task(),
         }
         let now = self.note_wait(handover, since, head);
         self.note_dryness(handover);
-        self.note_pace(now, lack == Lack::Permits);
-        Some(Waited { reason: lack, lasted: now - since })
+        self.note_pace(now, handover.is_starving());
+        Some(now - since)
     }
 
     /// Records a wait from `since` until now, and returns the end. With a `head`, only that item was missing.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Sender, bounded};
-
+use crate::backend::threads::abort_guard::AbortGuard;
 use crate::backend::threads::call::call;
 use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput, Stage};
 use crate::backend::threads::run::{Run, RunOutcome};
@@ -12,9 +11,8 @@ use crate::backend::threads::taken::Failure;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
-use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
-use crate::engine::consuming::{Consumed, Consuming, MOST_FAILURES, SkippedItem};
+use crate::engine::consumed::{Consumed, MOST_FAILURES, SkippedItem};
 use crate::engine::reckoning::{End, Receiver, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
@@ -87,40 +85,22 @@ impl<R: Runner> Consumer<R> {
         Consumer { is_watched: true, is_published: true, ..self }
     }
 
-    /// Starts a thread that consumes the whole run.
-    pub(crate) fn start(self, stack_size: Option<usize>) -> Result<Consuming<R::Summary>, Error>
-    where
-        R: 'static,
-    {
-        let (sender, started) = bounded(1);
-        // Capacity 0: the result holds user values. If the consumer was abandoned, it must drop them itself.
-        let (done, consumed) = bounded(0);
-        let left = self.run.consumer_left.clone();
-        let thread = spawn(NAME.to_owned(), stack_size, move || {
-            done.send(self.consume(sender)).unwrap_or_else(|unsent| unsent.into_inner().discard());
-        })?;
-        Ok(Consuming { started, thread, consumed, left })
-    }
-
-    /// Consumes the whole run. Sends to `started` when input may be pulled; drops it if input must not be.
-    pub(super) fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
+    /// Consumes the whole run. Calls `start` when input may be pulled.
+    pub(super) fn consume(mut self, start: impl FnOnce()) -> Consumed<R::Summary> {
         let run = self.run.clone();
-        let (bug, span) = (AbortAtEnd(&*run), run.spans.enter());
-        let result = self.summarise(started);
+        let (over, span) = (AbortGuard::new(&run), run.spans.enter());
+        let result = self.summarise(start);
         drop(span);
-        drop(bug);
+        drop(over);
         self.collector.leave(&run.handover).into_iter().for_each(drop_quietly);
         Consumed { result, taken: self.reckoning.taken, failures: self.failures }
     }
 
-    fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
+    fn summarise(&mut self, start: impl FnOnce()) -> Result<R::Summary, Error> {
         let mut state = self.init()?;
         if !self.run.is_cancelled() && !self.run.is_stopped() {
-            // The feeder waits for this message or for the sender to be dropped; it may have stopped waiting.
-            let _ = started.send(());
+            start();
         }
-        drop(started);
-        self.run.wake_task();
         match self.consume_all(&mut state) {
             Ok(Ended::Complete) => self.end(state),
             Ok(Ended::Cancelled) => {
@@ -443,15 +423,5 @@ impl<R: Runner> Consumer<R> {
             Some(journal_writer) => Ok(journal_writer.commit()?),
             None => Ok(()),
         }
-    }
-}
-
-/// Aborts the run when dropped, so that all parties leave even if the consumer's thread dies of a bug of
-/// ours.
-pub(super) struct AbortAtEnd<'a, R: Runner>(pub(super) &'a Run<R>);
-
-impl<R: Runner> Drop for AbortAtEnd<'_, R> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -1,88 +1,131 @@
-//! A consumer at work, as seen by the thread that waits for it.
+//! A consumer at work, as seen by the driver of its run.
 
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, RecvError, select, select_biased};
-
+use super::consume::{Consumer, NAME};
+use super::consumed::Consumed;
+use crate::backend::threads::participants::Receiving;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::taken::{Failure, Taken};
-use crate::base::panic::drop_quietly;
+use crate::concurrency::spawn::spawn;
+use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
 use crate::runner::Runner;
 
-/// The result of a run, as the consumer reports it.
-pub(crate) struct Consumed<S> {
-    pub(crate) result: Result<S, Error>,
-    pub(crate) taken: Taken,
-    /// The skipped items: the first [`MOST_FAILURES`].
-    pub(crate) failures: Vec<SkippedItem>,
+/// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.
+pub(super) struct Consuming<S> {
+    state: Arc<Mutex<State<S>>>,
+    thread: JoinHandle<()>,
 }
 
-/// An item that was skipped, in this stage or an earlier one.
-pub(crate) struct SkippedItem {
-    pub(crate) error: Error,
-    /// The number of stages between the one where it failed and the consumer's.
-    pub(crate) passed_on: usize,
-    /// Its index in the input, if items keep their identity through the stages.
-    pub(crate) input: Option<u64>,
+/// How far a consumer has come.
+enum State<S> {
+    /// `consumer_init` has not returned.
+    Beginning,
+    Consuming,
+    Done(Consumed<S>),
+    /// It died of a bug of ours.
+    Died,
+    /// The driver no longer waits for it.
+    Left,
 }
 
-/// The maximum number of errors kept of a run, so that a million bad items do not fill the memory.
-pub(crate) const MOST_FAILURES: usize = 10_000;
+/// Whether input may be pulled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// `consumer_init` has not returned.
+    Awaited,
+    Go,
+    Never,
+}
 
-/// A consumer at work, as seen by the thread that waits for it.
-pub(crate) struct Consuming<S> {
-    pub(super) started: Receiver<()>,
-    pub(super) thread: JoinHandle<()>,
-    pub(super) consumed: Receiver<Consumed<S>>,
-    /// Closed when the consumer has been abandoned.
-    pub(super) left: Receiver<()>,
+/// The consumer's side of its state.
+struct Delivery<R: Runner> {
+    state: Arc<Mutex<State<R::Summary>>>,
+    run: Arc<Run<R>>,
+}
+
+impl<S: Send + 'static> Consuming<S> {
+    /// Starts a thread that consumes the whole run, and takes part in its session as `receiving`.
+    pub(super) fn start<R>(
+        consumer: Consumer<R>,
+        run: &Arc<Run<R>>,
+        stack_size: Option<usize>,
+        receiving: Receiving,
+    ) -> Result<Self, Error>
+    where
+        R: Runner<Summary = S> + 'static,
+    {
+        let state = Arc::new(Mutex::new(State::Beginning));
+        let delivery = Delivery { state: state.clone(), run: run.clone() };
+        let thread = spawn(NAME.to_owned(), stack_size, move || {
+            let _receiving = receiving;
+            let consumed = consumer.consume(|| delivery.start());
+            delivery.deliver(consumed);
+        })?;
+        Ok(Consuming { state, thread })
+    }
 }
 
 impl<S> Consuming<S> {
-    /// Waits until `consumer_init` has returned. Returns whether input may be pulled.
-    pub(crate) fn has_started(&self) -> bool {
-        select! {
-            recv(self.started) -> started => started.is_ok(),
-            recv(self.left) -> _ => false,
+    /// Whether input of `run` may be pulled.
+    pub(super) fn may_start<R: Runner>(&self, run: &Run<R>) -> Start {
+        match *lock(&self.state) {
+            State::Consuming => Start::Go,
+            State::Beginning if !run.has_left_consumer() => Start::Awaited,
+            _ => Start::Never,
         }
     }
 
-    /// Waits until everything is consumed. `None` if the consumer was abandoned in a hook.
-    pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
-        // Biased: a consumer that has returned counts as returned, even if it was also abandoned meanwhile.
-        select_biased! {
-            recv(self.consumed) -> consumed => match consumed {
-                Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
-                // The consumer died without a result; its thread has the panic.
-                Err(RecvError) => self.thread.join().map(|()| None),
-            },
-            recv(self.left) -> _ => Ok(None),
+    /// Whether the consumer of `run` is done, or was abandoned in a hook.
+    pub(super) fn is_over<R: Runner>(&self, run: &Run<R>) -> bool {
+        run.has_left_consumer() || matches!(*lock(&self.state), State::Done(_) | State::Died)
+    }
+
+    /// Takes the result of a consumer that is done. `None` if it is still in a hook, and has to be abandoned.
+    pub(super) fn finish(self) -> Option<Consumed<S>> {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Left);
+        if let State::Beginning | State::Consuming | State::Left = state {
+            return None;
         }
+        // Hooks are caught, so a panic is a bug of ours, which must not be hidden.
+        if let Err(payload) = self.thread.join()
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(payload);
+        }
+        if let State::Done(consumed) = state { Some(consumed) } else { None }
     }
 }
 
-impl<S> Consumed<S> {
-    /// Drops the result of an abandoned consumer.
-    pub(super) fn discard(self) {
-        drop_quietly(self.result);
-        self.failures.into_iter().for_each(|skipped| drop_quietly(skipped.error));
+impl<R: Runner> Delivery<R> {
+    /// Lets input be pulled.
+    fn start(&self) {
+        let mut state = lock(&self.state);
+        if let State::Beginning = *state {
+            *state = State::Consuming;
+        }
+        drop(state);
+        self.run.driver().ring();
     }
 
-    /// The result of a run that consumed nothing and failed.
-    pub(crate) fn failed(error: Error) -> Self {
-        Consumed { result: Err(error), taken: Taken::default(), failures: vec![] }
+    fn deliver(&self, consumed: Consumed<R::Summary>) {
+        let mut state = lock(&self.state);
+        if let State::Left = *state {
+            drop(state);
+            return consumed.discard();
+        }
+        *state = State::Done(consumed);
     }
+}
 
-    /// Stands in for the result of an abandoned consumer.
-    pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
-        run.handover.stats.leave_consumer_behind();
-        let taken = run.tally.get();
-        // `None` if the consumer had taken the error before its hook got stuck.
-        let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
-            limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
-        });
-        let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
-        Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
+impl<R: Runner> Drop for Delivery<R> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        if let State::Beginning | State::Consuming = *state {
+            *state = State::Died;
+        }
+        drop(state);
+        self.run.driver().ring();
     }
 }

@@ -101,7 +101,6 @@ impl<I, T> Source<I, T> {
 
     /// Pulls the item that was polled, for which there is a permit, and gives it out, also if the run was told to stop
     /// while the stream was polled.
-    #[cfg(feature = "futures")]
     pub(super) fn pull_polled<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -329,7 +328,7 @@ impl FeederTime {
     #[cfg(feature = "futures")]
     pub(super) fn feed_again<R: Runner>(&mut self, run: &Run<R>) {
         if let Some(since) = self.since.take() {
-            run.handover.feed_again();
+            run.handover.end_to_wait_elsewhere();
             let lasted = now() - since;
             self.waited += lasted;
             run.report_full_window(lasted);

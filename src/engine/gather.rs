@@ -31,7 +31,7 @@ pub trait Fold<P, X>: Send + Sync + 'static {
     fn init(&self, parent: &P) -> Self::Gathered;
 
     /// Adds a part. It is an `Err` only if failures are gathered.
-    fn add(&self, gathered: &mut Self::Gathered, part: u64, output: Result<X, Error>);
+    fn add(&self, gathered: &mut Self::Gathered, parent: &P, part: u64, output: Result<X, Error>);
 }
 
 /// Why the index of a part is known.
@@ -248,12 +248,14 @@ where
         if let State::New = parent.state {
             self.init(parent);
         }
-        let State::Folded(folded) = &mut parent.state else {
+        let (State::Folded(folded), Parent::Value(value)) =
+            (&mut parent.state, &parent.opened.parent)
+        else {
             drop_quietly(output);
             return false;
         };
         let part = index - parent.opened.first;
-        match catch(|| self.fold.add(folded, part, output)) {
+        match catch(|| self.fold.add(folded, value, part, output)) {
             Ok(()) => true,
             Err(source) => {
                 let mut name = parent.opened.name.clone();

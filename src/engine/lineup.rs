@@ -1,4 +1,4 @@
-//! The participants of a run of a pipeline.
+//! What a run of a line is made of, before it begins.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -8,121 +8,91 @@ use serde_json::Value;
 use super::consume::NAME;
 use super::joint::Work;
 use super::link::{LinkKind, Relayed};
-use super::run_session::Session;
-use super::session::Engine;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::participants::{Participants, ResultReceiver};
-use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::Rebuilt;
+use crate::backend::threads::run_shape::RunKind;
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Result};
-use crate::observe::account::Account;
 use crate::runner::Runner;
 
-/// A link that is not started yet.
-pub(super) struct Between {
-    pub(super) work: Work,
-    pub(super) stack_size: Option<usize>,
-}
-
-/// What a stage gets.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Inflow {
-    /// The number of items, if it is known.
-    pub(super) items: Option<u64>,
-    /// Whether they have names or journal keys.
-    pub(super) has_names: bool,
-}
-
-/// All participants of a run, in the order of the stages.
+/// The runs of a line and the links between them, in the order of the stages.
 #[derive(Default)]
-pub(crate) struct Lineup<'a> {
+pub(crate) struct Lineup {
+    /// Wakes the driver of all runs.
+    pub(super) driver: Arc<DriverBell>,
     /// What the next stage gets.
-    pub(super) next: Inflow,
+    next: Inflow,
     /// What the stages behind the open expansions get, the outermost first.
     outer: Vec<Inflow>,
     /// The configurations of the stages after the first.
     pub(super) later_cfgs: Vec<Value>,
     /// The journal of the first stage, which the last one writes.
     pub(super) journal: Option<Arc<JournalWriter>>,
-    pub(super) stages: Vec<Box<dyn Enlisted + 'a>>,
     runs: Vec<Arc<dyn Interrupt>>,
     /// The limit for the weights of all stages.
     most_weight: Option<u64>,
     weighed: Vec<Arc<dyn Weighed>>,
-    pub(super) relays: Vec<Between>,
+    pub(super) links: Vec<LinkThread>,
 }
 
-/// A stage with a run that no producer takes part in yet.
-pub(super) trait Enlisted {
-    /// Makes its token end all stages.
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
-    where
-        Self: 'a;
+/// What a stage gets.
+#[derive(Debug, Clone, Copy, Default)]
+struct Inflow {
+    /// The number of items, if it is known.
+    items: Option<u64>,
+    /// Whether they have names or journal keys.
+    has_names: bool,
 }
 
-/// A stage of a run in progress.
-pub(super) trait Stage {
-    /// Makes its producers take part.
-    fn join(&mut self, rebuilt: Rebuilt) -> Result<(), Error>;
-
-    fn participants(&self) -> &Arc<Participants>;
-
-    /// Waits until the producers have left, and drops what is left.
-    fn wind_up(&self);
-
-    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>);
-
-    /// Leaves the session to the engine.
-    fn lend(self: Box<Self>);
+/// The place of a stage in its line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    /// Another stage follows.
+    Before,
+    Last(RunKind),
 }
 
 /// The runs of all stages, which any of their tokens ends.
-pub(super) struct AllRuns(Vec<Arc<dyn Interrupt>>);
+pub(crate) struct AllRuns(Vec<Arc<dyn Interrupt>>);
 
-impl Interrupt for AllRuns {
-    /// In reverse: to a stage whose input ended before its own cancel, the run would look complete.
-    fn cancel(&self) {
-        self.0.iter().rev().for_each(|run| run.cancel());
-    }
-
-    /// The items in flight pass through the later stages, which read no input.
-    fn drain(&self) {
-        if let Some((first, later)) = self.0.split_first() {
-            first.drain();
-            later.iter().for_each(|run| run.end_backoff());
-        }
-    }
+/// A link that is not started yet.
+pub(super) struct LinkThread {
+    work: Work,
+    stack_size: Option<usize>,
 }
 
-impl Between {
-    /// Takes part in the session of the stage before it, since it calls functions of the user.
-    fn receiving(self, participants: &Arc<Participants>) -> Self {
-        let (receiving, work) = (participants.receive(ResultReceiver::Link), self.work);
-        let work = Box::new(move || {
-            let _receiving = receiving;
-            work()
-        });
-        Between { work, ..self }
-    }
-
-    pub(super) fn start(self) -> Result<JoinHandle<Relayed>, Error> {
-        Ok(spawn(NAME.to_owned(), self.stack_size, self.work)?)
-    }
-}
-
-impl<'a> Lineup<'a> {
+impl Lineup {
     /// For `items` items, if their number is known.
     pub(super) fn new(items: Option<u64>, later_cfgs: Vec<Value>) -> Self {
         Lineup { next: Inflow { items, has_names: false }, later_cfgs, ..Lineup::default() }
     }
 
-    /// How a later stage names items.
-    pub(super) fn recording(&self) -> Recording {
-        Recording { inherits_names: self.next.has_names, ..Recording::default() }
+    /// The number of items that the next stage gets, if it is known.
+    pub(super) fn items(&self) -> Option<u64> {
+        self.next.items
+    }
+
+    /// Whether the items that the next stage gets have names or journal keys.
+    pub(super) fn has_names(&self) -> bool {
+        self.next.has_names
+    }
+
+    /// Adds the run of the next stage.
+    pub(super) fn add<R: Runner + 'static>(&mut self, run: &Arc<Run<R>>) {
+        // A journal recognises items by the input of the first stage.
+        self.next.has_names |= self.runs.is_empty() && self.journal.is_some();
+        self.next.has_names |= run.run_settings.has_names();
+        self.runs.push(run.clone());
+        self.weighed.push(run.clone());
+    }
+
+    /// The number of the stage that was added last, from 0.
+    pub(super) fn last_stage(&self) -> usize {
+        self.runs.len() - 1
     }
 
     /// Passes a link. Parts are of unknown number and have no names; behind them, parents go on as before.
@@ -136,85 +106,54 @@ impl<'a> Lineup<'a> {
         }
     }
 
-    pub(super) fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
-        self.next.has_names |= run.run_settings.has_names();
-        self.runs.push(run.clone());
-        self.weighed.push(run.clone());
-        self.stages.push(Box::new(Waiting { engine, run }));
-    }
-
     /// Limits the weights of all stages together, if there is a limit.
     pub(super) fn limit(&mut self, most_weight: Option<u64>) {
         self.most_weight = most_weight.into_iter().chain(self.most_weight).min();
     }
 
-    /// Makes every token end all stages. A token used before does so at once.
-    pub(super) fn watch(self) -> Result<Watched<'a>, Error> {
+    /// The runs of all stages, with their weights limited.
+    pub(super) fn all(&mut self) -> Arc<AllRuns> {
         if let Some(most) = self.most_weight {
             let ceiling = Arc::new(Ceiling::new(most));
             ceiling.is_for(self.weighed.iter().map(Arc::downgrade).collect());
             self.weighed.iter().for_each(|run| run.share(ceiling.clone()));
         }
-        let all = Arc::new(AllRuns(self.runs));
-        let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
-        let stages = stages.collect::<Result<Vec<_>, Error>>()?;
-        let relays = self.relays.into_iter().zip(&stages);
-        let relays = relays.map(|(relay, stage)| relay.receiving(stage.participants())).collect();
-        Ok(Watched { stages, relays, all })
+        Arc::new(AllRuns(std::mem::take(&mut self.runs)))
     }
 }
 
-/// The stages, and the links between them.
-pub(super) struct Watched<'a> {
-    pub(super) stages: Vec<Box<dyn Stage + 'a>>,
-    pub(super) relays: Vec<Between>,
-    pub(super) all: Arc<AllRuns>,
-}
+impl LinkThread {
+    /// A link behind the session with these participants. It takes part in it, since it calls functions of the user.
+    pub(super) fn new(
+        kind: LinkKind,
+        work: Work,
+        participants: &Arc<Participants>,
+        stack_size: Option<usize>,
+    ) -> Self {
+        let receiving = participants.receive(ResultReceiver::Link);
+        let work = Box::new(move || {
+            let _receiving = receiving;
+            Relayed { kind, ..work() }
+        });
+        LinkThread { work, stack_size }
+    }
 
-struct Waiting<'e, R: Runner> {
-    engine: &'e mut Engine<R>,
-    run: Arc<Run<R>>,
-}
-
-impl<R: Runner + 'static> Enlisted for Waiting<'_, R> {
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
-    where
-        Self: 'a,
-    {
-        let Waiting { engine, run } = *self;
-        let session = engine.watch(run, all)?;
-        Ok(Box::new(Working { engine, session, all: all.clone() }))
+    pub(super) fn start(self) -> Result<JoinHandle<Relayed>, Error> {
+        Ok(spawn(NAME.to_owned(), self.stack_size, self.work)?)
     }
 }
 
-struct Working<'e, R: Runner> {
-    engine: &'e mut Engine<R>,
-    session: Session<R>,
-    /// Keeps the runs registered with the token.
-    all: Arc<AllRuns>,
-}
-
-impl<R: Runner + 'static> Stage for Working<'_, R> {
-    fn join(&mut self, rebuilt: Rebuilt) -> Result<(), Error> {
-        self.engine.join(&self.session, rebuilt)
+impl Interrupt for AllRuns {
+    /// In reverse: to a stage whose input ended before its own cancel, the run would look complete.
+    fn cancel(&self) {
+        self.0.iter().rev().for_each(|run| run.cancel());
     }
 
-    fn participants(&self) -> &Arc<Participants> {
-        &self.session.participants
-    }
-
-    fn wind_up(&self) {
-        self.session.wind_up();
-    }
-
-    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
-        let Working { engine, session, all } = *self;
-        engine.settle(session, account, pipeline, error);
-        drop(all);
-    }
-
-    fn lend(self: Box<Self>) {
-        let Working { engine, session, all } = *self;
-        engine.lent = Some(Session { all: Some(all), ..session });
+    /// The items in flight pass through the later stages, which read no input.
+    fn drain(&self) {
+        if let Some((first, later)) = self.0.split_first() {
+            first.drain();
+            later.iter().for_each(|run| run.end_backoff());
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::backend::threads::abort_guard::AbortGuard;
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::no_output::{Effect, FailedItem, Mark, NoOutput};
 use crate::backend::threads::run::Run;
@@ -10,7 +11,6 @@ use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::consume::AbortAtEnd;
 use crate::engine::feed::look_and_push;
 use crate::engine::reckoning::{End, Reckoning};
 use crate::error::Error;
@@ -163,10 +163,10 @@ pub(super) fn between<A: Runner, B: Runner>(
     ) -> (Progress, Ended),
 ) -> Relayed {
     let Earlier { run: from, order, window, .. } = from;
-    let over = AbortAtEnd(from);
+    let over = AbortGuard::new(from);
     // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
     // ever.
-    let bug = AbortAtEnd(to);
+    let bug = AbortGuard::new(to);
     let mut collector = Collector::new(&from.handover, *order, *window, now());
     let mut feeder = Feeder::new(&to.handover);
     from.handover.stats.goes_to(Destination::NextStage);
@@ -176,7 +176,7 @@ pub(super) fn between<A: Runner, B: Runner>(
     let (working, waited) = (collector.waited(), feeder.waited());
     to.handover.stats.source_left(working + waited, waited);
     let relayed = end_input(to, &mut feeder, progress, ended);
-    std::mem::forget(bug);
+    bug.disarm();
     drop(over);
     collector.leave(&from.handover).into_iter().for_each(drop_quietly);
     relayed
@@ -437,8 +437,7 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::backend::threads::recording::Recording;
-    use crate::backend::threads::run_shape::CarriedOver;
-    use crate::backend::threads::run_shape::Shape;
+    use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
     use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::RunControl;
 
@@ -455,7 +454,7 @@ mod tests {
             shape,
             Arc::default(),
             CarriedOver::nothing(1),
-            upstream,
+            InLine { upstream, ..InLine::default() },
             Arc::new(EventLog::new(1, None, Detail::Run)),
             Recording::default(),
         ))

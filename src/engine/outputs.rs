@@ -1,65 +1,188 @@
-//! Begins and continues the outputs of a pool.
+//! The outputs of a line, from before they begin to after their end.
 
-use std::sync::Arc;
+use std::task::Poll;
+#[cfg(feature = "futures")]
+use std::task::{Context, ready};
+
+#[cfg(feature = "futures")]
+use futures_core::Stream;
 
 use super::feed::Source;
-use super::in_progress::InProgress;
-use super::run_session::Session;
-use super::session::Engine;
-use super::streaming::{FedBy, Streaming, Yield, last_error};
-use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run::Run;
+use super::line::Line;
+use super::outputs_driver::{Caller, OutputsDriver, Yield};
+use super::own_feeder::GatedSource;
+#[cfg(feature = "futures")]
+use super::polled::Polled;
+#[cfg(feature = "futures")]
+use crate::base::quiet_waker::quiet;
 use crate::error::Error;
+use crate::observe::account::Account;
 use crate::runner::Runner;
 
-/// Begins a stream. It continues with [`next`] or [`next_fed`].
-pub(crate) fn start<R: Runner + 'static>(
-    engine: &mut Engine<R>,
-    fed_by: FedBy,
-    unread: Option<u64>,
-) -> Result<Arc<Run<R>>, Error> {
-    engine.reset(unread);
-    engine.check_no_journal().inspect_err(|error| engine.refuse(error))?;
-    let session = engine.begin(Recording::default())?;
-    Ok(enter(engine, session, fed_by, unread))
+/// The outputs of a line, from before they begin to after their end. `I` is the source that the caller pulls.
+pub(crate) struct LineOutputs<I, R: Runner, S: Runner> {
+    stage: Stage<I, R, S>,
+    /// The number of results that were yielded.
+    yielded: u64,
 }
 
-/// Makes this the stream in progress.
-pub(super) fn enter<R: Runner + 'static>(
-    engine: &mut Engine<R>,
-    session: Session<R>,
-    fed_by: FedBy,
-    unread: Option<u64>,
-) -> Arc<Run<R>> {
-    let run = session.run.clone();
-    let (order, window) = (engine.settings.order, engine.window());
-    let streaming = Streaming::new(session, order, window, fed_by, unread);
-    engine.in_progress = Some(InProgress::Outputs(Box::new(streaming)));
-    run
+enum Stage<I, R: Runner, S: Runner> {
+    /// A task has not polled them. An earlier run of a pool may still be ending.
+    #[cfg(feature = "futures")]
+    New(Source<I, R::Input>),
+    /// They could not begin.
+    Refused(Error),
+    Running(Box<OutputsDriver<I, R, S>>),
+    /// A task keeps the last step until every thread has left.
+    #[cfg(feature = "futures")]
+    Ending(Box<OutputsDriver<I, R, S>>, Option<Yield<S::Output>>),
+    Over,
 }
 
-/// Returns the next output of the stream in progress. The last one ends the stream.
-pub(crate) fn next<R: Runner + 'static, I>(
-    engine: &mut Engine<R>,
-    source: &mut Source<I, R::Input>,
-) -> Option<Result<R::Output, Error>> {
-    let step = in_progress(engine)?.next(source);
-    if matches!(step, None | Some(Yield::Last(_))) {
-        engine.end_stream_with(last_error(&step));
+impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
+    /// Begins outputs whose caller pulls `source`.
+    pub(crate) fn begin(line: &mut dyn Line<R, S>, source: Source<I, R::Input>) -> Self {
+        Self::begun(OutputsDriver::begin(line, source, Caller::Thread))
     }
-    step.map(Yield::into_result)
+
+    /// Begins outputs for which a thread of its own pulls `source`.
+    pub(crate) fn begin_elsewhere<J>(
+        line: &mut dyn Line<R, S>,
+        source: GatedSource<J, R::Input>,
+    ) -> Self
+    where
+        J: Iterator + Send + 'static,
+    {
+        Self::begun(OutputsDriver::begin_elsewhere(line, source))
+    }
+
+    fn begun(driver: Result<OutputsDriver<I, R, S>, Error>) -> Self {
+        let stage = match driver {
+            Ok(driver) => Stage::Running(Box::new(driver)),
+            Err(error) => Stage::Refused(error),
+        };
+        LineOutputs { stage, yielded: 0 }
+    }
+
+    /// Returns the next output, or waits for it. The last ends the run.
+    pub(crate) fn next(&mut self, line: &mut dyn Line<R, S>) -> Option<Result<S::Output, Error>> {
+        let step = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Running(mut driver) => {
+                let Poll::Ready(step) = driver.step(Caller::Thread, |_| Poll::Ready(())) else {
+                    unreachable!("a thread waits");
+                };
+                match &step {
+                    Some(Yield::Output(_) | Yield::Skipped(_)) => {
+                        self.stage = Stage::Running(driver);
+                    }
+                    None | Some(Yield::Last(_)) => {
+                        driver.end(line, step.as_ref().and_then(Yield::last_error));
+                    }
+                }
+                step.map(Yield::into_result)
+            }
+            Stage::Refused(error) => Some(Err(error)),
+            _ => None,
+        };
+        self.yielded += u64::from(step.is_some());
+        step
+    }
+
+    pub(crate) fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.stage {
+            Stage::Refused(_) => (1, Some(1)),
+            Stage::Running(driver) => (0, driver.most_left(self.yielded)),
+            #[cfg(feature = "futures")]
+            Stage::New(_) | Stage::Ending(..) => (0, None),
+            Stage::Over => (0, Some(0)),
+        }
+    }
+
+    /// The counts so far.
+    pub(crate) fn account(&self, line: &dyn Line<R, S>) -> Account {
+        match &self.stage {
+            Stage::Running(driver) => driver.account(),
+            #[cfg(feature = "futures")]
+            Stage::Ending(driver, _) => driver.account(),
+            _ => line.account(),
+        }
+    }
+
+    /// Ends the run. Waits for the hooks that are running.
+    pub(crate) fn end(&mut self, line: &mut dyn Line<R, S>) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Running(driver) => driver.end(line, None),
+            #[cfg(feature = "futures")]
+            Stage::Ending(driver, _) => driver.end(line, None),
+            _ => {}
+        }
+    }
 }
 
-/// Returns the next step of a stream that a thread of its own feeds. The last one does not end the stream.
-pub(super) fn next_fed<R: Runner>(engine: &mut Engine<R>) -> Option<Yield<R::Output>> {
-    in_progress(engine)?.next_fed()
-}
+#[cfg(feature = "futures")]
+impl<T: Stream, R: Runner + 'static, S: Runner + 'static> LineOutputs<Polled<T>, R, S> {
+    /// Outputs that begin with the first poll.
+    pub(crate) fn new(source: Source<Polled<T>, R::Input>) -> Self {
+        LineOutputs { stage: Stage::New(source), yielded: 0 }
+    }
 
-/// The stream in progress, if there is one.
-pub(super) fn in_progress<R: Runner>(engine: &mut Engine<R>) -> Option<&mut Streaming<R>> {
-    match engine.in_progress.as_mut()? {
-        InProgress::Outputs(streaming) => Some(streaming),
-        #[cfg(feature = "futures")]
-        _ => None,
+    /// Returns the next output, if it is there. The last ends the run.
+    pub(crate) fn poll_next(
+        &mut self,
+        line: &mut dyn Line<R, S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<S::Output, Error>>> {
+        if !self.is_over()
+            && let Err(error) = line.check_home()
+        {
+            self.give_up(line);
+            return Poll::Ready(Some(Err(error)));
+        }
+        let waker = quiet(cx.waker());
+        if let Stage::New(_) = self.stage {
+            ready!(line.poll_idle(&waker));
+            let Stage::New(source) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                unreachable!("it was just seen");
+            };
+            *self = Self::begun(OutputsDriver::begin(line, source, Caller::Task(&waker)));
+        }
+        if let Stage::Running(driver) = &mut self.stage {
+            let step = ready!(driver.step(Caller::Task(&waker), |source| source.poll_item(cx)));
+            if let Some(Yield::Output(_) | Yield::Skipped(_)) = step {
+                return Poll::Ready(step.map(Yield::into_result));
+            }
+            if let Stage::Running(driver) = std::mem::replace(&mut self.stage, Stage::Over) {
+                // Ends all stages: those before the last also if the last has failed.
+                driver.abort();
+                self.stage = Stage::Ending(driver, step);
+            }
+        }
+        if let Stage::Ending(driver, _) = &self.stage {
+            driver.keep(&waker);
+            if !line.has_ended() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ending(driver, step) => {
+                driver.end(line, step.as_ref().and_then(Yield::last_error));
+                step.map(Yield::into_result)
+            }
+            Stage::Refused(error) => Some(Err(error)),
+            _ => None,
+        })
+    }
+
+    /// Whether no output is to come.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over | Stage::Ending(_, None))
+    }
+
+    /// Gives the outputs up, without waiting for hooks.
+    pub(crate) fn give_up(&mut self, line: &mut dyn Line<R, S>) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Running(driver) | Stage::Ending(driver, _) => driver.give_up(line),
+            _ => {}
+        }
     }
 }

@@ -1,12 +1,11 @@
-//! Outputs that a thread of its own feeds.
+//! A thread of its own that feeds a run whose outputs a caller takes.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::feed::{Next, Source};
-use super::outputs;
-use super::session::Engine;
-use super::streaming::{Fed, FedBy, Yield, last_error};
+use super::link::NextItem;
+use crate::backend::threads::abort_guard::AbortGuard;
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -16,22 +15,19 @@ use crate::runner::Runner;
 
 const NAME: &str = "gangline-f";
 
-/// An engine that yields outputs, and the thread that feeds it.
-///
-/// The thread starts at once, so the producers are busy while the caller works.
-pub(crate) struct FedOutputs<R: Runner> {
-    engine: Engine<R>,
-    /// `None` once the thread has been left.
-    feeding: Option<Feeding>,
-    /// The error that it could not begin with, until it is yielded.
-    refused: Option<Error>,
-    /// The most results that are still to come, as far as the source knew at the start.
-    most_left: Option<usize>,
+/// The thread that feeds a run, as seen by the thread that takes the outputs.
+pub(super) struct OwnFeeder {
+    thread: JoinHandle<NextItem>,
+    gate: Arc<Gate>,
+    /// The numbers of items, as far as the source knew them at the start.
+    unread: Option<u64>,
+    most: Option<usize>,
 }
 
-/// A feeder's thread, as seen by the thread that waits for it.
-struct Feeding {
-    thread: JoinHandle<Fed>,
+/// A source that another thread pulls.
+pub(crate) struct GatedSource<I, T> {
+    source: Source<Gated<I>, T>,
+    next: Next<Gated<I>, T>,
     gate: Arc<Gate>,
 }
 
@@ -104,84 +100,67 @@ impl<I: Iterator> Iterator for Gated<I> {
     }
 }
 
-impl<R: Runner + 'static> FedOutputs<R> {
-    /// Starts to feed `items` to `engine`. `next` pulls and converts one of them.
-    pub(crate) fn begin<J, T>(
-        mut engine: Engine<R>,
-        items: J,
-        next: Next<Gated<J::IntoIter>, R::Input>,
-    ) -> Self
+impl<I: Iterator, T> GatedSource<I, T> {
+    /// Creates a source from `items`; `next` pulls and converts one item.
+    pub(crate) fn new<J>(items: J, next: Next<Gated<I>, T>) -> Self
     where
-        J: IntoIterator<Item = T>,
-        J::IntoIter: Send + 'static,
+        J: IntoIterator<IntoIter = I, Item = I::Item>,
     {
         let gate = Arc::new(Gate::default());
         let source = Source::new(Gating { items, gate: gate.clone() }, next);
-        let most_left = source.most_left();
-        let (feeding, refused) = match start(&mut engine, source, next) {
-            Ok(thread) => (Some(Feeding { thread, gate }), None),
-            Err(error) => (None, Some(error)),
-        };
-        FedOutputs { engine, feeding, refused, most_left }
+        GatedSource { source, next, gate }
     }
 
-    pub(crate) fn next(&mut self) -> Option<Result<R::Output, Error>> {
-        if let Some(error) = self.refused.take() {
-            return Some(Err(error));
-        }
-        let step = outputs::next_fed(&mut self.engine);
-        if let error @ Some(_) = last_error(&step) {
-            self.end(error);
-        } else if step.is_none() {
-            self.end(None);
-        }
-        self.most_left = self.most_left.map(|left| left.saturating_sub(1));
-        step.map(Yield::into_result)
-    }
-
-    /// Returns the engine, after the end of the run.
-    pub(crate) fn into_engine(mut self) -> Engine<R> {
-        self.end(None);
-        self.engine
+    pub(super) fn unread(&self) -> Option<u64> {
+        self.source.unread()
     }
 }
 
-impl<R: Runner> FedOutputs<R> {
-    pub(crate) fn engine(&self) -> &Engine<R> {
-        &self.engine
+impl OwnFeeder {
+    /// Starts to feed `run`. The producers are then busy while the caller works.
+    pub(super) fn start<R, I>(
+        run: Arc<Run<R>>,
+        gated: GatedSource<I, R::Input>,
+    ) -> Result<Self, Error>
+    where
+        R: Runner + 'static,
+        I: Send + 'static,
+    {
+        let GatedSource { mut source, next, gate } = gated;
+        let (unread, most) = (source.unread(), source.most_left());
+        let thread = spawn(NAME.to_owned(), None, move || {
+            // The caller would wait for its items.
+            let bug = AbortGuard::new(&run);
+            let span = run.spans.enter();
+            source.feed(&run, next);
+            drop(span);
+            bug.disarm();
+            NextItem { items: source.pulled(), unread: source.unread(), passed_on: None }
+        })?;
+        Ok(OwnFeeder { thread, gate, unread, most })
     }
 
-    pub(crate) fn size_hint(&self) -> (usize, Option<usize>) {
-        match (&self.refused, self.engine.is_streaming()) {
-            (Some(_), _) => (1, Some(1)),
-            (None, true) => (0, self.most_left),
-            (None, false) => (0, Some(0)),
-        }
+    /// The number of items that the source had at the start, if it knew it.
+    pub(super) fn unread(&self) -> Option<u64> {
+        self.unread
     }
 
-    /// Ends the run. Waits for the hooks that are running, and for the feeder unless it is inside the caller's
-    /// iterator, which may block for ever.
-    pub(crate) fn end(&mut self, error: Option<&Error>) {
-        if self.engine.is_in_fork() {
-            std::mem::forget(self.feeding.take());
-            return self.engine.leave_run_to_parent();
+    /// The largest number of items that the source had at the start, if it knew one.
+    pub(super) fn most(&self) -> Option<usize> {
+        self.most
+    }
+
+    /// Leaves the thread after the run was aborted. Waits for it, unless it is inside the caller's iterator, which may
+    /// block for ever.
+    pub(super) fn leave(self) -> NextItem {
+        let OwnFeeder { thread, gate, .. } = self;
+        // The caller's iterator may drop this value, on that thread.
+        let is_elsewhere = gate.close() || thread.thread().id() == thread::current().id();
+        match (!is_elsewhere).then(|| thread.join()) {
+            Some(Ok(given)) => given,
+            Some(Err(payload)) if !thread::panicking() => std::panic::resume_unwind(payload),
+            _ => NextItem { items: gate.pulled.load(Ordering::Relaxed), ..NextItem::default() },
         }
-        if let Some(in_progress) = &self.engine.in_progress {
-            in_progress.abort();
-        }
-        if let Some(Feeding { thread, gate }) = self.feeding.take() {
-            // The caller's iterator may drop this value, on that thread.
-            let is_elsewhere = gate.close() || thread.thread().id() == thread::current().id();
-            let fed = match (!is_elsewhere).then(|| thread.join()) {
-                Some(Ok(fed)) => fed,
-                Some(Err(payload)) if !thread::panicking() => std::panic::resume_unwind(payload),
-                _ => Fed { pulled: gate.pulled.load(Ordering::Relaxed), unread: None },
-            };
-            if let Some(streaming) = outputs::in_progress(&mut self.engine) {
-                streaming.note_fed(fed);
-            }
-        }
-        self.engine.end_stream_with(error);
     }
 }
 
@@ -197,42 +176,5 @@ impl<J: IntoIterator> IntoIterator for Gating<J> {
 
     fn into_iter(self) -> Self::IntoIter {
         Gated { iter: self.items.into_iter(), gate: self.gate }
-    }
-}
-
-/// Begins a stream, and starts the thread that feeds it.
-fn start<R, I>(
-    engine: &mut Engine<R>,
-    mut source: Source<I, R::Input>,
-    next: Next<I, R::Input>,
-) -> Result<JoinHandle<Fed>, Error>
-where
-    R: Runner + 'static,
-    I: Send + 'static,
-{
-    let run = outputs::start(engine, FedBy::Thread, source.unread())?;
-    let feed = move || {
-        let bug = AbortOnUnwind(&*run);
-        let span = run.spans.enter();
-        source.feed(&run, next);
-        drop(span);
-        std::mem::forget(bug);
-        // The iterator is gone; so is the run, for which the caller's thread expects to hold the last reference.
-        let fed = Fed { pulled: source.pulled(), unread: source.unread() };
-        drop((source, run));
-        fed
-    };
-    spawn(NAME.to_owned(), None, feed).map_err(|error| {
-        engine.end_stream();
-        error.into()
-    })
-}
-
-/// Aborts the run if the feeder's thread dies of a bug of ours: the caller would wait for its items.
-struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
-
-impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

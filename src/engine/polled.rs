@@ -1,15 +1,16 @@
 //! Streams of async code as sources.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures_core::Stream;
 
-use super::feed::Source;
-use crate::base::panic::catch;
-
-/// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
-pub(super) const MOST_PER_POLL: u32 = 128;
+use super::feed::{FeederTime, Next, Pulled, Source};
+use super::outputs_driver::MOST_PER_POLL;
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::run::Run;
+use crate::base::panic::{catch, drop_quietly};
+use crate::runner::Runner;
 
 /// A stream, and the item that was polled last. As an iterator it yields that item.
 ///
@@ -18,12 +19,6 @@ pub(crate) struct Polled<S: Stream> {
     stream: Pin<Box<S>>,
     /// What the stream has returned, until it is pulled.
     item: Option<S::Item>,
-}
-
-impl<S: Stream> Polled<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Polled { stream: Box::pin(stream), item: None }
-    }
 }
 
 /// The stream is pinned by its box; items are moved.
@@ -42,6 +37,11 @@ impl<S: Stream> Iterator for Polled<S> {
 }
 
 impl<S: Stream, T> Source<Polled<S>, T> {
+    /// Creates a source from `stream`; `next` takes and converts the item that was polled.
+    pub(crate) fn polled(stream: S, next: Next<Polled<S>, T>) -> Self {
+        Source::new(Polled { stream: Box::pin(stream), item: None }, next)
+    }
+
     /// Polls for the next item, or the end. Call it before each pull.
     pub(super) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(polled) = self.iter_mut() else { return Poll::Ready(()) };
@@ -50,5 +50,53 @@ impl<S: Stream, T> Source<Polled<S>, T> {
             Err(message) => self.break_with(message),
         }
         Poll::Ready(())
+    }
+}
+
+/// The feeding of a run from a stream, by the task that waits for the run.
+pub(super) struct PolledFeeding<R: Runner> {
+    feeder: Feeder<R::Input, R::Output>,
+    time: FeederTime,
+}
+
+impl<R: Runner> PolledFeeding<R> {
+    pub(super) fn new(run: &Run<R>) -> Self {
+        PolledFeeding { feeder: Feeder::new(&run.handover), time: FeederTime::new() }
+    }
+
+    /// Pulls as long as the stream has items and the window has room. Ready once the input has ended.
+    pub(super) fn poll<S: Stream>(
+        &mut self,
+        run: &Run<R>,
+        source: &mut Source<Polled<S>, R::Input>,
+        cx: &mut Context<'_>,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let PolledFeeding { feeder, time } = self;
+        time.feed_again(run);
+        for _ in 0..MOST_PER_POLL {
+            if run.handover.is_halted() {
+                source.end(run, feeder);
+                time.leave(run);
+                return Poll::Ready(());
+            }
+            if !feeder.awaits_no_permit(&run.handover) {
+                time.starve(run);
+                return Poll::Pending;
+            }
+            let _pulling = run.pulling();
+            ready!(source.poll_item(cx));
+            if let Pulled::End = source.pull_polled(run, feeder) {
+                time.leave(run);
+                return Poll::Ready(());
+            }
+        }
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Drops the item that waits for room.
+    pub(super) fn leave(mut self) {
+        self.feeder.take_held().into_iter().for_each(drop_quietly);
     }
 }

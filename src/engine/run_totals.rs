@@ -4,17 +4,17 @@ use std::sync::Arc;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use std::time::Duration;
 
-use super::session::Engine;
+use super::pool::Engine;
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::Run;
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
-use crate::engine::consuming::SkippedItem;
+use crate::engine::consumed::SkippedItem;
 use crate::error::{Error, text_of};
 use crate::observe::account::Account;
-use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
+use crate::observe::event::{Event, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::{Ending, ProducerReport, RunReport, leave_out_vacant};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
@@ -58,10 +58,7 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn account(&self) -> Account {
-        match &self.in_progress {
-            Some(in_progress) => in_progress.account(),
-            None => self.account,
-        }
+        self.account
     }
 
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
@@ -96,13 +93,6 @@ impl<R: Runner> Engine<R> {
         let (source_working, source_waiting) = stats.source();
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
-        let consumer_working = match destination {
-            // The collector and the source share one thread. In a pipeline that time is already subtracted.
-            Destination::Outputs if origin == Origin::Iterator => {
-                consumer_working.saturating_sub(source_working)
-            }
-            _ => consumer_working,
-        };
         Totals {
             account: self.account,
             pipeline: self.pipeline,

@@ -19,9 +19,9 @@ use self::board::{Board, Deadline, Duty, Ended, Expired};
 use self::places::Asked;
 use self::slot::Slot;
 use super::feed::measure;
-use super::run_session::Session;
+use super::pool::Engine;
 use super::run_totals::report_of;
-use super::session::Engine;
+use super::session::Session;
 use super::settings::Settings;
 use crate::backend::threads::item_names::ItemEntry;
 use crate::backend::threads::measures::Rejected;
@@ -29,7 +29,7 @@ use crate::backend::threads::producer_threads::ThreadIds;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::{Rebuilt, RunKind};
+use crate::backend::threads::run_shape::{InLine, Rebuilt, RunKind};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
@@ -202,8 +202,13 @@ fn places<R: Runner>(engine: &Engine<R>) -> usize {
 /// Enters the run of a service, in which no producer takes part yet.
 fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Error> {
     engine.reset(None);
-    let may_begin = engine.check_no_journal();
-    let entered = may_begin.and_then(|()| engine.enter(RunKind::Service, Recording::default()));
+    let entered = engine.check_no_journal().and_then(|()| {
+        let (in_line, recording) = (InLine::default(), Recording::default());
+        let run = engine.new_run(None, RunKind::Service, in_line, recording)?;
+        let mut session = Session::new(run.clone());
+        engine.watch(&mut session, &run)?;
+        Ok(session)
+    });
     entered.inspect_err(|error| engine.refuse(error))
 }
 
@@ -222,10 +227,9 @@ fn part<R: Runner>(
     account: Account,
     error: Option<&Error>,
 ) {
-    engine.account = account;
-    // On a producer's own thread, this must not wait for its hook to return.
-    let over = if engine.is_own_thread() { session.discard() } else { session.end() };
-    engine.part(over, error);
+    engine.session = Some(session);
+    engine.wind_up();
+    engine.settle(account, None, error);
 }
 
 /// The calls, the run, and the service's own thread.

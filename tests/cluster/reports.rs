@@ -322,7 +322,7 @@ fn services_and_pipelines_have_rows_for_workers_too() {
     let working: Duration = report.producers.iter().map(|it| it.working).sum();
     assert!(working >= ms(150) && working <= report.lasted * 2, "{report}");
     service.close().unwrap();
-    let (mut first, mut last) = (
+    let (first, mut last) = (
         OrderedRunner::builder(map(|_| Ok(()), |_, (), n: u64| Ok(Chore::Sleep(n))))
             .devices(3)
             .build()

@@ -389,7 +389,7 @@ fn a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(ord
         },
     );
     let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
-    let mut first = AnyOrderRunner::builder(pass()).order(order).devices(1).build().unwrap();
+    let first = AnyOrderRunner::builder(pass()).order(order).devices(1).build().unwrap();
     let last = AnyOrderRunner::builder(last).order(order).devices(1).window_weight(1, weigh);
     let mut last = last.build().unwrap();
     let error = first.then(&mut last).run([None, Some(Bomb::new())]).unwrap_err();

@@ -52,7 +52,7 @@ fn a_window_that_is_full_is_told_of_in_a_stream() {
 #[test]
 fn a_window_that_is_full_is_told_of_in_a_later_stage() {
     no_hang(|| {
-        let mut first = OrderedRunner::new(Hooks::new(), 2).unwrap();
+        let first = OrderedRunner::new(Hooks::new(), 2).unwrap();
         let (mut second, full) = narrow();
         assert_eq!(first.then(&mut second).run(0..9).unwrap().len(), 9);
         assert!(full.load(SeqCst) > 0);

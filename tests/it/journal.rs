@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use gangline::journal::{Difference, JournalError, KeyKind};
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Order, OrderedRunner};
+use gangline::{
+    AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Order, OrderedRunner, Pipeline,
+};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::journal_file::Place;
@@ -361,8 +363,8 @@ fn streams_and_later_stages_have_no_journal() {
         is_refused(one.outputs(0..5).next().unwrap().unwrap_err());
         assert_eq!(one.outputs(0..5).count(), 1, "that is its last item");
         let (mut a, mut b) = (plain(), plain());
-        is_refused(a.then(&mut one).run(0..5).unwrap_err());
-        is_refused(a.then(&mut one).then(&mut b).run(0..5).unwrap_err());
+        is_refused(Pipeline::new(&mut a).then(&mut one).run(0..5).unwrap_err());
+        is_refused(Pipeline::new(&mut a).then(&mut one).then(&mut b).run(0..5).unwrap_err());
         assert!(!place.path().exists());
         assert_eq!(one.run(0..5).unwrap().len(), 5, "it is as good as before");
         assert_eq!(a.then(&mut b).run(0..5).unwrap().len(), 5);

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use gangline::event::Event;
 use gangline::report::IncidentKind;
-use gangline::{Batch, Builder, CancelToken, OnError, OrderedRunner, RunReport, Runner, order};
+use gangline::{
+    Batch, Builder, CancelToken, OnError, OrderedRunner, Pipeline, RunReport, Runner, order,
+};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang, one_by_one};
@@ -143,13 +145,13 @@ fn a_pipeline_tells_outcomes_of_each_stage_behind_a_slow_item() {
         let mut first = builder(&watch).build().unwrap();
         let last = map(|_| Ok(()), |_, (), x: u64| Ok(x));
         let mut last = OrderedRunner::builder(last).devices(1).build().unwrap();
-        let outputs = first.then(&mut last).run(0..ITEMS).unwrap();
+        let outputs = Pipeline::new(&mut first).then(&mut last).run(0..ITEMS).unwrap();
         assert_eq!(outputs.len(), 26);
         check(&watch, &first.report());
 
         let watch = Watch::new();
         let first = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-        let mut first = OrderedRunner::builder(first).devices(1).build().unwrap();
+        let first = OrderedRunner::builder(first).devices(1).build().unwrap();
         let mut last = builder(&watch).build().unwrap();
         let outputs = first.then(&mut last).run(0..ITEMS).unwrap();
         assert_eq!(outputs.len(), 26);

@@ -61,7 +61,7 @@ fn stages_compose(order: Order) {
             let mut b = uneven(|x| 3 * x).windowed(second, 3, windows[1]);
             let mut c = plus(5).windowed(third, 1, windows[2]);
             for items in [0, 1, 300] {
-                let seen = a.then(&mut b).then(&mut c).run(0..items).unwrap();
+                let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..items).unwrap();
                 let seen = if all_ordered { seen } else { sorted(seen) };
                 assert_eq!(seen, (0..items).map(|x| 3 * (x + 1) + 5).collect::<Vec<_>>());
                 for account in [a.account(), b.account(), c.account()] {
@@ -87,7 +87,7 @@ fn handles_of_all_kinds_go_together(order: Order) {
     let parse = map(|_| Ok(()), |_, (), text: &str| Ok(text.parse::<u32>()?));
     let halve = map(|_| Ok(2.0), |_, by: &mut f64, x: u32| Ok(f64::from(x) / *by));
     let show = map(|_| Ok(()), |_, (), x: f64| Ok(x.to_string()));
-    let mut parse = OrderedRunner::new(parse, 2).unwrap();
+    let parse = OrderedRunner::new(parse, 2).unwrap();
     let mut halve = UnorderedRunner::new(halve, 1).unwrap();
     let mut show = AnyOrderRunner::builder(show).devices(2).order(order).build().unwrap();
     let mut seen = parse.then(&mut halve).then(&mut show).run(["1", "2", "3"]).unwrap();
@@ -102,7 +102,7 @@ fn only_the_last_consumer_is_asked(order: Order) {
             .consume(|_, _| panic!("not the last"))
             .consumer_end(|_| panic!("not the last"))
     };
-    let (mut a, mut b) = (silent().pool(order, 2), silent().pool(order, 2));
+    let (a, mut b) = (silent().pool(order, 2), silent().pool(order, 2));
     let mut c = Hooks::new().pool(order, 2);
     assert_eq!(a.then(&mut b).then(&mut c).run(0..50).unwrap().len(), 50);
 }
@@ -110,7 +110,7 @@ fn only_the_last_consumer_is_asked(order: Order) {
 fn an_empty_input_gives_the_empty_summary(order: Order) {
     let calls = Arc::new(Counter::new());
     let (inits, ends) = (calls.clone(), calls.clone());
-    let mut a = Hooks::new().pool(order, 2);
+    let a = Hooks::new().pool(order, 2);
     let mut b = Hooks::new()
         .consumer_init(move |_| {
             inits.add(1);
@@ -128,7 +128,7 @@ fn an_empty_input_gives_the_empty_summary(order: Order) {
 fn nothing_is_pulled_before_the_last_consumer_is_ready(order: Order) {
     let ready = Arc::new(AtomicU64::new(0));
     let init = ready.clone();
-    let mut a = Hooks::new().pool(order, 2);
+    let a = Hooks::new().pool(order, 2);
     let mut b = Hooks::new()
         .consumer_init(move |_| {
             (0..100).for_each(|_| thread::yield_now());
@@ -149,7 +149,7 @@ fn every_window_holds_and_is_filled(order: Order) {
         let out = [Gauge::default(), Gauge::default(), Gauge::default()];
         let (second, third) = (out.clone(), out.clone());
         let (first, last, opens) = (out[0].clone(), out.clone(), gate.clone());
-        let mut a = Hooks::new().windowed(order, 2, windows[0]);
+        let a = Hooks::new().windowed(order, 2, windows[0]);
         let mut b = Hooks::new()
             .work(move |_, x| {
                 second[1].up();
@@ -192,7 +192,7 @@ fn every_window_holds_and_is_filled(order: Order) {
 fn what_is_read_comes_through_while_the_source_pauses(order: Order) {
     let consumed = Arc::new(Counter::new());
     let counts = consumed.clone();
-    let mut a = Hooks::new().pool(order, 3);
+    let a = Hooks::new().pool(order, 3);
     let mut b = Hooks::new().pool(order, 2);
     let mut c = Hooks::new()
         .consume(move |_, _| {
@@ -224,7 +224,7 @@ fn an_endless_input_ends_when_the_last_consumer_stops(order: Order) {
         let items = (0..).inspect(|_| {
             pulled.fetch_add(1, SeqCst);
         });
-        let seen = a.then(&mut b).then(&mut c).run(items).unwrap();
+        let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(items).unwrap();
         assert_eq!(seen.last(), Some(&500));
         let pulled = pulled.into_inner();
         assert!(pulled <= seen.len() as u64 + 15, "{pulled} for {}", seen.len());
@@ -265,7 +265,7 @@ fn a_stop_in_consumer_init_pulls_nothing(order: Order) {
         })
         .pool(order, 2);
     let items = (0..10).inspect(|_| panic!("nothing is pulled after a stop"));
-    assert!(a.then(&mut b).run(items).unwrap().is_empty());
+    assert!(Pipeline::new(&mut a).then(&mut b).run(items).unwrap().is_empty());
     assert_eq!(ended.get(), 1);
     assert_eq!(a.account().unread, Some(10));
     check_row([&a, &b], 0, 0);
@@ -294,7 +294,7 @@ fn a_stop_drops_what_the_stages_before_have_in_hand(order: Order) {
             Ok(())
         })
         .pool(order, 2);
-    assert_eq!(a.then(&mut b).then(&mut c).run(0..).unwrap(), [0]);
+    assert_eq!(Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..).unwrap(), [0]);
     assert_eq!((a.account().ok, a.account().failed), (1, 0));
 }
 
@@ -302,7 +302,7 @@ fn a_stop_drops_what_the_stages_before_have_in_hand(order: Order) {
 fn stages_work_at_the_same_time(order: Order) {
     let (first, last) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
     let (is_first, is_last) = (first.clone(), last.clone());
-    let mut a = Hooks::new()
+    let a = Hooks::new()
         .work(move |_, x| {
             if x == 1 {
                 is_first.open();
@@ -374,7 +374,7 @@ fn batches_of_later_stages_may_be_larger_than_earlier_windows(order: Order) {
         let mut a = plus(1).windowed(order, 2, first);
         let (mut b, most) = InBatches::pool(order, Batch::of(4), last);
         let mut c = plus(1).windowed(order, 2, 1);
-        let seen = a.then(&mut b).then(&mut c).run(0..101).unwrap();
+        let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..101).unwrap();
         assert_eq!(sorted(seen), (3..104).collect::<Vec<_>>());
         assert_eq!(most.load(SeqCst), 4, "whole batches come, however narrow the stage before");
         assert_eq!(a.then(&mut b).run(0..3).unwrap().len(), 3, "less than a batch");
@@ -388,14 +388,14 @@ fn batches_in_every_stage(order: Order) {
         let (mut b, _) = InBatches::pool(order, Batch::of(5), 7);
         let (mut c, _) = InBatches::pool(order, batch, 4);
         for items in [0, 1, 250] {
-            let seen = a.then(&mut b).then(&mut c).run(0..items).unwrap();
+            let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..items).unwrap();
             assert_eq!(sorted(seen), (3..items + 3).collect::<Vec<_>>());
         }
     }
 }
 
 fn a_pipeline_runs_any_number_of_times(order: Order) {
-    let (mut a, mut b) = (plus(1).pool(order, 2), plus(1).pool(order, 2));
+    let (a, mut b) = (plus(1).pool(order, 2), plus(1).pool(order, 2));
     let mut row = a.then(&mut b);
     for items in 0..50 {
         assert_eq!(row.run(0..items).unwrap().len() as u64, items);
@@ -407,11 +407,14 @@ fn handles_work_alone_and_in_other_rows_afterwards(order: Order) {
     let (mut a, mut b, mut c) =
         (plus(1).pool(order, 2), plus(10).pool(order, 1), plus(100).pool(order, 2));
     for _ in 0..3 {
-        assert_eq!(sorted(a.then(&mut b).then(&mut c).run([0, 1]).unwrap()), [111, 112]);
-        assert_eq!(sorted(c.then(&mut a).run([0, 1]).unwrap()), [101, 102]);
+        assert_eq!(
+            sorted(Pipeline::new(&mut a).then(&mut b).then(&mut c).run([0, 1]).unwrap()),
+            [111, 112]
+        );
+        assert_eq!(sorted(Pipeline::new(&mut c).then(&mut a).run([0, 1]).unwrap()), [101, 102]);
         assert_eq!(b.run([5]).unwrap(), [15]);
         assert_eq!(a.outputs([5]).map(Result::unwrap).collect::<Vec<_>>(), [6]);
-        assert_eq!(b.then(&mut a).try_run(c.outputs([0])).unwrap(), [111]);
+        assert_eq!(Pipeline::new(&mut b).then(&mut a).try_run(c.outputs([0])).unwrap(), [111]);
     }
 }
 
@@ -421,7 +424,7 @@ fn a_leaked_stream_of_a_stage_is_ended_first(order: Order) {
         let mut streams = (a.outputs(0..), b.outputs(0..));
         assert!(streams.0.next().is_some() && streams.1.next().is_some());
         std::mem::forget(streams);
-        assert_eq!(sorted(a.then(&mut b).run(0..5).unwrap()), [2, 3, 4, 5, 6]);
+        assert_eq!(sorted(Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap()), [2, 3, 4, 5, 6]);
     }
 }
 
@@ -439,7 +442,7 @@ fn no_item_is_left(order: Order) {
         pass().fold(|_| Ok(()), consume)
     };
     for stop_at in [0, 40, u64::MAX] {
-        let mut a = AnyOrderRunner::builder(pass()).devices(2).order(order).build().unwrap();
+        let a = AnyOrderRunner::builder(pass()).devices(2).order(order).build().unwrap();
         let mut b = AnyOrderRunner::builder(pass()).devices(2).order(order).build().unwrap();
         let mut c = AnyOrderRunner::builder(last(stop_at)).devices(1).order(order).build().unwrap();
         let items = (0..200).map(|x| (x, held.clone()));
@@ -464,7 +467,7 @@ fn indices_are_those_of_the_input_while_stages_are_ordered() {
         let mut a = uneven(|x| x).pool(Order::Input, 3);
         let mut b = checked.pool(Order::Input, 2);
         let mut c = indexed().pool(Order::Completion, 2);
-        a.then(&mut b).then(&mut c).run(0..500).unwrap();
+        Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..500).unwrap();
         let mut c = indexed().pool(Order::Input, 2);
         let seen = a.then(&mut b).then(&mut c).run(0..500).unwrap();
         assert_eq!(seen, (0..500).collect::<Vec<_>>());
@@ -477,7 +480,7 @@ fn the_input_may_borrow_and_need_not_be_send() {
     no_hang(|| {
         let values = std::rc::Rc::new(vec![1, 2, 3]);
         let borrowed = &values;
-        let (mut a, mut b) = (plus(1).pool(Order::Input, 2), plus(1).pool(Order::Input, 2));
+        let (a, mut b) = (plus(1).pool(Order::Input, 2), plus(1).pool(Order::Input, 2));
         let items = (0..3).map(|i| borrowed[i]);
         assert_eq!(a.then(&mut b).run(items).unwrap(), [3, 4, 5]);
     });

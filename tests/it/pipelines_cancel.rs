@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{AnyOrderRunner, CancelToken, Error, Order, Result};
+use gangline::{AnyOrderRunner, CancelToken, Error, Order, Pipeline, Result};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::check_row;
@@ -37,7 +37,7 @@ fn row(order: Order, hooks: impl Fn(usize) -> Hooks) -> Row {
 
 fn run(row: &mut Row, items: impl IntoIterator<Item = u64>) -> Result<Vec<u64>, Error> {
     let [a, b, c] = row;
-    a.then(b).then(c).run(items)
+    Pipeline::new(&mut *a).then(b).then(c).run(items)
 }
 
 /// The requests are spent, for each stage.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result};
+use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Pipeline, Result};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::{check_row, pairs};
@@ -50,7 +50,7 @@ where
     E: Into<gangline::BoxError>,
 {
     let [a, b, c] = row;
-    a.then(b).then(c).try_run(items)
+    Pipeline::new(&mut *a).then(b).then(c).try_run(items)
 }
 
 /// All handles work, alone and in a row.
@@ -313,7 +313,7 @@ fn items_of_a_batch_that_fail_together_count_in_their_own_stage(order: Order) {
         let doubler = |i| if i == stage { broken() } else { good() };
         let mut row = [build(doubler(0), 8), build(doubler(1), 4), build(doubler(2), 12)];
         let [a, b, c] = &mut row;
-        let error = a.then(b).then(c).run(0..100).unwrap_err();
+        let error = Pipeline::new(&mut *a).then(b).then(c).run(0..100).unwrap_err();
         assert_eq!(
             (error.hook(), error.items()),
             (Some(Hook::ProducerWorkBatch), &[4, 5, 6, 7][..])
@@ -468,7 +468,11 @@ fn what_is_left_may_panic_when_dropped(order: Order) {
         let mut c =
             AnyOrderRunner::builder(last).devices(1).order(order).window(1).build().unwrap();
         for _ in 0..3 {
-            let error = a.then(&mut b).then(&mut c).run((0..100).map(Bomb)).unwrap_err();
+            let error = Pipeline::new(&mut a)
+                .then(&mut b)
+                .then(&mut c)
+                .run((0..100).map(Bomb))
+                .unwrap_err();
             assert!(format!("{error:#}").ends_with(": it broke"), "{error:#}");
             assert_eq!(c.account().failed, 1);
         }

@@ -312,7 +312,7 @@ fn a_rule_says_what_is_worth_another_attempt() {
 fn each_stage_tries_again_by_its_own_rule() {
     let (first, _) = failing(|x, attempt| x % 3 == 0 && attempt == 1);
     let (second, _) = failing(|x, attempt| x % 5 == 0 && attempt <= 2);
-    let mut first = builder(first, Order::Input, 1).build().unwrap();
+    let first = builder(first, Order::Input, 1).build().unwrap();
     let mut second = builder(second, Order::Input, 2).build().unwrap();
     let outputs = no_hang(move || first.then(&mut second).run(0..60).unwrap());
     assert_eq!(outputs, range(60));
@@ -329,7 +329,7 @@ fn a_drain_ends_the_wait_for_another_attempt_in_every_stage() {
         }
         _ => Ok(x),
     });
-    let mut first = builder(Hooks::new(), Order::Input, 1).build().unwrap();
+    let first = builder(Hooks::new(), Order::Input, 1).build().unwrap();
     let second = builder(flaky, Order::Input, 1).backoff(NEVER, NEVER);
     let mut second = second.build().unwrap();
     let token = first.cancel_token();

@@ -8,8 +8,8 @@ use gangline::error::MaxFailures;
 use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, OnError, Order, ProducerContext,
-    Result, Runner, Verdict,
+    AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, OnError, Order, Pipeline,
+    ProducerContext, Result, Runner, Verdict,
 };
 use proptest::prelude::*;
 
@@ -436,7 +436,8 @@ fn a_stage_leaves_gaps_in_those_that_follow() {
     let mut second = builder(second, Order::Input).build().unwrap();
     let mut third = builder(Telling::new(&told), Order::Input).build().unwrap();
     let outputs = no_hang(move || {
-        let outputs = first.then(&mut second).then(&mut third).run(0..90).unwrap();
+        let outputs =
+            Pipeline::new(&mut first).then(&mut second).then(&mut third).run(0..90).unwrap();
         assert_eq!((first.account().ok, first.account().failed), (60, 30));
         assert_eq!((second.account().ok, second.account().failed), (48, 12));
         assert_eq!((third.account().ok, third.account().failed), (48, 0));
@@ -506,10 +507,10 @@ fn too_many_failures_of_an_earlier_stage_end_the_run() {
             let first = builder(fails_at_thirds(), Order::Input).max_failures(most);
             let mut first = first.build().unwrap();
             let mut second = builder(Hooks::new(), Order::Input).build().unwrap();
-            let error = first.then(&mut second).run(0..1_000_000).unwrap_err();
+            let error = Pipeline::new(&mut first).then(&mut second).run(0..1_000_000).unwrap_err();
             assert!(matches!(error, Error::TooManyFailures { .. }), "{error:#}");
             assert!(first.account().failed > 10, "{:?}", first.account());
-            let error = first.then(&mut second).run(0..33);
+            let error = Pipeline::new(&mut first).then(&mut second).run(0..33);
             assert!(error.is_err(), "judged at the end too");
             assert_eq!(first.then(&mut second).run([1, 2]).unwrap(), [1, 2]);
         }
@@ -521,7 +522,7 @@ fn the_last_handle_has_the_errors_of_all_stages() {
     let mut first = builder(fails_at_thirds(), Order::Input).build().unwrap();
     let second = Hooks::new().work(|_, x| if x == 4 { Err("four".into()) } else { Ok(x) });
     let mut second = builder(second, Order::Input).build().unwrap();
-    assert_eq!(first.then(&mut second).run(0..7).unwrap(), [1, 2, 5]);
+    assert_eq!(Pipeline::new(&mut first).then(&mut second).run(0..7).unwrap(), [1, 2, 5]);
     assert_eq!(items(second.failures()), [0, 3, 4, 6]);
     assert!(first.failures().is_empty());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gangline::error::MaxFailures;
 use gangline::event::Event;
-use gangline::{Batch, Error, OnError, OrderedRunner, Pool, RunReport, Runner};
+use gangline::{Batch, Error, OnError, OrderedRunner, Pipeline, Pool, RunReport, Runner};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang, one_by_one};
@@ -188,12 +188,12 @@ fn a_failure_is_told_in_its_own_stage_only() {
     no_hang(|| {
         let stage = |item| OrderedRunner::new(fails_at(item), 1).unwrap();
         let (mut one, mut two, mut three) = (stage(5), stage(99), stage(99));
-        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        let error = Pipeline::new(&mut one).then(&mut two).then(&mut three).run(0..50).unwrap_err();
         assert_eq!(error.item(), Some(5), "{error:#}");
         assert_eq!(failures(&[&one, &two, &three]), [(1, 1, 1), (0, 0, 0), (0, 0, 0)]);
         let mut one = stage(99);
         let mut two = stage(7);
-        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        let error = Pipeline::new(&mut one).then(&mut two).then(&mut three).run(0..50).unwrap_err();
         assert_eq!(error.item(), Some(7), "{error:#}");
         assert_eq!(failures(&[&one, &two, &three]), [(0, 0, 0), (1, 1, 1), (0, 0, 0)]);
     });
@@ -212,7 +212,7 @@ fn too_many_failures_in_one_stage_are_no_failure_of_the_next() {
         .build()
         .unwrap();
         let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
-        let error = one.then(&mut two).run(0..50).unwrap_err();
+        let error = Pipeline::new(&mut one).then(&mut two).run(0..50).unwrap_err();
         assert!(matches!(error, Error::TooManyFailures { .. }), "{error:#}");
         assert_eq!(one.report().failures.len() as u64, one.account().failed);
         assert_eq!(failures(&[&two]), [(0, 0, 0)]);
@@ -229,7 +229,7 @@ fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
             .build()
             .unwrap();
         let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
-        let error = one.then(&mut two).run(0..50).unwrap_err();
+        let error = Pipeline::new(&mut one).then(&mut two).run(0..50).unwrap_err();
         assert!(error.is_timeout(), "{error:#}");
         assert_eq!(failures(&[&one, &two]), [(1, 1, 1), (0, 0, 0)]);
         gate.open();

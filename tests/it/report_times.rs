@@ -157,7 +157,7 @@ fn the_stage_before_is_the_source_of_a_later_stage() {
             count.add(1);
             Ok(())
         });
-        let mut one = OrderedRunner::new(waits, 1).unwrap();
+        let one = OrderedRunner::new(waits, 1).unwrap();
         let mut two = OrderedRunner::new(counts, 1).unwrap();
         one.then(&mut two).run(0..50).unwrap();
         let report = two.report();

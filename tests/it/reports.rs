@@ -6,8 +6,8 @@ use std::time::Duration;
 use gangline::event::Event;
 use gangline::report::Ending;
 use gangline::{
-    AnyOrderRunner, Batch, Device, Error, Journal, OnError, Order, OrderedRunner, RunReport,
-    UnorderedRunner,
+    AnyOrderRunner, Batch, Device, Error, Journal, OnError, Order, OrderedRunner, Pipeline,
+    RunReport, UnorderedRunner,
 };
 
 use crate::support::{Gate, map, no_hang, one_by_one};
@@ -116,9 +116,10 @@ fn a_stage_whose_pipeline_was_refused_is_not_in_progress_for_ever() {
     no_hang(|| {
         let stage = || OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
         let (mut first, mut second, mut closed) = (stage(), stage(), stage());
-        first.then(&mut second).then(&mut closed).run(0..10).unwrap();
+        Pipeline::new(&mut first).then(&mut second).then(&mut closed).run(0..10).unwrap();
         closed.close().unwrap();
-        let error = first.then(&mut second).then(&mut closed).run(0..10).unwrap_err();
+        let error =
+            Pipeline::new(&mut first).then(&mut second).then(&mut closed).run(0..10).unwrap_err();
         for stage in [&first, &second, &closed] {
             says_that_it_was_refused(&stage.report(), &error);
         }

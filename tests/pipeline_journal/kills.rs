@@ -109,7 +109,7 @@ fn run(folder: &Path, orders: &[Order]) {
         },
     );
     let lines = sink::lines(folder.join("out"));
-    let mut first = stage(first, orders[0]).journal(journal).build().unwrap();
+    let first = stage(first, orders[0]).journal(journal).build().unwrap();
     match orders {
         [_, last] => {
             let mut last = stage(write.sink(lines), *last).build().unwrap();

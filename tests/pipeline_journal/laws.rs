@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use gangline::journal::KeyKind;
-use gangline::{Account, AnyOrderRunner, Batch, Error, OnError, Order, Runner, map_batches};
+use gangline::{
+    Account, AnyOrderRunner, Batch, Error, OnError, Order, Pipeline, Runner, map_batches,
+};
 use proptest::prelude::*;
 
 use crate::hooks::Hooks;
@@ -123,7 +125,7 @@ impl Shape {
         });
         if last == 1 {
             let (result, whole) = {
-                let mut row = a.then(&mut c);
+                let mut row = Pipeline::new(&mut a).then(&mut c);
                 (row.run(items).map(drop), row.account())
             };
             return (result, vec![whole, a.account(), c.account()]);
@@ -135,7 +137,7 @@ impl Shape {
         }
         let mut b = b.build().unwrap();
         let (result, whole) = {
-            let mut row = a.then(&mut b).then(&mut c);
+            let mut row = Pipeline::new(&mut a).then(&mut b).then(&mut c);
             (row.run(items).map(drop), row.account())
         };
         (result, vec![whole, a.account(), b.account(), c.account()])

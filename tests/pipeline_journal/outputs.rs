@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gangline::journal::KeyKind;
-use gangline::{Hook, Order, OrderedRunner, map, sink};
+use gangline::{Hook, Order, OrderedRunner, Pipeline, map, sink};
 
 use crate::hooks::Hooks;
 use crate::journal_file::Place;
@@ -37,11 +37,11 @@ fn the_last_consumer_is_flushed_before_each_commit_and_keeps_its_note() {
     let journal = place.resume().commit_items(2).commit_every(LONG);
     let mut a = first(silent, Order::Input, KeyKind::Position).journal(journal).build().unwrap();
     let mut b = later(last, Order::Input).build().unwrap();
-    a.then(&mut b).run(0..5).unwrap();
+    Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap();
     let steps = std::mem::take(&mut *steps.lock().unwrap());
     assert_eq!(steps, ["0", "1", "flush", "2", "3", "flush", "4", "flush"]);
     drop((a, b));
-    let mut a = first(Hooks::new(), Order::Input, KeyKind::Position)
+    let a = first(Hooks::new(), Order::Input, KeyKind::Position)
         .journal(place.resume())
         .build()
         .unwrap();
@@ -90,7 +90,7 @@ fn a_sink_on_the_last_stage_has_each_output_once() {
         if let Some(journal) = journal {
             a = a.journal(journal);
         }
-        let mut a = a.build().unwrap();
+        let a = a.build().unwrap();
         let show = show.sink(sink::lines(folder.join(file)));
         let mut b = OrderedRunner::builder(show).devices(2).build().unwrap();
         a.then(&mut b).run(0..items)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gangline::journal::{Difference, JournalError, KeyKind};
-use gangline::{CfgNode, Error, Order};
+use gangline::{CfgNode, Error, Order, Pipeline};
 
 use crate::hooks::Hooks;
 use crate::journal_file::Place;
@@ -27,8 +27,8 @@ fn differences(place: &Place, cfgs: &[CfgNode]) -> Vec<String> {
     let pulled = Arc::new(Counter::new());
     let items = (0..9).inspect(|_| _ = pulled.add(1));
     let error = match c {
-        None => a.then(&mut b).run(items),
-        Some(c) => a.then(&mut b).then(&mut c.build().unwrap()).run(items),
+        None => Pipeline::new(&mut a).then(&mut b).run(items),
+        Some(c) => Pipeline::new(&mut a).then(&mut b).then(&mut c.build().unwrap()).run(items),
     };
     let JournalError::Differs { differences, .. } = source(error.unwrap_err()) else {
         panic!("it is of another run")
@@ -47,8 +47,8 @@ fn a_journal_belongs_to_the_configurations_of_all_stages() {
         .build()
         .unwrap();
     let mut b = later(Hooks::new(), Order::Input).cfg(lr(0.5)).build().unwrap();
-    a.then(&mut b).run(0..5).unwrap();
-    assert_eq!(a.then(&mut b).run(0..7).unwrap(), [5, 6]);
+    Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap();
+    assert_eq!(Pipeline::new(&mut a).then(&mut b).run(0..7).unwrap(), [5, 6]);
     let error = a.run(0..9).unwrap_err();
     let JournalError::Differs { differences: found, .. } = source(error) else { panic!() };
     assert!(matches!(found[..], [Difference::Stages { was: 2, is: 1, .. }]), "{found:?}");
@@ -95,11 +95,11 @@ fn a_journal_of_a_later_stage_is_refused_and_a_closed_stage_begins_none() {
     let place = Place::new();
     let mut a = later(Hooks::new(), Order::Input).build().unwrap();
     let mut b = later(Hooks::new(), Order::Input).journal(place.resume()).build().unwrap();
-    let error = a.then(&mut b).run(0..5).unwrap_err();
+    let error = Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap_err();
     assert!(matches!(error, Error::JournalUnsupported { .. }), "{error}");
     assert!(error.to_string().contains("give it to the first stage"), "{error}");
     a.close().unwrap();
-    assert!(b.then(&mut a).run(0..5).unwrap_err().is_closed());
+    assert!(Pipeline::new(&mut b).then(&mut a).run(0..5).unwrap_err().is_closed());
     assert!(!place.path().exists(), "nothing was begun");
     a.activate().unwrap();
     assert_eq!(b.then(&mut a).run(0..5).unwrap().len(), 5);
@@ -122,9 +122,9 @@ fn a_journal_in_use_is_refused_until_that_run_is_over() {
     let mut c = stage().journal(place.resume()).build().unwrap();
     let mut d = later(Hooks::new(), Order::Input).build().unwrap();
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| a.then(&mut b).run(0..5).unwrap().len());
+        let running = scope.spawn(|| Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap().len());
         begun.pass();
-        let error = c.then(&mut d).run(0..9).unwrap_err();
+        let error = Pipeline::new(&mut c).then(&mut d).run(0..9).unwrap_err();
         assert!(error.to_string().contains("in use by another run"), "{error}");
         gate.open();
         assert_eq!(running.join().unwrap(), 5);

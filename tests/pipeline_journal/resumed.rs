@@ -92,7 +92,7 @@ fn the_keys_of_the_first_stage_count() {
             let place = Place::new();
             let run = |items: std::ops::Range<u64>| {
                 let a = first(Hooks::new(), orders[0], kind).journal(place.resume());
-                let (mut a, b) = (a.build().unwrap(), later(Hooks::new(), orders[1]));
+                let (a, b) = (a.build().unwrap(), later(Hooks::new(), orders[1]));
                 let mut b = b.key(|_| "all the same").build().unwrap();
                 sorted(a.then(&mut b).run(items).unwrap())
             };
@@ -157,7 +157,7 @@ fn what_was_consumed_before_an_early_end_is_done_and_nothing_else() {
 fn a_cancel_loses_nothing_that_was_consumed() {
     each(|orders, kind| {
         let (place, seen) = (Place::new(), Arc::new(Mutex::new(vec![])));
-        let mut a = first(Hooks::new(), orders[0], kind).journal(place.resume()).build().unwrap();
+        let a = first(Hooks::new(), orders[0], kind).journal(place.resume()).build().unwrap();
         let (token, consumed) = (a.cancel_token(), seen.clone());
         let last = Hooks::new().consume(move |_, y| {
             consumed.lock().unwrap().push(y);
@@ -186,7 +186,7 @@ fn batches_in_any_stage_are_made_of_what_is_not_left_out() {
         let thirds = failing_in(0, |x| x % 3 > 0);
         Row { orders, kind, hooks: &thirds }.run(place.resume(), 0..90);
         let a = first(Hooks::new(), orders[0], kind).journal(place.resume());
-        let mut a = a.batch(Batch::of(4)).retries(1).build().unwrap();
+        let a = a.batch(Batch::of(4)).retries(1).build().unwrap();
         let mut b =
             later(Hooks::new(), orders[1]).batch(Batch::up_to(3)).window(5).build().unwrap();
         let seen = a.then(&mut b).run(0..90);
@@ -209,7 +209,7 @@ fn an_input_that_fails_where_an_item_is_done_does_no_harm() {
             let input = || (0..12).map(|x| if x % 4 == 3 { Err("unreadable") } else { Ok(x) });
             for journal in [place.resume(), place.rerun()] {
                 let a = first(Hooks::new(), orders[0], kind).journal(journal);
-                let (mut a, mut b) =
+                let (a, mut b) =
                     (a.build().unwrap(), later(Hooks::new(), orders[1]).build().unwrap());
                 let mut row = a.then(&mut b);
                 row.try_run(input()).unwrap();

@@ -49,7 +49,7 @@ impl Row<'_> {
     ) -> (Result<Vec<u64>, Error>, Account) {
         let hooks = self.hooks;
         let first = first(hooks(0), self.orders[0], self.kind).journal(journal);
-        let mut a = first.build().unwrap();
+        let a = first.build().unwrap();
         let mut rest: Vec<_> = (1..self.orders.len())
             .map(|stage| later(hooks(stage), self.orders[stage]).build().unwrap())
             .collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use gangline::{AnyOrderRunner, Error, Journal, Order};
+use gangline::{AnyOrderRunner, Error, Journal, Order, Pipeline};
 
 use crate::hooks::{Hooks, sorted};
 use crate::rows::{Stage, orders};
@@ -21,8 +21,14 @@ fn row(orders: &[Order]) -> [Stage; 2] {
 fn check_works([a, b]: &mut [Stage; 2]) {
     assert_eq!(sorted(a.run(0..9).unwrap()), (0..9).collect::<Vec<_>>());
     assert_eq!(sorted(b.run(0..9).unwrap()), (0..9).collect::<Vec<_>>());
-    assert_eq!(sorted(a.then(b).run(0..99).unwrap()), (0..99).collect::<Vec<_>>());
-    assert_eq!(b.then(a).outputs(0..99).filter(Result::is_ok).count(), 99);
+    assert_eq!(
+        sorted(Pipeline::new(&mut *a).then(&mut *b).run(0..99).unwrap()),
+        (0..99).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        Pipeline::new(&mut *b).then(&mut *a).outputs(0..99).filter(Result::is_ok).count(),
+        99
+    );
 }
 
 #[test]
@@ -32,7 +38,7 @@ fn dropped_outputs_leave_nothing_behind() {
             for taken in [0, 1, 20] {
                 let mut row = row(&orders);
                 let [a, b] = &mut row;
-                let mut both = a.then(b);
+                let mut both = Pipeline::new(&mut *a).then(&mut *b);
                 assert_eq!(both.outputs(0..).take(taken).filter(Result::is_ok).count(), taken);
                 let account = both.account();
                 assert_eq!(account.ok, taken as u64);
@@ -52,7 +58,7 @@ fn leaked_outputs_are_ended_by_the_next_run() {
                 for alone in [true, false] {
                     let mut row = row(&orders);
                     let [a, b] = &mut row;
-                    let mut both = a.then(b);
+                    let mut both = Pipeline::new(&mut *a).then(&mut *b);
                     let mut outputs = both.outputs(0..);
                     (0..taken).for_each(|_| assert!(outputs.next().unwrap().is_ok()));
                     std::mem::forget(outputs);
@@ -74,7 +80,7 @@ fn pools_of_leaked_outputs_can_be_closed_and_dropped() {
     no_hang(|| {
         let mut row = row(&[Order::Input; 2]);
         let [a, b] = &mut row;
-        let mut both = a.then(b);
+        let mut both = Pipeline::new(&mut *a).then(&mut *b);
         let mut outputs = both.outputs(0..);
         assert!(outputs.next().unwrap().is_ok());
         std::mem::forget(outputs);
@@ -114,10 +120,15 @@ fn a_cancel_ends_the_wait_for_a_result() {
                     token.cancel();
                 });
                 let [a, b] = &mut row;
-                let last = a.then(b).outputs(0..).last().unwrap();
+                let last = Pipeline::new(&mut *a).then(&mut *b).outputs(0..).last().unwrap();
                 assert!(last.unwrap_err().is_cancelled());
                 canceller.join().unwrap();
-                assert!(a.then(b).outputs(10..20).all(|output| output.is_ok()));
+                assert!(
+                    Pipeline::new(&mut *a)
+                        .then(&mut *b)
+                        .outputs(10..20)
+                        .all(|output| output.is_ok())
+                );
             }
         }
     });
@@ -134,7 +145,7 @@ fn a_drain_wakes_the_caller() {
             waits.pass();
             Ok(x)
         });
-        let mut a = AnyOrderRunner::builder(slow).devices(1).window(1).build().unwrap();
+        let a = AnyOrderRunner::builder(slow).devices(1).window(1).build().unwrap();
         let mut b = AnyOrderRunner::builder(Hooks::new()).devices(1).build().unwrap();
         let token = a.cancel_token();
         let drainer = thread::spawn(move || {
@@ -153,7 +164,7 @@ fn a_request_made_before_ends_it_at_its_start() {
         let mut row = row(&[Order::Input; 2]);
         row[0].cancel_token().cancel();
         let [a, b] = &mut row;
-        let mut both = a.then(b);
+        let mut both = Pipeline::new(&mut *a).then(&mut *b);
         let items = (0..9).inspect(|_| panic!("nothing is pulled"));
         let seen: Vec<_> = both.outputs(items).collect();
         assert!(matches!(&seen[..], [Err(error)] if error.is_cancelled()));
@@ -161,7 +172,7 @@ fn a_request_made_before_ends_it_at_its_start() {
         row[1].cancel_token().drain();
         let [a, b] = &mut row;
         let items = (0..9).inspect(|_| panic!("nothing is pulled"));
-        assert_eq!(a.then(b).outputs(items).count(), 0);
+        assert_eq!(Pipeline::new(&mut *a).then(&mut *b).outputs(items).count(), 0);
         check_works(&mut row);
     });
 }
@@ -173,7 +184,7 @@ fn a_closed_stage_and_a_journal_are_refused() {
     let a = AnyOrderRunner::builder(Hooks::new()).devices(1).journal(Journal::at(&path).resume());
     let mut a = a.build().unwrap();
     let mut b = AnyOrderRunner::builder(Hooks::new()).devices(1).build().unwrap();
-    let mut both = a.then(&mut b);
+    let mut both = Pipeline::new(&mut a).then(&mut b);
     let mut outputs = both.outputs(0..5);
     assert_eq!(outputs.size_hint(), (1, Some(1)));
     let error = outputs.next().unwrap().unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{Account, AnyOrderRunner, OnError, Order};
+use gangline::{Account, AnyOrderRunner, OnError, Order, Pipeline};
 use proptest::prelude::*;
 
 use crate::hooks::{Gauge, Hooks, sorted};
@@ -84,7 +84,7 @@ proptest! {
         let (gauge, pulled) = (Gauge::default(), AtomicU64::new(0));
         let mut row = shape.row();
         let [a, b, c] = &mut row;
-        let mut line = a.then(b).then(c);
+        let mut line = Pipeline::new(&mut *a).then(b).then(c);
         let items = (0..shape.items).inspect(|_| {
             pulled.fetch_add(1, SeqCst);
             gauge.up();
@@ -130,6 +130,6 @@ proptest! {
         // Nothing of it reaches the next run.
         let [a, b, c] = &mut row;
         let quiet: Vec<u64> = (100..150).collect();
-        prop_assert_eq!(sorted(a.then(b).then(c).run(quiet.clone()).unwrap()), quiet);
+        prop_assert_eq!(sorted(Pipeline::new(&mut *a).then(b).then(c).run(quiet.clone()).unwrap()), quiet);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{AnyOrderRunner, Hook, OnError};
+use gangline::{AnyOrderRunner, Hook, OnError, Pipeline};
 use gangline::{Batch, Order, map_batches};
 
 use crate::hooks::{Hooks, sorted};
@@ -24,7 +24,7 @@ fn outputs_are_those_of_a_run() {
         for orders in orders(3) {
             let is_ordered = orders.iter().all(|order| *order == Order::Input);
             for windows in [[1, 1, 1], [1, 7, 2], [64, 3, 64]] {
-                let mut a = stage(plus(1), orders[0], windows[0]);
+                let a = stage(plus(1), orders[0], windows[0]);
                 let mut b = stage(plus(10), orders[1], windows[1]);
                 let mut c = stage(plus(100), orders[2], windows[2]);
                 let mut row = a.then(&mut b).then(&mut c);
@@ -49,7 +49,7 @@ fn no_consumer_is_asked() {
             .consume(|_, _| panic!("no consumer"))
             .consumer_end(|_| panic!("no consumer"))
     };
-    let (mut a, mut b) = (stage(silent(), Order::Input, 4), stage(silent(), Order::Input, 4));
+    let (a, mut b) = (stage(silent(), Order::Input, 4), stage(silent(), Order::Input, 4));
     assert_eq!(a.then(&mut b).outputs(0..50).filter(Result::is_ok).count(), 50);
 }
 
@@ -66,7 +66,7 @@ fn the_input_is_pulled_while_the_caller_waits_for_a_result() {
                 }
                 Ok(x)
             });
-            let mut a = stage(Hooks::new(), orders[0], 1);
+            let a = stage(Hooks::new(), orders[0], 1);
             let mut b = stage(waits, orders[1], 2);
             let seen: Vec<u64> = a.then(&mut b).outputs(0..20).map(Result::unwrap).collect();
             assert_eq!(sorted(seen), (0..20).collect::<Vec<_>>());
@@ -87,7 +87,7 @@ fn batches_of_later_stages_may_be_larger_than_earlier_windows() {
                     Ok(xs.drain(..).map(Ok).collect())
                 },
             );
-            let mut a = stage(Hooks::new(), orders[0], 1);
+            let a = stage(Hooks::new(), orders[0], 1);
             let b = AnyOrderRunner::builder(batched).order(orders[1]).devices(2);
             let mut b = b.batch(Batch::of(4)).window(8).build().unwrap();
             let seen: Vec<u64> = a.then(&mut b).outputs(0..101).map(Result::unwrap).collect();
@@ -101,7 +101,7 @@ fn batches_of_later_stages_may_be_larger_than_earlier_windows() {
 fn no_more_is_pulled_than_the_windows_hold() {
     no_hang(|| {
         let pulled = AtomicU64::new(0);
-        let mut a = stage(Hooks::new(), Order::Input, 3);
+        let a = stage(Hooks::new(), Order::Input, 3);
         let mut b = stage(Hooks::new(), Order::Input, 2);
         let mut row = a.then(&mut b);
         let items = (0..).inspect(|_| _ = pulled.fetch_add(1, SeqCst));
@@ -122,7 +122,7 @@ fn a_failure_comes_out_in_its_place_whichever_stage_failed() {
                 .map(|number| stage(failing(move |x| number == failed && x == 7), Order::Input, 5))
                 .collect();
             let [mut a, mut b, mut c] = row.try_into().unwrap();
-            let mut row = a.then(&mut b).then(&mut c);
+            let mut row = Pipeline::new(&mut a).then(&mut b).then(&mut c);
             let mut outputs = row.outputs(0..50);
             let before: Vec<u64> = outputs.by_ref().take(7).map(Result::unwrap).collect();
             assert_eq!(before, (0..7).collect::<Vec<_>>());
@@ -150,7 +150,7 @@ fn a_skipped_item_is_an_error_in_between() {
                     skipping(hooks, Order::Input).build().unwrap()
                 })
                 .collect();
-            let [mut a, mut b] = row.try_into().unwrap();
+            let [a, mut b] = row.try_into().unwrap();
             let mut row = a.then(&mut b);
             let seen: Vec<Result<u64, _>> = row.outputs(0..20).collect();
             assert_eq!(seen.len(), 20);
@@ -168,7 +168,7 @@ fn a_skipped_item_is_an_error_in_between() {
 #[test]
 fn too_many_failures_end_it() {
     no_hang(|| {
-        let mut a = skipping(failing(|x| x % 2 == 0), Order::Input).build().unwrap();
+        let a = skipping(failing(|x| x % 2 == 0), Order::Input).build().unwrap();
         let b = AnyOrderRunner::builder(failing(|x| x % 2 == 1)).on_error(OnError::Skip);
         let mut b = b.devices(1).max_failures(3_u64).build().unwrap();
         let seen: Vec<_> = a.then(&mut b).outputs(0..100).collect();

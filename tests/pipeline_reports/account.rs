@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{Account, AnyOrderRunner, CancelToken, OnError, Order};
+use gangline::{Account, AnyOrderRunner, CancelToken, OnError, Order, Pipeline};
 use proptest::prelude::*;
 
 use crate::hooks::Hooks;
@@ -153,7 +153,7 @@ proptest! {
 fn a_run_that_is_refused_has_read_nothing() {
     let mut a = AnyOrderRunner::builder(Hooks::new()).devices(1).build().unwrap();
     let mut b = AnyOrderRunner::builder(Hooks::new()).devices(1).build().unwrap();
-    a.then(&mut b).run(0..9).unwrap();
+    Pipeline::new(&mut a).then(&mut b).run(0..9).unwrap();
     b.close().unwrap();
     let mut row = a.then(&mut b);
     assert_eq!(row.account(), Account::default(), "before its first run");

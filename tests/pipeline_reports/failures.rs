@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use gangline::report::Failure;
-use gangline::{AnyOrderRunner, OnError, Order, OrderedRunner, map};
+use gangline::{AnyOrderRunner, OnError, Order, OrderedRunner, Pipeline, map};
 
 use crate::hooks::Hooks;
 use crate::rows::{failing, orders, skipping, with_pipeline};
@@ -72,7 +72,7 @@ fn a_stage_may_have_keys_of_its_own() {
 
 #[test]
 fn an_input_that_fails_is_listed_in_the_first_stage() {
-    let mut a = skipping(Hooks::new(), Order::Input).key(|x| *x).describe("read").build().unwrap();
+    let a = skipping(Hooks::new(), Order::Input).key(|x| *x).describe("read").build().unwrap();
     let mut b = skipping(Hooks::new(), Order::Input).build().unwrap();
     let mut row = a.then(&mut b);
     let items = (0..10).map(|x| if x == 3 { Err("a bad sector") } else { Ok(x) });
@@ -109,7 +109,7 @@ fn an_index_is_that_of_the_input_or_not_given() {
 fn the_next_run_has_no_failures_of_the_last() {
     let mut a = skipping(failing(|x| x == 2), Order::Input).build().unwrap();
     let mut b = skipping(Hooks::new(), Order::Input).build().unwrap();
-    let mut row = a.then(&mut b);
+    let mut row = Pipeline::new(&mut a).then(&mut b);
     assert!(row.failures().is_empty());
     row.run(0..5).unwrap();
     assert_eq!(row.failures().len(), 1);
@@ -125,7 +125,7 @@ fn the_next_run_has_no_failures_of_the_last() {
 fn the_last_pool_still_lists_the_failures_of_all_stages() {
     let mut a = skipping(failing(|x| x == 2), Order::Input).build().unwrap();
     let mut b = skipping(failing(|x| x == 4), Order::Input).build().unwrap();
-    a.then(&mut b).run(0..5).unwrap();
+    Pipeline::new(&mut a).then(&mut b).run(0..5).unwrap();
     assert_eq!((a.failures().len(), b.failures().len()), (0, 2));
     assert_eq!((a.account().failed, b.account().failed), (1, 1));
 }
@@ -141,12 +141,12 @@ fn run_letters(words: &[&str], on_error: OnError, order: Order, bad: char) -> Ve
     );
     let join = map(|_| Ok(()), |_, (), (word, _): (Arc<String>, usize)| Ok(word.len()));
     let builder = AnyOrderRunner::builder(split).devices(1).order(order);
-    let mut split = builder.key(|word| word.clone()).on_error(on_error).build().unwrap();
+    let split = builder.key(|word| word.clone()).on_error(on_error).build().unwrap();
     let mut letter =
         AnyOrderRunner::builder(letter).devices(1).order(order).on_error(on_error).build().unwrap();
     let mut join = OrderedRunner::new(join, 1).unwrap();
     let letters = |word: &Arc<String>| word.chars().collect::<Vec<_>>();
-    let pipeline = split.expand(letters).then(&mut letter).gather(|_| 0, |n, _, _| *n += 1);
+    let pipeline = split.expand(letters).then(&mut letter).gather(|_| 0, |n, _, _, _| *n += 1);
     let mut pipeline = pipeline.then(&mut join);
     let result = pipeline.run(words.iter().map(|word| (*word).to_owned()));
     assert_eq!(result.is_err(), on_error == OnError::Stop);

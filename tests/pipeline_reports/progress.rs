@@ -55,7 +55,7 @@ fn it_counts_the_items_of_the_input_and_the_failures_of_all_stages() {
 #[test]
 fn a_failure_that_ends_the_run_in_an_earlier_stage_is_shown_once() {
     let lines = Lines::default();
-    let mut a = skipping(failing(|x| x == 3), Order::Input)
+    let a = skipping(failing(|x| x == 3), Order::Input)
         .on_error(gangline::OnError::Stop)
         .build()
         .unwrap();

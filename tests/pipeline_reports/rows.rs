@@ -35,9 +35,11 @@ pub fn failing(fails: impl Fn(u64) -> bool + Send + Sync + 'static) -> Hooks {
 /// Hands a pipeline of these stages to `use_it`.
 pub fn with_pipeline<T>(row: &mut [Stage], use_it: impl FnOnce(&mut dyn Row) -> T) -> T {
     match row {
-        [a, b] => use_it(&mut a.then(b)),
-        [a, b, c] => use_it(&mut a.then(b).then(c)),
-        [a, b, c, d] => use_it(&mut a.then(b).then(c).then(d)),
+        [a, b] => use_it(&mut Pipeline::new(&mut *a).then(&mut *b)),
+        [a, b, c] => use_it(&mut Pipeline::new(&mut *a).then(&mut *b).then(&mut *c)),
+        [a, b, c, d] => {
+            use_it(&mut Pipeline::new(&mut *a).then(&mut *b).then(&mut *c).then(&mut *d))
+        }
         _ => panic!("rows have two to four stages"),
     }
 }

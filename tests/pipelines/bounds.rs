@@ -41,7 +41,7 @@ fn most_alive(order: Order, parents: u64, parts: u64, open: usize) -> (i64, i64)
     let (parents_alive, parts_alive) = (Alive::default(), Alive::default());
     let (counts, counted) = (parents_alive.clone(), parts_alive.clone());
     let open_stage = working(move |_, n: u64| Ok(counts.count(n)));
-    let mut first = builder(open_stage, Order::Input, 1).window(4).build().unwrap();
+    let first = builder(open_stage, Order::Input, 1).window(4).build().unwrap();
     let mut work = builder(pass::<Counted<u64>>(), order, 2).window(16).build().unwrap();
     let last = gangline::map(
         |_| Ok(()),
@@ -62,7 +62,7 @@ fn most_alive(order: Order, parents: u64, parts: u64, open: usize) -> (i64, i64)
         })
         .open_parents(open)
         .then(&mut work)
-        .gather(|_| 0, |sum, _, part: Counted<u64>| *sum += part.0)
+        .gather(|_| 0, |sum, _, _, part: Counted<u64>| *sum += part.0)
         .then(&mut write)
         .run(0..parents)
         .unwrap();

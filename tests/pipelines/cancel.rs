@@ -45,7 +45,7 @@ fn run_until(moment: Moment, act: impl Fn() + Send + Sync + 'static, token: &Can
         a(Moment::Open);
         Ok(n)
     });
-    let mut open = builder(open, Order::Input, 2).cancel_token(token.clone()).build().unwrap();
+    let open = builder(open, Order::Input, 2).cancel_token(token.clone()).build().unwrap();
     let work = working(move |_, x: u64| {
         d(Moment::Work);
         Ok(x)
@@ -72,7 +72,7 @@ fn run_until(moment: Moment, act: impl Fn() + Send + Sync + 'static, token: &Can
                 e(Moment::Init);
                 0
             },
-            move |sum: &mut u64, _, x| {
+            move |sum: &mut u64, _, _, x| {
                 f(Moment::Add);
                 *sum += x;
             },
@@ -115,7 +115,7 @@ fn a_drain_completes_the_open_parents_at_any_moment() {
 fn a_stop_of_the_last_consumer_ends_endless_parts() {
     no_hang(|| {
         let seen = Gate::default();
-        let (mut open, mut work) =
+        let (open, mut work) =
             (pool(pass::<u64>(), Order::Input, 1), pool(pass::<u64>(), Order::Input, 1));
         let write = gangline::map(|_| Ok(()), |_, (), (n, _): Gathered<u64>| Ok(*n)).fold(
             |_| Ok(0),
@@ -134,7 +134,7 @@ fn a_stop_of_the_last_consumer_ends_endless_parts() {
             })
             .open_parents(2)
             .then(&mut work)
-            .gather(|_| 0, |sum, _, x| *sum += x)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
             .then(&mut write)
             .run(0..)
             .unwrap();
@@ -149,7 +149,7 @@ fn a_cancel_reaches_a_link_that_waits_for_an_open_parent() {
         let token = CancelToken::new();
         let (cancels, arrived) = (token.clone(), Gate::default());
         let arrives = arrived.clone();
-        let mut open = builder(pass::<u64>(), Order::Input, 1).cancel_token(token).build().unwrap();
+        let open = builder(pass::<u64>(), Order::Input, 1).cancel_token(token).build().unwrap();
         let work = working(move |cx, x: u64| {
             arrives.open();
             while !cx.is_cancelled() {
@@ -168,7 +168,7 @@ fn a_cancel_reaches_a_link_that_waits_for_an_open_parent() {
             .expand(|_| 0..1)
             .open_parents(1)
             .then(&mut work)
-            .gather(|_| 0, |sum, _, x| *sum += x)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
             .then(&mut write)
             .run(0..)
             .unwrap_err();

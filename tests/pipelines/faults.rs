@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use gangline::error::OutOfMemory;
-use gangline::{Batch, BoxError, Error, Hook, OnError, Order, map_batches};
+use gangline::{Batch, BoxError, Error, Hook, OnError, Order, Pipeline, map_batches};
 
 use crate::support::{
     Gate, Gathered, ORDERS, builder, no_hang, pass, pool, skipping, sorted, working,
@@ -31,11 +31,11 @@ fn a_failed_part_names_its_parent_and_itself() {
         let mut decode = pool(pass::<u64>(), Order::Input, 2);
         let mut work = pool(working(failing_at(37)), Order::Input, 3);
         let mut write = pool(pass::<Gathered<u64>>(), Order::Input, 1);
-        let mut pipeline = open
+        let mut pipeline = Pipeline::new(&mut open)
             .expand(ten)
             .then(&mut decode)
             .then(&mut work)
-            .gather(|_| 0, |count, _, _| *count += 1)
+            .gather(|_| 0, |count, _, _, _| *count += 1)
             .then(&mut write);
         let error = pipeline.run(0..100).unwrap_err();
         assert_eq!((error.item(), error.part(), error.key()), (Some(3), Some(7), Some("s3.tif")));
@@ -60,7 +60,7 @@ fn a_parent_fails_with_its_part_and_the_others_go_on() {
         for order in ORDERS {
             let calls = Arc::new(AtomicU64::new(0));
             let counts = calls.clone();
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let fails = failing_at(32);
             let mut work = skipping(
                 working(move |cx, x| {
@@ -74,7 +74,7 @@ fn a_parent_fails_with_its_part_and_the_others_go_on() {
             let seen = open
                 .expand(ten)
                 .then(&mut work)
-                .gather(|_| 0, |count, _, _| *count += 1)
+                .gather(|_| 0, |count, _, _, _| *count += 1)
                 .then(&mut write)
                 .run(0..20)
                 .unwrap();
@@ -99,7 +99,7 @@ fn a_hook_sees_that_its_part_is_withdrawn() {
     no_hang(|| {
         for batch in [false, true] {
             let began = Gate::default();
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let work = working(move |cx, x: u64| match x {
                 0 => {
                     began.pass();
@@ -125,7 +125,7 @@ fn a_hook_sees_that_its_part_is_withdrawn() {
             let seen = open
                 .expand(ten)
                 .then(&mut work)
-                .gather(|_| 0, |count, _, _| *count += 1)
+                .gather(|_| 0, |count, _, _, _| *count += 1)
                 .then(&mut write)
                 .run(0..3)
                 .unwrap();
@@ -141,7 +141,7 @@ fn a_hook_sees_that_its_part_is_withdrawn() {
 fn the_parts_of_a_failed_parent_are_cut_from_batches() {
     no_hang(|| {
         for _ in 0..20 {
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let work = map_batches(
                 |_| Ok(()),
                 |_, (): &mut (), xs: &mut Vec<u64>| {
@@ -159,7 +159,7 @@ fn the_parts_of_a_failed_parent_are_cut_from_batches() {
                 .expand(ten)
                 .open_parents(3)
                 .then(&mut work)
-                .gather(|_| 0, |count, _, _| *count += 1)
+                .gather(|_| 0, |count, _, _, _| *count += 1)
                 .then(&mut write)
                 .run(0..30)
                 .unwrap();
@@ -173,10 +173,10 @@ fn the_parts_of_a_failed_parent_are_cut_from_batches() {
 fn a_hole_is_gathered_and_counted() {
     no_hang(|| {
         for order in ORDERS {
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let mut work = skipping(working(failing_at(32)), order, 2);
             let mut write = pool(pass::<Gathered<Vec<u64>>>(), Order::Input, 1);
-            let add = |all: &mut Vec<u64>, part, result: Result<u64, Error>| match result {
+            let add = |all: &mut Vec<u64>, _: &u64, part, result: Result<u64, Error>| match result {
                 Ok(x) => all.push(x),
                 Err(error) => {
                     assert_eq!((error.item(), error.part(), part), (Some(3), Some(2), 2));
@@ -203,7 +203,7 @@ fn a_hole_is_gathered_and_counted() {
 fn an_iterator_of_parts_that_fails() {
     no_hang(|| {
         for on_error in [OnError::Stop, OnError::Skip] {
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let mut work =
                 builder(pass::<u64>(), Order::Input, 2).on_error(on_error).build().unwrap();
             let mut write = skipping(pass::<Gathered<u64>>(), Order::Input, 1);
@@ -214,7 +214,7 @@ fn an_iterator_of_parts_that_fails() {
             let mut pipeline = open
                 .try_expand(parts)
                 .then(&mut work)
-                .gather(|_| 0, |sum, _, x| *sum += x)
+                .gather(|_| 0, |sum, _, _, x| *sum += x)
                 .then(&mut write);
             let result = pipeline.run(0..5);
             drop(pipeline);
@@ -244,7 +244,7 @@ fn an_expansion_that_panics_fails_its_parent() {
             (false, OnError::Stop),
             (false, OnError::Skip),
         ] {
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let mut work =
                 builder(pass::<u64>(), Order::Input, 2).on_error(on_error).build().unwrap();
             let mut write = skipping(pass::<Gathered<u64>>(), Order::Input, 1);
@@ -256,7 +256,7 @@ fn an_expansion_that_panics_fails_its_parent() {
             let mut pipeline = open
                 .expand(parts)
                 .then(&mut work)
-                .gather_results(|_| 0, |sum, _, x| *sum += x.unwrap_or(100))
+                .gather_results(|_| 0, |sum, _, _, x| *sum += x.unwrap_or(100))
                 .then(&mut write);
             let result = pipeline.run(0..5);
             drop(pipeline);
@@ -284,7 +284,7 @@ fn a_gathering_that_panics_fails_its_parent() {
             (false, OnError::Stop),
             (false, OnError::Skip),
         ] {
-            let mut open = pool(pass::<u64>(), Order::Input, 1);
+            let open = pool(pass::<u64>(), Order::Input, 1);
             let mut work = pool(pass::<u64>(), Order::Input, 2);
             let mut write = builder(pass::<Gathered<u64>>(), Order::Input, 1)
                 .on_error(on_error)
@@ -294,7 +294,7 @@ fn a_gathering_that_panics_fails_its_parent() {
                 assert!(!in_init || *n != 2, "no seam");
                 0
             };
-            let add = move |sum: &mut u64, part, x| {
+            let add = move |sum: &mut u64, _: &u64, part, x| {
                 assert!(in_init || (x, part) != (23, 3), "no seam");
                 *sum += 1;
             };
@@ -332,10 +332,10 @@ fn a_skipped_parent_leaves_its_gap() {
             Order::Input,
             1,
         );
-        let seen = open
+        let seen = Pipeline::new(&mut open)
             .expand(ten)
             .then(&mut work)
-            .gather(|_| 0, |count, _, _| *count += 1)
+            .gather(|_| 0, |count, _, _, _| *count += 1)
             .then(&mut write)
             .run(0..5)
             .unwrap();
@@ -348,7 +348,7 @@ fn a_skipped_parent_leaves_its_gap() {
 #[test]
 fn parts_are_tried_again() {
     no_hang(|| {
-        let mut open = pool(pass::<u64>(), Order::Input, 1);
+        let open = pool(pass::<u64>(), Order::Input, 1);
         let flaky = working(|cx, x: u64| match cx.attempt() {
             1 if x.is_multiple_of(3) => Err("busy".into()),
             _ => Ok(x),
@@ -362,7 +362,7 @@ fn parts_are_tried_again() {
         let seen = open
             .expand(ten)
             .then(&mut work)
-            .gather(|_| vec![], |all, _, x| all.push(x))
+            .gather(|_| vec![], |all, _, _, x| all.push(x))
             .then(&mut write)
             .run(0..20)
             .unwrap();
@@ -374,7 +374,7 @@ fn parts_are_tried_again() {
 #[test]
 fn batches_of_parts_that_the_device_has_no_memory_for_are_split() {
     no_hang(|| {
-        let mut open = pool(pass::<u64>(), Order::Input, 1);
+        let open = pool(pass::<u64>(), Order::Input, 1);
         let work = map_batches(
             |_| Ok(()),
             |_, (): &mut (), xs: &mut Vec<u64>| match xs.len() {
@@ -387,7 +387,7 @@ fn batches_of_parts_that_the_device_has_no_memory_for_are_split() {
         let seen = open
             .expand(ten)
             .then(&mut work)
-            .gather(|_| vec![], |all, _, x| all.push(x))
+            .gather(|_| vec![], |all, _, _, x| all.push(x))
             .then(&mut write)
             .run(0..20)
             .unwrap();
@@ -408,7 +408,7 @@ impl Drop for Sharp {
 #[test]
 fn destructors_that_panic_end_nothing() {
     no_hang(|| {
-        let mut open = pool(working(|_, n: u64| Ok(n)), Order::Input, 1);
+        let open = pool(working(|_, n: u64| Ok(n)), Order::Input, 1);
         let mut work = skipping(
             working(|_, mut part: (u64, Sharp)| {
                 part.1.0 = false;
@@ -432,7 +432,7 @@ fn destructors_that_panic_end_nothing() {
         let seen = open
             .expand(parts)
             .then(&mut work)
-            .gather(|_| vec![], |all, _, (_, sharp)| all.push(sharp))
+            .gather(|_| vec![], |all, _, _, (_, sharp)| all.push(sharp))
             .then(&mut write)
             .run(0..20)
             .unwrap();

@@ -24,14 +24,14 @@ fn a_part_that_exceeds_its_time_fails_its_parent() {
             });
             let parts = builder(hang, order, 2).item_timeout(Duration::from_millis(30));
             let mut parts = parts.on_error(OnError::Skip).build().unwrap();
-            let mut parents = pool(pass::<u64>(), Order::Input, 1);
+            let parents = pool(pass::<u64>(), Order::Input, 1);
             let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
             let line = parents.expand(|parent: &Arc<u64>| {
                 let parent = **parent;
                 (0..4).map(move |part| (parent, part))
             });
             let line = line.then(&mut parts);
-            let mut line = line.gather(|_| 0, |sum, _, part| *sum += part).then(&mut last);
+            let mut line = line.gather(|_| 0, |sum, _, _, part| *sum += part).then(&mut last);
             let sums = line.run(0..8).unwrap();
             let whole = sorted(sums.into_iter().map(|(parent, sum)| (*parent, sum)).collect());
             let others = (0..8).filter(|&parent| parent != SLOW).map(|parent| (parent, 6));
@@ -58,10 +58,10 @@ fn parts_that_a_bad_producer_fails_are_tried_by_another() {
             });
             let parts = builder(work, order, 2).retries(3).quarantine_after(2);
             let mut parts = parts.build().unwrap();
-            let mut parents = pool(pass::<u64>(), Order::Input, 1);
+            let parents = pool(pass::<u64>(), Order::Input, 1);
             let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
             let line = parents.expand(|parent: &Arc<u64>| 0..**parent).then(&mut parts);
-            let mut line = line.gather(|_| 0, |sum, _, part| *sum += part).then(&mut last);
+            let mut line = line.gather(|_| 0, |sum, _, _, part| *sum += part).then(&mut last);
             let sums = line.run(0..20).unwrap();
             let whole = sorted(sums.into_iter().map(|(parent, sum)| (*parent, sum)).collect());
             assert_eq!(whole, (0..20).map(|n| (n, (0..n).sum())).collect::<Vec<_>>());

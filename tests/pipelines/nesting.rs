@@ -25,7 +25,7 @@ fn slides_are_gathered_of_regions_and_regions_of_tiles() {
     no_hang(|| {
         for orders in ORDERS.iter().flat_map(|&a| ORDERS.map(|b| [a, b])) {
             for most in [1, 2, 8] {
-                let mut slides = pool(pass::<u64>(), Order::Input, 2);
+                let slides = pool(pass::<u64>(), Order::Input, 2);
                 let mut split = pool(pass::<u64>(), orders[0], 2);
                 let mut work = pool(pass::<u64>(), orders[1], 3);
                 let mut join =
@@ -38,9 +38,9 @@ fn slides_are_gathered_of_regions_and_regions_of_tiles() {
                     .expand(tiles)
                     .open_parents(most)
                     .then(&mut work)
-                    .gather(|_| vec![], |all: &mut Vec<_>, _, x| all.push(x))
+                    .gather(|_| vec![], |all: &mut Vec<_>, _, _, x| all.push(x))
                     .then(&mut join)
-                    .gather(|_| vec![], |all: &mut Vec<_>, _, x| all.push(x))
+                    .gather(|_| vec![], |all: &mut Vec<_>, _, _, x| all.push(x))
                     .then(&mut write)
                     .run(0..100)
                     .unwrap();
@@ -72,7 +72,7 @@ fn batches_in_every_stage_fill_or_go_on() {
         };
         for sizes in [[7, 5, 3], [3, 64, 2], [1, 2, 64]] {
             for most in [1, 3] {
-                let (mut slides, mut split, mut work) =
+                let (slides, mut split, mut work) =
                     (batched(sizes[0]), batched(sizes[1]), batched(sizes[2]));
                 let mut join = pool(working(|_, (_, n): Gathered<u64>| Ok(n)), Order::Input, 2);
                 let mut later = batched(sizes[1]);
@@ -84,10 +84,10 @@ fn batches_in_every_stage_fill_or_go_on() {
                     .expand(tiles)
                     .open_parents(most)
                     .then(&mut work)
-                    .gather(|_| 0, |n, _, _| *n += 1)
+                    .gather(|_| 0, |n, _, _, _| *n += 1)
                     .then(&mut join)
                     .then(&mut later)
-                    .gather(|_| 0, |sum, _, n| *sum += n)
+                    .gather(|_| 0, |sum, _, _, n| *sum += n)
                     .then(&mut write)
                     .run(0..30)
                     .unwrap();
@@ -105,7 +105,7 @@ fn a_failed_tile_fails_its_region_and_its_slide() {
     no_hang(|| {
         let begun = Arc::new(AtomicU64::new(0));
         let counts = begun.clone();
-        let mut slides =
+        let slides =
             builder(pass::<u64>(), Order::Input, 1).key(|n: &u64| format!("s{n}")).build().unwrap();
         let mut split = skipping(pass::<u64>(), Order::Input, 1);
         let mut work = skipping(
@@ -126,9 +126,9 @@ fn a_failed_tile_fails_its_region_and_its_slide() {
             .then(&mut split)
             .expand(|r| 100 * **r..100 * **r + 4)
             .then(&mut work)
-            .gather(|_| 0, |n, _, _| *n += 1)
+            .gather(|_| 0, |n, _, _, _| *n += 1)
             .then(&mut join)
-            .gather(|_| 0, |sum, _, n| *sum += n)
+            .gather(|_| 0, |sum, _, _, n| *sum += n)
             .then(&mut write)
             .run(0..6)
             .unwrap();
@@ -153,7 +153,7 @@ fn a_failure_that_ends_the_run_passes_stages_that_mix_their_parts() {
                     false => Ok(x),
                 }
             };
-            let mut slides = pool(working(fails_at(if ends { 7 } else { 1000 })), Order::Input, 2);
+            let slides = pool(working(fails_at(if ends { 7 } else { 1000 })), Order::Input, 2);
             let mut split = pool(working(fails_at(71)), Order::Completion, 2);
             let mut work = pool(pass::<u64>(), Order::Completion, 3);
             let join = working(|_, (_, all): Gathered<Vec<u64>>| Ok(all.len() as u64));
@@ -165,9 +165,9 @@ fn a_failure_that_ends_the_run_passes_stages_that_mix_their_parts() {
                 .then(&mut split)
                 .expand(tiles)
                 .then(&mut work)
-                .gather(|_| vec![], |all: &mut Vec<_>, _, x| all.push(x))
+                .gather(|_| vec![], |all: &mut Vec<_>, _, _, x| all.push(x))
                 .then(&mut join)
-                .gather(|_| 0, |sum: &mut u64, _, x| *sum += x)
+                .gather(|_| 0, |sum: &mut u64, _, _, x| *sum += x)
                 .then(&mut write)
                 .run(0..20)
                 .unwrap_err();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use gangline::{Batch, Order, map_batches};
+use gangline::{Batch, Order, Pipeline, map_batches};
 
 use crate::support::{Gate, Gathered, ORDERS, builder, no_hang, pass, pool, sorted, working};
 
@@ -27,11 +27,11 @@ fn parents_and_parts_keep_their_order() {
                     .window(windows[2])
                     .build()
                     .unwrap();
-                let mut pipeline = open
+                let mut pipeline = Pipeline::new(&mut open)
                     .expand(|n| parts_of(**n))
                     .open_parents(most)
                     .then(&mut work)
-                    .gather(|_| vec![], |all: &mut Vec<_>, part, y| all.push((part, y)))
+                    .gather(|_| vec![], |all: &mut Vec<_>, _, part, y| all.push((part, y)))
                     .then(&mut write);
                 for items in [0, 1, 40] {
                     let seen = pipeline.run(0..items).unwrap();
@@ -55,13 +55,13 @@ fn every_part_finds_its_parent_in_any_order() {
     no_hang(|| {
         for orders in ORDERS.iter().flat_map(|&a| ORDERS.map(|b| [a, b])) {
             for unordered in [false, true] {
-                let mut open = pool(pass::<u64>(), Order::Input, 2);
+                let open = pool(pass::<u64>(), Order::Input, 2);
                 let mut first = pool(working(|_, x: u64| Ok(x + 1)), orders[0], 3);
                 let mut second = pool(working(|_, x: u64| Ok(x + 1)), orders[1], 2);
                 let mut write = pool(pass::<Gathered<Vec<(u64, u64)>>>(), Order::Input, 1);
                 let parts = open.expand(|n| parts_of(**n)).then(&mut first).then(&mut second);
                 let gather =
-                    parts.gather(|_| vec![], |all: &mut Vec<_>, part, y| all.push((part, y)));
+                    parts.gather(|_| vec![], |all: &mut Vec<_>, _, part, y| all.push((part, y)));
                 let gather = if unordered { gather.unordered() } else { gather };
                 let seen = gather.then(&mut write).run(0..300).unwrap();
                 let is_ordered = orders == [Order::Input; 2];
@@ -82,13 +82,13 @@ fn every_part_finds_its_parent_in_any_order() {
 #[test]
 fn a_parent_without_parts_leaves_in_its_turn() {
     no_hang(|| {
-        let mut open = pool(pass::<u64>(), Order::Input, 1);
+        let open = pool(pass::<u64>(), Order::Input, 1);
         let mut work = pool(pass::<u64>(), Order::Input, 1);
         let mut write = pool(pass::<Gathered<u64>>(), Order::Input, 1);
         let seen = open
             .expand(|n| 0..if **n == 3 { 2 } else { 0 })
             .then(&mut work)
-            .gather(|n| 10 * n, |sum, _, x| *sum += x)
+            .gather(|n| 10 * n, |sum, _, _, x| *sum += x)
             .then(&mut write)
             .run(0..6)
             .unwrap();
@@ -100,7 +100,7 @@ fn a_parent_without_parts_leaves_in_its_turn() {
 fn batches(parents: u64, parts: u64, batch: usize, most: Option<usize>) -> Vec<usize> {
     let sizes = Arc::new(std::sync::Mutex::new(vec![]));
     let noted = sizes.clone();
-    let mut open = pool(pass::<u64>(), Order::Input, 1);
+    let open = pool(pass::<u64>(), Order::Input, 1);
     let mut decode = pool(pass::<u64>(), Order::Input, 1);
     let infer = map_batches(
         |_| Ok(()),
@@ -119,7 +119,7 @@ fn batches(parents: u64, parts: u64, batch: usize, most: Option<usize>) -> Vec<u
     let seen = expand
         .then(&mut decode)
         .then(&mut infer)
-        .gather(|_| 0, |count, _, _| *count += 1)
+        .gather(|_| 0, |count, _, _, _| *count += 1)
         .then(&mut write)
         .run(0..parents)
         .unwrap();
@@ -155,7 +155,7 @@ fn a_ready_part_waits_for_no_later_parent() {
     no_hang(|| {
         let consumed = Gate::default();
         let counts = consumed.clone();
-        let mut open = pool(pass::<u64>(), Order::Input, 2);
+        let open = pool(pass::<u64>(), Order::Input, 2);
         let mut work = pool(pass::<u64>(), Order::Input, 3);
         let mut write = pool(
             working(move |_, (n, sum): Gathered<u64>| {
@@ -169,7 +169,7 @@ fn a_ready_part_waits_for_no_later_parent() {
         let mut pipeline = open
             .expand(|n| 0..**n)
             .then(&mut work)
-            .gather(|_| 0, |sum, _, x| *sum += x)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
             .then(&mut write);
         assert_eq!(pipeline.run(items).unwrap().len(), 50);
     });
@@ -183,7 +183,7 @@ fn parts_are_pulled_lazily() {
         let (gate, arrived) = (Gate::default(), Gate::default());
         let (counts, blocks, arrives) = (pulled.clone(), gate.clone(), arrived.clone());
         let caller = std::thread::current().id();
-        let mut open = pool(pass::<u64>(), Order::Input, 1);
+        let open = pool(pass::<u64>(), Order::Input, 1);
         let mut work = builder(
             working(move |_, x: u64| {
                 arrives.add(1);
@@ -214,7 +214,7 @@ fn parts_are_pulled_lazily() {
                 })
             })
             .then(&mut work)
-            .gather(|_| 0, |sum, _, x| *sum += x)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
             .then(&mut write)
             .run([0])
             .unwrap();
@@ -226,7 +226,7 @@ fn parts_are_pulled_lazily() {
 #[test]
 fn a_pipeline_runs_again_after_any_run() {
     no_hang(|| {
-        let mut open = pool(
+        let open = pool(
             working(|_, n: u64| if n == 99 { Err("no".into()) } else { Ok(n) }),
             Order::Input,
             2,
@@ -236,7 +236,7 @@ fn a_pipeline_runs_again_after_any_run() {
         let mut pipeline = open
             .expand(|n| 0..**n)
             .then(&mut work)
-            .gather(|_| 0, |sum, _, x| *sum += x)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
             .then(&mut write);
         for _ in 0..20 {
             assert!(pipeline.run([3, 2, 99, 4]).is_err());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, BoxError, Error, OnError, Order, Runner, map_batches};
+use gangline::{Batch, BoxError, Error, OnError, Order, Pipeline, Runner, map_batches};
 use proptest::prelude::*;
 
 use crate::support::{Gathered, Pool, builder, no_hang, sorted, working};
@@ -137,11 +137,18 @@ impl Plan {
         let parts = move |x: &Arc<u64>| first.parts(**x, most);
         let (mut open, mut decode, mut infer, mut write) =
             (first.single(), second.single(), third.pool(), last.last());
-        let opened = open.expand(parts).open_parents(self.open).then(&mut decode).then(&mut infer);
+        let opened = Pipeline::new(&mut open)
+            .expand(parts)
+            .open_parents(self.open)
+            .then(&mut decode)
+            .then(&mut infer);
         let seen = match holes {
-            true => opened.gather_results(|_| 0, add).then(&mut write).run(0..self.parents),
+            true => opened
+                .gather_results(|_| 0, |sum, _, part, x| add(sum, part, x))
+                .then(&mut write)
+                .run(0..self.parents),
             false => opened
-                .gather(|_| 0, |sum, part, x| add(sum, part, Ok(x)))
+                .gather(|_| 0, |sum, _, part, x| add(sum, part, Ok(x)))
                 .then(&mut write)
                 .run(0..self.parents),
         };
@@ -170,7 +177,7 @@ impl Plan {
         let (most, holes) = (self.most_parts, self.gathers_failures);
         let regions = move |x: &Arc<u64>| first.parts(**x, most);
         let tiles = move |x: &Arc<u64>| second.parts(**x, most);
-        let (mut slides, mut split, mut infer, mut write) =
+        let (slides, mut split, mut infer, mut write) =
             (first.single(), second.single(), third.pool(), last.last());
         let join = working(move |_, (_, x): Gathered<u64>| fourth.work_slowly(x));
         let mut join = fourth.build(join);
@@ -183,15 +190,15 @@ impl Plan {
             .then(&mut infer);
         let seen = match holes {
             true => tiles
-                .gather_results(|_| 0, add)
+                .gather_results(|_| 0, |sum, _, part, x| add(sum, part, x))
                 .then(&mut join)
-                .gather_results(|_| 0, add)
+                .gather_results(|_| 0, |sum, _, part, x| add(sum, part, x))
                 .then(&mut write)
                 .run(0..self.parents),
             false => tiles
-                .gather(|_| 0, |sum, part, x| add(sum, part, Ok(x)))
+                .gather(|_| 0, |sum, _, part, x| add(sum, part, Ok(x)))
                 .then(&mut join)
-                .gather(|_| 0, |sum, part, x| add(sum, part, Ok(x)))
+                .gather(|_| 0, |sum, _, part, x| add(sum, part, Ok(x)))
                 .then(&mut write)
                 .run(0..self.parents),
         };

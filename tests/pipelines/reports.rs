@@ -19,7 +19,7 @@ fn tens(n: &Arc<u64>) -> impl Iterator<Item = u64> + Send + use<> {
     (0..10).map(move |i| n * 10 + i)
 }
 
-fn sum(sum: &mut u64, _: u64, x: u64) {
+fn sum<P>(sum: &mut u64, _: &P, _: u64, x: u64) {
     *sum += x;
 }
 
@@ -29,7 +29,7 @@ fn a_parent_that_fails_with_a_part_counts_once() {
         for order in ORDERS {
             let mut first = builder(pass::<u64>(), order, 2).key(|x| format!("image {x}"));
             first = first.describe("read");
-            let mut first = first.build().unwrap();
+            let first = first.build().unwrap();
             let mut parts = skipping(working(|_, x| without_21(x)), order, 2);
             let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
             let mut line = first.expand(tens).then(&mut parts).gather(|_| 0, sum).then(&mut last);
@@ -58,7 +58,7 @@ fn a_retried_part_is_named_by_its_item_and_ends_as_it_did() {
         for order in ORDERS {
             let mut first = builder(pass::<u64>(), order, 2).key(|x| format!("image {x}"));
             first = first.on_error(OnError::Skip);
-            let mut first = first.build().unwrap();
+            let first = first.build().unwrap();
             // 13 succeeds at the second attempt, 21 never.
             let work = |cx: &ProducerContext<'_>, x: u64| match (x, cx.attempt()) {
                 (13, 1) => Err("once".into()),
@@ -99,7 +99,7 @@ fn a_part_that_ends_the_run_is_named_by_its_item() {
     no_hang(|| {
         for order in ORDERS {
             let builder = builder(pass::<u64>(), order, 2);
-            let mut first = builder.key(|x| format!("image {x}")).build().unwrap();
+            let first = builder.key(|x| format!("image {x}")).build().unwrap();
             let mut parts = pool(working(|_, x| without_21(x)), order, 2);
             let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
             let mut line = first.expand(tens).then(&mut parts).gather(|_| 0, sum).then(&mut last);
@@ -118,7 +118,7 @@ fn a_part_that_ends_the_run_is_named_by_its_item() {
 #[test]
 fn a_part_that_ends_the_run_is_one_failed_item() {
     no_hang(|| {
-        let mut first = pool(pass::<u64>(), Order::Input, 2);
+        let first = pool(pass::<u64>(), Order::Input, 2);
         let mut parts = pool(working(|_, x| without_21(x)), Order::Input, 2);
         let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);
         let mut line = first.expand(tens).then(&mut parts).gather(|_| 0, sum).then(&mut last);
@@ -135,7 +135,7 @@ fn a_failure_before_the_expansion_names_its_stage() {
     no_hang(|| {
         for orders in ORDERS.map(|order| [Order::Input, order]) {
             let bad = |x: u64| if x == 2 { Err("bad".into()) } else { Ok(x) };
-            let mut first = skipping(pass::<u64>(), orders[0], 1);
+            let first = skipping(pass::<u64>(), orders[0], 1);
             let mut second = skipping(working(move |_, x| bad(x)), orders[0], 2);
             let mut a = skipping(pass::<u64>(), orders[1], 2);
             let mut b = skipping(pass::<u64>(), orders[1], 2);
@@ -171,7 +171,7 @@ fn a_journal_passes_over_parents_that_are_done() {
                     bad(x)
                 };
                 let first = builder(pass::<u64>(), order, 2).on_error(OnError::Skip);
-                let mut first = first.key(|x| format!("{x}")).journal(journal).build().unwrap();
+                let first = first.key(|x| format!("{x}")).journal(journal).build().unwrap();
                 let mut parts = skipping(working(work), order, 2);
                 let mut last = skipping(pass::<Gathered<u64>>(), Order::Input, 1);
                 let mut line =
@@ -195,7 +195,7 @@ fn a_journal_passes_over_parents_that_are_done() {
 fn outputs_are_those_of_gathered_parents() {
     no_hang(|| {
         for order in ORDERS {
-            let mut first = pool(pass::<u64>(), order, 2);
+            let first = pool(pass::<u64>(), order, 2);
             let mut parts = pool(pass::<u64>(), order, 2);
             let sums = |_: &ProducerContext<'_>, (_, sum): Gathered<u64>| Ok(sum);
             let mut last = pool(working(sums), order, 1);

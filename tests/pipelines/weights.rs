@@ -57,7 +57,7 @@ fn a_slow_last_stage_holds_the_first_back() {
             Ok(counts.load(10))
         });
         let decode = builder(decode, Order::Input, 1).window(64);
-        let mut decode = decode.window_weight(u64::MAX, |_: &Load| 10_u64).build().unwrap();
+        let decode = decode.window_weight(u64::MAX, |_: &Load| 10_u64).build().unwrap();
         let mut infer = weighed(pass::<Load>(), Order::Input, 1);
         let opened = gate.clone();
         let write = working(move |_, load: Load| {
@@ -104,7 +104,7 @@ fn room_that_a_later_stage_returns_is_used_at_once() {
                 Ok(x)
             });
             let first = builder(first, Order::Input, 2);
-            let mut first = first.window_weight(u64::MAX, |_: &u64| 1_u64).build().unwrap();
+            let first = first.window_weight(u64::MAX, |_: &u64| 1_u64).build().unwrap();
             let is_pulled = pulled.clone();
             let second = working(move |_, x: u64| {
                 is_pulled.pass();
@@ -125,7 +125,7 @@ fn room_that_a_later_stage_returns_is_used_at_once() {
 
 #[test]
 fn a_pipeline_without_weights_has_no_limit() {
-    let mut first = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
+    let first = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
     let mut second = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
     let mut both = first.then(&mut second).window_weight(1);
     assert_eq!(both.run(0..1000).unwrap(), (0..1000).collect::<Vec<_>>());
@@ -134,7 +134,7 @@ fn a_pipeline_without_weights_has_no_limit() {
 #[test]
 #[should_panic(expected = "window_weight must be at least 1, got 0")]
 fn a_limit_of_nothing_is_refused() {
-    let mut first = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
+    let first = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
     let mut second = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
     let _ = first.then(&mut second).window_weight(0);
 }
@@ -145,7 +145,7 @@ fn outputs_come_through_under_any_limit() {
     no_hang(|| {
         for most in [1, 7, 25, 1000] {
             let scales = Scales::default();
-            let mut first = weighed(pass::<Load>(), Order::Input, 2);
+            let first = weighed(pass::<Load>(), Order::Input, 2);
             let mut second = weighed(pass::<Load>(), Order::Input, 2);
             let mut both = first.then(&mut second).window_weight(most);
             let input = (1..=200).map(|n| scales.load(n % 9 + 1));
@@ -171,7 +171,7 @@ proptest! {
         let expected = parents.iter().sum::<u64>();
         let total = no_hang(move || {
             let scales = Scales::default();
-            let mut first = builder(pass::<u64>(), orders[0], 2).window(4).build().unwrap();
+            let first = builder(pass::<u64>(), orders[0], 2).window(4).build().unwrap();
             let counts = scales.clone();
             let loaded = working(move |_, n: u64| Ok(counts.load(n + 1)));
             let parts = builder(loaded, orders[1], 2).window(16);
@@ -186,7 +186,7 @@ proptest! {
             let mut count = builder(count, Order::Input, 1).build().unwrap();
             let line = first.expand(|n: &Arc<u64>| 0..**n).open_parents(open);
             let line = line.then(&mut parts).then(&mut work);
-            let line = line.gather(|_| 0, |count, _, _| *count += 1).then(&mut count);
+            let line = line.gather(|_| 0, |count, _, _, _| *count += 1).then(&mut count);
             line.window_weight(most).run(parents).unwrap().into_iter().sum::<u64>()
         });
         prop_assert_eq!(total, expected);
@@ -199,7 +199,7 @@ proptest! {
 fn a_gathered_parent_that_waits_for_room_keeps_its_place() {
     no_hang(|| {
         for batch in [1, 4] {
-            let mut slides = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
+            let slides = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
             let mut regions = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
             let mut tiles = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
             let runner = gangline::map_batches(
@@ -221,8 +221,9 @@ fn a_gathered_parent_that_waits_for_room_keeps_its_place() {
             let mut last = last.window_weight(2, |_: &(Arc<u64>, Vec<u64>)| 1_u64).build().unwrap();
             let line = slides.expand(|n: &Arc<u64>| 0..**n).open_parents(3).then(&mut regions);
             let line = line.expand(|n: &Arc<u64>| 0..=**n).open_parents(3).then(&mut tiles);
-            let line = line.gather(|_| 0, |sum, _, x| *sum += x).then(&mut of_regions);
-            let mut line = line.gather(|_| vec![], |sums, _, sum| sums.push(sum)).then(&mut last);
+            let line = line.gather(|_| 0, |sum, _, _, x| *sum += x).then(&mut of_regions);
+            let mut line =
+                line.gather(|_| vec![], |sums, _, _, sum| sums.push(sum)).then(&mut last);
             let sums = |n: u64| (0..n).map(|region| (0..=region).sum()).collect::<Vec<u64>>();
             let inputs = [3, 0, 5, 1, 0, 0, 7, 2, 2, 4, 6];
             let expected = inputs.map(|n| (n, sums(n)));

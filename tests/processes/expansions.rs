@@ -15,14 +15,14 @@ tests![
 /// What is gathered of each list of chores that comes through, and how many parts have failed.
 fn gathered(processes: usize, batch: Batch, lists: Vec<Vec<Chore>>) -> (Vec<String>, u64) {
     let pass = map(|_| Ok(()), |_, (), list: Vec<Chore>| Ok(list));
-    let mut lists_pool = OrderedRunner::new(pass, 1).unwrap();
+    let lists_pool = OrderedRunner::new(pass, 1).unwrap();
     let parts = builder(processes).batch(batch).on_error(OnError::Skip).window(64);
     let mut parts = parts.build().unwrap();
     let join = map(|_| Ok(()), |_, (), (_, all): (Arc<Vec<Chore>>, Vec<String>)| Ok(all.join(" ")));
     let mut join = OrderedRunner::new(join, 1).unwrap();
     let line = lists_pool.expand(|list: &Arc<Vec<Chore>>| Vec::clone(list));
     let line = line.open_parents(8).then(&mut parts);
-    let line = line.gather(|_| vec![], |all: &mut Vec<String>, _, text| all.push(text));
+    let line = line.gather(|_| vec![], |all: &mut Vec<String>, _, _, text| all.push(text));
     let mut line = line.then(&mut join);
     let texts = line.run(lists).unwrap();
     drop(line);

@@ -81,7 +81,7 @@ fn outputs_and_services_work() {
 }
 
 fn a_pipeline_mixes_threads_and_processes() {
-    let mut first = builder(1).build().unwrap();
+    let first = builder(1).build().unwrap();
     let lengths = gangline::map(|_| Ok(()), |_, (), text: String| Ok(text.len()));
     let mut second = OrderedRunner::builder(lengths).devices(1).build().unwrap();
     let mut pipeline = first.then(&mut second);

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use futures_lite::{Stream, StreamExt, stream};
 use gangline::order::RuntimeOrder;
-use gangline::{Account, AnyOrderRunner, Builder, CancelToken, Error, OnError, Order, Result};
+use gangline::{
+    Account, AnyOrderRunner, Builder, CancelToken, Error, OnError, Order, Pipeline, Result,
+};
 
 use crate::hooks::Hooks;
 use crate::runtimes::block_on;
@@ -152,11 +154,11 @@ macro_rules! with_row {
         match &mut $pools[..] {
             [$row] => ($drive, $row.account()),
             [a, b] => {
-                let mut $row = a.then(b);
+                let mut $row = Pipeline::new(&mut *a).then(b);
                 ($drive, $row.account())
             }
             [a, b, c] => {
-                let mut $row = a.then(b).then(c);
+                let mut $row = Pipeline::new(&mut *a).then(b).then(c);
                 ($drive, $row.account())
             }
             _ => unreachable!("a line has at most three stages"),

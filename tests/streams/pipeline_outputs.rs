@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_lite::{StreamExt, stream};
-use gangline::{AnyOrderRunner, Journal, OnError, Order};
+use gangline::{AnyOrderRunner, Journal, OnError, Order, Pipeline};
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
@@ -27,7 +27,7 @@ fn pools(order: Order) -> [AnyOrderRunner<Hooks>; 3] {
 }
 
 async fn come_through(order: Order) {
-    let [mut a, mut b, mut c] = pools(order);
+    let [a, mut b, mut c] = pools(order);
     let mut all = a.then(&mut b).then(&mut c);
     for (items, expected) in [(3000, (3..3003).collect::<Vec<_>>()), (0, vec![])] {
         let outputs = all.outputs_stream(stream::iter(0..items)).map(Result::unwrap);
@@ -50,12 +50,12 @@ fn every_output_comes_under_tokio(order: Order) {
 
 fn parts_are_gathered(order: Order) {
     let sum = gangline::map(|_| Ok(()), |_, (), (parent, sum): (Arc<u64>, u64)| Ok((*parent, sum)));
-    let [mut open, mut infer, _] = pools(order);
+    let [open, mut infer, _] = pools(order);
     let mut write = AnyOrderRunner::builder(sum).order(order).devices(1).build().unwrap();
     let mut all = open
         .expand(|parent| 0..**parent)
         .then(&mut infer)
-        .gather(|_| 0, |sum, _, part| *sum += part)
+        .gather(|_| 0, |sum, _, _, part| *sum += part)
         .then(&mut write);
     // Each stage adds 1.
     let expected: Vec<_> = (1..51_u64).map(|n| (n, n * (n + 1) / 2)).collect();
@@ -80,14 +80,14 @@ fn a_gathered_output_is_in_flight_until_the_next_is_asked_for(order: Order) {
                 Ok(*parent + sum)
             },
         );
-        let mut open = Hooks::new().windowed(order, 1, 3);
+        let open = Hooks::new().windowed(order, 1, 3);
         let mut parts = Hooks::new().windowed(order, 1, 4);
         let builder = AnyOrderRunner::builder(sum).order(order).devices(1);
         let mut write = builder.window(2).build().unwrap();
         let mut all = open
             .expand(|_| 0..3_u64)
             .then(&mut parts)
-            .gather(|_| 0, |sum, _, part| *sum += part)
+            .gather(|_| 0, |sum, _, _, part| *sum += part)
             .then(&mut write);
         let items = (0..100_u64).inspect(|&x| {
             if x == 5 {
@@ -113,7 +113,7 @@ fn a_gathered_output_is_in_flight_until_the_next_is_asked_for(order: Order) {
 
 fn nothing_happens_before_the_first_poll(order: Order) {
     let polls = Counter::new();
-    let [mut a, mut b, _] = pools(order);
+    let [a, mut b, _] = pools(order);
     drop(a.then(&mut b).outputs_stream(stream::iter((0..9).inspect(|_| _ = polls.add(1)))));
     assert_eq!(polls.get(), 0);
 }
@@ -178,7 +178,7 @@ fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
         }
         x => Ok(x),
     });
-    let mut a = hooks.pool(order, 1);
+    let a = hooks.pool(order, 1);
     let mut both = a.then(&mut b);
     let mut outputs = both.outputs_stream(stream::iter([0, 1, 4]));
     assert_eq!(block_on(outputs.next()).unwrap().unwrap(), 0);
@@ -194,7 +194,7 @@ fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
 
 fn a_leaked_stream_is_ended_by_the_next(order: Order) {
     let (mut a, (mut b, gate, begun)) = (Hooks::new().windowed(order, 1, 4), stuck(order));
-    let mut both = a.then(&mut b);
+    let mut both = Pipeline::new(&mut a).then(&mut b);
     let mut outputs = both.outputs_stream(stream::iter(0..100));
     assert_eq!(block_on(outputs.next()).unwrap().unwrap(), 0);
     begun.reach(1);
@@ -211,7 +211,7 @@ fn the_weights_of_all_stages_are_bounded(order: Order) {
         let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(producers);
         builder.window_weight(u64::MAX, |&x| x % 7).build().unwrap()
     };
-    let (mut a, mut b) = (pool(2), pool(1));
+    let (a, mut b) = (pool(2), pool(1));
     let mut both = a.then(&mut b).window_weight(9);
     let outputs = both.outputs_stream(pausing(200)).map(Result::unwrap);
     assert_eq!(block_on(outputs.collect::<Vec<_>>()).len(), 200);
@@ -221,7 +221,7 @@ fn a_journal_is_refused(order: Order) {
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::at(folder.path().join("journal"));
     let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
-    let mut a = builder.journal(journal).build().unwrap();
+    let a = builder.journal(journal).build().unwrap();
     let mut b = Hooks::new().pool(order, 1);
     let results: Vec<_> = block_on(a.then(&mut b).outputs_stream(stream::iter(0..9)).collect());
     assert!(results.len() == 1 && results[0].is_err(), "{results:?}");

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_lite::stream;
-use gangline::{AnyOrderRunner, Batch, Error, Journal, Order, map};
+use gangline::{AnyOrderRunner, Batch, Error, Journal, Order, Pipeline, map};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
@@ -31,7 +31,7 @@ fn pools(order: Order) -> [AnyOrderRunner<Hooks>; 3] {
 }
 
 async fn come_through(order: Order) {
-    let [mut a, mut b, mut c] = pools(order);
+    let [a, mut b, mut c] = pools(order);
     let mut all = a.then(&mut b).then(&mut c);
     let expected = |items: u64| (3..items + 3).collect::<Vec<_>>();
     assert_eq!(sorted(all.run_stream(stream::iter(0..3000)).await.unwrap()), expected(3000));
@@ -51,12 +51,12 @@ fn every_item_comes_through_under_tokio(order: Order) {
 
 fn parts_are_gathered(order: Order) {
     let sum = map(|_| Ok(()), |_, (), (parent, sum): (Arc<u64>, u64)| Ok((*parent, sum)));
-    let [mut open, mut infer, _] = pools(order);
+    let [open, mut infer, _] = pools(order);
     let mut write = AnyOrderRunner::builder(sum).order(order).devices(1).build().unwrap();
     let mut all = open
         .expand(|parent| 0..**parent)
         .then(&mut infer)
-        .gather(|_| 0, |sum, _, part| *sum += part)
+        .gather(|_| 0, |sum, _, _, part| *sum += part)
         .then(&mut write);
     // Each stage adds 1.
     let expected: Vec<_> = (1..51_u64).map(|n| (n, n * (n + 1) / 2)).collect();
@@ -72,14 +72,14 @@ fn nothing_happens_before_the_first_poll(order: Order) {
         begins.add(1);
         Ok(())
     });
-    let (mut a, mut b) = (Hooks::new().pool(order, 1), hooks.pool(order, 1));
+    let (a, mut b) = (Hooks::new().pool(order, 1), hooks.pool(order, 1));
     drop(a.then(&mut b).run_stream(stream::iter(0..9)));
     b.close().unwrap();
     assert_eq!(begun.get(), 0);
 }
 
 fn a_consumer_that_cannot_begin_is_the_error(order: Order) {
-    let mut a = Hooks::new().pool(order, 1);
+    let a = Hooks::new().pool(order, 1);
     let mut b = Hooks::new().consumer_init(|_| Err("no".into())).pool(order, 1);
     let polls = AtomicU64::new(0);
     let items = stream::iter((0..9).inspect(|_| _ = polls.fetch_add(1, Ordering::Relaxed)));
@@ -94,7 +94,7 @@ fn one_and_no_more() -> impl stream::Stream<Item = u64> {
 }
 
 fn a_consumer_that_stops_ends_the_run(order: Order) {
-    let mut a = Hooks::new().pool(order, 1);
+    let a = Hooks::new().pool(order, 1);
     let hooks = Hooks::new().consume(|cx, _| {
         cx.stop();
         Ok(())
@@ -127,7 +127,7 @@ fn begin(run: &mut (impl Future + Unpin), begun: &Counter) {
 fn a_dropped_run_waits_for_nothing(order: Order) {
     let mut a = Hooks::new().windowed(order, 1, 4);
     let (mut b, gate, begun) = stuck(order);
-    let mut both = a.then(&mut b);
+    let mut both = Pipeline::new(&mut a).then(&mut b);
     let mut run = both.run_stream(stream::iter(0..100));
     begin(&mut run, &begun);
     drop(run);
@@ -153,7 +153,7 @@ fn the_next_use_waits_for_a_hook_of_the_consumer(order: Order) {
         }
         Ok(())
     });
-    let (mut a, mut b) = (Hooks::new().pool(order, 1), hooks.pool(order, 1));
+    let (a, mut b) = (Hooks::new().pool(order, 1), hooks.pool(order, 1));
     let mut both = a.then(&mut b);
     let mut run = both.run_stream(stream::iter(0..100));
     begin(&mut run, &begun);
@@ -173,7 +173,7 @@ fn the_next_run_waits_for_a_function_of_a_link(order: Order) {
     let (gate, begun) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
     let (passed, begins) = (gate.clone(), begun.clone());
     let whole = map(|_| Ok(()), |_, (), (parent, _): (Arc<u64>, ())| Ok(*parent));
-    let [mut open, mut infer, _] = pools(order);
+    let [open, mut infer, _] = pools(order);
     let mut write = AnyOrderRunner::builder(whole).order(order).devices(1).build().unwrap();
     let expand = move |parent: &Arc<u64>| {
         if **parent == 1 {
@@ -183,7 +183,7 @@ fn the_next_run_waits_for_a_function_of_a_link(order: Order) {
         0..**parent
     };
     let mut all =
-        open.expand(expand).then(&mut infer).gather(|_| (), |(), _, _| ()).then(&mut write);
+        open.expand(expand).then(&mut infer).gather(|_| (), |(), _, _, _| ()).then(&mut write);
     let mut run = all.run_stream(stream::iter(0..100));
     begin(&mut run, &begun);
     drop(run);
@@ -196,7 +196,7 @@ fn the_next_run_waits_for_a_function_of_a_link(order: Order) {
 fn a_leaked_run_is_ended_by_the_next(order: Order) {
     let mut a = Hooks::new().windowed(order, 1, 4);
     let (mut b, gate, begun) = stuck(order);
-    let mut both = a.then(&mut b);
+    let mut both = Pipeline::new(&mut a).then(&mut b);
     let mut run = both.run_stream(stream::iter(0..100));
     begin(&mut run, &begun);
     std::mem::forget(run);
@@ -212,7 +212,7 @@ fn the_weights_of_all_stages_are_bounded(order: Order) {
         let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(producers);
         builder.window_weight(u64::MAX, |&x| x % 7).batch(Batch::up_to(3)).build().unwrap()
     };
-    let (mut a, mut b) = (pool(2), pool(1));
+    let (a, mut b) = (pool(2), pool(1));
     let mut both = a.then(&mut b).window_weight(9);
     assert_eq!(block_on(both.run_stream(pausing(200))).unwrap().len(), 200);
 }
@@ -224,7 +224,7 @@ fn a_run_timeout_abandons_the_consumer(order: Order) {
         passed.pass();
         Ok(())
     });
-    let mut a = Hooks::new().pool(order, 1);
+    let a = Hooks::new().pool(order, 1);
     let builder = AnyOrderRunner::builder(hooks).order(order).devices(1);
     let mut b = builder.run_timeout(Duration::from_millis(50)).build().unwrap();
     let error = block_on(a.then(&mut b).run_stream(stream::iter(0..9))).unwrap_err();
@@ -238,8 +238,7 @@ fn a_journal_resumes_it() {
     let path = folder.path().join("journal");
     let run = |items: u64| {
         let journal = Journal::at(&path).resume();
-        let mut a =
-            AnyOrderRunner::builder(Hooks::new()).devices(1).journal(journal).build().unwrap();
+        let a = AnyOrderRunner::builder(Hooks::new()).devices(1).journal(journal).build().unwrap();
         let mut b = Hooks::new().pool(Order::Input, 1);
         let mut both = a.then(&mut b);
         (block_on(both.run_stream(stream::iter(0..items))).unwrap(), both.account().already_done)

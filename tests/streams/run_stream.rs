@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use futures_lite::{StreamExt, stream};
-use gangline::{Account, AnyOrderRunner, Error, Journal, Order};
+use gangline::{Account, AnyOrderRunner, Error, Journal, Order, Pipeline};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, poll_once};
@@ -124,7 +124,7 @@ fn the_next_run_waits_without_blocking(order: Order) {
 
 fn a_run_waits_for_leaked_outputs_of_a_pipeline(order: Order) {
     let (mut first, mut second) = (Hooks::new().pool(order, 2), Hooks::new().pool(order, 1));
-    let mut pipeline = first.then(&mut second);
+    let mut pipeline = Pipeline::new(&mut first).then(&mut second);
     let mut outputs = pipeline.outputs(0..100);
     outputs.next().unwrap().unwrap();
     std::mem::forget(outputs);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, Error, OnError, OrderedRunner, UnorderedRunner};
+use gangline::{Batch, Error, OnError, OrderedRunner, Pipeline, UnorderedRunner};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang};
@@ -94,7 +94,7 @@ fn each_stage_of_a_pipeline_replaces_its_own() {
             builder.item_timeout(SOON).retries(1).replace_lost(2).build().unwrap()
         };
         let (mut first, mut second) = (stage(|x| x % 10 == 3), stage(|x| x % 10 == 5));
-        let outputs = first.then(&mut second).run(0..20).unwrap();
+        let outputs = Pipeline::new(&mut first).then(&mut second).run(0..20).unwrap();
         assert_eq!(outputs, (0..20).collect::<Vec<_>>());
         for pool in [&first, &second] {
             assert_eq!(pool.report().producers[0].replacements, 2);

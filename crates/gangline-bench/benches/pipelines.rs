@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gangline::{OrderedRunner, Result, Runner, map};
+use gangline::{OrderedRunner, Pipeline, Result, Runner, map};
 
 const WORK: Duration = Duration::from_micros(1);
 
@@ -75,8 +75,8 @@ fn memory(Effort { items, .. }: Effort) -> Result<()> {
     let mut parts = OrderedRunner::new(pass(), 1)?;
     let mut write = OrderedRunner::new(last(), 1)?;
     let mut peak = |parents: u64, each: u64| -> Result<String> {
-        let pipeline = open.expand(move |_| 0..each).then(&mut parts);
-        let pipeline = pipeline.gather(|_| 0, |sum: &mut u64, _, x| *sum = sum.wrapping_add(x));
+        let pipeline = Pipeline::new(&mut open).expand(move |_| 0..each).then(&mut parts);
+        let pipeline = pipeline.gather(|_| 0, |sum: &mut u64, _, _, x| *sum = sum.wrapping_add(x));
         pipeline.then(&mut write).run(0..parents)?;
         Ok(own_peak())
     };
@@ -101,7 +101,7 @@ fn two_stages(Effort { rounds, items }: Effort) -> Result<()> {
     let (mut bound, mut piped) = (vec![], vec![]);
     for _ in 0..rounds {
         bound.push(time(|| Ok(alone.run(0..items)?))?);
-        piped.push(time(|| Ok(first.then(&mut second).run(0..items)?))?);
+        piped.push(time(|| Ok(Pipeline::new(&mut first).then(&mut second).run(0..items)?))?);
     }
     let (bound, piped) = (median(bound), median(piped));
     // The work itself: what no pipeline can be faster than.
@@ -120,10 +120,11 @@ fn expansion(Effort { rounds, items: count }: Effort) -> Result<()> {
     let mut end = OrderedRunner::new(sum(Ok), 1)?;
     let (mut items, mut expanded) = (vec![], vec![]);
     for _ in 0..rounds {
-        items.push(time(|| Ok(parts.then(&mut end).run(0..count)?))?);
+        items.push(time(|| Ok(Pipeline::new(&mut parts).then(&mut end).run(0..count)?))?);
         let gathered = || {
-            let pipeline = open.expand(|n| 0..**n).then(&mut parts);
-            let pipeline = pipeline.gather(|_| 0, |sum: &mut u64, _, x| *sum = sum.wrapping_add(x));
+            let pipeline = Pipeline::new(&mut open).expand(|n| 0..**n).then(&mut parts);
+            let pipeline =
+                pipeline.gather(|_| 0, |sum: &mut u64, _, _, x| *sum = sum.wrapping_add(x));
             Ok(pipeline.then(&mut write).run([count])?)
         };
         expanded.push(time(gathered)?);

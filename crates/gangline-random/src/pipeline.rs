@@ -249,7 +249,7 @@ pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
 fn use_pools(plan: &Plan, laws: &Laws, record: &Arc<Record>, journal: Option<Journal>) -> Came {
     let [a, b, c, d, e] = &plan.stages;
     let has_journal = journal.is_some();
-    let mut first = a.pool(record, same, journal);
+    let first = a.pool(record, same, journal);
     let mut second = b.pool(record, same, None);
     let token = if plan.token_of == 0 { first.cancel_token() } else { second.cancel_token() };
     let run = Run { plan, laws, record, token, has_journal };
@@ -303,8 +303,8 @@ fn gather<'h, S, P>(
 where
     S: Runner<Output = Value> + 'static,
 {
-    let whole = |sum: &mut u64, part, value: Value| add(sum, part, Some(value.x));
-    let results = |sum: &mut u64, part, value: Result<Value, Error>| {
+    let whole = |sum: &mut u64, _: &Value, part, value: Value| add(sum, part, Some(value.x));
+    let results = |sum: &mut u64, _: &Value, part, value: Result<Value, Error>| {
         add(sum, part, value.ok().map(|value| value.x));
     };
     match folds {

@@ -8,24 +8,27 @@ use futures_core::Stream;
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
 use crate::api::expand::{Expand, Fallible, Sound};
-use crate::api::into_outputs::IntoOutputs;
+use crate::api::into_outputs::{Access, IntoOutputs};
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
 use crate::api::service::Service;
+use crate::api::stage::IntoStage;
 #[cfg(feature = "futures")]
 use crate::api::streams::{OutputsStream, RunStream};
 use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
 use crate::engine::feed::Source;
-use crate::engine::own_feeder::FedOutputs;
-#[cfg(feature = "futures")]
-use crate::engine::polled::Polled;
+use crate::engine::own_feeder::GatedSource;
+use crate::engine::run_driver::run;
 use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O> Pool<R, O> {
+    const ACCESS: Access<Self, R, R> =
+        Access { line: |pool| &pool.stage, line_mut: |pool| &mut pool.stage };
+
     /// Turns the pool into a [`Service`], which answers calls from any thread and from async code.
     ///
     /// ```
@@ -58,12 +61,12 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// assert_eq!(lengths(words)?.collect::<Vec<_>>(), [3, 5]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn into_outputs<I>(self, items: I) -> IntoOutputs<R, O>
+    pub fn into_outputs<I>(self, items: I) -> IntoOutputs<Self, R>
     where
         I: IntoIterator<Item = R::Input>,
         I::IntoIter: Send + 'static,
     {
-        IntoOutputs::new(FedOutputs::begin(self.into_engine(), items, sound))
+        IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, sound))
     }
 
     /// As [`into_outputs`](Pool::into_outputs), for an input that can fail: an `Err` of the iterator takes an
@@ -79,13 +82,13 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// assert_eq!(lengths?, [3, 5]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_into_outputs<I, E>(self, items: I) -> IntoOutputs<R, O>
+    pub fn try_into_outputs<I, E>(self, items: I) -> IntoOutputs<Self, R>
     where
         I: IntoIterator<Item = Result<R::Input, E>>,
         I::IntoIter: Send + 'static,
         E: Into<BoxError>,
     {
-        IntoOutputs::new(FedOutputs::begin(self.into_engine(), items, fallible))
+        IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, fallible))
     }
 }
 
@@ -173,7 +176,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// that was noticed. [`account`](Pool::account) counts the items by outcome. The runner stays usable,
     /// and nothing of this run reaches the next.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
-        self.engine.run(Source::new(items, sound), sound)
+        run(&mut self.stage, Source::new(items, sound), sound)
     }
 
     /// As [`run`](Pool::run), and returns the [report](Pool::report) beside the result.
@@ -222,7 +225,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<R::Summary, Error> {
-        self.engine.run(Source::new(items, fallible), fallible)
+        run(&mut self.stage, Source::new(items, fallible), fallible)
     }
 
     /// Returns the outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
@@ -247,7 +250,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     where
         I: IntoIterator<Item = R::Input>,
     {
-        Outputs::new(&mut self.engine, Source::new(items, sound))
+        Outputs::new(&mut self.stage, Source::new(items, sound))
     }
 
     /// As [`outputs`](Pool::outputs), for an input that can fail: an `Err` of the iterator takes an item's
@@ -269,7 +272,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         I: IntoIterator<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        Outputs::new(&mut self.engine, Source::new(items, fallible))
+        Outputs::new(&mut self.stage, Source::new(items, fallible))
     }
 
     /// As [`run`](Pool::run), for a stream of async code.
@@ -299,7 +302,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     where
         S: Stream<Item = R::Input>,
     {
-        RunStream::new(&mut self.engine, Source::new(Polled::new(stream), sound))
+        RunStream::new(&mut self.stage, Source::polled(stream, sound))
     }
 
     /// As [`run_stream`](Pool::run_stream), for an input that can fail: an `Err` of the stream takes an item's
@@ -328,7 +331,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         S: Stream<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        RunStream::new(&mut self.engine, Source::new(Polled::new(stream), fallible))
+        RunStream::new(&mut self.stage, Source::polled(stream, fallible))
     }
 
     /// As [`outputs`](Pool::outputs), from a stream of async code to another.
@@ -352,7 +355,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     where
         S: Stream<Item = R::Input>,
     {
-        OutputsStream::new(&mut self.engine, Source::new(Polled::new(stream), sound))
+        OutputsStream::new(&mut self.stage, Source::polled(stream, sound))
     }
 
     /// As [`outputs_stream`](Pool::outputs_stream), for an input that can fail: an `Err` of the stream takes an
@@ -379,29 +382,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         S: Stream<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        OutputsStream::new(&mut self.engine, Source::new(Polled::new(stream), fallible))
-    }
-
-    /// Starts the producers of a closed runner again, each with a new `producer_init`.
-    ///
-    /// The hooks see the configuration that was last given to [`set_cfg`](Pool::set_cfg). Does nothing if
-    /// the runner is active.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
-    /// pool.close()?; // frees the devices, for another program
-    /// pool.activate()?;
-    /// assert_eq!(pool.run([1])?, [1]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`new`](Pool::new); the runner then stays closed.
-    pub fn activate(&mut self) -> Result<(), Error> {
-        self.engine.activate()
+        OutputsStream::new(&mut self.stage, Source::polled(stream, fallible))
     }
 }
 
@@ -409,23 +390,26 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// Makes this runner the first stage of a [`Pipeline`], and `next` the second. The second takes this
     /// runner's outputs as its inputs.
     ///
+    /// The pipeline owns this pool, and `next` unless that is `&mut`. To lend this one too, begin with
+    /// [`Pipeline::new`]`(&mut pool)`.
+    ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
     /// # fn main() -> gangline::Result<()> {
-    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 2)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 2)?;
-    /// let lines = ["one", "three"].map(String::from);
-    /// assert_eq!(lengths.then(&mut squares).run(lines)?, [9, 25]);
-    /// assert_eq!((lengths.account().ok, squares.account().ok), (2, 2));
+    /// let lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 2)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 2)?;
+    /// let mut both = lengths.then(squares);
+    /// assert_eq!(both.run(["one", "three"].map(String::from))?, [9, 25]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Pool<S, P>) -> Pipeline<'h, R, S>
+    pub fn then<'h, N>(self, next: N) -> Pipeline<'h, R, N::Runner>
     where
-        S: Runner<Input = R::Output> + 'static,
+        N: IntoStage<'h, Runner: Runner<Input = R::Output>>,
+        R: 'h,
     {
-        Pipeline::new(self.engine_mut(), next.engine_mut())
+        Pipeline::new(self).then(next)
     }
 
     /// Expands each output of this runner into *parts*, the inputs of the runner that is given to
@@ -449,20 +433,20 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// let lines = split
     ///     .expand(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>())
     ///     .then(&mut length)
-    ///     .gather(|_| 0, |longest, _, length| *longest = length.max(*longest))
+    ///     .gather(|_| 0, |longest, _, _, length| *longest = length.max(*longest))
     ///     .then(&mut show)
     ///     .run(["one three", "four"])?;
     /// assert_eq!(lines, ["one three: 5", "four: 4"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn expand<F, I>(&mut self, expand: F) -> Expand<'_, R, R, Sound<F, I>>
+    pub fn expand<'h, F, I>(self, expand: F) -> Expand<'h, R, R, Sound<F, I>>
     where
         R::Output: Sync,
         F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,
         I: IntoIterator<Item: Send> + 'static,
         I::IntoIter: Send + 'static,
     {
-        Expand::new(self.engine_mut(), Sound::new(expand), ())
+        Pipeline::new(self).expand(expand)
     }
 
     /// As [`expand`](Pool::expand), for parts that can fail: an `Err` of the iterator takes a part's place.
@@ -473,20 +457,20 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
-    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &str| Ok(list.to_owned())), 1)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
-    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &str| Ok(list.to_owned())), 1)?;
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let mut pipeline = lists
     ///     .try_expand(|list| list.split(',').map(str::parse::<u64>).collect::<Vec<_>>())
-    ///     .then(&mut squares)
-    ///     .gather(|_: &String| 0, |sum, _, square| *sum += square)
-    ///     .then(&mut sums);
+    ///     .then(squares)
+    ///     .gather(|_: &String| 0, |sum, _, _, square| *sum += square)
+    ///     .then(sums);
     /// assert_eq!(pipeline.run(["1,2", "3"])?, [5, 9]);
     /// let error = pipeline.run(["1,2", "3,x"]).unwrap_err();
     /// assert_eq!((error.item(), error.part()), (Some(1), Some(1)));
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_expand<F, I, T, E>(&mut self, expand: F) -> Expand<'_, R, R, Fallible<F, I>>
+    pub fn try_expand<'h, F, I, T, E>(self, expand: F) -> Expand<'h, R, R, Fallible<F, I>>
     where
         R::Output: Sync,
         F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,
@@ -495,6 +479,6 @@ impl<R: Runner + 'static, O> Pool<R, O> {
         T: Send,
         E: Into<BoxError>,
     {
-        Expand::new(self.engine_mut(), Fallible::new(expand), ())
+        Pipeline::new(self).try_expand(expand)
     }
 }

@@ -73,6 +73,7 @@ use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::{Condvar, Mutex, lock, now};
@@ -84,7 +85,7 @@ use crate::scheduler::{Activity, Config};
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
 use crate::backend::threads::handover::dispatch::Dispatch;
-use crate::backend::threads::handover::permits::{Across, Permits};
+use crate::backend::threads::handover::permits::Permits;
 use crate::backend::threads::outbox::{Answers, End};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
@@ -106,8 +107,8 @@ pub(crate) struct Handover<I, T> {
     waiting: CachePadded<EventCount>,
     permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
-    /// Used if the feeder waits as the collector of a later stage, or the collector also feeds an earlier one.
-    across: Across,
+    /// Wakes the feeder if it is the run's driver, which waits elsewhere.
+    driver: Arc<DriverBell>,
     /// The feeder's ends, until the feeder takes them.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
     /// Results of items of abandoned producers, pushed by the deadline thread. `None` without timeouts.
@@ -202,10 +203,9 @@ impl<I, T> Handover<I, T> {
                 awaited: None,
                 halted: false,
                 aborted: false,
-                task: None,
             })),
             returned: Condvar::new(),
-            across: Across::default(),
+            driver: Arc::default(),
             feeding: Mutex::new(Some(FeederEnds {
                 inlet,
                 aside,
@@ -285,10 +285,8 @@ impl<I, T> Handover<I, T> {
         self.flags.halted.store(true, Ordering::Relaxed);
         let mut permits = lock(&self.permits);
         permits.halted = true;
-        let task = permits.task.take();
         drop(permits);
         self.wake_feeder();
-        task.into_iter().for_each(Waker::wake);
         self.dispatch.note_input_end();
         self.note_end(End::Halted);
     }
@@ -309,7 +307,7 @@ impl<I, T> Handover<I, T> {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
         lock(&self.permits).aborted = true;
-        self.returned.notify_one();
+        self.wake_feeder();
         self.dispatch.abort_schedule();
         self.dispatch.signals.idle.notify_all();
         self.waiting.notify_all();
@@ -356,38 +354,36 @@ impl<I, T> Handover<I, T> {
         ceiling.into_iter().for_each(|ceiling| ceiling.tell_stages());
     }
 
-    /// Wakes the task of the run, if it has one.
-    pub(crate) fn wake_task(&self) {
-        let task = lock(&self.permits).task.take();
-        task.into_iter().for_each(Waker::wake);
+    /// Makes this the hand-over of a run that its driver feeds.
+    pub(crate) fn fed_by(mut self, driver: Arc<DriverBell>) -> Self {
+        self.driver = driver;
+        self
     }
 
     /// Makes this the hand-over of a run with a task as the collector.
-    #[cfg(feature = "futures")]
     pub(crate) fn for_task(mut self) -> Self {
         self.waiting = CachePadded::new(EventCount::for_task());
         self
     }
 
-    /// Looks for results as a task. If there are none, keeps `waker` for them.
-    #[cfg(feature = "futures")]
+    /// Looks for results as a task, and whether it `may_feed` again. If not, keeps `waker` for results.
     pub(crate) fn has_results(
         &self,
         merge: &mut OrderedMerge<T>,
         total: Option<u64>,
-        waker: Waker,
+        waker: &Waker,
+        may_feed: impl Fn() -> bool,
     ) -> bool {
         self.wake_collector_at(1, merge);
-        self.waiting.wake_task_unless(waker, || self.has_news(total) || merge.has_new())
+        let is_ready = || self.has_news(total) || merge.has_new() || may_feed();
+        self.waiting.wake_task_unless(waker.clone(), is_ready)
     }
 
-    #[cfg(feature = "futures")]
     pub(crate) fn note_waiting_task(&self) {
         self.dispatch.note_consumer(Activity::Waiting);
     }
 
     /// Ends what [`has_results`](Self::has_results) and [`note_waiting_task`](Self::note_waiting_task) began.
-    #[cfg(feature = "futures")]
     pub(crate) fn note_woken_task(&self) {
         self.waiting.forget_task();
         self.let_collector_be();
@@ -396,7 +392,7 @@ impl<I, T> Handover<I, T> {
 
     fn wake_feeder(&self) {
         self.returned.notify_one();
-        self.across.wake();
+        self.driver.ring();
     }
 
     /// Whether the feeder waits for permits.
@@ -421,18 +417,20 @@ impl<I, T> Handover<I, T> {
         self.hints.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Sleeps until there are results in `merge`, the run is aborted, or the total differs from `total`.
+    /// Sleeps until there are results in `merge`, the run is aborted, the total differs from `total`, or the collector
+    /// `may_feed` an earlier stage again, or this one.
     pub(crate) fn wait(
         &self,
         merge: &mut OrderedMerge<T>,
-        total: Option<u64>,
+        (total, may_feed): (Option<u64>, impl Fn() -> bool),
         wake_threshold: impl FnOnce(&OrderedMerge<T>) -> WakeThreshold,
         due: Option<Instant>,
     ) -> WakeReason {
         self.dispatch.note_consumer(Activity::Waiting);
+        let has_news = || self.has_news(total) || may_feed();
         match wake_threshold(merge) {
-            WakeThreshold::None => self.wait_for_one(merge, total, due),
-            WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
+            WakeThreshold::None => self.wait_for_one(merge, has_news, due),
+            WakeThreshold::For { results } => self.wait_for_several(merge, has_news, results),
         }
         self.dispatch.note_consumer(Activity::Working);
         self.wake_reason()
@@ -443,26 +441,33 @@ impl<I, T> Handover<I, T> {
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 
-    fn wait_for_one(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, due: Option<Instant>) {
+    fn wait_for_one(
+        &self,
+        merge: &mut OrderedMerge<T>,
+        has_news: impl Fn() -> bool,
+        due: Option<Instant>,
+    ) {
         self.wake_collector_at(1, merge);
-        let mut has_news = || self.has_news(total) || merge.has_new();
+        let is_ready = || has_news() || merge.has_new();
         match due {
-            None => self.waiting.wait_unless(has_news),
-            Some(due) => {
-                self.waiting.wait_at_most(due.saturating_duration_since(now()), &mut has_news);
-            }
+            None => self.waiting.wait_unless(is_ready),
+            Some(due) => self.waiting.wait_at_most(due.saturating_duration_since(now()), is_ready),
         }
         self.let_collector_be();
     }
 
     /// Returns at the latest after [`COLLECTOR_DELAY`], since wake-ups may be missed here. This path has no
     /// fence, does not count errors, and a producer in a slow item wakes no one.
-    fn wait_for_several(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
+    fn wait_for_several(
+        &self,
+        merge: &mut OrderedMerge<T>,
+        has_news: impl Fn() -> bool,
+        results: usize,
+    ) {
         let each = results.div_ceil(self.producers).max(1);
         self.wake_collector_at(each as u64, merge);
-        self.waiting.wait_briefly_unless(COLLECTOR_DELAY, || {
-            self.has_news(total) || merge.has_many_new(each)
-        });
+        let is_ready = || has_news() || merge.has_many_new(each);
+        self.waiting.wait_briefly_unless(COLLECTOR_DELAY, is_ready);
         self.let_collector_be();
     }
 
@@ -481,6 +486,6 @@ impl<I, T> Handover<I, T> {
     }
 
     fn has_news(&self, total: Option<u64>) -> bool {
-        self.is_aborted() || self.total() != total || self.across.is_ready()
+        self.is_aborted() || self.total() != total
     }
 }

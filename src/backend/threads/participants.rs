@@ -1,9 +1,9 @@
 //! Tracks which threads take part in a run.
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use crate::concurrency::atomic::{AtomicBool, Ordering};
+use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::scheduler::Generation;
 
@@ -15,13 +15,13 @@ use crate::scheduler::Generation;
 pub(crate) struct Participants {
     state: Mutex<ParticipantsState>,
     left: Condvar,
+    /// Wakes the driver, which waits for the end.
+    driver: Arc<DriverBell>,
 }
 
 #[derive(Debug)]
 struct ParticipantsState {
     is_over: bool,
-    /// Wakes the task that waits for the end. Its waker must not panic.
-    task: Option<Waker>,
     producers: Vec<Entered>,
     consumer: Attendance,
     /// The number of links that take results of the run.
@@ -51,10 +51,6 @@ pub(crate) type Away = Arc<AtomicBool>;
 /// A thread of a run beside its producers, which calls functions of the user too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultReceiver {
-    #[cfg_attr(
-        not(feature = "futures"),
-        expect(dead_code, reason = "threads wait for the consumer itself")
-    )]
     Consumer,
     /// Takes the results to the next stage.
     Link,
@@ -77,11 +73,11 @@ pub(crate) struct Participation {
 }
 
 impl Participants {
-    pub(crate) fn new(producers: usize) -> Arc<Self> {
+    pub(crate) fn new(producers: usize, driver: Arc<DriverBell>) -> Arc<Self> {
         let producers = vec![Entered::default(); producers];
         let consumer = Attendance::Out;
-        let state = ParticipantsState { is_over: false, task: None, producers, consumer, links: 0 };
-        Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
+        let state = ParticipantsState { is_over: false, producers, consumer, links: 0 };
+        Arc::new(Participants { state: Mutex::new(state), left: Condvar::new(), driver })
     }
 
     /// Registers a thread for a producer, with its flag. `None` if the run is over, or if the thread was replaced before
@@ -128,11 +124,10 @@ impl Participants {
         self.notify(state);
     }
 
-    fn notify(&self, mut state: MutexGuard<'_, ParticipantsState>) {
-        let task = state.task.take();
+    fn notify(&self, state: MutexGuard<'_, ParticipantsState>) {
         drop(state);
         self.left.notify_all();
-        task.into_iter().for_each(Waker::wake);
+        self.driver.ring();
     }
 
     pub(crate) fn present(&self) -> Vec<usize> {
@@ -149,17 +144,13 @@ impl Participants {
         }
     }
 
-    /// Like [`end`](Self::end), for a task: if producers have not left, keeps `waker` and returns `false`.
+    /// Like [`end`](Self::end), for a task: returns `false` at once if threads have not left. Those ring the driver's bell
+    /// when they leave.
     #[cfg(feature = "futures")]
-    pub(crate) fn have_ended(&self, has_lost: impl Fn(usize) -> bool, waker: &Waker) -> bool {
+    pub(crate) fn have_ended(&self, has_lost: impl Fn(usize) -> bool) -> bool {
         let mut state = lock(&self.state);
         state.is_over = true;
-        let have_left = state.have_left(&has_lost);
-        let old = state.task.take();
-        state.task = (!have_left).then(|| waker.clone());
-        drop(state);
-        drop(old);
-        have_left
+        state.have_left(&has_lost)
     }
 }
 
@@ -240,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
-        let participants = Participants::new(3);
+        let participants = Participants::new(3, Arc::default());
         let first = participants.enter((0, 0), &Away::default(), || ()).unwrap();
         let second = participants.enter((1, 0), &Away::default(), || ()).unwrap();
         participants.excuse(1, || true);
@@ -256,7 +247,7 @@ mod tests {
 
     #[test]
     fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
-        let participants = Participants::new(2);
+        let participants = Participants::new(2, Arc::default());
         let away = Away::default();
         let loser = participants.enter((0, 0), &away, || ()).unwrap();
         let winner = participants.enter((1, 0), &Away::default(), || ()).unwrap();

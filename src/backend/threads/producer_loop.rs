@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
+use crate::backend::threads::abort_guard::AbortGuard;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::ready::ReadySender;
 use crate::backend::threads::run::Run;
@@ -72,7 +73,7 @@ impl<R: Runner> ProducerLoop<R> {
             let entered = participants.enter((producer, generation), &self.shared.away, come);
             let Some(present) = entered else { continue };
             self.shared.enter(generation);
-            let bug = AbortRunOnUnwind(&*run);
+            let bug = AbortGuard::new(&run);
             let span = run.spans.enter();
             let mut ready = ReadyReport(ready);
             loop {
@@ -92,7 +93,7 @@ impl<R: Runner> ProducerLoop<R> {
                 }
             }
             drop(span);
-            std::mem::forget(bug);
+            bug.disarm();
             let lost = (producer, generation);
             let replacement = Join::of_replacement(&run, &participants, lost);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
@@ -187,16 +188,6 @@ fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<()
     }
 }
 
-/// Aborts the run if a producer's thread dies of a bug of ours. Its item would never be delivered, and the
-/// run would wait for it.
-struct AbortRunOnUnwind<'a, R: Runner>(&'a Run<R>);
-
-impl<R: Runner> Drop for AbortRunOnUnwind<'_, R> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
@@ -205,8 +196,7 @@ mod tests {
     use crate::backend::threads::producer::Producer;
     use crate::backend::threads::recording::Recording;
     use crate::backend::threads::run_settings::RunSettings;
-    use crate::backend::threads::run_shape::CarriedOver;
-    use crate::backend::threads::run_shape::Shape;
+    use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
     use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
@@ -257,12 +247,12 @@ mod tests {
             shape,
             run_settings,
             CarriedOver::nothing(1),
-            None,
+            InLine::default(),
             event_log,
             Recording::default(),
         );
         let run = Arc::new(run);
-        let participants = Participants::new(1);
+        let participants = Participants::new(1, Arc::default());
         let (sender, runs) = crossbeam_channel::bounded(1);
         let (run_of, generation) = (run.clone(), 0);
         sender

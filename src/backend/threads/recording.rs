@@ -17,12 +17,6 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// For the run of a single pool.
-    pub(crate) fn whole(journal_writer: Option<Arc<JournalWriter>>) -> Self {
-        let (plans, records) = (journal_writer.clone(), journal_writer);
-        Recording { plans, records, inherits_names: false }
-    }
-
     /// Closes the journal, so that other processes can open it.
     pub(crate) fn close(&self) {
         self.plans.iter().chain(&self.records).for_each(|journal_writer| journal_writer.close());

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -22,7 +21,7 @@ use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::parts::{ItemPath, PartStage};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, InLine, RunKind, Shape};
 use crate::backend::threads::spans::TraceSpans;
 use crate::backend::threads::taken::ConsumerTally;
 use crate::base::Measure;
@@ -30,6 +29,7 @@ use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::{Interrupt, Pulling};
+use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Result};
 use crate::journal::{JournalKey, Plan};
@@ -60,8 +60,7 @@ pub(crate) struct Run<R: Runner> {
     /// Dropped when no more input is wanted, which wakes a cancel guard inside the caller's iterator.
     halting: Mutex<Option<Sender<()>>>,
     halted: Receiver<()>,
-    /// The previous stage of a pipeline, which works for this run only.
-    upstream: Option<Arc<dyn RunControl>>,
+    in_line: InLine,
     #[cfg(all(feature = "processes", target_os = "linux"))]
     pub(crate) crashes: Crashes,
     /// The producers that no longer take part.
@@ -79,11 +78,8 @@ pub(crate) struct Run<R: Runner> {
     /// `None` if items have no names.
     pub(super) item_names: Option<Mutex<ItemNames>>,
     pub(crate) recording: Recording,
-    /// Dropped when the caller no longer waits for the consumer.
-    awaiting: Mutex<Option<Sender<()>>>,
-    pub(crate) consumer_left: Receiver<()>,
-    /// Wakes the task that waits for the consumer of a pipeline's last stage. Its waker must not panic.
-    watcher: Mutex<Option<Waker>>,
+    /// Whether the driver no longer waits for the consumer.
+    has_left_consumer: AtomicBool,
 }
 
 impl<R: Runner> Run<R> {
@@ -91,13 +87,12 @@ impl<R: Runner> Run<R> {
         shape: Shape,
         run_settings: Arc<RunSettings<R::Input>>,
         earlier: CarriedOver,
-        upstream: Option<Arc<dyn RunControl>>,
+        in_line: InLine,
         event_log: Arc<EventLog>,
         recording: Recording,
     ) -> Self {
         let Shape { order, kind, .. } = shape;
         let (halting, halted) = bounded(0);
-        let (awaiting, consumer_left) = bounded(0);
         let has_entries = run_settings.has_names() || recording.inherits_names;
         let item_names = has_entries.then(|| match recording.plans {
             Some(_) => Mutex::new(ItemNames::for_journal()),
@@ -106,12 +101,15 @@ impl<R: Runner> Run<R> {
         let measures = run_settings.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         let handover = Handover::new(run_settings.scheduling(&shape), earlier, most_weight);
-        #[cfg(feature = "futures")]
+        let handover = match in_line.upstream {
+            None => handover.fed_by(in_line.driver.clone()),
+            Some(_) => handover,
+        };
         let handover = if kind == RunKind::Task { handover.for_task() } else { handover };
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
-            upstream,
+            in_line,
             handover,
             run_settings,
             wanted: Wanted::all(),
@@ -132,9 +130,7 @@ impl<R: Runner> Run<R> {
             parts: OnceLock::new(),
             item_names,
             recording,
-            awaiting: Mutex::new(Some(awaiting)),
-            consumer_left,
-            watcher: Mutex::default(),
+            has_left_consumer: AtomicBool::new(false),
         }
     }
 
@@ -299,28 +295,18 @@ impl<R: Runner> Run<R> {
 
     /// Stops waiting for the consumer.
     pub(crate) fn leave_consumer(&self) {
-        drop(lock(&self.awaiting).take());
-        self.wake_task();
+        self.has_left_consumer.store(true, Ordering::Release);
+        self.driver().ring();
     }
 
-    /// Wakes the task that feeds this run, or waits for its consumer.
-    pub(crate) fn wake_task(&self) {
-        self.handover.wake_task();
-        let watcher = lock(&self.watcher).take();
-        watcher.into_iter().for_each(Waker::wake);
+    /// The bell of the driver of this run, and of the whole line.
+    pub(crate) fn driver(&self) -> &Arc<DriverBell> {
+        &self.in_line.driver
     }
 
-    /// Wakes a task with `waker` when the consumer begins, ends or is abandoned. The feeder is another thread.
-    #[cfg(feature = "futures")]
-    pub(crate) fn keep_watcher(&self, waker: &Waker) {
-        let old = lock(&self.watcher).replace(waker.clone());
-        drop(old);
-    }
-
-    /// Whether the caller no longer waits for the consumer.
-    #[cfg(feature = "futures")]
+    /// Whether the driver no longer waits for the consumer.
     pub(crate) fn has_left_consumer(&self) -> bool {
-        lock(&self.awaiting).is_none()
+        self.has_left_consumer.load(Ordering::Acquire)
     }
 
     /// Whether each failure goes to a caller, so that none ends the run.
@@ -337,7 +323,7 @@ impl<R: Runner> Run<R> {
     fn halt(&self) {
         self.handover.halt();
         drop(lock(&self.halting).take());
-        if let Some(upstream) = &self.upstream {
+        if let Some(upstream) = &self.in_line.upstream {
             upstream.stop();
         }
     }

@@ -107,7 +107,6 @@ impl<I> RunSettings<I> {
         let step = self.limits.tick().unwrap_or_default();
         let (input, bypass, on_error) = match kind {
             RunKind::Stream => (Input::MayCome, self.bypass, on_error),
-            #[cfg(feature = "futures")]
             RunKind::Task => (Input::MayCome, self.bypass, on_error),
             RunKind::Service => (Input::Calls, Bypass::Never, OnError::Skip),
         };

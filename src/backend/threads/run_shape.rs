@@ -1,6 +1,10 @@
 //! The parameters of a run.
 
+use std::sync::Arc;
+
 use crate::base::Order;
+use crate::concurrency::driver_bell::DriverBell;
+use crate::runner::RunControl;
 use crate::scheduler::batch::{Batching, Ceiling};
 
 /// The parameters of a run that do not depend on its item types.
@@ -16,14 +20,22 @@ pub(crate) struct Shape {
     pub(crate) kind: RunKind,
 }
 
+/// The place of a run in a line of stages.
+#[derive(Default)]
+pub(crate) struct InLine {
+    /// The previous stage, which works for this run only. `None` in the first.
+    pub(crate) upstream: Option<Arc<dyn RunControl>>,
+    /// Wakes the driver of the whole line.
+    pub(crate) driver: Arc<DriverBell>,
+}
+
 /// Where the items of a run come from, and where their results go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RunKind {
     /// From one input to one consumer. A failure may end the run.
     #[default]
     Stream,
-    /// As `Stream`, with a task as the feeder, and perhaps as the collector.
-    #[cfg(feature = "futures")]
+    /// As `Stream`, with a task as the collector.
     Task,
     /// From calls; each result goes back to its caller, and so does each failure.
     Service,
@@ -35,7 +47,6 @@ pub(crate) enum Rebuilt {
     /// Before the run begins. A failure keeps it from beginning.
     Before,
     /// While the run goes on, since the thread that begins it must not block. A failure ends the run.
-    #[cfg_attr(not(feature = "futures"), expect(dead_code, reason = "only tasks must not block"))]
     Later,
 }
 

@@ -14,7 +14,7 @@ use crate::backend::threads::parts::{Holes, OpenParents, PartStage};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::backend::threads::settle;
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
@@ -136,7 +136,8 @@ fn new_run<R: Runner>(
     let settings = Arc::new(RunSettings { policy, ..RunSettings::default() });
     let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
     let earlier = CarriedOver::nothing(producers);
-    Arc::new(Run::new(shape, settings, earlier, upstream, event_log, Recording::default()))
+    let in_line = InLine { upstream, ..InLine::default() };
+    Arc::new(Run::new(shape, settings, earlier, in_line, event_log, Recording::default()))
 }
 
 /// Works on batches of parts.

@@ -17,8 +17,7 @@ use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::backend::threads::shared::Shared;
 use crate::base::Order;
 use crate::cfg::CfgNode;
@@ -260,7 +259,7 @@ impl Scene {
             shape,
             Arc::new(run_settings),
             CarriedOver::nothing(self.producers),
-            None,
+            InLine::default(),
             event_log,
             Recording::default(),
         ))
@@ -268,7 +267,7 @@ impl Scene {
 
     pub(super) fn play(self) -> Played {
         let run = self.run();
-        let participants = Participants::new(run.handover.lanes());
+        let participants = Participants::new(run.handover.lanes(), Arc::default());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
         let calls = Arc::new(Calls::default());
         let script = Script {
@@ -519,7 +518,7 @@ fn producers_that_are_written_off_at_a_batch() {
 #[test]
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
-        let participants = Participants::new(2);
+        let participants = Participants::new(2, Arc::default());
         let stays = participants.enter((0, 0), &Arc::default(), || ());
         let leaves = {
             let participants = participants.clone();

@@ -13,7 +13,7 @@ use crate::backend::threads::measures::Measures;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::{Measure, Order};
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
@@ -66,8 +66,9 @@ impl Model {
         let (batching, kind) = (None, Default::default());
         let shape = Shape { order, producers, spares: 0, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
+        let in_line = InLine { upstream, ..InLine::default() };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
-        Arc::new(Run::new(shape, Arc::new(run_settings), earlier, upstream, event_log, recording))
+        Arc::new(Run::new(shape, Arc::new(run_settings), earlier, in_line, event_log, recording))
     }
 
     /// Counts an item that counts in a stage by now. The sum exceeds the limit by at most one item of each stage.

@@ -19,7 +19,7 @@ pub(super) type Setup<R> = Builder<R, RuntimeOrder>;
 pub(super) type Make<R> = dyn Fn(Probe) -> Setup<R> + Send + Sync;
 
 /// A pool of the candidate.
-pub(super) struct Trial<R: Runner> {
+pub(super) struct Trial<R: Runner + 'static> {
     pub(super) pool: AnyOrderRunner<R>,
     pub(super) record: Arc<Record>,
 }

@@ -1,7 +1,6 @@
 //! The feeder's end of the hand-over: permits in, items out.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use super::Handover;
@@ -91,7 +90,7 @@ impl<I, T> Feeder<I, T> {
     }
 
     /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task. Returns `false` at once if the task is to
-    /// wait; the hand-over keeps its waker.
+    /// wait; what it waits for then rings the bell of the run's driver.
     #[cfg(feature = "futures")]
     pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
@@ -107,7 +106,6 @@ impl<I, T> Feeder<I, T> {
 
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
     /// to stop: the item would be lost.
-    #[cfg(feature = "futures")]
     pub(crate) fn has_polled(&mut self, has_polled: bool) {
         self.has_polled = has_polled;
     }
@@ -193,7 +191,7 @@ impl<I, T> Feeder<I, T> {
         self.give_out_held(handover) || handover.is_aborted()
     }
 
-    /// States what the feeder waits for before its thread sleeps as the collector of a later stage.
+    /// States what the feeder waits for before the driver of the run waits elsewhere.
     pub(crate) fn begin_to_wait_elsewhere(&self, handover: &Handover<I, T>) {
         let want = self.wanted_room(handover).unwrap_or(Want::Permits { least: 1 });
         lock(&handover.permits).awaited = Some(want);
@@ -291,17 +289,7 @@ impl<I, T> Handover<I, T> {
         lock(&self.permits).has(want)
     }
 
-    /// Keeps the waker of the run's task. Call it before the task looks for anything: what happens later wakes it.
-    #[cfg(feature = "futures")]
-    pub(crate) fn keep_waker(&self, waker: &Waker) {
-        let mut permits = lock(&self.permits);
-        permits.awaited = None;
-        let old = permits.task.replace(waker.clone());
-        drop(permits);
-        drop(old);
-    }
-
-    /// Like `has`, and if not, wakes the run's task once it has.
+    /// Like `has`, and if not, wakes the run's driver once it has.
     #[cfg(feature = "futures")]
     fn has_or_awaits(&self, want: Want) -> bool {
         let mut permits = lock(&self.permits);
@@ -346,21 +334,6 @@ impl<I, T> Handover<I, T> {
         self.note_idleness();
     }
 
-    /// Calls `wake` when the feeder, which waits elsewhere, can go on.
-    pub(crate) fn wake_feeder_with(&self, wake: impl Fn() + Send + Sync + 'static) {
-        let is_new = self.across.wake.set(Box::new(wake)).is_ok();
-        assert!(is_new, "a run has one feeder");
-    }
-
-    /// Lets a sleeping collector, which also feeds an earlier stage, go on when that can be fed.
-    pub(crate) fn collect_beside_feeder(
-        &self,
-        is_ready: impl Fn() -> bool + Send + Sync + 'static,
-    ) {
-        let is_new = self.across.is_ready.set(Box::new(is_ready)).is_ok();
-        assert!(is_new, "a run has one collector");
-    }
-
     /// Wakes the collector, if it sleeps.
     pub(crate) fn wake_collector(&self) {
         self.waiting.notify_all();
@@ -368,17 +341,16 @@ impl<I, T> Handover<I, T> {
 
     /// Whether what the feeder waits for elsewhere is there, or it is to stop.
     pub(crate) fn may_feed_again(&self) -> bool {
-        let permits = lock(&self.permits);
-        permits.awaited.is_some_and(|want| permits.halted || permits.has(want))
+        lock(&self.permits).may_go_on()
     }
 
-    /// The thread of the feeder has woken up elsewhere.
+    /// Ends a wait of the feeder elsewhere.
     pub(crate) fn end_to_wait_elsewhere(&self) {
         lock(&self.permits).awaited = None;
         self.feed_again();
     }
 
-    pub(crate) fn feed_again(&self) {
+    fn feed_again(&self) {
         self.hints.starving.store(false, Ordering::Relaxed);
         self.dispatch.note_feeder(Activity::Working);
     }
@@ -399,14 +371,12 @@ impl<I, T> Handover<I, T> {
     }
 
     /// Wakes the feeder if it waits for something that is there now.
-    pub(super) fn wake_if_awaited(&self, mut permits: MutexGuard<'_, Permits>) {
+    pub(super) fn wake_if_awaited(&self, permits: MutexGuard<'_, Permits>) {
         let is_awaited = permits.has_awaited();
-        let task = if is_awaited { permits.task.take() } else { None };
         drop(permits);
         if is_awaited {
             self.wake_feeder();
         }
-        task.into_iter().for_each(Waker::wake);
     }
 
     /// Has the weight of its items count under a limit that it shares, before it has items.

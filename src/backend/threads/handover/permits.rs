@@ -1,8 +1,6 @@
 //! The free permits of a run, and the weight of its items in flight.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
-use std::task::Waker;
+use std::sync::Arc;
 
 use super::ceiling::Ceiling;
 
@@ -19,8 +17,6 @@ pub(super) struct Permits {
     pub(super) halted: bool,
     /// No item is given out any more.
     pub(super) aborted: bool,
-    /// Wakes the task of the run, if a task feeds it. Its waker must not panic.
-    pub(super) task: Option<Waker>,
 }
 
 /// What a feeder waits for.
@@ -54,6 +50,18 @@ impl Permits {
         self.awaited.is_some_and(|want| self.has(want))
     }
 
+    /// Whether the feeder, which waits, can go on: what it waits for is there, or will not be needed. An item that
+    /// waits for room is given out although the feeder is to stop.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.awaited.is_some_and(|want| {
+            self.has(want)
+                || match want {
+                    Want::Permits { .. } => self.halted,
+                    Want::Room { .. } => self.aborted,
+                }
+        })
+    }
+
     /// Adds the weight of an item that is given out.
     pub(super) fn weigh(&mut self, weight: u64) {
         self.weight = self.weight.saturating_add(weight);
@@ -70,32 +78,5 @@ impl Permits {
             ceiling.subtract(weight);
         }
         ceiling
-    }
-}
-
-/// The signals between two hand-overs that one thread feeds and collects from. Empty in other runs.
-#[derive(Default)]
-pub(super) struct Across {
-    /// In the first stage: wakes the thread, which sleeps as the collector of the last.
-    pub(super) wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// In the last stage: whether the thread can go on as the feeder of the first.
-    pub(super) is_ready: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
-}
-
-impl Across {
-    pub(super) fn wake(&self) {
-        if let Some(wake) = self.wake.get() {
-            wake();
-        }
-    }
-
-    pub(super) fn is_ready(&self) -> bool {
-        self.is_ready.get().is_some_and(|is_ready| is_ready())
-    }
-}
-
-impl fmt::Debug for Across {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Across").finish_non_exhaustive()
     }
 }

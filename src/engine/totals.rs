@@ -1,56 +1,18 @@
-//! What a pipeline reports of its stages.
+//! The accounts of a line's stages, and what the line reports of its last run.
 
-#[cfg(feature = "futures")]
-use std::task::{Poll, Waker};
-
-use serde_json::Value;
-
-use super::consuming::SkippedItem;
-use super::run_journal::as_json;
-use super::run_session::Session;
-use super::session::Engine;
+use super::consumed::SkippedItem;
+use super::stage::StageEngine;
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;
-use crate::concurrency::lock;
 use crate::engine::link::{LinkKind, NextItem, Relayed};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
-use crate::observe::report::stages::{self, StagePart};
-use crate::runner::Runner;
+use crate::observe::report::stages;
 
-/// The engine of a stage, whatever its items are.
-pub(crate) trait StageEngine {
-    fn order(&self) -> Order;
-    fn part(&self) -> StagePart;
-    /// The name that the builder was given.
-    fn name(&self) -> Option<&str>;
-    /// The configuration as JSON. Fails if the stage cannot take part in a run.
-    fn check(&self) -> Result<Value, Error>;
-    /// Fails if the stage has a journal.
-    fn check_no_journal(&self) -> Result<(), Error>;
-    /// Fails in a process that was forked after the producers were started.
-    fn check_home(&self) -> Result<(), Error>;
-    /// Leaves the run of a session that was lent to it to the parent of a forked process.
-    fn leave_run_to_parent(&mut self);
-    /// Ends the run of a session that was lent to it, and waits until no producer takes part.
-    fn wind_up_lent(&self);
-    /// Ends the run in progress, which an earlier task has given up.
-    #[cfg(feature = "futures")]
-    fn poll_idle(&mut self, waker: &Waker) -> Poll<()>;
-    /// Whether no thread takes part in that session any more. If some do, keeps `waker` until they have left.
-    #[cfg(feature = "futures")]
-    fn have_left_lent(&self, waker: &Waker) -> bool;
-    /// Drops what is left in that session, without waiting for threads.
-    #[cfg(feature = "futures")]
-    fn discard_lent(&self);
-    /// Settles that session.
-    fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
-}
-
-/// What a pipeline keeps of its last run.
+/// What a line keeps of its last run.
 #[derive(Debug, Default)]
-pub(super) struct PipelineRun {
+pub(crate) struct LineRun {
     has_begun: bool,
     account: Account,
     /// Beside the errors that the last stage keeps.
@@ -83,92 +45,19 @@ pub(crate) struct SkippedInStage<'a> {
     pub(crate) item: Option<u64>,
 }
 
-impl<R: Runner + 'static> StageEngine for Engine<R> {
-    fn order(&self) -> Order {
-        self.settings().order
-    }
-
-    fn part(&self) -> StagePart {
-        StagePart {
-            name: self.told.description.clone(),
-            report: self.report(),
-            totals: lock(self.event_log.recorder()).totals(),
-        }
-    }
-
-    fn name(&self) -> Option<&str> {
-        self.told.description.as_deref()
-    }
-
-    fn check(&self) -> Result<Value, Error> {
-        self.check_home()?;
-        if self.is_active() { Ok(as_json(&self.cfg)) } else { Err(Error::Closed {}) }
-    }
-
-    fn check_no_journal(&self) -> Result<(), Error> {
-        Engine::check_no_journal(self)
-    }
-
-    fn check_home(&self) -> Result<(), Error> {
-        Engine::check_home(self)
-    }
-
-    fn leave_run_to_parent(&mut self) {
-        Engine::leave_run_to_parent(self);
-    }
-
-    fn wind_up_lent(&self) {
-        self.lent.iter().for_each(Session::wind_up);
-    }
-
-    #[cfg(feature = "futures")]
-    fn poll_idle(&mut self, waker: &Waker) -> Poll<()> {
-        super::task::poll_idle(self, waker)
-    }
-
-    #[cfg(feature = "futures")]
-    fn have_left_lent(&self, waker: &Waker) -> bool {
-        self.lent.as_ref().is_none_or(|session| session.have_left(waker))
-    }
-
-    #[cfg(feature = "futures")]
-    fn discard_lent(&self) {
-        self.lent.iter().for_each(|session| session.run.discard());
-    }
-
-    fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
-        if let Some(session) = self.lent.take() {
-            self.settle(session, account, pipeline, error);
-        }
-    }
-}
-
-/// Checks that the stages can take part in a run. Returns the configurations of those after the first.
-pub(super) fn check(stages: &[&dyn StageEngine]) -> Result<Vec<Value>, Error> {
-    let mut cfgs = stages.iter().map(|stage| stage.check()).collect::<Result<Vec<_>, _>>()?;
-    stages.iter().skip(1).try_for_each(|stage| stage.check_no_journal())?;
-    cfgs.remove(0);
-    Ok(cfgs)
-}
-
-impl PipelineRun {
-    /// A pipeline that read nothing of `unread` items.
-    pub(super) fn idle(unread: Option<u64>) -> Self {
-        PipelineRun::new(Account::new(0, 0, 0, 0, unread), &[])
-    }
-
+impl LineRun {
     pub(super) fn new(account: Account, skipped: &[SkippedItem]) -> Self {
         let origin = |item: &SkippedItem| Origin { passed_on: item.passed_on, input: item.input };
         let skipped = skipped.iter().map(origin).collect();
-        PipelineRun { has_begun: true, account, skipped }
+        LineRun { has_begun: true, account, skipped }
     }
 
-    /// The account of the whole pipeline.
+    /// The account of the whole line.
     pub(super) fn account(&self) -> Account {
         self.account
     }
 
-    /// The report of the whole pipeline. Before its first run, its pools may have reports of other runs.
+    /// The report of the whole line. Before its first run, its pools may have reports of other runs.
     pub(super) fn report(&self, engines: &[&dyn StageEngine]) -> RunReport {
         match self.has_begun {
             true => {

@@ -1,0 +1,214 @@
+//! Who pulls the input of a line: the driver itself, or a thread of its own.
+
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::feed::{Pulled, Source};
+use super::link::NextItem;
+use super::own_feeder::OwnFeeder;
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::run::Run;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::now;
+use crate::concurrency::waiting::take_waited;
+use crate::runner::Runner;
+
+/// The input of a line whose outputs a caller takes.
+pub(super) enum Feeding<I, R: Runner> {
+    /// The driver pulls the source, between two looks for results.
+    Here(Box<Pulling<I, R>>),
+    /// A thread of its own does.
+    Elsewhere(OwnFeeder),
+}
+
+/// A source that the driver pulls.
+pub(super) struct Pulling<I, R: Runner> {
+    source: Source<I, R::Input>,
+    feeder: Feeder<R::Input, R::Output>,
+    is_over: bool,
+    /// What the last look lacked, for the wait that may follow.
+    lack: Lack,
+    time: PullingTime,
+}
+
+/// What keeps the driver from pulling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// The window has no room.
+    Room,
+    /// The stream has no item yet.
+    Item,
+}
+
+/// How an item leaves its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pull {
+    /// By a call that may block.
+    Call,
+    /// By a poll. An item that was polled is given out although the run was halted meanwhile: it would be lost.
+    Poll,
+}
+
+/// How long the driver was in its source, and how long it waited.
+#[derive(Debug, Default)]
+struct PullingTime {
+    working: Duration,
+    /// The waits for an item of a stream. A thread is in its iterator meanwhile.
+    awaiting: Duration,
+    /// The waits for room.
+    waited: Duration,
+    /// The part of `working` in which the iterator only waited.
+    waited_inside: Duration,
+    /// The start of the current series of pulls. Not read per item, since several are mostly pulled in a row.
+    since: Option<Instant>,
+}
+
+impl<I, R: Runner> Feeding<I, R> {
+    pub(super) fn here(source: Source<I, R::Input>, run: &Run<R>) -> Self {
+        let (feeder, time) = (Feeder::new(&run.handover), PullingTime::default());
+        Feeding::Here(Box::new(Pulling { source, feeder, is_over: false, lack: Lack::Room, time }))
+    }
+
+    /// Pulls one item, if there is one and the window has room. Returns whether it did. `is_ready` polls the source.
+    pub(super) fn pull(
+        &mut self,
+        run: &Run<R>,
+        pull: Pull,
+        is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
+    ) -> bool {
+        match self {
+            Feeding::Here(pulling) => pulling.pull(run, pull, is_ready),
+            Feeding::Elsewhere(_) => false,
+        }
+    }
+
+    /// Ends a series of pulls.
+    pub(super) fn pause(&mut self) {
+        if let Feeding::Here(pulling) = self {
+            pulling.time.pause();
+        }
+    }
+
+    /// States what the driver lacks before it waits as the collector, whose thread `waker` wakes.
+    pub(super) fn begin_wait(&self, run: &Run<R>, pull: Pull, waker: &Waker) {
+        if let Feeding::Here(pulling) = self
+            && pulling.awaits_room()
+        {
+            // First: what happens after the statement rings. A task has kept its own waker.
+            if pull == Pull::Call {
+                run.driver().keep(waker);
+            }
+            pulling.feeder.begin_to_wait_elsewhere(&run.handover);
+        }
+    }
+
+    /// Ends a wait that lasted so long.
+    pub(super) fn end_wait(&mut self, run: &Run<R>, lasted: Duration) {
+        let Feeding::Here(pulling) = self else { return };
+        if pulling.awaits_room() {
+            run.handover.end_to_wait_elsewhere();
+            pulling.time.waited += lasted;
+            run.report_full_window(lasted);
+        } else if !pulling.is_over {
+            pulling.time.awaiting += lasted;
+        }
+    }
+
+    /// The input so far, as the first stage counts it.
+    pub(super) fn given(&self) -> NextItem {
+        let (items, unread) = match self {
+            Feeding::Here(pulling) => (pulling.source.pulled(), pulling.source.unread()),
+            // Those in flight are not counted yet.
+            Feeding::Elsewhere(feeder) => (0, feeder.unread()),
+        };
+        NextItem { items, unread, passed_on: None }
+    }
+
+    /// The largest number of results that are to come after `yielded`, if the source knows one.
+    pub(super) fn most_left(&self, yielded: u64) -> Option<usize> {
+        match self {
+            Feeding::Here(pulling) => {
+                let in_flight = pulling.source.pulled().saturating_sub(yielded) as usize;
+                pulling.source.most_left().map(|left| left.saturating_add(in_flight))
+            }
+            Feeding::Elsewhere(feeder) => {
+                feeder.most().map(|most| most.saturating_sub(yielded as usize))
+            }
+        }
+    }
+
+    /// Leaves the run, which was aborted. Returns what was pulled, and how long the driver was in the source.
+    pub(super) fn leave(self, run: &Run<R>) -> (NextItem, Duration) {
+        let given = self.given();
+        match self {
+            Feeding::Here(mut pulling) => {
+                let PullingTime { working, awaiting, waited, waited_inside, .. } = pulling.time;
+                let waited = waited + waited_inside;
+                run.handover.stats.source_left(working + awaiting + waited, waited);
+                pulling.feeder.take_held().into_iter().for_each(drop_quietly);
+                (given, working)
+            }
+            Feeding::Elsewhere(feeder) => (feeder.leave(), Duration::ZERO),
+        }
+    }
+}
+
+impl<I, R: Runner> Pulling<I, R> {
+    fn pull(
+        &mut self,
+        run: &Run<R>,
+        pull: Pull,
+        is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
+    ) -> bool {
+        let Pulling { source, feeder, time, .. } = self;
+        if self.is_over {
+            return false;
+        }
+        let pulled = if run.handover.is_halted() {
+            // The results that are taken meanwhile make room for an item that was pulled before.
+            if !feeder.may_end(&run.handover) {
+                self.lack = Lack::Room;
+                return false;
+            }
+            source.end(run, feeder);
+            Pulled::End
+        } else if feeder.has_permit(&run.handover) {
+            time.begin();
+            let _pulling = run.pulling();
+            if is_ready(source).is_pending() {
+                self.lack = Lack::Item;
+                return false;
+            }
+            match pull {
+                Pull::Call => source.pull_one(run, feeder),
+                Pull::Poll => source.pull_polled(run, feeder),
+            }
+        } else {
+            self.lack = Lack::Room;
+            return false;
+        };
+        self.is_over = matches!(pulled, Pulled::End);
+        true
+    }
+
+    fn awaits_room(&self) -> bool {
+        !self.is_over && self.lack == Lack::Room
+    }
+}
+
+impl PullingTime {
+    fn begin(&mut self) {
+        self.since.get_or_insert_with(|| {
+            // An earlier use of the thread does not count.
+            take_waited();
+            now()
+        });
+    }
+
+    fn pause(&mut self) {
+        if let Some(since) = self.since.take() {
+            self.working += now() - since;
+            self.waited_inside += take_waited();
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! A line of stages: one engine, or several that feed each other.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use super::consumed::SkippedItem;
+use super::joint::{Joint, Prepared};
+use super::lineup::{Lineup, LinkThread, Place};
+use super::link::{Earlier, NextItem, Relayed};
+use super::pool::Engine;
+use super::stage::StageEngine;
+use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
+use crate::backend::threads::participants::Participants;
+use crate::backend::threads::producers::cancelled_or;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
+use crate::backend::threads::taken::Taken;
+use crate::base::Order;
+use crate::error::{Error, Result};
+use crate::observe::account::Account;
+use crate::observe::report::RunReport;
+use crate::runner::Runner;
+
+/// A line of stages, from that of `R` to that of `S`. The types in between are erased.
+///
+/// Each stage is linked to the next where both types are known, so passing an item on needs no dynamic dispatch.
+pub(crate) trait Line<R: Runner, S: Runner>: Send + Sync {
+    fn engines(&self) -> Vec<&dyn StageEngine>;
+
+    fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine>;
+
+    fn last(&self) -> &Engine<S>;
+
+    fn last_mut(&mut self) -> &mut Engine<S>;
+
+    /// Creates a run of each stage.
+    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, S>, Error>;
+
+    /// Limits the weights of all stages together.
+    fn limit(&mut self, most_weight: u64);
+
+    /// What the line keeps of its last run, beside what its engines do.
+    fn last_run(&self) -> &LineRun;
+
+    fn keep(&mut self, run: LineRun);
+}
+
+/// A line of one stage.
+pub(crate) struct Single<'h, R: Runner> {
+    engine: Held<'h, R>,
+    most_weight: Option<u64>,
+    last_run: LineRun,
+}
+
+/// A line with another stage behind it.
+struct Linked<'h, R: Runner, Q: Runner, S: Runner, J> {
+    before: Box<dyn Line<R, Q> + 'h>,
+    joint: J,
+    last: Single<'h, S>,
+}
+
+/// The engine of a stage: the line's own, or lent to it.
+enum Held<'h, R: Runner> {
+    Own(Box<Engine<R>>),
+    Lent(&'h mut Engine<R>),
+}
+
+/// The runs of the first and of the last stage that were created.
+pub(crate) struct Reached<R: Runner, S: Runner> {
+    pub(super) first: Arc<Run<R>>,
+    last: Earlier<S>,
+    participants: Arc<Participants>,
+    producers: usize,
+    stack_size: Option<usize>,
+}
+
+/// A run that has begun: all producers take part, and all links work. The sessions are kept by the engines.
+pub(super) struct Begun<R: Runner, S: Runner> {
+    pub(super) first: Arc<Run<R>>,
+    pub(super) last: Arc<Run<S>>,
+    pub(super) links: Vec<JoinHandle<Relayed>>,
+}
+
+/// Links `last` behind these stages.
+pub(crate) fn linked<'h, R, Q, S>(
+    before: Box<dyn Line<R, Q> + 'h>,
+    joint: impl Joint<Q, S> + 'h,
+    last: Single<'h, S>,
+) -> Box<dyn Line<R, S> + 'h>
+where
+    R: Runner + 'static,
+    Q: Runner + 'static,
+    S: Runner + 'static,
+{
+    Box::new(Linked { before, joint, last })
+}
+
+impl<R: Runner> Single<'_, R> {
+    pub(crate) fn new(engine: Engine<R>) -> Self {
+        Single::holding(Held::Own(Box::new(engine)))
+    }
+
+    /// The same stage, lent to a line that is dropped before this one is used again.
+    pub(crate) fn lend(&mut self) -> Single<'_, R> {
+        Single::holding(Held::Lent(self))
+    }
+
+    fn holding(engine: Held<'_, R>) -> Single<'_, R> {
+        Single { engine, most_weight: None, last_run: LineRun::default() }
+    }
+
+    /// `None` if the engine is lent.
+    pub(crate) fn into_engine(self) -> Option<Engine<R>> {
+        match self.engine {
+            Held::Own(engine) => Some(*engine),
+            Held::Lent(_) => None,
+        }
+    }
+}
+
+impl<R: Runner> Deref for Single<'_, R> {
+    type Target = Engine<R>;
+
+    fn deref(&self) -> &Engine<R> {
+        match &self.engine {
+            Held::Own(engine) => engine,
+            Held::Lent(engine) => engine,
+        }
+    }
+}
+
+impl<R: Runner> DerefMut for Single<'_, R> {
+    fn deref_mut(&mut self) -> &mut Engine<R> {
+        match &mut self.engine {
+            Held::Own(engine) => engine,
+            Held::Lent(engine) => engine,
+        }
+    }
+}
+
+impl<R: Runner + 'static> Line<R, R> for Single<'_, R> {
+    fn engines(&self) -> Vec<&dyn StageEngine> {
+        vec![&**self]
+    }
+
+    fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine> {
+        vec![&mut **self]
+    }
+
+    fn last(&self) -> &Engine<R> {
+        self
+    }
+
+    fn last_mut(&mut self) -> &mut Engine<R> {
+        self
+    }
+
+    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, R>, Error> {
+        let run = Engine::enlist(self, lineup, None, place)?;
+        lineup.limit(self.most_weight);
+        Ok(Reached::new(run.clone(), self, run, lineup))
+    }
+
+    fn limit(&mut self, most_weight: u64) {
+        self.most_weight = Some(most_weight);
+    }
+
+    fn last_run(&self) -> &LineRun {
+        &self.last_run
+    }
+
+    fn keep(&mut self, run: LineRun) {
+        self.last_run = run;
+    }
+}
+
+impl<R, Q, S, J> Line<R, S> for Linked<'_, R, Q, S, J>
+where
+    R: Runner + 'static,
+    Q: Runner + 'static,
+    S: Runner + 'static,
+    J: Joint<Q, S>,
+{
+    fn engines(&self) -> Vec<&dyn StageEngine> {
+        let mut engines = self.before.engines();
+        engines.push(&*self.last);
+        engines
+    }
+
+    fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine> {
+        let mut engines = self.before.engines_mut();
+        engines.push(&mut *self.last);
+        engines
+    }
+
+    fn last(&self) -> &Engine<S> {
+        &self.last
+    }
+
+    fn last_mut(&mut self) -> &mut Engine<S> {
+        &mut self.last
+    }
+
+    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, S>, Error> {
+        let Reached { first, last, participants, producers, stack_size } =
+            self.before.enlist(lineup, Place::Before)?;
+        let Prepared { upstream, join } = self.joint.prepare(last, producers);
+        let kind = self.joint.kind();
+        lineup.cross(kind);
+        let run = Engine::enlist(&mut self.last, lineup, Some(upstream), place)?;
+        let link = LinkThread::new(kind, join(run.clone()), &participants, stack_size);
+        lineup.links.push(link);
+        lineup.limit(self.last.most_weight);
+        Ok(Reached::new(first, &self.last, run, lineup))
+    }
+
+    fn limit(&mut self, most_weight: u64) {
+        self.last.most_weight = Some(most_weight);
+    }
+
+    fn last_run(&self) -> &LineRun {
+        &self.last.last_run
+    }
+
+    fn keep(&mut self, run: LineRun) {
+        self.last.last_run = run;
+    }
+}
+
+impl<R: Runner, S: Runner + 'static> Reached<R, S> {
+    fn new(first: Arc<Run<R>>, engine: &Engine<S>, run: Arc<Run<S>>, lineup: &Lineup) -> Self {
+        let session = engine.session.as_ref().expect("its run was just created");
+        let participants = session.participants.clone();
+        let settings = engine.settings();
+        let (order, window, stage) = (settings.order, engine.window(), lineup.last_stage());
+        let last = Earlier { run, order, window, stage };
+        let (producers, stack_size) = (settings.devices.len(), settings.stack_size);
+        Reached { first, last, participants, producers, stack_size }
+    }
+}
+
+impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
+    /// Begins a run with `unread` inputs, if their number is known. `check` says whether it may begin.
+    pub(super) fn begin(
+        &mut self,
+        unread: Option<u64>,
+        (kind, rebuilt): (RunKind, Rebuilt),
+        check: impl FnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<Begun<R, S>, Error> {
+        for (stage, engine) in self.engines_mut().into_iter().enumerate() {
+            engine.reset(unread.filter(|_| stage == 0));
+        }
+        self.keep(LineRun::new(Account::new(0, 0, 0, 0, unread), &[]));
+        match self.line_up(unread, kind, check) {
+            Ok((first, last, links)) => {
+                let mut begun = Begun { first, last, links: Vec::new() };
+                match self.join(&mut begun, links, rebuilt) {
+                    Ok(()) => Ok(begun),
+                    Err(error) => Err(self.end_unused(begun, unread, error)),
+                }
+            }
+            Err(error) => {
+                for engine in self.engines_mut() {
+                    engine.refuse(&error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Creates the runs, and registers them with the tokens.
+    #[expect(clippy::type_complexity, reason = "it is taken apart by its one caller")]
+    fn line_up(
+        &mut self,
+        unread: Option<u64>,
+        kind: RunKind,
+        check: impl FnOnce(&Self) -> Result<(), Error>,
+    ) -> Result<(Arc<Run<R>>, Arc<Run<S>>, Vec<LinkThread>), Error> {
+        let engines = self.engines();
+        let mut cfgs = engines.iter().map(|stage| stage.check()).collect::<Result<Vec<_>, _>>()?;
+        engines.iter().skip(1).try_for_each(|stage| stage.check_no_journal())?;
+        check(self)?;
+        cfgs.remove(0);
+        let mut lineup = Lineup::new(unread, cfgs);
+        let Reached { first, last, .. } = self.enlist(&mut lineup, Place::Last(kind))?;
+        let all = lineup.all();
+        self.engines_mut().into_iter().try_for_each(|engine| engine.watch(&all))?;
+        Ok((first, last.run, lineup.links))
+    }
+
+    /// Makes all producers of all stages take part, and starts the links. After a request made before the run, no
+    /// producer is needed and no state is rebuilt.
+    fn join(
+        &mut self,
+        begun: &mut Begun<R, S>,
+        links: Vec<LinkThread>,
+        rebuilt: Rebuilt,
+    ) -> Result<(), Error> {
+        let joined = match begun.first.handover.is_halted() {
+            true => Ok(()),
+            false => self.engines_mut().into_iter().try_for_each(|engine| engine.join(rebuilt)),
+        };
+        cancelled_or(begun.last.is_cancelled(), joined)?;
+        links.into_iter().try_for_each(|link| link.start().map(|link| begun.links.push(link)))
+    }
+
+    /// Ends a run that could not begin to the full. Returns the error.
+    pub(super) fn end_unused(
+        &mut self,
+        begun: Begun<R, S>,
+        unread: Option<u64>,
+        error: Error,
+    ) -> Error {
+        begun.last.abort();
+        let relayed = join_links(begun.links);
+        let given = NextItem { unread, ..NextItem::default() };
+        self.settle(given, relayed, (Taken::default(), vec![]), Some(&error));
+        error
+    }
+
+    /// Ends the sessions, after the links have ended, and takes over their remains.
+    pub(super) fn settle(
+        &mut self,
+        given: NextItem,
+        mut relayed: Vec<Relayed>,
+        (taken, failures): (Taken, Vec<SkippedItem>),
+        error: Option<&Error>,
+    ) {
+        let mut engines = self.engines_mut();
+        engines.iter().for_each(|engine| engine.wind_up());
+        // Links that could not be started have passed nothing on.
+        let last = engines.len() - 1;
+        relayed.resize_with(last, Relayed::default);
+        let Accounts { whole, stages: accounts } = accounts(given, &relayed, taken);
+        for (stage, (engine, account)) in engines.iter_mut().zip(&accounts).enumerate() {
+            let pipeline = Some(whole).filter(|_| stage == last && last > 0);
+            engine.settle(*account, pipeline, error);
+        }
+        self.keep(LineRun::new(whole, &failures));
+        self.last_mut().keep(failures);
+    }
+
+    /// Ends all stages, with a reason for the links and the consumer.
+    #[cfg(feature = "futures")]
+    pub(super) fn cancel(&self) {
+        self.last().session.iter().for_each(|session| session.abort());
+    }
+
+    /// Leaves the sessions of a run that was cancelled to the next use of the pools.
+    #[cfg(feature = "futures")]
+    pub(super) fn give_up(&mut self, account: Account) {
+        let mut engines = self.engines_mut();
+        engines.iter().for_each(|engine| engine.discard());
+        if let [engine] = &mut engines[..] {
+            engine.settle_later(account);
+        }
+        self.keep(LineRun::new(account, &[]));
+    }
+
+    /// Ends the runs in progress, which earlier tasks have given up.
+    #[cfg(feature = "futures")]
+    pub(super) fn poll_idle(&mut self, waker: &std::task::Waker) -> std::task::Poll<()> {
+        for engine in self.engines_mut() {
+            std::task::ready!(engine.poll_idle(waker));
+        }
+        std::task::Poll::Ready(())
+    }
+
+    /// Aborts all runs. Returns whether no thread takes part in them.
+    #[cfg(feature = "futures")]
+    pub(super) fn has_ended(&self) -> bool {
+        self.engines().iter().filter(|engine| !engine.has_ended()).count() == 0
+    }
+
+    /// Fails in a process that was forked after the producers were started.
+    pub(super) fn check_home(&self) -> Result<(), Error> {
+        self.engines().iter().try_for_each(|engine| engine.check_home())
+    }
+
+    /// Leaves the run in progress to the parent, in a forked process. Returns whether this is one.
+    pub(super) fn leave_run_to_parent(&mut self) -> bool {
+        let is_in_fork = self.check_home().is_err();
+        if is_in_fork {
+            self.engines_mut().iter_mut().for_each(|engine| engine.leave_run_to_parent());
+        }
+        is_in_fork
+    }
+
+    /// The account of the last run of all stages.
+    pub(crate) fn account(&self) -> Account {
+        self.last_run().account()
+    }
+
+    /// The report of the last run of all stages.
+    pub(crate) fn report(&self) -> RunReport {
+        self.last_run().report(&self.engines())
+    }
+
+    /// The items that the last run skipped: the first of them.
+    pub(crate) fn failures(&self) -> Vec<SkippedInStage<'_>> {
+        let orders: Vec<Order> = self.engines().iter().map(|stage| stage.order()).collect();
+        self.last_run().failures(self.last().failures(), &orders)
+    }
+
+    /// The names of the stages, of those that have one.
+    pub(crate) fn names(&self) -> Vec<Option<&str>> {
+        self.engines().into_iter().map(StageEngine::name).collect()
+    }
+
+    /// Ends the producers of all stages. Returns the first error.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let closed: Vec<_> = self.engines_mut().into_iter().map(StageEngine::close).collect();
+        closed.into_iter().collect()
+    }
+}
+
+/// Waits for the links. A bug of ours must not be hidden: it ends the later stages in the same way, so the first panic
+/// says most.
+pub(super) fn join_links(links: Vec<JoinHandle<Relayed>>) -> Vec<Relayed> {
+    let joined: Vec<_> = links.into_iter().map(JoinHandle::join).collect();
+    joined.into_iter().map(or_resume).collect()
+}
+
+fn or_resume<T>(joined: thread::Result<T>) -> T {
+    joined.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}

@@ -1,0 +1,202 @@
+//! The driver of a run that a consumer ends: a thread, or a task.
+//!
+//! It waits until the consumer has begun, feeds the run, and waits until the consumer has ended.
+
+#[cfg(feature = "futures")]
+use std::task::Context;
+use std::task::{Poll, Waker, ready};
+
+#[cfg(feature = "futures")]
+use futures_core::Stream;
+
+use super::consume::Consumer;
+use super::consumed::Consumed;
+use super::consuming::{Consuming, Start};
+use super::feed::Source;
+use super::line::{Begun, Line, join_links};
+use super::link::NextItem;
+#[cfg(feature = "futures")]
+use super::polled::{Polled, PolledFeeding};
+use crate::backend::threads::participants::ResultReceiver;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
+#[cfg(feature = "futures")]
+use crate::base::quiet_waker::quiet;
+use crate::concurrency::parker::block_on;
+use crate::error::{Error, Result};
+#[cfg(feature = "futures")]
+use crate::observe::account::Account;
+use crate::runner::Runner;
+
+/// The driver of a run that a consumer ends. The sessions are kept by the engines, so that a leaked driver can still be
+/// ended.
+struct RunDriver<R: Runner, S: Runner> {
+    begun: Begun<R, S>,
+    consumer: Consuming<S::Summary>,
+    progress: Progress,
+}
+
+/// How far the feeding has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// `consumer_init` has not returned.
+    Later,
+    Now,
+    Over,
+}
+
+/// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function that `source`
+/// was created with.
+pub(crate) fn run<R, S, I>(
+    line: &mut dyn Line<R, S>,
+    mut source: Source<I, R::Input>,
+    next: impl Fn(&mut I) -> Option<Result<R::Input>>,
+) -> Result<S::Summary, Error>
+where
+    R: Runner + 'static,
+    S: Runner + 'static,
+{
+    let mut driver =
+        RunDriver::begin(line, source.unread(), (Rebuilt::Before, |consumer| consumer))?;
+    block_on(|cx| {
+        driver.poll(cx.waker(), |run| {
+            source.feed(run, &next);
+            Poll::Ready(())
+        })
+    });
+    driver.end(line, given(&source))
+}
+
+impl<R: Runner + 'static, S: Runner + 'static> RunDriver<R, S> {
+    fn begin(
+        line: &mut dyn Line<R, S>,
+        unread: Option<u64>,
+        (rebuilt, publish): (Rebuilt, fn(Consumer<S>) -> Consumer<S>),
+    ) -> Result<Self, Error> {
+        let begun = line.begin(unread, (RunKind::Stream, rebuilt), |_| Ok(()))?;
+        let engine = line.last();
+        let consumer = publish(engine.consumer(begun.last.clone()));
+        let stack_size = engine.settings().stack_size;
+        let receiving = engine.receive(ResultReceiver::Consumer);
+        match Consuming::start(consumer, &begun.last, stack_size, receiving) {
+            Ok(consumer) => Ok(RunDriver { begun, consumer, progress: Progress::Later }),
+            Err(error) => Err(line.end_unused(begun, unread, error)),
+        }
+    }
+
+    /// Calls `feed` once the consumer has begun. Ready once everything is consumed; else `waker` is kept.
+    fn poll(&mut self, waker: &Waker, feed: impl FnOnce(&Run<R>) -> Poll<()>) -> Poll<()> {
+        let Begun { first, last, .. } = &self.begun;
+        // First: what is looked at below rings when it changes later.
+        first.driver().keep(waker);
+        if self.progress == Progress::Later {
+            self.progress = match self.consumer.may_start(last) {
+                Start::Go => Progress::Now,
+                Start::Awaited => return Poll::Pending,
+                Start::Never => Progress::Over,
+            };
+        }
+        if self.progress == Progress::Now {
+            ready!(feed(first));
+            self.progress = Progress::Over;
+        }
+        match self.consumer.is_over(last) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Ends the run, and returns its result. `given` is its input.
+    fn end(self, line: &mut dyn Line<R, S>, given: NextItem) -> Result<S::Summary, Error> {
+        let RunDriver { begun: Begun { first, last, links, .. }, consumer, .. } = self;
+        last.abort();
+        let relayed = join_links(links);
+        let consumed = consumer.finish().unwrap_or_else(|| Consumed::abandoned(&last));
+        drop((first, last));
+        let Consumed { result, taken, failures } = consumed;
+        line.settle(given, relayed, (taken, failures), result.as_ref().err());
+        result
+    }
+}
+
+/// A run of a line from a stream to a summary, as a task waits for it.
+#[cfg(feature = "futures")]
+pub(crate) struct RunTask<T: Stream, R: Runner, S: Runner> {
+    source: Source<Polled<T>, R::Input>,
+    stage: Stage<R, S>,
+}
+
+#[cfg(feature = "futures")]
+enum Stage<R: Runner, S: Runner> {
+    /// An earlier run of a pool may still be ending.
+    New,
+    Running(Box<(RunDriver<R, S>, PolledFeeding<R>)>),
+    Over,
+}
+
+#[cfg(feature = "futures")]
+impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
+    pub(crate) fn new(source: Source<Polled<T>, R::Input>) -> Self {
+        RunTask { source, stage: Stage::New }
+    }
+
+    /// # Panics
+    ///
+    /// If it was ready before.
+    pub(crate) fn poll(
+        &mut self,
+        line: &mut dyn Line<R, S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<S::Summary, Error>> {
+        if let Err(error) = line.check_home() {
+            self.give_up(line);
+            return Poll::Ready(Err(error));
+        }
+        let waker = quiet(cx.waker());
+        if let Stage::New = self.stage {
+            ready!(line.poll_idle(&waker));
+            self.stage = Stage::Over;
+            let how = (Rebuilt::Later, Consumer::publish_counts as fn(_) -> _);
+            let driver = RunDriver::begin(line, self.source.unread(), how)?;
+            let feeding = PolledFeeding::new(&driver.begun.first);
+            self.stage = Stage::Running(Box::new((driver, feeding)));
+        }
+        let Stage::Running(running) = &mut self.stage else {
+            panic!("a run was polled after it had ended");
+        };
+        let (driver, feeding) = &mut **running;
+        let source = &mut self.source;
+        ready!(driver.poll(&waker, |run| feeding.poll(run, source, cx, &waker)));
+        if !line.has_ended() {
+            return Poll::Pending;
+        }
+        let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("it was just polled");
+        };
+        let (driver, feeding) = *running;
+        feeding.leave();
+        Poll::Ready(driver.end(line, given(&self.source)))
+    }
+
+    /// Gives the run up, without waiting for hooks.
+    pub(crate) fn give_up(&mut self, line: &mut dyn Line<R, S>) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        if line.leave_run_to_parent() {
+            return std::mem::forget(stage);
+        }
+        if let Stage::Running(running) = stage {
+            let (RunDriver { begun, consumer, .. }, feeding) = *running;
+            let NextItem { items, unread, .. } = given(&self.source);
+            let taken = begun.last.tally.get();
+            let account = Account::new(items, taken.ok, taken.failed(), taken.already_done, unread);
+            line.cancel();
+            feeding.leave();
+            consumer.finish().into_iter().for_each(Consumed::discard);
+            line.give_up(account);
+        }
+    }
+}
+
+fn given<I, T>(source: &Source<I, T>) -> NextItem {
+    NextItem { items: source.pulled(), unread: source.unread(), passed_on: None }
+}

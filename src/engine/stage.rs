@@ -1,0 +1,154 @@
+//! An engine as a stage of a line, whatever its items are.
+
+use std::sync::Arc;
+#[cfg(feature = "futures")]
+use std::task::{Poll, Waker};
+
+use serde_json::Value;
+
+use super::lineup::AllRuns;
+use super::pool::Engine;
+use crate::backend::threads::run_shape::Rebuilt;
+use crate::base::Order;
+use crate::concurrency::lock;
+use crate::error::{Error, Result};
+use crate::observe::account::Account;
+use crate::observe::report::stages::StagePart;
+use crate::runner::Runner;
+
+/// An engine as a stage of a line, whatever its items are. Its session is that of the run in progress.
+pub(crate) trait StageEngine {
+    fn order(&self) -> Order;
+    fn part(&self) -> StagePart;
+    /// The name that the builder was given.
+    fn name(&self) -> Option<&str>;
+    /// The configuration as JSON. Fails if the stage cannot take part in a run.
+    fn check(&self) -> Result<Value, Error>;
+    /// Fails if the stage has a journal.
+    fn check_no_journal(&self) -> Result<(), Error>;
+    /// Fails in a process that was forked after the producers were started.
+    fn check_home(&self) -> Result<(), Error>;
+    /// Resets it for a run with `unread` inputs.
+    fn reset(&mut self, unread: Option<u64>);
+    /// Drops a session that has not begun, and reports that the run ended with this error.
+    fn refuse(&mut self, error: &Error);
+    /// Makes the token of the stage end all stages. A token used before does so at once.
+    fn watch(&mut self, all: &Arc<AllRuns>) -> Result<(), Error>;
+    /// Makes the producers take part.
+    fn join(&self, rebuilt: Rebuilt) -> Result<(), Error>;
+    /// Ends the run, and waits until no thread takes part.
+    fn wind_up(&self);
+    /// Takes over the remains of the session.
+    fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
+    /// Leaves the session to the parent of a forked process.
+    fn leave_run_to_parent(&mut self);
+    fn close(&mut self) -> Result<(), Error>;
+    /// Sets the account of a session that was given up, and ends later.
+    #[cfg(feature = "futures")]
+    fn settle_later(&mut self, account: Account);
+    /// Drops what is left in the session, without waiting for threads.
+    #[cfg(feature = "futures")]
+    fn discard(&self);
+    /// Whether no thread takes part in the session any more. If some do, they ring its driver's bell.
+    #[cfg(feature = "futures")]
+    fn has_ended(&self) -> bool;
+    /// Ends a session that an earlier task has given up, or leaked.
+    #[cfg(feature = "futures")]
+    fn poll_idle(&mut self, waker: &Waker) -> Poll<()>;
+}
+
+impl<R: Runner + 'static> StageEngine for Engine<R> {
+    fn order(&self) -> Order {
+        self.settings().order
+    }
+
+    fn part(&self) -> StagePart {
+        StagePart {
+            name: self.told.description.clone(),
+            report: self.report(),
+            totals: lock(self.event_log.recorder()).totals(),
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.told.description.as_deref()
+    }
+
+    fn check(&self) -> Result<Value, Error> {
+        self.check_home()?;
+        if self.is_active() { Ok(self.cfg.to_json()) } else { Err(Error::Closed {}) }
+    }
+
+    fn check_no_journal(&self) -> Result<(), Error> {
+        Engine::check_no_journal(self)
+    }
+
+    fn check_home(&self) -> Result<(), Error> {
+        Engine::check_home(self)
+    }
+
+    fn reset(&mut self, unread: Option<u64>) {
+        Engine::reset(self, unread);
+    }
+
+    fn refuse(&mut self, error: &Error) {
+        self.session = None;
+        Engine::refuse(self, error);
+    }
+
+    fn watch(&mut self, all: &Arc<AllRuns>) -> Result<(), Error> {
+        let mut session = self.session.take().expect("a run of each stage was created");
+        session.all = Some(all.clone());
+        let watched = Engine::watch(self, &mut session, all);
+        self.session = Some(session);
+        watched
+    }
+
+    fn join(&self, rebuilt: Rebuilt) -> Result<(), Error> {
+        Engine::join(self, self.session.as_ref().expect("it was just watched"), rebuilt)
+    }
+
+    fn wind_up(&self) {
+        Engine::wind_up(self);
+    }
+
+    fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
+        Engine::settle(self, account, pipeline, error);
+    }
+
+    fn leave_run_to_parent(&mut self) {
+        Engine::leave_run_to_parent(self);
+    }
+
+    fn close(&mut self) -> Result<(), Error> {
+        Engine::close(self)
+    }
+
+    #[cfg(feature = "futures")]
+    fn settle_later(&mut self, account: Account) {
+        self.account = account;
+    }
+
+    #[cfg(feature = "futures")]
+    fn discard(&self) {
+        self.session.iter().for_each(|session| session.run.discard());
+    }
+
+    #[cfg(feature = "futures")]
+    fn has_ended(&self) -> bool {
+        self.session.as_ref().is_none_or(|session| session.has_ended())
+    }
+
+    #[cfg(feature = "futures")]
+    fn poll_idle(&mut self, waker: &Waker) -> Poll<()> {
+        let Some(session) = &self.session else { return Poll::Ready(()) };
+        // First: a thread that leaves later rings.
+        session.run.driver().keep(waker);
+        // On a producer's own thread, beginning fails, and this would wait for that thread.
+        if !self.is_own_thread() && !session.has_ended() {
+            return Poll::Pending;
+        }
+        self.end_session();
+        Poll::Ready(())
+    }
+}
