@@ -6,20 +6,17 @@
 
 mod collector;
 mod consume;
-mod consumed;
 mod consuming;
 pub(crate) mod expand;
 pub(crate) mod feed;
 mod feeding;
 pub(crate) mod gather;
-pub(crate) mod joint;
 pub(crate) mod line;
 mod lineup;
-mod link;
+pub(crate) mod link;
 pub(crate) mod outputs;
 mod outputs_driver;
 pub(crate) mod own_feeder;
-pub(crate) mod pace;
 #[cfg(feature = "futures")]
 pub(crate) mod polled;
 pub(crate) mod pool;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::consume::{Consumer, NAME};
-use super::consumed::Consumed;
+use super::consume::{Consumed, Consumer, NAME};
 use crate::backend::threads::participants::Receiving;
 use crate::backend::threads::run::Run;
 use crate::concurrency::spawn::spawn;

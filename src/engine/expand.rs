@@ -35,9 +35,9 @@ use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock};
 use crate::engine::collector::Collector;
 use crate::engine::feed::{Pause, look_and_push};
-use crate::engine::joint::{Joint, Prepared, Work, be_parts};
 use crate::engine::link::{
-    Earlier, Ended, LinkKind, Progress, Relayed, between, hurry, reject, wait_for_permit,
+    Earlier, Ended, Joint, LinkKind, Prepared, Progress, Relayed, Work, be_parts, between, hurry,
+    reject, wait_for_permit,
 };
 use crate::error::{BoxError, Error, Result};
 use crate::runner::{RunControl, Runner};

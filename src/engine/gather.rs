@@ -15,9 +15,9 @@ use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::engine::collector::Collector;
 use crate::engine::expand::{Expansion, Opened, Parent, Parents};
-use crate::engine::joint::{Joint, Prepared, Work, be_parts};
 use crate::engine::link::{
-    Earlier, Ended, LinkKind, Progress, Relayed, between, give, hurry, reject, take_permit,
+    Earlier, Ended, Joint, LinkKind, Prepared, Progress, Relayed, Work, be_parts, between, give,
+    hurry, reject, take_permit,
 };
 use crate::error::{Error, PanicMessage, Result};
 use crate::runner::Runner;

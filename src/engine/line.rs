@@ -4,10 +4,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::consumed::SkippedItem;
-use super::joint::{Joint, Prepared};
+use super::consume::SkippedItem;
 use super::lineup::{Lineup, LinkThread, Place};
-use super::link::{Earlier, NextItem, Relayed};
+use super::link::{Earlier, Joint, NextItem, Prepared, Relayed};
 use super::pool::Engine;
 use super::stage::StageEngine;
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};

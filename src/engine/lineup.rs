@@ -6,8 +6,7 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 
 use super::consume::NAME;
-use super::joint::Work;
-use super::link::{LinkKind, Relayed};
+use super::link::{LinkKind, Relayed, Work};
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::participants::{Participants, ResultReceiver};

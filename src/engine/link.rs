@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::backend::threads::abort_guard::AbortGuard;
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::no_output::{Effect, FailedItem, Mark, NoOutput};
+use crate::backend::threads::parts::PartStage;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;
@@ -16,7 +17,7 @@ use crate::engine::reckoning::{End, Reckoning};
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
 use crate::policy::Verdict;
-use crate::runner::Runner;
+use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
 
 /// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder
@@ -28,6 +29,28 @@ pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
     from: Earlier<A>,
     to: Arc<Run<B>>,
 }
+
+/// A kind of link, from the results of `S` to the items of `T`.
+pub(crate) trait Joint<S: Runner, T: Runner>: Send + Sync {
+    fn kind(&self) -> LinkKind;
+
+    /// Prepares the link behind this run.
+    fn prepare(&self, from: Earlier<S>, producers: usize) -> Prepared<T>;
+}
+
+/// A link that lacks the later run.
+pub(crate) struct Prepared<T: Runner> {
+    /// Stops what is before the later run.
+    pub(crate) upstream: Arc<dyn RunControl>,
+    pub(crate) join: Box<dyn FnOnce(Arc<Run<T>>) -> Work>,
+}
+
+/// The work of a link's thread.
+pub(crate) type Work = Box<dyn FnOnce() -> Relayed + Send>;
+
+/// Passes each result on as one item.
+#[derive(Debug)]
+pub(crate) struct Direct;
 
 /// The run that a link takes results from, and how.
 pub(crate) struct Earlier<A: Runner> {
@@ -429,6 +452,33 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     }
 }
 
+impl<S, T> Joint<S, T> for Direct
+where
+    S: Runner + 'static,
+    T: Runner<Input = S::Output> + 'static,
+{
+    fn kind(&self) -> LinkKind {
+        LinkKind::Direct
+    }
+
+    fn prepare(&self, from: Earlier<S>, _: usize) -> Prepared<T> {
+        let upstream = from.run.clone();
+        let join = move |to: Arc<Run<T>>| -> Work {
+            if let Some(parts) = from.run.parts.get() {
+                be_parts(&to, parts.next(from.order));
+            }
+            let link = StageLink::new(from, to);
+            Box::new(move || link.run())
+        };
+        Prepared { upstream, join: Box::new(join) }
+    }
+}
+
+/// Makes the items of a run parts of this stage.
+pub(super) fn be_parts<T: Runner>(run: &Run<T>, stage: PartStage) {
+    assert!(run.parts.set(Arc::new(stage)).is_ok(), "a run is linked to one before it");
+}
+
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
@@ -439,7 +489,6 @@ mod tests {
     use crate::backend::threads::recording::Recording;
     use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
     use crate::observe::event_log::{Detail, EventLog};
-    use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
         let shape = Shape {

@@ -66,26 +66,26 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
 
     /// Returns the next output, or waits for it. The last ends the run.
     pub(crate) fn next(&mut self, line: &mut dyn Line<R, S>) -> Option<Result<S::Output, Error>> {
-        let step = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Running(mut driver) => {
-                let Poll::Ready(step) = driver.step(Caller::Thread, |_| Poll::Ready(())) else {
-                    unreachable!("a thread waits");
-                };
-                match &step {
-                    Some(Yield::Output(_) | Yield::Skipped(_)) => {
-                        self.stage = Stage::Running(driver);
-                    }
-                    None | Some(Yield::Last(_)) => {
-                        driver.end(line, step.as_ref().and_then(Yield::last_error));
-                    }
-                }
-                step.map(Yield::into_result)
+        let Stage::Running(driver) = &mut self.stage else { return self.take_refusal() };
+        let Poll::Ready(step) = driver.step(Caller::Thread, |_| Poll::Ready(())) else {
+            unreachable!("a thread waits");
+        };
+        match &step {
+            Some(Yield::Output(_) | Yield::Skipped(_)) => {}
+            None | Some(Yield::Last(_)) => {
+                self.end_with(line, step.as_ref().and_then(Yield::last_error));
             }
+        }
+        self.yielded += u64::from(step.is_some());
+        step.map(Yield::into_result)
+    }
+
+    /// The error that they could not begin with, once.
+    fn take_refusal(&mut self) -> Option<Result<S::Output, Error>> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Refused(error) => Some(Err(error)),
             _ => None,
-        };
-        self.yielded += u64::from(step.is_some());
-        step
+        }
     }
 
     pub(crate) fn size_hint(&self) -> (usize, Option<usize>) {
@@ -110,10 +110,14 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
 
     /// Ends the run. Waits for the hooks that are running.
     pub(crate) fn end(&mut self, line: &mut dyn Line<R, S>) {
+        self.end_with(line, None);
+    }
+
+    fn end_with(&mut self, line: &mut dyn Line<R, S>, error: Option<&Error>) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Running(driver) => driver.end(line, None),
+            Stage::Running(driver) => driver.end(line, error),
             #[cfg(feature = "futures")]
-            Stage::Ending(driver, _) => driver.end(line, None),
+            Stage::Ending(driver, _) => driver.end(line, error),
             _ => {}
         }
     }

@@ -11,18 +11,22 @@ use super::collector::Collector;
 use super::feed::Source;
 use super::feeding::{Feeding, Pull};
 use super::line::{Begun, Line, join_links};
-use super::link::NextItem;
+use super::link::{NextItem, Relayed};
 use super::own_feeder::{GatedSource, OwnFeeder};
+use super::pool::Engine;
 use super::reckoning::{End, Receiver, Reckoning};
 use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::{Rebuilt, RunKind};
+use crate::backend::threads::taken::Taken;
+use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::event::Destination;
 use crate::runner::Runner;
+use crate::scheduler::window::Window;
 
 /// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
 pub(super) const MOST_PER_POLL: u32 = 128;
@@ -100,7 +104,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
             Caller::Task(_) => Destination::FedOutputs,
         };
         let feeding = Feeding::here(source, &begun.first);
-        Ok(Self::new(line, begun, feeding, destination))
+        Ok(Self::new(begun, feeding, destination, order_of(line.last())))
     }
 
     /// Begins a run that a thread of its own feeds.
@@ -116,21 +120,20 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
         match OwnFeeder::start(begun.first.clone(), gated) {
             Ok(feeder) => {
                 let feeding = Feeding::Elsewhere(feeder);
-                Ok(Self::new(line, begun, feeding, Destination::FedOutputs))
+                Ok(Self::new(begun, feeding, Destination::FedOutputs, order_of(line.last())))
             }
             Err(error) => Err(line.end_unused(begun, unread, error)),
         }
     }
 
-    fn new(
-        line: &dyn Line<R, S>,
+    pub(super) fn new(
         begun: Begun<R, S>,
         feeding: Feeding<I, R>,
         destination: Destination,
+        (order, window): (Order, Window),
     ) -> Self {
-        let (last, engine) = (&begun.last, line.last());
+        let last = &begun.last;
         last.handover.stats.goes_to(destination);
-        let (order, window) = (engine.settings().order, engine.window());
         let collector = Collector::new(&last.handover, order, window, Instant::now());
         let waker = Waker::from(Arc::new(WakesCollector(Arc::downgrade(last))));
         OutputsDriver {
@@ -296,15 +299,20 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
         if line.leave_run_to_parent() {
             return std::mem::forget(self);
         }
+        let (given, relayed, taken) = self.leave();
+        line.settle(given, relayed, (taken, vec![]), error);
+    }
+
+    /// Aborts the run, waits for the feeder and the links, and drops what is left. Returns their counts.
+    pub(super) fn leave(self) -> (NextItem, Vec<Relayed>, Taken) {
         let OutputsDriver { begun, feeding, collector, reckoning, .. } = self;
-        let Begun { first, last, links, .. } = begun;
+        let Begun { first, last, links } = begun;
         last.abort();
         let (given, was_elsewhere) = feeding.leave(&first);
         let relayed = join_links(links);
         collector.leave(&last.handover).into_iter().for_each(drop_quietly);
         last.handover.stats.collector_was_elsewhere(was_elsewhere);
-        drop((first, last));
-        line.settle(given, relayed, (reckoning.taken, vec![]), error);
+        (given, relayed, reckoning.taken)
     }
 
     /// Cancels all stages and drops what the driver has of them, without waiting for threads.
@@ -356,6 +364,11 @@ impl Caller<'_> {
             run.driver().keep(waker);
         }
     }
+}
+
+/// The order of the last stage, and its window.
+fn order_of<S: Runner + 'static>(engine: &Engine<S>) -> (Order, Window) {
+    (engine.settings().order, engine.window())
 }
 
 /// Handles an item that failed, in its turn.

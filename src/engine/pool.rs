@@ -51,8 +51,6 @@ pub(crate) struct Engine<R: Runner> {
     /// still be ended.
     pub(super) session: Option<Session<R>>,
     pub(super) account: Account,
-    /// The account of the pipeline that the last run was the last stage of.
-    pub(super) pipeline: Option<Account>,
     /// The errors of items skipped in the last run: the first of them.
     pub(super) failures: Vec<Error>,
     /// The producers that no longer take part in runs, with the reasons.
@@ -93,7 +91,6 @@ impl<R: Runner + 'static> Engine<R> {
             producers: None,
             session: None,
             account: Account::default(),
-            pipeline: None,
             failures: vec![],
             gone: LostProducers::default(),
             abandoned: LostProducers::default(),
@@ -283,7 +280,7 @@ impl<R: Runner> Engine<R> {
     /// Resets everything that belongs to the last run.
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_session();
-        (self.account, self.pipeline) = (Account::new(0, 0, 0, 0, unread), None);
+        self.account = Account::new(0, 0, 0, 0, unread);
         self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
         take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
@@ -312,14 +309,14 @@ impl<R: Runner> Engine<R> {
         pipeline: Option<Account>,
         error: Option<&Error>,
     ) {
-        (self.account, self.pipeline) = (account, pipeline);
+        self.account = account;
         if let Some(session) = self.session.take() {
-            self.part(session, error);
+            self.take_over(session, pipeline, error);
         }
     }
 
-    /// Takes over the remains of a session. The account is already set.
-    pub(super) fn part(&mut self, session: Session<R>, error: Option<&Error>) {
+    /// Takes over the remains of a session. The account of this stage is already set.
+    fn take_over(&mut self, session: Session<R>, pipeline: Option<Account>, error: Option<&Error>) {
         let Over { run, observing, seen } = session.over();
         self.seen = seen.unwrap_or(self.seen);
         self.take_leave(&run.unreplaced());
@@ -328,7 +325,7 @@ impl<R: Runner> Engine<R> {
         }
         // Closed explicitly, since an abandoned producer may still hold a reference to the run.
         run.recording.close();
-        let totals = Arc::new(self.totals(&run, error));
+        let totals = Arc::new(self.totals(&run, pipeline, error));
         run.event_log.tell(Event::RunEnded { totals });
         if let Some(observing) = observing {
             let observers = self.observers.get_mut();
@@ -360,7 +357,7 @@ impl<R: Runner> Engine<R> {
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
         if let Some(session) = session {
             session.discard();
-            self.part(session, None);
+            self.take_over(session, None, None);
         }
         outcome
     }
@@ -372,7 +369,7 @@ impl<R: Runner> Engine<R> {
         }
         self.wind_up();
         if let Some(session) = self.session.take() {
-            self.part(session, None);
+            self.take_over(session, None, None);
         }
     }
 

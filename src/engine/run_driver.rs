@@ -9,8 +9,7 @@ use std::task::{Poll, Waker, ready};
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::consume::Consumer;
-use super::consumed::Consumed;
+use super::consume::{Consumed, Consumer};
 use super::consuming::{Consuming, Start};
 use super::feed::Source;
 use super::line::{Begun, Line, join_links};

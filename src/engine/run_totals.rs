@@ -11,7 +11,7 @@ use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::Run;
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
-use crate::engine::consumed::SkippedItem;
+use crate::engine::consume::SkippedItem;
 use crate::error::{Error, text_of};
 use crate::observe::account::Account;
 use crate::observe::event::{Event, ProducerTotals, Totals};
@@ -86,8 +86,14 @@ impl<R: Runner> Engine<R> {
         self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
-    /// The totals of a run. The account and the losses must be up to date.
-    pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
+    /// The totals of a run. The account and the losses must be up to date. `pipeline` is the account of all stages, if
+    /// this is the last.
+    pub(super) fn totals(
+        &self,
+        run: &Run<R>,
+        pipeline: Option<Account>,
+        error: Option<&Error>,
+    ) -> Totals {
         let stats = &run.handover.stats;
         let CollectorTime { window, present, waited, stalled, heads, .. } = stats.collector();
         let (source_working, source_waiting) = stats.source();
@@ -95,7 +101,7 @@ impl<R: Runner> Engine<R> {
         let consumer_working = present.saturating_sub(waited + stalled);
         Totals {
             account: self.account,
-            pipeline: self.pipeline,
+            pipeline,
             lasted: run.event_log.elapsed(),
             error: error.map(|error| text_of(error).to_string()),
             cancelled: error.is_some_and(Error::is_cancelled),

@@ -1,6 +1,6 @@
 //! The accounts of a line's stages, and what the line reports of its last run.
 
-use super::consumed::SkippedItem;
+use super::consume::SkippedItem;
 use super::stage::StageEngine;
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;

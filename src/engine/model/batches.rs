@@ -87,7 +87,11 @@ fn batches_of_a_stream() {
                     hub.end(items);
                 }
             } else {
-                collector.wait_as_feeder(&hub, None);
+                collector.begin_wait(&hub);
+                feeder.begin_to_wait_elsewhere(&hub);
+                collector.sleep(&hub, None, None, || hub.may_feed_again());
+                collector.end_wait(&hub);
+                hub.end_to_wait_elsewhere();
             }
         }
         hub.abort();

@@ -1,6 +1,7 @@
 //! Models of a pipeline of two stages, with the link between them.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
@@ -11,17 +12,18 @@ use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::feed::Source;
+use crate::engine::feeding::Feeding;
+use crate::engine::line::Begun;
 use crate::engine::link::{Earlier, StageLink};
-use crate::engine::pipeline_stream::{Begun, PipelineStream};
-use crate::engine::streaming::Yield;
+use crate::engine::outputs_driver::{Caller, OutputsDriver, Yield};
 use crate::error::{Error, Result};
+use crate::observe::event::Destination;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::scheduler::window::Window;
@@ -99,7 +101,8 @@ fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<Pass>>, Arc<Run<Pass>>) {
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
             let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
-            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, event_log, recording)
+            let in_line = InLine { upstream, ..InLine::default() };
+            Run::<Pass>::new(shape, Arc::default(), earlier, in_line, event_log, recording)
         })
     };
     let first = stage(2, windows[0], None);
@@ -199,15 +202,11 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let earlier = Earlier { run: first.clone(), order, window, stage: 0 };
     let relay = StageLink::new(earlier, second.clone());
     let relay = thread::spawn(move || relay.run());
-    let mut stream = PipelineStream::new(Begun {
-        first: first.clone(),
-        last: second.clone(),
-        order,
-        window: Window::fixed(windows[1]),
-        links: vec![],
-        all: first.clone(),
-    });
-    let mut source = Source::new(0..items, |items| items.next().map(Ok));
+    let source = Source::new(0..items, |items| items.next().map(Ok));
+    let feeding = Feeding::here(source, &first);
+    let begun = Begun { first: first.clone(), last: second.clone(), links: vec![] };
+    let last = (order, Window::fixed(windows[1]));
+    let mut driver = OutputsDriver::new(begun, feeding, Destination::Outputs, last);
     let ender = thread::spawn(move || match end {
         End::Cancel => {
             second.cancel();
@@ -218,19 +217,20 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     });
     let (mut seen, mut is_cancelled) = (Vec::new(), false);
     while end != End::StopsAfter(seen.len() as u64) {
-        match stream.next(&mut source) {
-            Some(Yield::Output(item)) => seen.push(item),
-            Some(Yield::Skipped(error)) => panic!("no item fails: {error}"),
-            Some(Yield::Last(error)) => {
+        match driver.step(Caller::Thread, |_| Poll::Ready(())) {
+            Poll::Ready(Some(Yield::Output(item))) => seen.push(item),
+            Poll::Ready(Some(Yield::Skipped(error))) => panic!("no item fails: {error}"),
+            Poll::Ready(Some(Yield::Last(error))) => {
                 is_cancelled = error.is_cancelled();
                 break;
             }
-            None => break,
+            Poll::Ready(None) => break,
+            Poll::Pending => unreachable!("a thread waits"),
         }
-        let out = source.pulled() - seen.len() as u64;
+        let out = driver.account().cancelled;
         assert!(out <= windows.iter().sum::<usize>() as u64, "{out} items are out");
     }
-    stream.leave();
+    let (given, ..) = driver.leave();
     relay.join().unwrap();
     ender.join().unwrap();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -245,7 +245,7 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     match end {
         End::Complete => assert_eq!(count, items),
         End::StopsAfter(most) => assert_eq!(count, most),
-        End::Finish => assert_eq!(count, source.pulled(), "what was given out comes out"),
+        End::Finish => assert_eq!(count, given.items, "what was given out comes out"),
         End::Fails(..) | End::Cancel => assert!(is_cancelled || count == items),
     }
 }
