@@ -11,7 +11,7 @@ use gangline::{
 };
 
 use crate::hooks::Hooks;
-use crate::runtimes::block_on;
+use crate::runtimes::{block_on, poll_once};
 use crate::support::no_hang;
 
 /// A way to drive a run.
@@ -20,7 +20,10 @@ pub enum Driver {
     Run,
     TryRun,
     Outputs,
+    /// Outputs that own the pool or the pipeline.
     IntoOutputs,
+    /// A run of a pipeline that owns its pools.
+    OwnedRun,
     RunStream,
     OutputsStream,
 }
@@ -41,8 +44,8 @@ macro_rules! every_driver {
     ($($law:ident),+ $(,)?) => { $(
         mod $law {
             crate::drivers::every_driver!(
-                @each $law, run Run, try_run TryRun, outputs Outputs, into_outputs IntoOutputs,
-                run_stream RunStream, outputs_stream OutputsStream
+                @each $law, run Run, try_run TryRun, owned_run OwnedRun, outputs Outputs,
+                into_outputs IntoOutputs, run_stream RunStream, outputs_stream OutputsStream
             );
         }
     )+ };
@@ -52,9 +55,8 @@ pub(crate) use every_driver;
 impl Driver {
     /// Checks a law for every shape that this way can drive.
     pub fn each(self, law: fn(Shape)) {
-        let most = if self == Driver::IntoOutputs { 1 } else { 3 };
         for order in [Order::Input, Order::Completion] {
-            for stages in 1..=most {
+            for stages in 1..=3 {
                 no_hang(move || law(Shape { driver: self, order, stages }));
             }
         }
@@ -72,7 +74,9 @@ pub struct Shape {
 /// Pools in a row, and what takes their results.
 pub struct Line {
     driver: Driver,
+    /// Empty once a pipeline owns them.
     pub pools: Vec<Stage>,
+    owned: Option<Pipeline<'static, Hooks, Hooks>>,
     take: Watch,
     /// Called before each poll of a task.
     pub poll: Watch,
@@ -83,6 +87,8 @@ pub type Stage = AnyOrderRunner<Hooks>;
 pub type Setup = Builder<Hooks, RuntimeOrder>;
 type Watch = Arc<dyn Fn() + Send + Sync>;
 type Items = Box<dyn Iterator<Item = Result<u64>> + Send>;
+/// Polls a task, and returns whether it is pending.
+pub type Task<'a> = Box<dyn FnMut() -> bool + 'a>;
 
 /// How a run went.
 #[derive(Debug)]
@@ -128,7 +134,13 @@ impl Shape {
             });
             build(stage, AnyOrderRunner::builder(hooks).order(order).devices(1)).build().unwrap()
         });
-        Line { driver, pools: pools.collect(), take, poll: Arc::new(|| ()), seen }
+        Line { driver, pools: pools.collect(), owned: None, take, poll: Arc::new(|| ()), seen }
+    }
+
+    /// Whether an account may say that this many items were pulled, if the run ended while the source returned the last
+    /// of `all`. The thread of outputs that own their pools may still be inside the source then.
+    pub fn may_count(self, pulled: u64, all: u64) -> bool {
+        pulled == all || self.driver == Driver::IntoOutputs && pulled + 1 == all
     }
 
     /// Pools that pass numbers through, and fail at item 4 in stage `failing`.
@@ -178,22 +190,35 @@ impl Line {
             Driver::Run => {
                 let items = items.map(|item| item.expect("a law of this way has sound items"));
                 let (result, account) = with_row!(self.pools, row => row.run(items));
-                self.consumed(result, account)
+                self.consumed_in_row(result, account)
             }
             Driver::TryRun => {
                 let (result, account) = with_row!(self.pools, row => row.try_run(items));
-                self.consumed(result, account)
+                self.consumed_in_row(result, account)
             }
             Driver::Outputs => {
                 let (ran, account) =
                     with_row!(self.pools, row => take_all(row.try_outputs(items), &*self.take));
                 Ran { account, ..ran }
             }
-            Driver::IntoOutputs => {
+            Driver::IntoOutputs if self.pools.len() == 1 => {
                 let mut outputs = self.pools.remove(0).try_into_outputs(items);
                 let ran = take_all(outputs.by_ref(), &*self.take);
                 self.pools.push(outputs.into_pool());
                 Ran { account: self.pools[0].account(), ..ran }
+            }
+            Driver::IntoOutputs => {
+                let mut outputs = self.owned().try_into_outputs(items);
+                let ran = take_all(outputs.by_ref(), &*self.take);
+                let pipeline = self.owned.insert(outputs.into_pipeline());
+                Ran { account: pipeline.account(), ..ran }
+            }
+            Driver::OwnedRun => {
+                let mut pipeline = self.owned();
+                let (result, account) = (pipeline.try_run(items), pipeline.account());
+                let failed = pipeline.failures().iter().map(|failure| failure.item()).collect();
+                self.owned = Some(pipeline);
+                self.consumed(result, account, failed)
             }
             Driver::RunStream | Driver::OutputsStream => self.drive_stream(stream::iter(items)),
         }
@@ -206,7 +231,7 @@ impl Line {
             let (result, account) = with_row!(
                 self.pools, row => block_on(watched(row.try_run_stream(items), &*self.poll))
             );
-            return self.consumed(result, account);
+            return self.consumed_in_row(result, account);
         }
         let (ran, account) = with_row!(self.pools, row => {
             let mut outputs = row.try_outputs_stream(items);
@@ -216,14 +241,59 @@ impl Line {
         Ran { account, ..ran }
     }
 
-    /// What a run has given to the hooks of the last stage.
-    fn consumed(&mut self, result: Result<Vec<u64>, Error>, account: Account) -> Ran {
-        let ok = std::mem::take(&mut *self.seen.lock().unwrap());
-        if let Ok(summary) = &result {
-            assert_eq!(*summary, ok, "the summary is what was consumed");
+    /// Hands a task to `use_it`, which may drop or leak it.
+    pub fn with_task(
+        &mut self,
+        items: impl Stream<Item = Result<u64>> + Send + 'static,
+        use_it: impl FnOnce(Task<'_>),
+    ) {
+        let items = items.boxed();
+        match self.driver {
+            Driver::RunStream => {
+                with_row!(self.pools, row => {
+                    let mut run = row.try_run_stream(items);
+                    use_it(Box::new(move || poll_once(&mut run).is_pending()));
+                });
+            }
+            _ => {
+                with_row!(self.pools, row => {
+                    let mut outputs = row.try_outputs_stream(items);
+                    use_it(Box::new(move || poll_once(outputs.next()).is_pending()));
+                });
+            }
         }
-        let last = &self.pools[self.pools.len() - 1];
-        let mut failed: Vec<_> = last.failures().iter().map(Error::item).collect();
+    }
+
+    /// The pipeline that owns all pools.
+    fn owned(&mut self) -> Pipeline<'static, Hooks, Hooks> {
+        self.owned.take().unwrap_or_else(|| {
+            let mut pools = self.pools.drain(..);
+            let first = Pipeline::new(pools.next().unwrap());
+            pools.fold(first, Pipeline::then)
+        })
+    }
+
+    fn consumed_in_row(&mut self, result: Result<Vec<u64>, Error>, account: Account) -> Ran {
+        let failed = self.pools.last().unwrap().failures().iter().map(Error::item).collect();
+        self.consumed(result, account, failed)
+    }
+
+    /// What a run has given to the hooks of the last stage.
+    fn consumed(
+        &mut self,
+        result: Result<Vec<u64>, Error>,
+        account: Account,
+        mut failed: Vec<Option<u64>>,
+    ) -> Ran {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap());
+        let ok = match &result {
+            Ok(summary) => {
+                // An earlier run that was given up may have consumed some before.
+                assert!(seen.ends_with(summary), "the summary is what was consumed");
+                summary.clone()
+            }
+            Err(_) => seen,
+        };
         failed.extend(result.as_ref().err().map(Error::item));
         Ran { ok, failed, error: result.err(), account }
     }

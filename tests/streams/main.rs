@@ -10,14 +10,11 @@ mod drivers;
 mod hooks;
 #[cfg(feature = "futures")]
 mod laws;
-#[cfg(feature = "futures")]
-mod outputs_stream;
 mod owned;
 #[cfg(feature = "futures")]
 mod pipeline_outputs;
 #[cfg(feature = "futures")]
 mod pipelines;
-mod refill;
 #[cfg(feature = "futures")]
 mod run_stream;
 #[cfg(feature = "futures")]

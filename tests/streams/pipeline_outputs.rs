@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_lite::{StreamExt, stream};
-use gangline::{AnyOrderRunner, Journal, OnError, Order, Pipeline};
+use gangline::{AnyOrderRunner, Journal, OnError, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
@@ -13,11 +13,8 @@ both_orders!(
     every_output_comes_under_tokio,
     parts_are_gathered,
     a_gathered_output_is_in_flight_until_the_next_is_asked_for,
-    nothing_happens_before_the_first_poll,
     a_dropped_stream_counts_the_errors_that_its_caller_has,
-    a_dropped_stream_waits_for_nothing,
     a_stream_dropped_at_its_end_leaves_the_stages_usable,
-    a_leaked_stream_is_ended_by_the_next,
     the_weights_of_all_stages_are_bounded,
     a_journal_is_refused,
 );
@@ -111,13 +108,6 @@ fn a_gathered_output_is_in_flight_until_the_next_is_asked_for(order: Order) {
     }
 }
 
-fn nothing_happens_before_the_first_poll(order: Order) {
-    let polls = Counter::new();
-    let [a, mut b, _] = pools(order);
-    drop(a.then(&mut b).outputs_stream(stream::iter((0..9).inspect(|_| _ = polls.add(1)))));
-    assert_eq!(polls.get(), 0);
-}
-
 fn a_dropped_stream_counts_the_errors_that_its_caller_has(order: Order) {
     let odd = || Hooks::new().work(|_, x| if x % 2 == 1 { Err("odd".into()) } else { Ok(x) });
     for stage in 0..2 {
@@ -147,24 +137,6 @@ fn stuck(order: Order) -> (AnyOrderRunner<Hooks>, Arc<Gate>, Arc<Counter>) {
     (hooks.windowed(order, 1, 4), gate, begun)
 }
 
-fn a_dropped_stream_waits_for_nothing(order: Order) {
-    for is_first in [true, false] {
-        let (mut a, (mut b, gate, begun)) = (Hooks::new().windowed(order, 1, 4), stuck(order));
-        let mut both = if is_first { b.then(&mut a) } else { a.then(&mut b) };
-        let mut outputs = both.outputs_stream(stream::iter(0..100));
-        assert_eq!(block_on(outputs.next()).unwrap().unwrap(), 0);
-        begun.reach(1);
-        drop(outputs);
-        assert_eq!(both.account().ok, 1);
-        let mut next = both.outputs_stream(stream::iter(5..8));
-        assert!(poll_once(next.next()).is_pending(), "the hook of the earlier run is running");
-        gate.open();
-        let results: Vec<u64> = block_on(next.map(Result::unwrap).collect());
-        assert_eq!(results, [5, 6, 7]);
-        assert_eq!(both.run(2..5).unwrap(), [2, 3, 4]);
-    }
-}
-
 fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
     let (mut b, gate, begun) = stuck(order);
     let taken = Arc::new(Counter::new());
@@ -190,20 +162,6 @@ fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
     gate.open();
     let outputs = both.outputs_stream(stream::iter(5..8)).map(Result::unwrap);
     assert_eq!(sorted(block_on(outputs.collect())), [5, 6, 7]);
-}
-
-fn a_leaked_stream_is_ended_by_the_next(order: Order) {
-    let (mut a, (mut b, gate, begun)) = (Hooks::new().windowed(order, 1, 4), stuck(order));
-    let mut both = Pipeline::new(&mut a).then(&mut b);
-    let mut outputs = both.outputs_stream(stream::iter(0..100));
-    assert_eq!(block_on(outputs.next()).unwrap().unwrap(), 0);
-    begun.reach(1);
-    std::mem::forget(outputs);
-    drop(both);
-    gate.open();
-    assert_eq!(a.run(2..5).unwrap(), [2, 3, 4]);
-    assert_eq!(b.run(2..5).unwrap(), [2, 3, 4]);
-    b.close().unwrap();
 }
 
 fn the_weights_of_all_stages_are_bounded(order: Order) {

@@ -15,13 +15,11 @@ use crate::support::{Counter, Gate};
 both_orders!(
     every_item_comes_through_under_tokio,
     parts_are_gathered,
-    nothing_happens_before_the_first_poll,
     a_consumer_that_cannot_begin_is_the_error,
     a_consumer_that_stops_ends_the_run,
     a_dropped_run_waits_for_nothing,
     the_next_use_waits_for_a_hook_of_the_consumer,
     the_next_run_waits_for_a_function_of_a_link,
-    a_leaked_run_is_ended_by_the_next,
     the_weights_of_all_stages_are_bounded,
     a_run_timeout_abandons_the_consumer,
 );
@@ -63,19 +61,6 @@ fn parts_are_gathered(order: Order) {
     let mut gathered = block_on(all.run_stream(pausing(50))).unwrap();
     gathered.sort_unstable();
     assert_eq!(gathered, expected);
-}
-
-fn nothing_happens_before_the_first_poll(order: Order) {
-    let begun = Arc::new(Counter::new());
-    let begins = begun.clone();
-    let hooks = Hooks::new().consumer_init(move |_| {
-        begins.add(1);
-        Ok(())
-    });
-    let (a, mut b) = (Hooks::new().pool(order, 1), hooks.pool(order, 1));
-    drop(a.then(&mut b).run_stream(stream::iter(0..9)));
-    b.close().unwrap();
-    assert_eq!(begun.get(), 0);
 }
 
 fn a_consumer_that_cannot_begin_is_the_error(order: Order) {
@@ -191,20 +176,6 @@ fn the_next_run_waits_for_a_function_of_a_link(order: Order) {
     assert!(poll_once(&mut next).is_pending(), "the function is running");
     gate.open();
     assert_eq!(sorted(block_on(next).unwrap()), [6, 7, 8]);
-}
-
-fn a_leaked_run_is_ended_by_the_next(order: Order) {
-    let mut a = Hooks::new().windowed(order, 1, 4);
-    let (mut b, gate, begun) = stuck(order);
-    let mut both = Pipeline::new(&mut a).then(&mut b);
-    let mut run = both.run_stream(stream::iter(0..100));
-    begin(&mut run, &begun);
-    std::mem::forget(run);
-    drop(both);
-    gate.open();
-    assert_eq!(a.run(1..4).unwrap(), [1, 2, 3]);
-    assert_eq!(b.run(1..4).unwrap(), [1, 2, 3]);
-    b.close().unwrap();
 }
 
 fn the_weights_of_all_stages_are_bounded(order: Order) {

@@ -1,7 +1,7 @@
 //! Runs with a stream as input.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use futures_lite::{StreamExt, stream};
@@ -12,31 +12,14 @@ use crate::runtimes::{block_on, poll_once};
 use crate::support::{Counter, Gate};
 
 both_orders!(
-    nothing_happens_before_the_first_poll,
     a_stream_is_not_polled_behind_its_end,
     a_consumer_that_cannot_begin_is_the_error,
     a_consumer_that_stops_ends_the_run,
     a_dropped_run_waits_for_nothing,
-    a_leaked_run_is_ended_by_the_next,
-    the_next_run_waits_without_blocking,
     a_run_waits_for_leaked_outputs_of_a_pipeline,
     the_account_of_a_dropped_run_counts_what_was_consumed,
     a_run_timeout_abandons_the_consumer,
 );
-
-fn nothing_happens_before_the_first_poll(order: Order) {
-    let begun = Arc::new(AtomicBool::new(false));
-    let begins = begun.clone();
-    let hooks = Hooks::new().consumer_init(move |_| {
-        begins.store(true, Ordering::Relaxed);
-        Ok(())
-    });
-    let mut pool = hooks.pool(order, 1);
-    drop(pool.run_stream(stream::iter(0..9)));
-    pool.close().unwrap();
-    assert!(!begun.load(Ordering::Relaxed));
-    assert!(block_on(pool.run_stream(stream::iter(0..9))).unwrap_err().is_closed());
-}
 
 fn a_stream_is_not_polled_behind_its_end(order: Order) {
     let (mut pool, mut polls) = (Hooks::new().windowed(order, 1, 3), 0);
@@ -99,27 +82,6 @@ fn a_dropped_run_waits_for_nothing(order: Order) {
     gate.open();
     assert_eq!(pool.run(1..4).unwrap(), [1, 2, 3]);
     assert_eq!(begun.get(), 4, "items of the dropped run that no hook had are dropped");
-}
-
-fn a_leaked_run_is_ended_by_the_next(order: Order) {
-    let (mut pool, gate, begun) = stuck(order);
-    let mut run = pool.run_stream(stream::iter(0..100));
-    begin(&mut run, &begun);
-    std::mem::forget(run);
-    gate.open();
-    assert_eq!(pool.run(1..4).unwrap(), [1, 2, 3]);
-    pool.close().unwrap();
-}
-
-fn the_next_run_waits_without_blocking(order: Order) {
-    let (mut pool, gate, begun) = stuck(order);
-    let mut run = pool.run_stream(stream::iter(0..100));
-    begin(&mut run, &begun);
-    drop(run);
-    let mut next = pool.run_stream(stream::iter(5..8));
-    assert!(poll_once(&mut next).is_pending(), "the hook of the earlier run is running");
-    gate.open();
-    assert_eq!(block_on(next).unwrap(), [5, 6, 7]);
 }
 
 fn a_run_waits_for_leaked_outputs_of_a_pipeline(order: Order) {
