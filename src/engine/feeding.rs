@@ -114,14 +114,22 @@ impl<I, R: Runner> Feeding<I, R> {
         }
     }
 
+    /// The number of items pulled, if the driver pulls.
+    pub(super) fn pulled(&self) -> u64 {
+        match self {
+            Feeding::Here(pulling) => pulling.source.pulled(),
+            // Those in flight are not counted yet.
+            Feeding::Elsewhere(_) => 0,
+        }
+    }
+
     /// The input so far, as the first stage counts it.
     pub(super) fn given(&self) -> NextItem {
-        let (items, unread) = match self {
-            Feeding::Here(pulling) => (pulling.source.pulled(), pulling.source.unread()),
-            // Those in flight are not counted yet.
-            Feeding::Elsewhere(feeder) => (0, feeder.unread()),
+        let unread = match self {
+            Feeding::Here(pulling) => pulling.source.unread(),
+            Feeding::Elsewhere(feeder) => feeder.unread(),
         };
-        NextItem { items, unread, passed_on: None }
+        NextItem { items: self.pulled(), unread, passed_on: None }
     }
 
     /// The largest number of results that are to come after `yielded`, if the source knows one.
@@ -143,8 +151,8 @@ impl<I, R: Runner> Feeding<I, R> {
         match self {
             Feeding::Here(mut pulling) => {
                 let PullingTime { working, awaiting, waited, waited_inside, .. } = pulling.time;
-                let waited = waited + waited_inside;
-                run.handover.stats.source_left(working + awaiting + waited, waited);
+                let present = working + awaiting + waited;
+                run.handover.stats.source_left(present, waited + waited_inside);
                 pulling.feeder.take_held().into_iter().for_each(drop_quietly);
                 (given, working)
             }

@@ -8,6 +8,7 @@ use super::consume::SkippedItem;
 use super::lineup::{Lineup, LinkThread, Place};
 use super::link::{Earlier, Joint, NextItem, Prepared, Relayed};
 use super::pool::Engine;
+use super::session::LiveCounts;
 use super::stage::StageEngine;
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
 use crate::backend::threads::participants::Participants;
@@ -76,6 +77,8 @@ pub(crate) struct Reached<R: Runner, S: Runner> {
 
 /// A run that has begun: all producers take part, and all links work. The sessions are kept by the engines.
 pub(super) struct Begun<R: Runner, S: Runner> {
+    /// `None` with several stages, each of which has counts of its own at the end.
+    pub(super) counts: Option<Arc<LiveCounts>>,
     pub(super) first: Arc<Run<R>>,
     pub(super) last: Arc<Run<S>>,
     pub(super) links: Vec<JoinHandle<Relayed>>,
@@ -253,7 +256,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
         self.keep(LineRun::new(Account::new(0, 0, 0, 0, unread), &[]));
         match self.line_up(unread, kind, check) {
             Ok((first, last, links)) => {
-                let mut begun = Begun { first, last, links: Vec::new() };
+                let mut begun = Begun { first, last, links: Vec::new(), counts: self.counts() };
                 match self.join(&mut begun, links, rebuilt) {
                     Ok(()) => Ok(begun),
                     Err(error) => Err(self.end_unused(begun, unread, error)),
@@ -286,6 +289,12 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
         let all = lineup.all();
         self.engines_mut().into_iter().try_for_each(|engine| engine.watch(&all))?;
         Ok((first, last.run, lineup.links))
+    }
+
+    /// The counts of a line of one stage, which its pool shows.
+    fn counts(&self) -> Option<Arc<LiveCounts>> {
+        let session = self.last().session.as_ref().filter(|_| self.engines().len() == 1);
+        session.map(|session| session.counts.clone())
     }
 
     /// Makes all producers of all stages take part, and starts the links. After a request made before the run, no
@@ -327,7 +336,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
         error: Option<&Error>,
     ) {
         let mut engines = self.engines_mut();
-        engines.iter().for_each(|engine| engine.wind_up());
+        engines.iter().for_each(|engine| engine.end_run());
         // Links that could not be started have passed nothing on.
         let last = engines.len() - 1;
         relayed.resize_with(last, Relayed::default);
@@ -349,11 +358,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
     /// Leaves the sessions of a run that was cancelled to the next use of the pools.
     #[cfg(feature = "futures")]
     pub(super) fn give_up(&mut self, account: Account) {
-        let mut engines = self.engines_mut();
-        engines.iter().for_each(|engine| engine.discard());
-        if let [engine] = &mut engines[..] {
-            engine.settle_later(account);
-        }
+        self.engines().iter().for_each(|engine| engine.discard());
         self.keep(LineRun::new(account, &[]));
     }
 

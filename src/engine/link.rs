@@ -331,7 +331,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
         let mut progress = Progress::default();
         while take_permit(from, self.to, collector, feeder) {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
-                return (progress, progress.end_of(from, collector.consumed(), total));
+                let ended = progress.end_of(from, collector.consumed(), total);
+                return (progress, ended);
             };
             let ended = match outcome.map_err(|none| *none) {
                 Ok(output) => {

@@ -186,6 +186,9 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
             }
         };
         self.feeding.pause();
+        if let Some(counts) = &self.begun.counts {
+            counts.set(self.feeding.pulled(), self.reckoning.taken);
+        }
         next
     }
 
@@ -306,7 +309,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     /// Aborts the run, waits for the feeder and the links, and drops what is left. Returns their counts.
     pub(super) fn leave(self) -> (NextItem, Vec<Relayed>, Taken) {
         let OutputsDriver { begun, feeding, collector, reckoning, .. } = self;
-        let Begun { first, last, links } = begun;
+        let Begun { first, last, links, .. } = begun;
         last.abort();
         let (given, was_elsewhere) = feeding.leave(&first);
         let relayed = join_links(links);

@@ -293,7 +293,7 @@ impl<R: Runner> Engine<R> {
 
     /// Aborts the run in progress, waits until no thread takes part in it, and drops what is left. On a producer's own
     /// thread it does not wait: that thread is in a hook of the run.
-    pub(super) fn wind_up(&self) {
+    pub(super) fn end_run(&self) {
         match &self.session {
             Some(session) if self.is_own_thread() => session.discard(),
             Some(session) => session.end(),
@@ -319,7 +319,7 @@ impl<R: Runner> Engine<R> {
     fn take_over(&mut self, session: Session<R>, pipeline: Option<Account>, error: Option<&Error>) {
         let Over { run, observing, seen } = session.over();
         self.seen = seen.unwrap_or(self.seen);
-        self.take_leave(&run.unreplaced());
+        self.note_losses(&run.unreplaced());
         if let Some(producers) = &mut self.producers {
             producers.learn(run.handover.dispatch.learned());
         }
@@ -352,6 +352,7 @@ impl<R: Runner> Engine<R> {
         let Some(mut producers) = self.producers.take() else { return Ok(()) };
         // The caller may be a hook of this very run, so this must not wait until all producers have left it. Joining the
         // threads below waits for all but the caller's own.
+        self.account = self.account();
         let session = self.session.take();
         session.iter().for_each(Session::abort);
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
@@ -367,7 +368,8 @@ impl<R: Runner> Engine<R> {
         if self.is_in_fork() {
             return self.leave_run_to_parent();
         }
-        self.wind_up();
+        self.end_run();
+        self.account = self.account();
         if let Some(session) = self.session.take() {
             self.take_over(session, None, None);
         }

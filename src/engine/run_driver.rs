@@ -165,7 +165,11 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
         };
         let (driver, feeding) = &mut **running;
         let source = &mut self.source;
-        ready!(driver.poll(&waker, |run| feeding.poll(run, source, cx, &waker)));
+        let polled = driver.poll(&waker, |run| feeding.poll(run, source, cx, &waker));
+        if let Some(counts) = &driver.begun.counts {
+            counts.set(source.pulled(), driver.begun.last.tally.get());
+        }
+        ready!(polled);
         if !line.has_ended() {
             return Poll::Pending;
         }
@@ -187,6 +191,7 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
             let (RunDriver { begun, consumer, .. }, feeding) = *running;
             let NextItem { items, unread, .. } = given(&self.source);
             let taken = begun.last.tally.get();
+            begun.counts.iter().for_each(|counts| counts.set(items, taken));
             let account = Account::new(items, taken.ok, taken.failed(), taken.already_done, unread);
             line.cancel();
             feeding.leave();

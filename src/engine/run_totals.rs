@@ -58,7 +58,8 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn account(&self) -> Account {
-        self.account
+        let live = self.session.as_ref().map(|it| it.counts.account(self.account.unread));
+        live.unwrap_or(self.account)
     }
 
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
@@ -200,7 +201,7 @@ impl<R: Runner> Engine<R> {
         inits.into_iter().enumerate().map(times).collect()
     }
 
-    pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {
+    pub(super) fn note_losses(&mut self, losses: &[LostProducer]) {
         let (abandoned, gone): (Vec<_>, Vec<_>) =
             losses.iter().cloned().partition(|loss| loss.abandoned == Abandoned::Yes);
         self.gone.extend(&gone);

@@ -228,7 +228,7 @@ fn part<R: Runner>(
     error: Option<&Error>,
 ) {
     engine.session = Some(session);
-    engine.wind_up();
+    engine.end_run();
     engine.settle(account, None, error);
 }
 

@@ -6,7 +6,10 @@ use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::taken::Taken;
+use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
+use crate::observe::account::Account;
 use crate::observe::observing::Observing;
 use crate::runner::Runner;
 
@@ -19,8 +22,19 @@ pub(super) struct Session<R: Runner> {
     pub(super) observing: Option<Observing>,
     /// `None` before the run is registered with its token.
     pub(super) watch: Option<CancelWatch>,
+    /// Of the line, if this is its only stage.
+    pub(super) counts: Arc<LiveCounts>,
     /// The runs of all stages. `None` for a service.
     pub(super) all: Option<Arc<dyn Interrupt>>,
+}
+
+/// The counts of a run in progress, which stay readable if the caller leaks its handle. A driver writes them.
+#[derive(Debug, Default)]
+pub(super) struct LiveCounts {
+    pulled: AtomicU64,
+    ok: AtomicU64,
+    failed: AtomicU64,
+    already_done: AtomicU64,
 }
 
 /// The remains of a session that is over.
@@ -30,11 +44,38 @@ pub(super) struct Over<R: Runner> {
     pub(super) seen: Option<SeenRequests>,
 }
 
+impl LiveCounts {
+    pub(super) fn set(&self, pulled: u64, taken: Taken) {
+        self.pulled.store(pulled, Ordering::Relaxed);
+        self.ok.store(taken.ok, Ordering::Relaxed);
+        self.failed.store(taken.failed(), Ordering::Relaxed);
+        self.already_done.store(taken.already_done, Ordering::Relaxed);
+    }
+
+    /// The account so far, if `unread` items were left at the start.
+    pub(super) fn account(&self, unread: Option<u64>) -> Account {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (ok, failed, done) = (get(&self.ok), get(&self.failed), get(&self.already_done));
+        let pulled = get(&self.pulled).max(ok + failed + done);
+        let unread = unread.map(|all| all.saturating_sub(pulled));
+        Account::new(pulled, ok, failed, done, unread)
+    }
+}
+
 impl<R: Runner> Session<R> {
     pub(super) fn new(run: Arc<Run<R>>) -> Self {
         let participants = Participants::new(run.handover.lanes(), run.driver().clone());
         let deadline_thread = Mutex::new(None);
-        Session { run, participants, deadline_thread, observing: None, watch: None, all: None }
+        let counts = Arc::default();
+        Session {
+            run,
+            participants,
+            deadline_thread,
+            observing: None,
+            watch: None,
+            counts,
+            all: None,
+        }
     }
 
     /// Aborts the run. If it was leaked or given up, that ends all stages, with a reason for the links and the consumer,

@@ -37,15 +37,12 @@ pub(crate) trait StageEngine {
     /// Makes the producers take part.
     fn join(&self, rebuilt: Rebuilt) -> Result<(), Error>;
     /// Ends the run, and waits until no thread takes part.
-    fn wind_up(&self);
+    fn end_run(&self);
     /// Takes over the remains of the session.
     fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
     /// Leaves the session to the parent of a forked process.
     fn leave_run_to_parent(&mut self);
     fn close(&mut self) -> Result<(), Error>;
-    /// Sets the account of a session that was given up, and ends later.
-    #[cfg(feature = "futures")]
-    fn settle_later(&mut self, account: Account);
     /// Drops what is left in the session, without waiting for threads.
     #[cfg(feature = "futures")]
     fn discard(&self);
@@ -108,8 +105,8 @@ impl<R: Runner + 'static> StageEngine for Engine<R> {
         Engine::join(self, self.session.as_ref().expect("it was just watched"), rebuilt)
     }
 
-    fn wind_up(&self) {
-        Engine::wind_up(self);
+    fn end_run(&self) {
+        Engine::end_run(self);
     }
 
     fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
@@ -122,11 +119,6 @@ impl<R: Runner + 'static> StageEngine for Engine<R> {
 
     fn close(&mut self) -> Result<(), Error> {
         Engine::close(self)
-    }
-
-    #[cfg(feature = "futures")]
-    fn settle_later(&mut self, account: Account) {
-        self.account = account;
     }
 
     #[cfg(feature = "futures")]

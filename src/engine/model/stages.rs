@@ -204,7 +204,7 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let relay = thread::spawn(move || relay.run());
     let source = Source::new(0..items, |items| items.next().map(Ok));
     let feeding = Feeding::here(source, &first);
-    let begun = Begun { first: first.clone(), last: second.clone(), links: vec![] };
+    let begun = Begun { first: first.clone(), last: second.clone(), links: vec![], counts: None };
     let last = (order, Window::fixed(windows[1]));
     let mut driver = OutputsDriver::new(begun, feeding, Destination::Outputs, last);
     let ender = thread::spawn(move || match end {

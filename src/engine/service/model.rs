@@ -11,7 +11,7 @@ use crate::api::map::map;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::producer_threads::ThreadIds;
 use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::concurrency::parker::block_on;
@@ -78,8 +78,14 @@ where
     };
     let event_log = Arc::new(EventLog::new(PRODUCERS, None, Detail::Run));
     let (earlier, recording) = (CarriedOver::nothing(PRODUCERS), Recording::default());
-    let run =
-        Arc::new(Run::<R>::new(shape, Arc::default(), earlier, None, event_log.clone(), recording));
+    let run = Arc::new(Run::<R>::new(
+        shape,
+        Arc::default(),
+        earlier,
+        InLine::default(),
+        event_log.clone(),
+        recording,
+    ));
     let board = Arc::new(Board::new(places, event_log));
     run.handover.answer_with(board.clone());
     let producers = (0..PRODUCERS).map(|lane| {

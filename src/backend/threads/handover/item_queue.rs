@@ -468,8 +468,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 enum EndsHolder {
     /// Those of its lane.
     Own,
-    /// A lost producer, which is still in a hook, has those of the lane. This one works on leases and delivers
-    /// [aside](Handover::deliver_aside).
+    /// A lost producer, still in a hook, has them. This one works on leases and delivers to the side.
     Held,
 }
 
@@ -481,10 +480,9 @@ pub(crate) enum NextItem<I> {
     Leased(Lease),
 }
 
-/// The scheduler's answer to a producer that asks before it takes new items.
+/// The scheduler's answer to a producer that asks before it takes new items, which it may if it is free.
 enum SchedulerReply {
     Leased(Lease),
-    /// The producer may take new items.
     Free,
     Over,
 }
