@@ -22,8 +22,6 @@ fn nothing_is_allocated_or_copied_for_an_item() {
             // Growing rings and the run's own parts: a few for each doubling of the run.
             assert!(allocations < 1_000, "{order:?}, {window:?}: {allocations} allocations");
         }
-        let allocations = allocations_with_an_item_timeout(order);
-        assert!(allocations < 1_000, "item timeout, {order:?}: {allocations} allocations");
         let allocations = allocations_of_a_stream(order);
         assert!(allocations < 1_000, "stream, {order:?}: {allocations} allocations");
         let allocations = allocations_of_a_pipeline(order);
@@ -42,12 +40,6 @@ fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
         None => builder,
     };
     allocations_of(builder.build().expect("no hook of it fails"))
-}
-
-fn allocations_with_an_item_timeout(order: Order) -> usize {
-    let builder = AnyOrderRunner::builder(Count).devices(2).order(order);
-    let pool = builder.item_timeout(Duration::from_secs(60)).build();
-    allocations_of(pool.expect("no hook of it fails"))
 }
 
 fn allocations_of(mut pool: AnyOrderRunner<Count>) -> usize {

@@ -24,14 +24,14 @@
 //! 2. `coordinator`: `publish` chooses the subject: for any worker, or for one. `coordinator/publishing` and `publisher`
 //!    send the item until the broker has confirmed it.
 //! 3. `slots`, in a worker: `pull` asks for an item, `admit` waits for an idle producer, and `call` submits the item to
-//!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `Board::begin` moves the publication to the lane of
+//!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
 //!    this worker, and that lane takes over the lease.
 //! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
 //! 5. `coordinator`: `take_result` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
 //!    decodes the output and reports it to the scheduler.
 //!
-//! The result has a type at each place: [`hosting::Answer`] of the service, `Verdict` of `slots`, `Outcome` on the wire,
-//! `Reply` in the news of a lane.
+//! The result has a type at each place: [`hosting::TaskAnswer`] of the service, `SlotVerdict` of `slots`, `WorkerOutcome` on
+//! the wire, `Reply` in the news of a lane.
 //!
 //! # Terms
 //!

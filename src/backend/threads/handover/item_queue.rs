@@ -463,10 +463,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 }
 
-/// Which inbox and outbox a producer has.
+/// Which producer has the inbox and the outbox of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndsHolder {
-    /// Those of its lane.
     Own,
     /// A lost producer, still in a hook, has them. This one works on leases and delivers to the side.
     Held,
