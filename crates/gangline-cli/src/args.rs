@@ -328,6 +328,12 @@ pub(crate) struct WarmArgs {
     /// Wait TIME at most until a worker has ended after its last input
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "warm")]
     pub(crate) end_timeout: Duration,
+    /// Send up to N inputs at once, as a list, to a worker that takes lists
+    #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
+    pub(crate) batch: Option<usize>,
+    /// Wait TIME at most for a list to be full
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration, requires = "batch")]
+    pub(crate) batch_wait: Duration,
     /// Let the libraries of each worker use N threads [default: the cores divided by the slots, unless OMP_NUM_THREADS is set]
     #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
     pub(crate) threads: Option<usize>,

@@ -25,6 +25,7 @@ pub(crate) mod template;
 pub(crate) mod texts;
 pub(crate) mod unknown;
 pub(crate) mod until_closed;
+pub(crate) mod value;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -51,6 +52,7 @@ use crate::plan::slot::Slots;
 use crate::plan::sources::{Count, Sources};
 use crate::plan::template::{Several, Template, TemplateError};
 use crate::plan::texts::Texts;
+use crate::plan::value::{InputForm, Shape};
 
 /// One lane.
 pub(crate) struct Plan {
@@ -61,14 +63,14 @@ pub(crate) struct Plan {
     pub(crate) texts: Texts,
     /// Whether inputs are sent to warm workers, instead of substituted into commands.
     sends_inputs: bool,
+    input_form: InputForm,
 }
 
 /// What warm workers are started for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WarmInputs {
     pub(crate) command: Arc<Template>,
-    /// The names of a job's inputs, if any has one.
-    pub(crate) names: Vec<OsString>,
+    pub(crate) shape: Shape,
     /// The largest number of jobs, if it is known before they are read.
     pub(crate) most: Option<usize>,
 }
@@ -106,8 +108,16 @@ impl Plan {
         let jobs = failed_jobs(log)?;
         let slots = Slots::new(&args.placement, Some(jobs.len()))?;
         let texts = Texts::new(args, &marks_of_file(args, &slots))?;
-        let (source, gate) = (Source::Failed(jobs), new_gate()?);
-        Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs: false })
+        let (source, gate) = (Source::Failed(jobs), new_gate(1)?);
+        Ok(Plan {
+            source,
+            slots,
+            gate,
+            needs: Needs::Slot,
+            texts,
+            sends_inputs: false,
+            input_form: InputForm::Text,
+        })
     }
 
     fn of_file(args: &Run, path: &Path) -> Result<Vec<Plan>, CliError> {
@@ -119,7 +129,7 @@ impl Plan {
         if path == Path::new("-") || fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
             return Err(usage("the job file must be a regular file, since it is read twice"));
         }
-        let gate = new_gate()?;
+        let gate = new_gate(1)?;
         let slots = Slots::new(&args.placement, Some(1))?;
         let marks = marks_of_file(args, &slots);
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
@@ -128,7 +138,7 @@ impl Plan {
     }
 
     fn of_command(args: &Run) -> Result<Plan, CliError> {
-        let gate = new_gate()?;
+        let gate = new_gate(args.warm.batch.unwrap_or(1))?;
         let typed = args.typed();
         check_typed(args, &typed)?;
         let Run { record, placement, failure, .. } = args;
@@ -149,7 +159,8 @@ impl Plan {
         let Sources { rows, names, .. } = sources;
         let grouping = args.inputs.grouping();
         let source = Source::Inputs { rows, names, grouping, command };
-        Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs: args.warm.warm })
+        let (sends_inputs, input_form) = (args.warm.warm, InputForm::of(&args.inputs));
+        Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs, input_form })
     }
 
     /// The jobs, which are read during the run. Their `size_hint` is exact if all inputs could be counted.
@@ -179,7 +190,8 @@ impl Plan {
             Grouping::Several(number) => most.map(|most| most.div_ceil(*number)),
             _ => most,
         };
-        WarmInputs { command: Arc::clone(command), names, most }
+        let shape = Shape { names, form: self.input_form };
+        WarmInputs { command: Arc::clone(command), shape, most }
     }
 
     /// The program of all jobs, if they have one in common.
@@ -205,7 +217,7 @@ impl Plan {
         match &self.source {
             Source::JobFile(file) => {
                 // Read without the gate, since jobs that never start have a place in the order too.
-                let file = file.behind(&new_gate()?);
+                let file = file.behind(&new_gate(1)?);
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
             }
@@ -243,18 +255,42 @@ fn lanes_of(
     if !apart {
         let source = Source::JobFile(file.with_all());
         let (needs, texts) = (Needs::Slot, texts(&slots)?);
-        return Ok(vec![Plan { source, slots, gate, needs, texts, sends_inputs: false }]);
+        return Ok(vec![Plan {
+            source,
+            slots,
+            gate,
+            needs,
+            texts,
+            sends_inputs: false,
+            input_form: InputForm::Text,
+        }]);
     }
     if file.on_slots > 0 {
         let source = Source::JobFile(file.clone());
         let (needs, texts) = (Needs::Slot, texts(&slots)?);
-        lanes.push(Plan { source, slots, gate, needs, texts, sends_inputs: args.warm.warm });
+        lanes.push(Plan {
+            source,
+            slots,
+            gate,
+            needs,
+            texts,
+            sends_inputs: args.warm.warm,
+            input_form: InputForm::Text,
+        });
     }
-    let gate = new_gate()?;
+    let gate = new_gate(1)?;
     let source = Source::JobFile(file.behind(&gate));
     let slots = Slots::without_gpu(beside)?;
     let (needs, texts) = (Needs::NoGpu, texts(&slots)?);
-    lanes.push(Plan { source, slots, gate, needs, texts, sends_inputs: false });
+    lanes.push(Plan {
+        source,
+        slots,
+        gate,
+        needs,
+        texts,
+        sends_inputs: false,
+        input_form: InputForm::Text,
+    });
     Ok(lanes)
 }
 
@@ -371,11 +407,11 @@ fn is_value(command: &[OsString]) -> bool {
     (is_number || is_word) && rest.iter().any(|word| word == "--")
 }
 
-fn new_gate() -> Result<Arc<Gate>, CliError> {
+fn new_gate(most_waiting: usize) -> Result<Arc<Gate>, CliError> {
     let failed = |error| {
         CliError::new(exit::INTERNAL, Context::new("no event descriptor can be created", error))
     };
-    Gate::new().map(Arc::new).map_err(failed)
+    Gate::new(most_waiting).map(Arc::new).map_err(failed)
 }
 
 fn of_job_file(error: JobFileError) -> CliError {

@@ -23,6 +23,10 @@ pub(crate) struct Inputs {
     /// Read one command from each line of FILE; commands after --no-gpu need no GPU and may overtake
     #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
     pub(crate) job_file: Option<PathBuf>,
+    /// Take each input as a JSON value, which a warm worker gets as it is
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
+    #[arg(conflicts_with_all = ["colsep", "header", "trim"])]
+    pub(crate) jsonl: bool,
     /// Separate inputs by NUL instead of line ends
     #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
     pub(crate) null: bool,

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-use crate::execute::job_runner::Work;
+use crate::execute::job_runner::{Tried, Work, Worked};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::{self, Channel, End, Limits, Nursery, Streams};
 use crate::execute::shared::{Announced, Output, Shared};
@@ -46,8 +46,17 @@ impl Work for Commands {
         Worker { buffer: Vec::new(), spills: Default::default() }
     }
 
+    fn work(&self, slot: usize, worker: &mut Worker, list: &[Tried<'_>]) -> Vec<Worked> {
+        let run = |tried: &Tried<'_>| self.run(slot, worker, tried.job, tried.attempt);
+        list.iter().map(run).map(Worked::Ended).collect()
+    }
+
+    fn end(&self, _: usize, _: Worker) {}
+}
+
+impl Commands {
     /// A job that is ended for lack of memory runs again on its slot, in the same attempt.
-    fn work(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+    fn run(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
         loop {
             let outcome = self.attempt(slot, worker, job, attempt);
             if !matches!(outcome.result, JobResult::Ended(End::Recalled)) {
@@ -64,10 +73,6 @@ impl Work for Commands {
         }
     }
 
-    fn end(&self, _: usize, _: Worker) {}
-}
-
-impl Commands {
     fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
         let shared = &self.lanes.shared;
         let place = self.slots[slot].given(&job.command);

@@ -48,6 +48,13 @@ pub(crate) enum Silence {
     Failed(io::Error),
 }
 
+/// When a message was sent. Time in which the program was stopped does not count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    at: Instant,
+    stopped: Duration,
+}
+
 /// The destination of what the worker prints outside the protocol.
 pub(crate) struct Aside<'a> {
     pub(crate) stderr: &'a mut Captured,
@@ -90,15 +97,19 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// Sends a line and waits for one.
+    pub(crate) fn sent_now(&self) -> Sent {
+        Sent { at: Instant::now(), stopped: self.groups.stopped() }
+    }
+
+    /// Sends a line, unless it is empty, and waits for one. The limit counts from `sent`.
     pub(crate) fn ask(
         &mut self,
         line: &[u8],
+        sent: Sent,
         limit: &dyn Fn() -> Option<Duration>,
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
         let Aside { stderr, spill } = aside;
-        let (started, stopped) = (Instant::now(), self.groups.stopped());
         let mut unsaid = line;
         let mut deaf_at = None;
         loop {
@@ -111,7 +122,7 @@ impl Conversation {
             if self.groups.wish_for(self.worker) != Wish::GoOn {
                 return Err(Silence::Halted);
             }
-            let running = started.elapsed().saturating_sub(self.groups.stopped() - stopped);
+            let running = sent.at.elapsed().saturating_sub(self.groups.stopped() - sent.stopped);
             let left = match limit() {
                 Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
                 limit => limit.map(|limit| limit - running),

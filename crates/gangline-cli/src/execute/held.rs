@@ -14,7 +14,7 @@ use crate::execute::process::End;
 use crate::execute::shared::Output;
 use crate::output::capture::{Captured, Spill};
 use crate::output::joblog::Existing;
-use crate::output::outcome::{JobResult, Outcome, Printed};
+use crate::output::outcome::{Form, JobResult, Outcome, Printed};
 use crate::plan::job::Job;
 
 /// A directory beside the journal with a file for each job that has succeeded, until the journal has it.
@@ -53,6 +53,8 @@ struct Header {
     took: Duration,
     received: u64,
     file: Option<PathBuf>,
+    #[serde(default)]
+    form: Form,
     stdout: u64,
     stderr: u64,
 }
@@ -99,6 +101,7 @@ impl Held {
             took: outcome.took,
             received: printed.received,
             file: printed.file.clone(),
+            form: printed.form,
             stdout: stdout.len(),
             stderr: stderr.len(),
         };
@@ -127,8 +130,8 @@ impl Held {
         let spill = Arc::new(Spill::default());
         let stdout = captured(&mut file, header.stdout, &spill)?;
         let stderr = captured(&mut file, header.stderr, &spill)?;
-        let mut printed =
-            Printed { received: header.received, file: header.file, ..Printed::default() };
+        let Header { received, file: path_of_output, form, .. } = header;
+        let mut printed = Printed { received, file: path_of_output, form, ..Printed::default() };
         match showing {
             Output::Whole => (printed.stdout, printed.stderr) = (stdout, stderr),
             _ => printed.unshown = [stdout, stderr],

@@ -8,6 +8,7 @@ use std::thread;
 use crate::error::{CliError, Context};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::Channel;
+use crate::execute::retries::{Cost, Settled};
 use crate::execute::shared::Output;
 use crate::exit;
 use crate::output::capture::Captured;
@@ -15,8 +16,8 @@ use crate::output::outcome::{JobFailed, JobResult, Next, Outcome, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
-use gangline::{ConsumerContext, ProducerContext, Runner};
-use gangline::{Error, Result};
+use gangline::error::OutOfMemory;
+use gangline::{BoxError, ConsumerContext, Error, ProducerContext, Result, Runner};
 
 /// The jobs of one lane, and how to execute them.
 pub(crate) struct JobRunner<W> {
@@ -25,7 +26,7 @@ pub(crate) struct JobRunner<W> {
     pub(crate) work: W,
 }
 
-/// Executes a job on a slot, given by its number in the lane.
+/// Executes jobs on a slot, given by its number in the lane.
 pub(crate) trait Work: Send + Sync {
     /// The state that a slot keeps between jobs.
     type State;
@@ -33,12 +34,41 @@ pub(crate) trait Work: Send + Sync {
     /// Makes a slot ready for jobs.
     fn begin(&self, slot: usize) -> Self::State;
 
-    /// Makes one attempt at a job.
-    fn work(&self, slot: usize, state: &mut Self::State, job: &Job, attempt: u32) -> Outcome;
+    /// Makes one attempt at each job of a list, and returns what became of each, in their order.
+    fn work(&self, slot: usize, state: &mut Self::State, list: &[Tried<'_>]) -> Vec<Worked>;
 
     /// Ends the slot: no job is left for it.
     fn end(&self, slot: usize, state: Self::State);
 }
+
+/// A job, and the number of the attempt at it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tried<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) attempt: u32,
+}
+
+/// What became of a job in an attempt.
+#[derive(Debug)]
+pub(crate) enum Worked {
+    Ended(Outcome),
+    /// Its list failed as a whole, and is to be split. The outcome counts if nothing is tried again.
+    Left(Outcome, Whole),
+}
+
+/// Why a list failed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// The worker was ended with the list in hand.
+    Died,
+    /// The worker rejected it.
+    Rejected,
+    /// The device has no memory for so many.
+    OutOfMemory,
+}
+
+/// What the library gets for a job.
+type Ended = Result<Arc<Outcome>>;
 
 impl<W: Work> Runner for JobRunner<W> {
     type Input = Job;
@@ -57,39 +87,16 @@ impl<W: Work> Runner for JobRunner<W> {
         state: &mut W::State,
         job: Job,
     ) -> Result<Arc<Outcome>> {
-        let _hold = Hold(&self.lanes);
-        let attempt = cx.attempt();
-        if attempt == 1 {
-            self.lanes.spare_results(&job);
-            if self.lanes.start(&self.lane, &job) == Admission::Refused {
-                self.lane.retries.never_started(job.number);
-                return Err(NOT_STARTED.into());
-            }
-        } else if !self.lanes.start_again(&self.lane) {
-            return self.end_job(&job, self.lane.retries.cut_off(job.number));
-        }
-        if let Some(heads) = self.lane.gate.heads() {
-            heads.starts(job.number, self.lane.first_worker + cx.producer());
-        }
-        if attempt == 1
-            && let Some(outcome) = self.held(&job)
-        {
-            let order = self.lanes.shared.count_outcome(&outcome);
-            self.lanes.finish();
-            self.lanes.obey(order);
-            return Ok(Arc::new(outcome));
-        }
-        let outcome = Arc::new(self.work.work(cx.producer(), state, &job, attempt));
-        let next = self.next(&outcome);
-        if next != Next::Nothing {
-            self.lanes.finish();
-            self.report_retry(&outcome);
-            return Err(Box::new(JobFailed { outcome, next }));
-        }
-        self.lane.retries.forget(job.number);
-        let ended = self.end_job(&job, outcome);
-        self.lanes.finish();
-        ended
+        self.work_on(cx.producer(), state, &[job])?.remove(0)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut W::State,
+        list: &mut Vec<Job>,
+    ) -> Result<Vec<Ended>> {
+        self.work_on(cx.producer(), state, list)
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
@@ -151,7 +158,112 @@ impl<W: Work> Runner for JobRunner<W> {
     }
 }
 
-impl<W> JobRunner<W> {
+impl<W: Work> JobRunner<W> {
+    /// Makes an attempt at each job of a list. The error is that of a list which is to be split.
+    fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Result<Vec<Ended>> {
+        let _hold = Hold(&self.lanes);
+        let retries = &self.lane.retries;
+        // A list is new, or a part of one, or a job alone.
+        let is_new = !list.iter().any(|job| retries.knows(job.number));
+        if is_new {
+            list.iter().for_each(|job| self.lanes.spare_results(job));
+            if self.lanes.start(&self.lane, list) == Admission::Refused {
+                list.iter().for_each(|job| retries.never_started(job.number));
+                return Ok(list.iter().map(|_| Err(NOT_STARTED.into())).collect());
+            }
+        } else if !self.lanes.start_again(&self.lane) {
+            return Ok(list.iter().map(|job| self.cut_off(job)).collect());
+        }
+        if let Some(heads) = self.lane.gate.heads() {
+            let worker = self.lane.first_worker + slot;
+            list.iter().for_each(|job| heads.starts(job.number, worker));
+        }
+        let mut settled: Vec<_> = list.iter().map(|job| self.settled(job, is_new)).collect();
+        let open = list.iter().zip(&settled).filter(|(_, settled)| settled.is_none());
+        let open: Vec<_> =
+            open.map(|(job, _)| Tried { job, attempt: retries.next_attempt(job.number) }).collect();
+        let worked = match open.is_empty() {
+            true => Vec::new(),
+            false => self.work.work(slot, state, &open),
+        };
+        let split = self.split(&worked);
+        let mut worked = worked.into_iter();
+        for (job, settled) in list.iter().zip(&mut settled).filter(|(_, settled)| settled.is_none())
+        {
+            match worked.next().expect("each job has an outcome") {
+                Worked::Left(outcome, whole) if split.is_some() => self.leave(outcome, whole),
+                Worked::Ended(outcome) | Worked::Left(outcome, _) => {
+                    *settled = Some(self.conclude(job, Arc::new(outcome)));
+                }
+            }
+        }
+        self.lanes.finish();
+        let Some(error) = split else {
+            let ended = settled.into_iter().map(|settled| settled.expect("each was concluded"));
+            return Ok(ended.map(|settled| settled.map_err(Into::into)).collect());
+        };
+        for (job, settled) in list.iter().zip(settled) {
+            settled.into_iter().for_each(|settled| retries.settle(job.number, settled));
+        }
+        Err(error)
+    }
+
+    /// What became of a job before: in an earlier run, or in a list that was split.
+    fn settled(&self, job: &Job, is_new: bool) -> Option<Settled> {
+        if let Some(settled) = self.lane.retries.take_settled(job.number) {
+            return Some(settled);
+        }
+        let outcome = if is_new { self.held(job)? } else { return None };
+        let order = self.lanes.shared.count_outcome(&outcome);
+        self.lanes.obey(order);
+        Some(Ok(Arc::new(outcome)))
+    }
+
+    /// Ends a job to which the run gives no further attempt.
+    fn cut_off(&self, job: &Job) -> Ended {
+        let retries = &self.lane.retries;
+        let settled = retries.take_settled(job.number);
+        Ok(settled.unwrap_or_else(|| self.end_job(job, retries.cut_off(job.number)))?)
+    }
+
+    /// The error of a list that failed as a whole and is to be split, which is reported. No list is split once the run
+    /// is ending.
+    fn split(&self, worked: &[Worked]) -> Option<BoxError> {
+        let left = worked.iter().filter_map(|worked| match worked {
+            Worked::Left(outcome, whole) => Some((outcome, *whole)),
+            Worked::Ended(_) => None,
+        });
+        let (count, first) =
+            left.fold((0, None), |(count, first), it| (count + 1, first.or(Some(it))));
+        let (outcome, whole) = first.filter(|_| self.lane.gate.is_wanted())?;
+        let (number, result) = (outcome.number, &outcome.result);
+        let text = format!("the list of job {number} and {} others {result}", count - 1);
+        self.lanes.shared.terminal.tell(&format!("{text}, and is split"));
+        Some(match whole {
+            Whole::OutOfMemory => Box::new(OutOfMemory::new(text)),
+            Whole::Died | Whole::Rejected => text.into(),
+        })
+    }
+
+    fn leave(&self, outcome: Outcome, whole: Whole) {
+        let cost = match whole {
+            Whole::Died => Cost::Attempt,
+            Whole::Rejected | Whole::OutOfMemory => Cost::Nothing,
+        };
+        self.lane.retries.leave(&Arc::new(outcome), cost);
+    }
+
+    /// Ends an attempt, and the job unless it is tried again.
+    fn conclude(&self, job: &Job, outcome: Arc<Outcome>) -> Settled {
+        let next = self.next(&outcome);
+        if next != Next::Nothing {
+            self.report_retry(&outcome);
+            return Err(JobFailed { outcome, next });
+        }
+        self.lane.retries.forget(job.number);
+        self.end_job(job, outcome)
+    }
+
     /// Decides what follows an attempt. No job is tried again once the run is ending.
     fn next(&self, outcome: &Arc<Outcome>) -> Next {
         match outcome.result.is_ok() || !self.lane.gate.is_wanted() {
@@ -170,13 +282,13 @@ impl<W> JobRunner<W> {
     }
 
     /// Records the outcome of the last attempt at a job, and returns it for the library.
-    fn end_job(&self, job: &Job, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
+    fn end_job(&self, job: &Job, outcome: Arc<Outcome>) -> Settled {
         let order = self.lanes.shared.record(&outcome);
         self.hold(job, &outcome);
         self.lanes.obey(order);
         match outcome.result.is_ok() {
             true => Ok(outcome),
-            false => Err(Box::new(JobFailed { outcome, next: Next::Nothing })),
+            false => Err(JobFailed { outcome, next: Next::Nothing }),
         }
     }
 

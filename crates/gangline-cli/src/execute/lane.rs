@@ -88,16 +88,16 @@ impl Lanes {
         }
     }
 
-    /// Waits until a job may start. A job that is held back keeps its slot.
-    pub(crate) fn start(&self, lane: &Lane, job: &Job) -> Admission {
+    /// Waits until the jobs of a list may start, which counts as one start. Jobs that are held back keep their slot.
+    pub(crate) fn start(&self, lane: &Lane, list: &[Job]) -> Admission {
         let brake = &self.shared.brake;
         if brake.is_off() || !lane.gate.opened() {
-            return job.start();
+            return Job::start(list);
         }
         if !self.wait_for_brake(lane) {
-            return job.start();
+            return Job::start(list);
         }
-        let admission = job.start();
+        let admission = Job::start(list);
         if admission == Admission::Refused {
             brake.end();
         }
@@ -114,7 +114,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until a retried job may start. Returns false if the run is ending.
+    /// Waits until retried jobs may start. Returns false if the run is ending.
     pub(crate) fn start_again(&self, lane: &Lane) -> bool {
         let brake = &self.shared.brake;
         lane.gate.is_wanted() && (brake.is_off() || self.wait_for_brake(lane))
@@ -133,7 +133,7 @@ impl Lanes {
         }
     }
 
-    /// A job no longer runs on its slot; its output may still have to be written.
+    /// The jobs of a list no longer run on their slot; their outputs may still have to be written.
     pub(crate) fn finish(&self) {
         let brake = &self.shared.brake;
         if brake.counts_jobs() {

@@ -1,29 +1,34 @@
 //! The messages between the program and a warm worker: lines of JSON.
 //!
 //! ```text
-//! gangline   {"gangline":1,"worker":0,"gpus":["0"],"threads":4} once, when it was started
-//! worker     {"gangline":1}                                    when it is ready
-//! gangline   {"item":7,"attempt":1,"input":"a.mrc"}            for each input, one at a time
-//! worker     {"item":7,"output":..}                            its result, any JSON
+//! gangline   {"gangline":2,"worker":0,"gpus":["0"],"threads":4,"batch":8}   once, when it was started
+//! worker     {"gangline":2,"batch":true}                        when it is ready, if it takes lists
+//!            {"gangline":1}                                     or one item at a time
+//! gangline   {"items":[{"item":7,"attempt":1,"input":"a.mrc"},..]}   a list, or one item without the list
+//! worker     {"item":7,"output":..}                             the result of an item, any JSON
 //!            {"item":7,"error":"out of focus"}                  or why there is none
+//!            {"oom":true}                                       the list is too large for the device
+//!            {"error":"..","of":"list"}                         the list failed as a whole
+//!            {"log":"..","level":"info"}                        a message, also before it is ready
 //! ```
 //!
 //! After the last input, the program closes the worker's standard input, and the worker should exit.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
+use crate::execute::job_runner::Whole;
 use crate::plain::{Plain, beginning};
 
-/// The only version of the protocol.
-pub(crate) const VERSION: u64 = 1;
+/// The version of the protocol. Workers of version 1 are understood.
+pub(crate) const VERSION: u64 = 2;
 
 /// The first line.
 #[derive(Debug, Serialize)]
@@ -32,14 +37,43 @@ pub(crate) struct Hello<'a> {
     pub(crate) worker: usize,
     pub(crate) gpus: &'a [String],
     pub(crate) threads: usize,
+    /// The largest list that is sent.
+    pub(crate) batch: usize,
 }
 
 /// One input.
 #[derive(Debug, Serialize)]
-pub(crate) struct Item {
+pub(crate) struct Item<'a> {
     pub(crate) item: u64,
     pub(crate) attempt: u32,
-    pub(crate) input: Value,
+    pub(crate) input: &'a RawValue,
+}
+
+/// Several inputs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Items<'a> {
+    pub(crate) items: Vec<Item<'a>>,
+}
+
+/// What a message to a worker may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Takes {
+    /// One item.
+    #[default]
+    Items,
+    /// A list of items.
+    Lists,
+}
+
+/// What a worker says after it got a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reply {
+    /// To the item in that place.
+    Answer(usize, Answer),
+    /// The message failed as a whole, and why.
+    Whole(Whole, String),
+    /// Something to be shown, in whole lines.
+    Log(Vec<u8>),
 }
 
 /// A worker's answer to an item.
@@ -55,25 +89,41 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Violation {
     NotJson(String),
+    NotReady(String),
     Version(String),
-    OtherItem { found: String, expected: u64 },
+    OtherItem { found: u64, expected: Vec<u64> },
+    Twice(u64),
     NoAnswer(String),
 }
 
 #[derive(Deserialize)]
 struct Ready {
     gangline: u64,
+    #[serde(default)]
+    batch: bool,
+    /// How many messages the worker reads before it answers. The program sends one at a time, since a list does the same
+    /// with one call of the library; the key is checked, so that a later version may use it.
+    #[serde(default)]
+    ahead: Option<NonZeroU64>,
 }
 
 /// An answer with unparsed values, since a value that cannot be read fails the item and does not blame the worker.
 #[derive(Deserialize)]
-struct Reply<'a> {
-    item: u64,
+struct Keys<'a> {
+    item: Option<u64>,
     // `null` is a valid output.
     #[serde(borrow, default, deserialize_with = "present")]
     output: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+    #[serde(default)]
+    oom: bool,
+    #[serde(borrow)]
+    of: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    log: Option<&'a RawValue>,
+    #[serde(borrow)]
+    level: Option<Cow<'a, str>>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -89,48 +139,48 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The input of an item: a text, a list of texts if a job has several, or an object if they have names. An input
-/// without a name has its number, from 1. `None` if one is not UTF-8.
-pub(crate) fn input(fields: &[OsString], names: &[OsString]) -> Option<Value> {
-    let text = |field: &OsString| field.to_str().map(str::to_owned);
-    let value = |field: &OsString| text(field).map(Value::String);
-    if names.is_empty() {
-        return match fields {
-            [field] => value(field),
-            fields => fields.iter().map(value).collect(),
-        };
-    }
-    let object: Option<Map<String, Value>> = fields
-        .iter()
-        .enumerate()
-        .map(|(at, field)| {
-            let name = names.get(at).filter(|name| !name.is_empty());
-            let name = name.map_or_else(|| Some((at + 1).to_string()), text);
-            Some((name?, value(field)?))
-        })
-        .collect();
-    object.map(Value::Object)
-}
-
 /// Reads a worker's ready message.
-pub(crate) fn read_ready(line: &[u8]) -> Result<(), Violation> {
+pub(crate) fn read_ready(line: &[u8]) -> Result<Takes, Violation> {
+    #[derive(Deserialize)]
+    struct Version {
+        gangline: u64,
+    }
+    let Ok(Version { gangline }) = serde_json::from_slice(line) else {
+        return Err(Violation::NotJson(shown(line)));
+    };
+    if !(1..=VERSION).contains(&gangline) {
+        return Err(Violation::Version(shown(line)));
+    }
     match serde_json::from_slice(line) {
-        Ok(Ready { gangline: VERSION }) => Ok(()),
-        Ok(Ready { .. }) => Err(Violation::Version(shown(line))),
-        Err(_) => Err(Violation::NotJson(shown(line))),
+        Ok(Ready { gangline: VERSION, batch: true, .. }) => Ok(Takes::Lists),
+        Ok(_) => Ok(Takes::Items),
+        // Keys that version 1 does not have were ignored by it.
+        Err(_) if gangline == 1 => Ok(Takes::Items),
+        Err(_) => Err(Violation::NotReady(shown(line))),
     }
 }
 
-/// Reads a worker's answer to the item with that number.
-pub(crate) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violation> {
+/// The text of a message for the log, in whole lines; `None` if the line is another message.
+pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
+    match read_reply(line, &|_| Ok(0)) {
+        Ok(Reply::Log(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Reads what a worker says after it got a message. `place` finds an item among those that it has in hand.
+pub(crate) fn read_reply(
+    line: &[u8],
+    place: &dyn Fn(u64) -> Result<usize, Violation>,
+) -> Result<Reply, Violation> {
     let text = String::from_utf8_lossy(line);
     let mut fault = match text {
         Cow::Borrowed(_) => None,
         Cow::Owned(_) => Some("it has text that is not UTF-8".to_owned()),
     };
     let replaced;
-    let reply = match serde_json::from_str(&text) {
-        Ok(reply) => reply,
+    let keys = match serde_json::from_str(&text) {
+        Ok(keys) => keys,
         Err(_) => {
             let (word, rest) = replace_non_finite(&text);
             fault = fault.or(word.map(|word| format!("{word} is not JSON")));
@@ -138,21 +188,45 @@ pub(crate) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violatio
             serde_json::from_str(&replaced).map_err(|_| Violation::NotJson(shown(line)))?
         }
     };
-    let Reply { item, output, error } = reply;
-    if item != expected {
-        return Err(Violation::OtherItem { found: shown(line), expected });
-    }
-    let read = match (output, error, fault) {
-        (Some(_), Some(_), _) | (None, None, _) => return Err(Violation::NoAnswer(shown(line))),
-        (_, _, Some(fault)) => return Ok(Answer::Unreadable(fault)),
-        (Some(output), None, None) => serde_json::from_str(output.get()).map(Answer::Output),
-        (None, Some(error), None) => serde_json::from_str(error.get()).map(Answer::Error),
-    };
-    match read {
+    let text_of = |value: &RawValue| match serde_json::from_str::<String>(value.get()) {
         Err(error) if error.is_data() => Err(Violation::NotJson(shown(line))),
-        read => Ok(read.unwrap_or_else(|error| Answer::Unreadable(error.to_string()))),
+        read => Ok(read),
+    };
+    let Keys { item, output, error, oom, of, log, level } = keys;
+    match (item, error, log) {
+        (Some(item), error, _) => {
+            let at = place(item)?;
+            let answer = match (output, error, fault) {
+                (Some(_), Some(_), _) | (None, None, _) => {
+                    return Err(Violation::NoAnswer(shown(line)));
+                }
+                (_, _, Some(fault)) => Answer::Unreadable(fault),
+                (Some(output), None, None) => match serde_json::from_str(output.get()) {
+                    Ok(output) => Answer::Output(output),
+                    Err(error) => Answer::Unreadable(error.to_string()),
+                },
+                (None, Some(error), None) => match text_of(error)? {
+                    Ok(error) => Answer::Error(error),
+                    Err(error) => Answer::Unreadable(error.to_string()),
+                },
+            };
+            Ok(Reply::Answer(at, answer))
+        }
+        (None, ..) if oom => Ok(Reply::Whole(Whole::OutOfMemory, OUT_OF_MEMORY.into())),
+        (None, Some(error), _) if of.as_deref() == Some("list") => {
+            let error = text_of(error)?.unwrap_or_else(|error| error.to_string());
+            Ok(Reply::Whole(Whole::Rejected, error))
+        }
+        (None, None, Some(log)) => {
+            let log = text_of(log)?.unwrap_or_else(|error| error.to_string());
+            let level = level.map_or_else(String::new, |level| format!("{level}: "));
+            Ok(Reply::Log(format!("{level}{}\n", log.trim_end()).into_bytes()))
+        }
+        _ => Err(Violation::NotJson(shown(line))),
     }
 }
+
+const OUT_OF_MEMORY: &str = "the device is out of memory";
 
 /// Replaces `NaN`, `-Infinity` and the like, which are not JSON, by `null`. Returns the first of these words, and
 /// the new text.
@@ -172,18 +246,13 @@ fn replace_non_finite(text: &str) -> (Option<String>, Cow<'_, str>) {
     (first, rest)
 }
 
-/// Formats an output for printing: a text unchanged, `null` as nothing, other values as JSON.
-pub(crate) fn printed(output: &Value) -> Vec<u8> {
-    let mut text = match output {
-        Value::Null => return Vec::new(),
-        Value::String(text) => text.clone().into_bytes(),
-        other => other.to_string().into_bytes(),
-    };
-    text.push(b'\n');
-    text
-}
-
 const MOST_SHOWN: usize = 200;
+
+/// Of the items that a worker has in hand, these many are named.
+const MOST_NAMED: usize = 8;
+
+const ALLOWED: &str = "{\"item\":N,\"output\":..}, {\"item\":N,\"error\":\"text\"}, {\"oom\":true}, \
+                       {\"error\":\"text\",\"of\":\"list\"} and {\"log\":\"text\"}";
 
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -196,14 +265,24 @@ impl fmt::Display for Violation {
         match self {
             Violation::NotJson(line) => write!(
                 f,
-                "printed a line that is not of the protocol (use standard output for the protocol only): {line}"
+                "printed a line that is not of the protocol (use standard output for the protocol only): {line}; \
+                 allowed are {ALLOWED}"
+            ),
+            Violation::NotReady(line) => write!(
+                f,
+                "answered the first line with {line}; allowed are {{\"gangline\":1}} and {{\"gangline\":2}}, the \
+                 latter with \"batch\":true or false and \"ahead\": a number from 1"
             ),
             Violation::Version(line) => {
-                write!(f, "speaks another version of the protocol than {VERSION}: {line}")
+                write!(f, "speaks another version of the protocol than 1 and {VERSION}: {line}")
             }
             Violation::OtherItem { found, expected } => {
-                write!(f, "answered item {found} instead of {expected}")
+                let shown = expected.iter().take(MOST_NAMED).map(u64::to_string);
+                let shown = shown.collect::<Vec<_>>().join(", ");
+                let more = if expected.len() > MOST_NAMED { ", .." } else { "" };
+                write!(f, "answered item {found} instead of {shown}{more}")
             }
+            Violation::Twice(item) => write!(f, "answered item {item} twice"),
             Violation::NoAnswer(line) => {
                 write!(f, "answered with neither an output nor an error, or with both: {line}")
             }
@@ -215,9 +294,23 @@ impl fmt::Display for Violation {
 mod tests {
     use super::*;
 
+    fn in_hand(number: u64) -> Result<usize, Violation> {
+        match number {
+            7 => Ok(0),
+            found => Err(Violation::OtherItem { found, expected: vec![7] }),
+        }
+    }
+
+    fn read_answer(line: &[u8]) -> Result<Answer, Violation> {
+        match read_reply(line, &in_hand)? {
+            Reply::Answer(0, answer) => Ok(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn answers_are_read() {
-        let answer = |line: &str| read_answer(line.as_bytes(), 7);
+        let answer = |line: &str| read_answer(line.as_bytes());
         assert_eq!(answer(r#"{"item":7,"output":3}"#), Ok(Answer::Output(3.into())));
         assert_eq!(answer(r#"{"item":7,"output":null,"x":1}"#), Ok(Answer::Output(Value::Null)));
         assert_eq!(answer(r#"{"item":7,"error":"no"}"#), Ok(Answer::Error("no".into())));
@@ -234,7 +327,7 @@ mod tests {
 
     #[track_caller]
     fn is_unreadable(line: impl AsRef<[u8]>, why: &str) {
-        match read_answer(line.as_ref(), 7) {
+        match read_answer(line.as_ref()) {
             Ok(Answer::Unreadable(found)) => assert!(found.contains(why), "{found}"),
             other => panic!("{other:?}"),
         }
@@ -258,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_the_fault_of_its_worker() {
-        let answer = |line: &str| read_answer(line.as_bytes(), 7);
+        let answer = |line: &str| read_answer(line.as_bytes());
         for line in ["NaN", r#"{"item":NaN,"output":1}"#, r#"{"item":7,"output":NaNs}"#, "{NaN}"] {
             assert!(matches!(answer(line), Err(Violation::NotJson(_))), "{line}");
         }
@@ -272,19 +365,29 @@ mod tests {
 
     #[test]
     fn a_worker_of_another_version_is_not_ready() {
-        assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(()));
-        assert!(matches!(read_ready(b"{\"gangline\":2}"), Err(Violation::Version(_))));
+        assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(Takes::Items));
+        assert_eq!(read_ready(b"{\"gangline\":1,\"batch\":true}\n"), Ok(Takes::Items));
+        assert_eq!(read_ready(b"{\"gangline\":2,\"ahead\":3}\n"), Ok(Takes::Items));
+        assert_eq!(read_ready(b"{\"gangline\":2,\"batch\":true}"), Ok(Takes::Lists));
+        assert!(matches!(read_ready(b"{\"gangline\":3}"), Err(Violation::Version(_))));
         assert!(matches!(read_ready(b"{}"), Err(Violation::NotJson(_))));
+        for keys in [r#""batch":8"#, r#""ahead":0"#, r#""ahead":true"#] {
+            let line = format!(r#"{{"gangline":2,{keys}}}"#);
+            assert!(matches!(read_ready(line.as_bytes()), Err(Violation::NotReady(_))), "{line}");
+        }
     }
 
     #[test]
-    fn records_are_objects() {
-        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let record = input(&words(&["1", "x"]), &words(&["id", "name"]));
-        assert_eq!(record.unwrap().to_string(), r#"{"id":"1","name":"x"}"#);
-        let mixed = input(&words(&["1", "x"]), &words(&["id", ""]));
-        assert_eq!(mixed, serde_json::from_str(r#"{"2":"x","id":"1"}"#).ok());
-        assert_eq!(input(&words(&["a"]), &[]), Some("a".into()));
-        assert_eq!(input(&words(&["a", "b"]), &[]).unwrap().to_string(), r#"["a","b"]"#);
+    fn a_list_can_fail_as_a_whole() {
+        let reply = |line: &str| read_reply(line.as_bytes(), &in_hand);
+        let why = |whole, why: &str| Ok(Reply::Whole(whole, why.into()));
+        assert_eq!(reply(r#"{"oom":true}"#), why(Whole::OutOfMemory, OUT_OF_MEMORY));
+        assert_eq!(reply(r#"{"error":"bad","of":"list"}"#), why(Whole::Rejected, "bad"));
+        let log = |text: &str| Ok(Reply::Log(text.into()));
+        assert_eq!(reply(r#"{"log":"a\nb\n","level":"info"}"#), log("info: a\nb\n"));
+        assert_eq!(reply(r#"{"log":"a"}"#), log("a\n"));
+        for line in [r#"{"oom":false}"#, r#"{"error":"bad"}"#, r#"{"log":3}"#, r#"{"oom":1}"#] {
+            assert!(matches!(reply(line), Err(Violation::NotJson(_))), "{line}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::output::capture::Captured;
 use crate::output::cut_off::CutOff;
-use crate::output::outcome::{Next, Outcome};
+use crate::output::outcome::{JobFailed, Next, Outcome};
 
 /// The jobs of a lane that have failed and wait for another attempt. The library decides when to make it.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Retries {
     most: u32,
     /// The failed jobs, by number.
     failed: Mutex<HashMap<u64, Failed>>,
+    /// The jobs that have ended in a list that is split. The library learns it when it gives them again.
+    settled: Mutex<HashMap<u64, Settled>>,
     cut_off: Mutex<CutOff>,
 }
 
@@ -22,6 +24,18 @@ struct Failed {
     outcome: Arc<Outcome>,
     /// The number of warm workers that ended while they worked on the job.
     deaths: u32,
+    /// The number of attempts that count.
+    spent: u32,
+}
+
+/// What the library is given for a job that has ended.
+pub(crate) type Settled = Result<Arc<Outcome>, JobFailed>;
+
+/// Whether a list that failed as a whole has cost its jobs an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cost {
+    Attempt,
+    Nothing,
 }
 
 /// After this number of workers has ended at a job, the job is at fault and not the workers.
@@ -29,7 +43,37 @@ pub(crate) const DEATHS_OF_ITEM: u32 = 3;
 
 impl Retries {
     pub(crate) fn new(most: u32) -> Retries {
-        Retries { most, failed: Mutex::default(), cut_off: Mutex::default() }
+        let (failed, settled, cut_off) = Default::default();
+        Retries { most, failed, settled, cut_off }
+    }
+
+    /// Whether the job has had an attempt.
+    pub(crate) fn knows(&self, number: u64) -> bool {
+        self.failed().contains_key(&number) || self.all_settled().contains_key(&number)
+    }
+
+    /// The number of the next attempt at a job. The library does not count the parts of a list.
+    pub(crate) fn next_attempt(&self, number: u64) -> u32 {
+        self.failed().get(&number).map_or(1, |failed| failed.spent + 1)
+    }
+
+    /// Keeps what has become of a job in a list that is split.
+    pub(crate) fn settle(&self, number: u64, settled: Settled) {
+        self.all_settled().insert(number, settled);
+    }
+
+    pub(crate) fn take_settled(&self, number: u64) -> Option<Settled> {
+        self.all_settled().remove(&number)
+    }
+
+    /// A job is to be tried again in a smaller list. That it was not alone does not count against it, so it has failed
+    /// only when it was.
+    pub(crate) fn leave(&self, outcome: &Arc<Outcome>, cost: Cost) {
+        let mut failed = self.failed();
+        let before = failed.get(&outcome.number).map_or(0, |failed| failed.deaths);
+        let deaths = before + u32::from(outcome.result.blames_worker());
+        let spent = outcome.attempts - u32::from(cost == Cost::Nothing);
+        failed.insert(outcome.number, Failed { outcome: Arc::clone(outcome), deaths, spent });
     }
 
     /// Decides what follows an attempt that failed, in a run that goes on.
@@ -47,7 +91,8 @@ impl Retries {
             false if is_allowed => Next::OnItsSlot,
             _ => return Next::Nothing,
         };
-        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths });
+        let spent = *attempts;
+        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths, spent });
         next
     }
 
@@ -87,6 +132,10 @@ impl Retries {
 
     fn all_cut_off(&self) -> MutexGuard<'_, CutOff> {
         self.cut_off.lock().expect("nothing panics with the lock held")
+    }
+
+    fn all_settled(&self) -> MutexGuard<'_, HashMap<u64, Settled>> {
+        self.settled.lock().expect("nothing panics with the lock held")
     }
 
     fn failed(&self) -> MutexGuard<'_, HashMap<u64, Failed>> {

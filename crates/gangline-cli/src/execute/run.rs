@@ -30,7 +30,9 @@ use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict};
+use gangline::{
+    AnyOrderRunner, Batch, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict,
+};
 
 /// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
 /// long as the others then keeps no slot idle.
@@ -234,18 +236,21 @@ fn builder<W: Work + 'static>(
     plan: &Plan,
     total: &Arc<OnceLock<u64>>,
 ) -> Result<JobBuilder<W>, CliError> {
-    let slots = plan.slots.len();
+    let running = plan.slots.len().saturating_mul(args.warm.batch.unwrap_or(1));
     let token = runner.lane.token.clone();
     let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
         // The library's window includes running jobs.
-        .window(args.output.window.unwrap_or(WINDOW).saturating_add(slots))
+        .window(args.output.window.unwrap_or(WINDOW).saturating_add(running))
         .cancel_token(token)
         .on_error(OnError::Skip)
         .retries(retries(args))
         .backoff(args.failure.retry_delay, LONGEST_DELAY.max(args.failure.retry_delay))
         .classify(verdict);
+    if let Some(most) = args.warm.batch {
+        builder = builder.batch(Batch::of(most).within(args.warm.batch_wait));
+    }
     // Keys are kept in memory, so they are off unless they are shown.
     if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {
         builder = builder.key(Job::key);

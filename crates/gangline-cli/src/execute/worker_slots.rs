@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::execute::conversation::Conversation;
+use crate::execute::protocol::Takes;
 use crate::output::capture::Spill;
 
 /// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
@@ -22,11 +23,20 @@ enum WorkerSlot {
 #[derive(Default)]
 pub(super) struct Worker {
     pub(super) conversation: Option<Conversation>,
+    /// What it has said that it takes.
+    pub(super) takes: Takes,
     pub(super) spill: Arc<Spill>,
     /// Consecutive starts that failed.
     pub(super) unready: u32,
     /// Items at which it ended, without a result in between.
     pub(super) deaths: u32,
+}
+
+impl Worker {
+    /// The conversation with a worker that was started.
+    pub(super) fn conversation(&mut self) -> &mut Conversation {
+        self.conversation.as_mut().expect("the worker was started")
+    }
 }
 
 /// The state of a worker that was borrowed.

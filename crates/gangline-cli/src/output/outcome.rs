@@ -8,8 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use crate::execute::process::End;
-use crate::output::capture::Captured;
+use crate::output::capture::{Captured, Spill};
 use crate::output::misplaced::Misplaced;
 use crate::output::place::Place;
 use crate::plain::{Plain, beginning};
@@ -51,6 +54,37 @@ pub(crate) struct Printed {
     pub(crate) unshown: [Captured; 2],
     /// The file that has the standard output, which is printed in its place.
     pub(crate) file: Option<PathBuf>,
+    /// What standard output was made of.
+    pub(crate) form: Form,
+}
+
+/// What the standard output of a job was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Form {
+    /// What a command has printed.
+    #[default]
+    Stream,
+    /// A text that a warm worker has answered, and a line feed.
+    Text,
+    /// Another value that it has answered, as JSON on one line. Nothing is `null`.
+    Json,
+}
+
+impl Printed {
+    /// Takes the output that a warm worker has answered: a text unchanged, `null` as nothing, other values as JSON.
+    pub(crate) fn receive(&mut self, spill: &Arc<Spill>, output: &Value) -> io::Result<()> {
+        let (form, mut text) = match output {
+            Value::Null => (Form::Json, Vec::new()),
+            Value::String(text) => (Form::Text, text.clone().into_bytes()),
+            other => (Form::Json, other.to_string().into_bytes()),
+        };
+        if !output.is_null() {
+            text.push(b'\n');
+        }
+        self.form = form;
+        self.received = text.len() as u64;
+        self.stdout.push(spill, &text)
+    }
 }
 
 #[derive(Debug)]
@@ -75,14 +109,7 @@ const MOST_SHOWN: usize = 400;
 impl Outcome {
     /// The command as messages show it: the beginning of a long one.
     pub(crate) fn short_command(&self) -> Cow<'_, str> {
-        let command = &*self.command;
-        match command.len() > MOST_SHOWN {
-            false => Cow::Borrowed(command),
-            true => {
-                let begin = beginning(command, MOST_SHOWN);
-                Cow::Owned(format!("{begin}... ({} bytes)", command.len()))
-            }
-        }
+        short(&self.command)
     }
 
     pub(crate) fn take_printed(&self) -> Printed {
@@ -181,6 +208,17 @@ impl fmt::Display for End {
             End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
             End::Recalled => f.write_str("was ended: memory is scarce"),
             End::Halted => f.write_str("was ended with the run"),
+        }
+    }
+}
+
+/// The beginning of a long command.
+pub(crate) fn short(command: &str) -> Cow<'_, str> {
+    match command.len() > MOST_SHOWN {
+        false => Cow::Borrowed(command),
+        true => {
+            let begin = beginning(command, MOST_SHOWN);
+            Cow::Owned(format!("{begin}... ({} bytes)", command.len()))
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -11,10 +10,12 @@ use crate::plan::heads::Heads;
 
 /// Lets jobs start while it is open, and reports when all started jobs have ended.
 ///
-/// A job is read only after the one before it was started. So at most one is waiting when the gate closes,
-/// and it is the last: no ordered result waits for it.
+/// No more jobs are read than one list holds before the first of them was started, and a job starts together with
+/// all that were read before it. So what is waiting when the gate closes is the last: no ordered result waits for it.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    /// The number of jobs that may wait: those of one list.
+    most_waiting: usize,
     state: Mutex<State>,
     changed: Condvar,
     /// Notified when a job has ended while `drain` waits, and when the gate closes. Waking the reader of jobs at
@@ -28,8 +29,10 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Jobs that were read and not started: one at most.
-    waiting: u64,
+    /// Jobs that were read and not started, in the order of their turns.
+    waiting: Vec<u64>,
+    /// The number of turns that were given.
+    turns: u64,
     started: u64,
     ended: u64,
     /// Whether the last job was read.
@@ -64,7 +67,8 @@ impl Passage {
 #[derive(Debug)]
 pub(crate) struct Turn {
     gate: Arc<Gate>,
-    is_started: AtomicBool,
+    /// Its place in the order of all turns.
+    place: u64,
     /// The number of the job, once it was read.
     number: OnceLock<u64>,
     /// Which of the jobs with the same content it is, from 0.
@@ -72,30 +76,36 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Asks to start the job; once it has started, asking again changes nothing. It is refused only when every
-    /// started job has ended, since a refused job ends the run.
+    /// Asks to start the job, and with it those that were read before it: they are in the hands of other slots, or
+    /// next. Once it has started, asking again changes nothing. It is refused only when every started job has
+    /// ended, since a refused job ends the run.
     pub(crate) fn start(&self) -> Admission {
-        if self.is_started.load(Ordering::SeqCst) {
-            return Admission::Started;
-        }
+        self.start_with(self)
+    }
+
+    /// The same for the last job of a list with that first one. If the first has started, so do the others: it could
+    /// not end before them.
+    pub(crate) fn start_with(&self, first: &Turn) -> Admission {
         let mut state = self.gate.state();
-        while matches!(state.passage, Passage::Shut | Passage::Closed) {
+        loop {
+            match state.passage {
+                _ if !self.is_waiting(&state) => return Admission::Started,
+                Passage::Abandoned => return Admission::Refused,
+                Passage::Closed if !first.is_waiting(&state) => break,
+                Passage::Open => break,
+                Passage::Shut | Passage::Closed => {}
+            }
             state = self.gate.changed.wait(state).expect("nothing panics with the lock held");
         }
-        if state.passage == Passage::Abandoned {
-            return Admission::Refused;
-        }
-        self.is_started.store(true, Ordering::SeqCst);
-        state.waiting -= 1;
-        state.started += 1;
+        let before = state.waiting.partition_point(|place| *place <= self.place);
+        state.waiting.drain(..before);
+        state.started += before as u64;
         // The reader of jobs would wait for the lock as soon as it is woken.
         drop(state);
         self.gate.changed.notify_all();
         Admission::Started
     }
-}
 
-impl Turn {
     /// The job was read.
     pub(crate) fn belongs_to(&self, number: u64) {
         if self.number.set(number).is_ok()
@@ -104,12 +114,18 @@ impl Turn {
             heads.add(number);
         }
     }
+
+    fn is_waiting(&self, state: &State) -> bool {
+        state.waiting.binary_search(&self.place).is_ok()
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if !self.is_started.load(Ordering::SeqCst) {
-            self.gate.state().waiting -= 1;
+        let mut state = self.gate.state();
+        if let Ok(at) = state.waiting.binary_search(&self.place) {
+            state.waiting.remove(at);
+            drop(state);
             self.gate.changed.notify_all();
             if let (Some(heads), Some(number)) = (self.gate.heads.get(), self.number.get()) {
                 heads.remove(*number);
@@ -135,9 +151,10 @@ pub(crate) enum Rest {
 }
 
 impl Gate {
-    pub(crate) fn new() -> io::Result<Gate> {
+    /// A gate before which that number of jobs may wait.
+    pub(crate) fn new(most_waiting: usize) -> io::Result<Gate> {
         let (state, changed, ended, heads) = Default::default();
-        Ok(Gate { state, changed, ended, closing: Bell::new()?, heads })
+        Ok(Gate { most_waiting, state, changed, ended, closing: Bell::new()?, heads })
     }
 
     /// Keeps the order of the jobs that print while they run. To be called before jobs are read.
@@ -153,15 +170,17 @@ impl Gate {
     /// Waits until another job is wanted; returns `None` if none ever will be.
     pub(crate) fn next_turn(self: &Arc<Self>) -> Option<Arc<Turn>> {
         let mut state = self.state();
-        while state.passage.may_start() && state.waiting > 0 {
+        while state.passage.may_start() && state.waiting.len() >= self.most_waiting {
             state = self.changed.wait(state).expect("nothing panics with the lock held");
         }
         if !state.passage.may_start() {
             return None;
         }
-        state.waiting += 1;
-        let (is_started, number, occurrence) = Default::default();
-        Some(Arc::new(Turn { gate: Arc::clone(self), is_started, number, occurrence }))
+        let place = state.turns;
+        state.turns += 1;
+        state.waiting.push(place);
+        let (number, occurrence) = Default::default();
+        Some(Arc::new(Turn { gate: Arc::clone(self), place, number, occurrence }))
     }
 
     /// There is no further job.
@@ -172,7 +191,7 @@ impl Gate {
     /// Whether all jobs were read, and all of those were started.
     pub(crate) fn has_started_all(&self) -> bool {
         let state = self.state();
-        state.is_exhausted && state.waiting == 0
+        state.is_exhausted && state.waiting.is_empty()
     }
 
     /// Waits while no job may start yet. Returns whether jobs may start now.
@@ -206,10 +225,11 @@ impl Gate {
         state.passage == Passage::Open
     }
 
-    /// Waits until all started jobs have ended and their outputs are written. Returns whether the gate is
-    /// open then.
+    /// Waits until all jobs that were read have ended and their outputs are written, but for the caller's own
+    /// turn. Returns whether the gate is open then.
     pub(crate) fn drain(&self) -> bool {
-        let is_busy = |state: &mut State| state.passage.may_start() && state.started > state.ended;
+        let is_left = |state: &State| state.started > state.ended || state.waiting.len() > 1;
+        let is_busy = |state: &mut State| state.passage.may_start() && is_left(state);
         let mut state = self.state();
         state.is_draining = true;
         let state = self.ended.wait_while(state, is_busy);
@@ -289,14 +309,31 @@ mod tests {
     use super::*;
 
     fn gate() -> Arc<Gate> {
-        let gate = Arc::new(Gate::new().unwrap());
+        gate_of_lists(1)
+    }
+
+    fn gate_of_lists(most: usize) -> Arc<Gate> {
+        let gate = Arc::new(Gate::new(most).unwrap());
         gate.open();
         gate
     }
 
     #[test]
+    fn a_list_is_read_ahead_and_starts_together() {
+        let gate = gate_of_lists(3);
+        let turns: Vec<_> = (0..3).map(|_| gate.next_turn().unwrap()).collect();
+        drop(turns[1].clone());
+        assert_eq!(turns[1].start(), Admission::Started);
+        assert_eq!(gate.close(), Rest::Some);
+        assert_eq!(turns[0].start(), Admission::Started, "with the one after it");
+        assert_eq!([gate.end(), gate.end()], [Rest::Some, Rest::None]);
+        gate.abandon();
+        assert_eq!(turns[2].start(), Admission::Refused);
+    }
+
+    #[test]
     fn nothing_is_started_before_it_is_opened() {
-        let gate = Arc::new(Gate::new().unwrap());
+        let gate = Arc::new(Gate::new(1).unwrap());
         let first = gate.next_turn().unwrap();
         thread::scope(|scope| {
             let first = scope.spawn(|| first.start());
@@ -307,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_was_never_opened_can_be_closed() {
-        let gate = Arc::new(Gate::new().unwrap());
+        let gate = Arc::new(Gate::new(1).unwrap());
         let first = gate.next_turn().unwrap();
         assert_eq!(gate.close(), Rest::None);
         gate.open();

@@ -23,6 +23,8 @@ pub(crate) enum Problem {
     Csv(csv::Error),
     TooLong(u64),
     Nul(u64),
+    /// The number of an input that is to be JSON.
+    Json(u64, serde_json::Error),
     NoColumns,
     ColumnTwice(String),
     /// Counted from 1.
@@ -59,6 +61,9 @@ impl fmt::Display for InputError {
                 "input {number} of {source} has a NUL in it, which cannot be passed to a program; if NULs \
                  separate the inputs, use -0"
             ),
+            Problem::Json(number, _) => {
+                write!(f, "input {number} of {source} is not JSON, which --jsonl says it is")
+            }
             Problem::Changed => write!(f, "{source} was changed while it was read"),
             Problem::NoColumns => write!(f, "{source} has no column names in its first line"),
             Problem::ColumnTwice(column) => {
@@ -76,6 +81,7 @@ impl std::error::Error for InputError {
         match &self.problem {
             Problem::Io(error) => Some(error),
             Problem::Csv(error) => Some(error),
+            Problem::Json(_, error) => Some(error),
             _ => None,
         }
     }

@@ -35,9 +35,13 @@ impl Job {
         self.fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Asks whether the job may start.
-    pub(crate) fn start(&self) -> Admission {
-        self.turn.as_ref().map_or(Admission::Started, |turn| turn.start())
+    /// Asks whether the jobs of a list may start, in the order in which they were read.
+    pub(crate) fn start(list: &[Job]) -> Admission {
+        let (first, last) = (list.first(), list.last());
+        let turns = first
+            .zip(last)
+            .and_then(|(first, last)| Some((first.turn.as_ref()?, last.turn.as_ref()?)));
+        turns.map_or(Admission::Started, |(first, last)| last.start_with(first))
     }
 
     /// The words of one attempt.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use regex::bytes::Regex;
+use serde_json::value::RawValue;
 
 use crate::args::inputs::{Inputs, Trim};
 use crate::args::typed::{Kind, Pairing, Typed};
@@ -144,7 +145,12 @@ impl Opening<'_> {
                 return Ok(Sources { rows: self.trimmed(table.rows()), names, width });
             }
         };
-        let rows = self.columns(self.limited(values));
+        let values = self.limited(values);
+        let values = match self.inputs.jsonl {
+            true => json_alone(values, name.clone()),
+            false => values,
+        };
+        let rows = self.columns(values);
         let width = self.inputs.colsep.is_none().then_some(1);
         match self.inputs.header {
             None => Ok(Sources { rows, names: vec![OsString::new(); width.unwrap_or(0)], width }),
@@ -199,6 +205,20 @@ impl Opening<'_> {
         };
         Box::new(values.map(move |value| Ok(split(&colsep, &value?, trim))))
     }
+}
+
+/// The values until one is not JSON.
+fn json_alone(values: Values, source: String) -> Values {
+    Box::new((1..).zip(values).map(move |(number, value)| {
+        let value = value?;
+        match serde_json::from_slice::<&RawValue>(value.as_bytes()) {
+            Ok(_) => Ok(value),
+            Err(error) => {
+                let problem = Problem::Json(number, error);
+                Err(InputError { source: source.clone(), problem })
+            }
+        }
+    }))
 }
 
 fn split(colsep: &Regex, value: &OsString, trim: Trim) -> Row {

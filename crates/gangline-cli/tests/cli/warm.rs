@@ -84,10 +84,10 @@ fn a_worker_is_told_of_its_slot() {
     let place = place();
     let line = "--warm --threads 3 --gpu-list '5 6' -j1 -- sh worker";
     place.run_typed(&format!("{line} {{worker}} ::: a")).check(0, "a\n");
-    let hello = r#"{"gangline":1,"worker":0,"gpus":["0","1"],"threads":3}"#;
+    let hello = r#"{"gangline":2,"worker":0,"gpus":["0","1"],"threads":3,"batch":1}"#;
     assert_eq!(place.read("hello.0").trim(), hello, "the variable shows them from 0");
     place.run_typed(&format!("{line} {{gpu}} ::: a")).check(0, "a\n");
-    let hello = r#"{"gangline":1,"worker":0,"gpus":["5","6"],"threads":3}"#;
+    let hello = r#"{"gangline":2,"worker":0,"gpus":["5","6"],"threads":3,"batch":1}"#;
     assert_eq!(place.read("hello.5").trim(), hello);
 }
 
@@ -269,7 +269,7 @@ fn a_worker_that_is_not_there_is_given_up() {
 #[test]
 fn a_worker_of_another_version_is_given_up() {
     let place = Place::new();
-    place.write("worker", "read -r x; echo '{\"gangline\":2}'; cat");
+    place.write("worker", "read -r x; echo '{\"gangline\":3}'; cat");
     let ran = place.run_typed("-j1 --warm --max-restarts 0 -- sh worker ::: a b");
     ran.check_said(103, &["speaks another version of the protocol than 1", "no worker is left"]);
 }

@@ -48,7 +48,7 @@ impl Warm {
         let text = format!(
             "waiting for a worker to end after its last input, for which it has {limit:#} (--end-timeout)"
         );
-        self.tell_once(&self.has_told_of_end, &text);
+        self.tell_once(&self.reported.slow_end, &text);
         conversation.finish(self.end_timeout.saturating_sub(soon), aside)
     }
 
@@ -65,7 +65,7 @@ impl Warm {
         )
     }
 
-    fn show_said(&self, said: &Captured) {
+    pub(super) fn show_said(&self, said: &Captured) {
         let shared = &self.lanes.shared;
         if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), said) {
             shared.fail_output("the messages of workers cannot be written", error);

@@ -1,0 +1,159 @@
+//! A message to a warm worker with one job or several, and its answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use serde_json::value::RawValue;
+
+use crate::execute::conversation::{Aside, Silence};
+use crate::execute::job_runner::Whole;
+use crate::execute::process::End;
+use crate::execute::protocol::{self, Answer, Item, Items, Reply, Takes, Violation};
+use crate::execute::warm::Warm;
+use crate::execute::warm::attempt::{Asked, Broken};
+use crate::execute::worker_slots::Worker;
+use crate::output::capture::Captured;
+use crate::output::outcome::{JobResult, Printed};
+
+/// The jobs of a message.
+pub(super) struct Message {
+    /// Their indices among those that are asked for, each with its input.
+    pub(super) inputs: Vec<(usize, Box<RawValue>)>,
+    /// When it was sent.
+    pub(super) started: SystemTime,
+    pub(super) clock: Instant,
+}
+
+impl Warm {
+    /// Sends a message, and ends each job that the worker answers. The error is that of the others.
+    pub(super) fn converse(
+        &self,
+        slot: usize,
+        worker: &mut Worker,
+        asked: &mut [Asked<'_>],
+        message: Message,
+        said: &mut Captured,
+    ) -> Result<(), Broken> {
+        let line = line_of(&message, asked, worker.takes);
+        let Message { inputs, started, clock } = message;
+        let places: HashMap<u64, usize> =
+            inputs.into_iter().map(|(at, _)| (asked[at].job.number, at)).collect();
+        let sent = worker.conversation().sent_now();
+        let (mut line, mut open) = (&*line, places.len());
+        while open > 0 {
+            let spill = Arc::clone(&worker.spill);
+            let aside = Aside { stderr: said, spill: &spill };
+            let limit = || self.lanes.shared.limit();
+            let reply = worker.conversation().ask(line, sent, &limit, aside);
+            line = b"";
+            let reply = match reply {
+                Ok(reply) => reply,
+                Err(silence) => return Err(self.broken(worker, result_of(silence), said)),
+            };
+            let place = |number| place_of(number, &places, asked);
+            let (at, answer) = match protocol::read_reply(&reply, &place) {
+                Ok(Reply::Answer(at, answer)) => (at, answer),
+                Ok(Reply::Log(text)) => {
+                    if let Err(error) = said.push(&spill, &text) {
+                        return Err(self.broken(worker, JobResult::NotKept(error), said));
+                    }
+                    continue;
+                }
+                Ok(Reply::Whole(whole, why)) => {
+                    worker.deaths = 0;
+                    return Err(Broken { result: JobResult::Refused(why), whole });
+                }
+                Err(violation) => {
+                    let result = JobResult::WorkerFailed(violation.to_string());
+                    return Err(self.broken(worker, result, said));
+                }
+            };
+            worker.deaths = 0;
+            open -= 1;
+            let asked = &mut asked[at];
+            let mut printed = Printed { stderr: std::mem::take(said), ..Printed::default() };
+            let result = match answer {
+                Answer::Output(output) => printed
+                    .receive(&spill, &output)
+                    .map_or_else(JobResult::NotKept, |()| JobResult::Ended(End::Exited(0))),
+                Answer::Error(error) => JobResult::Refused(error),
+                Answer::Unreadable(why) => {
+                    JobResult::Refused(format!("its answer cannot be read: {why}"))
+                }
+            };
+            asked.printed = printed;
+            (asked.started, asked.took) = (started, clock.elapsed());
+            self.end_one(slot, asked, result);
+        }
+        Ok(())
+    }
+
+    /// Ends a worker that cannot continue.
+    fn broken(&self, worker: &mut Worker, result: JobResult, said: &mut Captured) -> Broken {
+        worker.deaths += u32::from(result.blames_worker());
+        let result = self.end_worker(worker, result, said);
+        Broken { result, whole: Whole::Died }
+    }
+
+    /// The worker cannot continue.
+    pub(super) fn fail(&self, worker: &mut Worker, why: String, said: &mut Captured) -> JobResult {
+        self.end_worker(worker, JobResult::WorkerFailed(why), said)
+    }
+
+    pub(super) fn end_worker(
+        &self,
+        worker: &mut Worker,
+        result: JobResult,
+        said: &mut Captured,
+    ) -> JobResult {
+        let Some(conversation) = worker.conversation.take() else { return result };
+        let last_words = conversation.end(self.lanes.shared.rules.ending.lasts());
+        match said.append(&worker.spill, &last_words) {
+            Ok(()) => result,
+            Err(error) => JobResult::NotKept(error),
+        }
+    }
+}
+
+fn line_of(message: &Message, asked: &[Asked<'_>], takes: Takes) -> Vec<u8> {
+    let mut items = message.inputs.iter().map(|(at, input)| {
+        let Asked { job, attempt, .. } = &asked[*at];
+        Item { item: job.number, attempt: *attempt, input }
+    });
+    match takes {
+        Takes::Lists => protocol::line(&Items { items: items.collect() }),
+        Takes::Items => protocol::line(&items.next()),
+    }
+}
+
+/// The index of the job with that number, if the worker has it in hand.
+fn place_of(
+    number: u64,
+    places: &HashMap<u64, usize>,
+    asked: &[Asked<'_>],
+) -> Result<usize, Violation> {
+    match places.get(&number) {
+        Some(at) if asked[*at].worked.is_none() => Ok(*at),
+        Some(_) => Err(Violation::Twice(number)),
+        None => {
+            let open = places.iter().filter(|(_, at)| asked[**at].worked.is_none());
+            let mut expected: Vec<u64> = open.map(|(number, _)| *number).collect();
+            expected.sort_unstable();
+            Err(Violation::OtherItem { found: number, expected })
+        }
+    }
+}
+
+/// The result of a job if its worker gave no answer.
+pub(super) fn result_of(silence: Silence) -> JobResult {
+    JobResult::WorkerFailed(match silence {
+        Silence::Halted => return JobResult::Ended(End::Halted),
+        Silence::TimedOut(limit) => return JobResult::Ended(End::TimedOut(limit)),
+        Silence::Ended(end) => format!("{end} before it answered"),
+        Silence::Closed => "closed its standard output".into(),
+        Silence::Deaf => "closed its standard input".into(),
+        Silence::TooLong => "printed a line that is too long".into(),
+        Silence::Failed(error) => format!("could not be reached: {error}"),
+    })
+}

@@ -1,0 +1,140 @@
+//! The start of a warm worker, until it is ready.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::execute::commands;
+use crate::execute::conversation::{Aside, Conversation, Sent, Silence};
+use crate::execute::process::End;
+use crate::execute::protocol::{self, Hello, Takes, VERSION};
+use crate::execute::warm::Warm;
+use crate::execute::warm::conversing::result_of;
+use crate::execute::worker_slots::Worker;
+use crate::output::capture::Captured;
+use crate::output::outcome::JobResult;
+use crate::plan::template::{Template, Values};
+use gangline::report::HumanDuration;
+
+/// When a slow start is reported.
+const LONG_WAIT: Duration = Duration::from_secs(15);
+
+impl Warm {
+    /// Makes sure that a worker is ready.
+    pub(super) fn start(
+        &self,
+        slot: usize,
+        worker: &mut Worker,
+        command: &Arc<Template>,
+        said: &mut Captured,
+    ) -> Result<(), JobResult> {
+        match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
+            // It has ended since its answer, or has written more: not the fault of this item.
+            Some(conversation) => {
+                let kill_after = self.lanes.shared.rules.ending.lasts();
+                let last_words = conversation.end(kill_after);
+                said.append(&worker.spill, &last_words).map_err(JobResult::NotKept)?;
+                let number = self.number(slot);
+                self.lanes.shared.terminal.tell(&format!(
+                    "the worker of slot {number} ended, closed its input, or wrote an unexpected line \
+                     between two items: it is restarted"
+                ));
+            }
+            None if worker.conversation.is_some() => return Ok(()),
+            None => {}
+        }
+        worker.unready += 1;
+        let given = self.given(command, slot);
+        let values = Values {
+            fields: &[],
+            number: 0,
+            gpus: &given.ids,
+            worker: self.number(slot),
+            attempt: 1,
+        };
+        let mut command = commands::command(command.fill(&values), given);
+        let threads = self.threads.limit(&mut command);
+        let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
+        worker.conversation = Some(started.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                // The slot is not at fault: no other finds the program.
+                worker.unready = 0;
+                JobResult::NotStarted(error)
+            }
+            _ => JobResult::WorkerFailed(format!("could not be started: {error}")),
+        })?);
+        let worker_number = self.number(slot);
+        let (gangline, batch) = (VERSION, self.batch);
+        let hello = Hello { gangline, worker: worker_number, gpus: &given.ids, threads, batch };
+        let ready = self.greet(worker, &protocol::line(&hello), said);
+        let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
+        worker.takes = protocol::read_ready(&ready)
+            .map_err(|violation| self.fail(worker, violation.to_string(), said))?;
+        if worker.takes == Takes::Items && self.batch > 1 {
+            self.tell_once(&self.reported.no_lists, NO_LISTS);
+        }
+        worker.unready = 0;
+        Ok(())
+    }
+
+    /// Sends the first line and waits for the answer. A slow start is announced on the terminal: a program
+    /// that is not a worker never answers.
+    fn greet(
+        &self,
+        worker: &mut Worker,
+        line: &[u8],
+        said: &mut Captured,
+    ) -> Result<Vec<u8>, JobResult> {
+        let soon = LONG_WAIT.min(self.start_timeout / 4);
+        let sent = worker.conversation().sent_now();
+        let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
+        match self.await_ready(worker.conversation(), line, (sent, soon), aside) {
+            Err(Silence::TimedOut(_)) => {}
+            Ok(line) => return Ok(line),
+            Err(silence) => return Err(self.end_worker(worker, result_of(silence), said)),
+        }
+        let all = (HumanDuration(soon), HumanDuration(self.start_timeout));
+        let text = format!(
+            "still no worker after {:#}: with --warm a command must answer its first line with \
+             {{\"gangline\":1}} or {{\"gangline\":2}}, for which it has {:#} (--start-timeout)",
+            all.0, all.1
+        );
+        self.tell_once(&self.reported.slow_start, &text);
+        let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
+        // The line was sent.
+        self.await_ready(worker.conversation(), b"", (sent, self.start_timeout), aside)
+            .map_err(|silence| self.end_worker(worker, result_of(silence), said))
+    }
+
+    /// Waits for a line that is no message for the log.
+    fn await_ready(
+        &self,
+        conversation: &mut Conversation,
+        mut line: &[u8],
+        (sent, limit): (Sent, Duration),
+        aside: Aside<'_>,
+    ) -> Result<Vec<u8>, Silence> {
+        let Aside { stderr, spill } = aside;
+        loop {
+            let aside = Aside { stderr, spill };
+            let reply = conversation.ask(line, sent, &|| Some(limit), aside)?;
+            let Some(text) = protocol::read_log(&reply) else { return Ok(reply) };
+            stderr.push(spill, &text).map_err(Silence::Failed)?;
+            line = b"";
+        }
+    }
+}
+
+const NO_LISTS: &str = "the worker takes one input at a time, so --batch has no effect: a worker that takes lists \
+                        answers its first line with {\"gangline\":2,\"batch\":true}";
+
+/// Replaces an exceeded time limit of a job by that of the start.
+fn unready(result: JobResult, limit: Duration) -> JobResult {
+    match result {
+        JobResult::Ended(End::TimedOut(_)) => {
+            let limit = HumanDuration(limit);
+            JobResult::WorkerFailed(format!("was not ready within {limit:#}"))
+        }
+        other => other,
+    }
+}
