@@ -37,10 +37,14 @@ use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
 use gangline::{Device, Devices};
 
+/// What `--version` says: a worker is written for a version of the protocol, not of the program.
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprotocols of warm workers: 1, 2");
+
 #[derive(Debug, Parser)]
 #[command(
     name = "gangline",
     version,
+    long_version = LONG_VERSION,
     about = "Runs any program over many inputs, on CPUs and GPUs",
     after_long_help = sections::text(sections::MAIN)
 )]

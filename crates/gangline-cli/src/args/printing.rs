@@ -19,7 +19,7 @@ pub(crate) struct Printing {
         long,
         action = ArgAction::SetTrue,
         conflicts_with_all = [
-            "keep_order", "line_buffer", "results", "files", "tag", "tagstring", "max_output", "warm"
+            "keep_order", "line_buffer", "results", "files", "tag", "tagstring", "max_output", "warm", "records"
         ]
     )]
     pub(crate) ungroup: bool,
@@ -29,4 +29,8 @@ pub(crate) struct Printing {
     /// Keep the standard output of each job in a file, and print its name instead
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "line_buffer")]
     pub(crate) files: bool,
+    /// Print a line of JSON for each job, with its input, and its output or error
+    #[arg(long, action = ArgAction::SetTrue)]
+    #[arg(conflicts_with_all = ["files", "line_buffer", "tag", "tagstring"])]
+    pub(crate) records: bool,
 }

@@ -13,6 +13,7 @@ use crate::execute::shared::Output;
 use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{JobFailed, JobResult, Next, Outcome, Printed};
+use crate::output::record::Record;
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -237,11 +238,13 @@ impl<W: Work> JobRunner<W> {
             left.fold((0, None), |(count, first), it| (count + 1, first.or(Some(it))));
         let (outcome, whole) = first.filter(|_| self.lane.gate.is_wanted())?;
         let (number, result) = (outcome.number, &outcome.result);
-        let text = format!("the list of job {number} and {} others {result}", count - 1);
-        self.lanes.shared.terminal.tell(&format!("{text}, and is split"));
+        let text =
+            format!("the list of job {number} and {} others {result}, and is split", count - 1);
+        self.lanes.shared.terminal.tell(&text);
+        let why = result.error().unwrap_or_default();
         Some(match whole {
-            Whole::OutOfMemory => Box::new(OutOfMemory::new(text)),
-            Whole::Died | Whole::Rejected => text.into(),
+            Whole::OutOfMemory => Box::new(OutOfMemory::new(why)),
+            Whole::Died | Whole::Rejected => why.into(),
         })
     }
 
@@ -359,6 +362,11 @@ impl<W: Work> JobRunner<W> {
     fn show(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
         let shared = &self.lanes.shared;
         let tag = outcome.tag.as_deref();
+        if let Some(shape) = &self.lane.records {
+            let record = Record::of(outcome, printed, shape)?;
+            shared.terminal.write(None, Channel::Stdout, &record.line()?)?;
+            return shared.terminal.write_captured(None, &Captured::default(), &printed.stderr);
+        }
         match (&printed.file, shared.rules.showing) {
             (Some(path), _) => {
                 let mut line = path.as_os_str().as_bytes().to_vec();

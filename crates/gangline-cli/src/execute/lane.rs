@@ -14,6 +14,7 @@ use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
 use crate::exit;
+use crate::output::lists::Lists;
 use crate::output::misplaced::Misplaced;
 use crate::output::outcome::JobResult;
 use crate::output::place::Place;
@@ -21,6 +22,7 @@ use crate::plain::Plain;
 use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
 use crate::plan::texts::{self, OnSlot, Texts};
+use crate::plan::value::Shape;
 use gangline::CancelToken;
 
 /// State that the hooks and the signal thread of one lane share.
@@ -36,6 +38,9 @@ pub(crate) struct Lane {
     pub(crate) retries: Arc<Retries>,
     /// Set if there is a journal.
     pub(crate) held: Option<Arc<Held>>,
+    /// Set if a record is printed for each job: how its inputs become a value.
+    pub(crate) records: Option<Arc<Shape>>,
+    pub(crate) lists: Arc<Lists>,
 }
 
 impl Lane {

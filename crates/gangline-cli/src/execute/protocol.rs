@@ -103,7 +103,7 @@ struct Ready {
     batch: bool,
     /// How many messages the worker reads before it answers. The program sends one at a time, since a list does the same
     /// with one call of the library; the key is checked, so that a later version may use it.
-    #[serde(default)]
+    #[expect(dead_code, reason = "it is only checked")]
     ahead: Option<NonZeroU64>,
 }
 

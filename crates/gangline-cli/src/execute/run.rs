@@ -191,6 +191,7 @@ fn drive<W: Work + 'static>(
         number_by_jobs(&mut report, &numbers);
         remove_cut_off(&mut report, &own.retries.take_cut_off());
         advise(&mut report);
+        own.lists.describe(&mut report);
         report
     });
     let closed = pool.close();

@@ -63,7 +63,9 @@ pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         }
         let held = held(args, plan)?;
         let retries = Arc::new(Retries::new(args.failure.retries));
-        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held });
+        let records = args.printing.records.then(|| Arc::new(plan.warm_inputs().shape));
+        let lists = Arc::default();
+        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held, records, lists });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))

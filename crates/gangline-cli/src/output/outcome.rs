@@ -150,6 +150,20 @@ impl JobResult {
         }
     }
 
+    /// The causes of that error, each with its own.
+    pub(crate) fn causes(&self) -> Vec<String> {
+        let cause: Option<&dyn std::error::Error> = match self {
+            JobResult::NotStarted(error)
+            | JobResult::NoProgram(error)
+            | JobResult::NotKept(error) => Some(error),
+            JobResult::Misplaced(error) => Some(error),
+            JobResult::Ended(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => None,
+        };
+        std::iter::successors(cause, |cause| cause.source())
+            .map(|cause| cause.to_string())
+            .collect()
+    }
+
     /// Whether the worker may be broken, and not the job.
     pub(crate) fn blames_worker(&self) -> bool {
         matches!(self, JobResult::WorkerFailed(_))

@@ -76,16 +76,11 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Asks to start the job, and with it those that were read before it: they are in the hands of other slots, or
-    /// next. Once it has started, asking again changes nothing. It is refused only when every started job has
-    /// ended, since a refused job ends the run.
-    pub(crate) fn start(&self) -> Admission {
-        self.start_with(self)
-    }
-
-    /// The same for the last job of a list with that first one. If the first has started, so do the others: it could
-    /// not end before them.
-    pub(crate) fn start_with(&self, first: &Turn) -> Admission {
+    /// Asks to start the last job of a list with that first one, and with it all that were read before it: they are in
+    /// the hands of other slots, or next. Once it has started, asking again changes nothing. It is refused only when
+    /// every started job has ended, since a refused job ends the run. If the first has started, so do the others: it
+    /// could not end before them.
+    pub(crate) fn start_list(&self, first: &Turn) -> Admission {
         let mut state = self.gate.state();
         loop {
             match state.passage {
@@ -307,6 +302,12 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    impl Turn {
+        fn start(&self) -> Admission {
+            self.start_list(self)
+        }
+    }
 
     fn gate() -> Arc<Gate> {
         gate_of_lists(1)

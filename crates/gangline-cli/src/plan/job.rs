@@ -41,7 +41,7 @@ impl Job {
         let turns = first
             .zip(last)
             .and_then(|(first, last)| Some((first.turn.as_ref()?, last.turn.as_ref()?)));
-        turns.map_or(Admission::Started, |(first, last)| last.start_with(first))
+        turns.map_or(Admission::Started, |(first, last)| last.start_list(first))
     }
 
     /// The words of one attempt.

@@ -50,7 +50,9 @@ fn help_matches_its_snapshot() {
 #[test]
 fn the_version_is_that_of_the_library() {
     let version = format!("gangline {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(printed(&Place::new(), "--version"), version);
+    assert_eq!(printed(&Place::new(), "-V"), version);
+    let protocols = "protocols of warm workers: 1, 2\n";
+    assert_eq!(printed(&Place::new(), "--version"), version + protocols);
 }
 
 #[test]

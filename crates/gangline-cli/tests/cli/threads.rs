@@ -6,8 +6,8 @@ use crate::support::Place;
 
 const WORKER: &str = r#"
 read -r hello
-hello=${hello#*\"threads\":}
-echo "${hello%\}} $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS" > threads.$1
+hello=${hello#*\"threads\":} hello=${hello%%,*}
+echo "$hello $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS" > threads.$1
 echo '{"gangline":1}'
 while read -r line; do
     item=${line#*\"item\":}; item=${item%%,*}

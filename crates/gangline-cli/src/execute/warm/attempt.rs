@@ -132,6 +132,9 @@ impl Warm {
                 }
             }
         }
+        if worker.takes == Takes::Lists {
+            self.lane.lists.sent(inputs.len());
+        }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
         let message = Message { inputs, started, clock };
         let Err(broken) = self.converse(slot, worker, asked, message, &mut said) else {

@@ -1,0 +1,86 @@
+//! `--records`: a line of JSON for each job.
+
+use std::io;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::output::outcome::{Form, Outcome, Printed};
+use crate::plan::value::Shape;
+
+/// What became of a job. `docs/record.schema.json` describes it.
+#[derive(Serialize)]
+pub(crate) struct Record<'a> {
+    item: u64,
+    key: &'a str,
+    input: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    causes: Option<Vec<String>>,
+    attempts: u32,
+    slot: usize,
+    gpus: &'a [usize],
+    seconds: f64,
+    /// Seconds since 1970.
+    started: f64,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn of(
+        outcome: &'a Outcome,
+        printed: &Printed,
+        shape: &Shape,
+    ) -> io::Result<Record<'a>> {
+        let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let input = match shape.value(&outcome.fields) {
+            Some(input) => input,
+            // It is not UTF-8.
+            None => to_raw_value(
+                &outcome.fields.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>(),
+            )?,
+        };
+        let error = outcome.result.error();
+        let causes = error.as_ref().map(|_| outcome.result.causes());
+        let output = match error {
+            None => Some(output(printed)?),
+            Some(_) => None,
+        };
+        Ok(Record {
+            item: outcome.number,
+            key: &outcome.key,
+            input,
+            output,
+            error,
+            causes,
+            attempts: outcome.attempts,
+            slot: outcome.slot,
+            gpus: &outcome.gpus,
+            seconds: outcome.took.as_secs_f64(),
+            started: started.as_secs_f64(),
+        })
+    }
+
+    pub(crate) fn line(&self) -> io::Result<Vec<u8>> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+/// The output as a value: what a worker has answered, or the text that a command has printed.
+fn output(printed: &Printed) -> io::Result<Box<RawValue>> {
+    let mut bytes = Vec::new();
+    printed.stdout.write_to(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(match printed.form {
+        Form::Stream => to_raw_value(&text)?,
+        Form::Text => to_raw_value(line)?,
+        Form::Json if line.is_empty() => to_raw_value(&())?,
+        Form::Json => RawValue::from_string(line.to_owned())?,
+    })
+}

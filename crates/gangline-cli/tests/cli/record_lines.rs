@@ -1,0 +1,164 @@
+//! `--records`: a line of JSON for each job, as `docs/record.schema.json` says.
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, Ran};
+
+const WORKER: &str = r#"
+import json, sys
+hello = json.loads(sys.stdin.readline())
+print(json.dumps({"gangline": 2, "batch": True}), flush=True)
+for line in sys.stdin:
+    for it in json.loads(line)["items"]:
+        if it["input"] == "bad":
+            print(json.dumps({"item": it["item"], "error": "out of focus"}), flush=True)
+        else:
+            print(json.dumps({"item": it["item"], "output": it["input"]}), flush=True)
+"#;
+
+/// The records of a run, each checked against the schema.
+#[track_caller]
+fn records(ran: &Ran) -> Vec<Value> {
+    let schema =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/record.schema.json"));
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let lines = ran.stdout.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        assert!(is_valid(&record, &schema), "{record}");
+        record
+    });
+    lines.collect()
+}
+
+/// Whether a value is of a schema, by the words that the schema of records uses.
+fn is_valid(value: &Value, schema: &Value) -> bool {
+    let texts = |list: &Value| -> Vec<String> {
+        let list = list.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let is_of_type = match schema["type"].as_str() {
+        None => true,
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_u64(),
+        Some("number") => value.is_number(),
+        Some(other) => panic!("{other} is not known here"),
+    };
+    let is_large = schema["minimum"].as_f64().is_none_or(|least| value.as_f64() >= Some(least));
+    let has_all = texts(&schema["required"]).iter().all(|key| value.get(key).is_some());
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let has_valid = properties
+        .filter_map(|(key, schema)| Some((value.get(key)?, schema)))
+        .all(|(value, schema)| is_valid(value, schema));
+    let items = schema.get("items").zip(value.as_array());
+    let items_are_valid =
+        items.is_none_or(|(schema, values)| values.iter().all(|value| is_valid(value, schema)));
+    let is_one = schema["oneOf"]
+        .as_array()
+        .is_none_or(|all| all.iter().filter(|one| is_valid(value, one)).count() == 1);
+    is_of_type && is_large && has_all && has_valid && items_are_valid && is_one
+}
+
+#[track_caller]
+fn check(ran: &Ran, fields: &[&str], expected: &[Value]) {
+    let found: Vec<Value> = records(ran)
+        .iter()
+        .map(|record| fields.iter().map(|field| record[field].clone()).collect())
+        .collect();
+    assert_eq!(found, expected, "{ran:?}");
+}
+
+#[test]
+fn each_job_has_a_record() {
+    let place = Place::new();
+    let script = "echo $1; echo err >&2; exit $2";
+    let inputs = "::: a b :::+ 0 3";
+    let ran = place.run_typed(&format!("-j2 --records --retries 1 --shell -- '{script}' {inputs}"));
+    let fields = ["item", "key", "input", "output", "error", "causes", "attempts", "gpus"];
+    let expected = [
+        json!([1, "a 0", ["a", "0"], "a\n", null, null, 1, []]),
+        json!([2, "b 3", ["b", "3"], null, "exited with 3", [], 2, []]),
+    ];
+    check(&ran, &fields, &expected);
+    ran.check_said(1, &["err\n", "job 2 exited with 3"]);
+}
+
+#[test]
+fn a_worker_answers_values() {
+    let place = Place::new();
+    place.write("worker", WORKER);
+    let inputs = "{\"a\": [1, 2.5]}\n\"text\"\nnull\n\"bad\"\n[]\n";
+    let line = "-j1 --warm --jsonl --records --batch 4 --gpu-list 3 -- python3 worker";
+    let ran = place.run_typed_on(line, inputs);
+    let fields = ["item", "input", "output", "error", "gpus"];
+    let object = json!({"a": [1, 2.5]});
+    let expected = [
+        json!([1, object, object, null, [3]]),
+        json!([2, "text", "text", null, [3]]),
+        json!([3, null, null, null, [3]]),
+        json!([4, "bad", null, "out of focus", [3]]),
+        json!([5, [], [], null, [3]]),
+    ];
+    check(&ran, &fields, &expected);
+    assert_eq!(records(&ran)[0]["key"], "'{\"a\": [1, 2.5]}'");
+    assert!(records(&ran)[2].get("output").is_some(), "null is an output");
+}
+
+#[test]
+fn inputs_with_names_are_objects() {
+    let place = Place::new();
+    place.write("t.csv", "id,name\n1,x y\n");
+    let ran = place.run_typed("--records --csv t.csv -- echo {name}");
+    check(&ran, &["input", "output"], &[json!([{"id": "1", "name": "x y"}, "x y\n"])]);
+    let ran = place.run_typed("--records -- ./missing ::: a");
+    let causes = json!(["No such file or directory (os error 2)"]);
+    check(&ran, &["causes"], &[json!([causes])]);
+    assert_eq!(ran.code, Some(1));
+}
+
+#[test]
+fn records_come_in_order_or_as_jobs_end() {
+    let place = Place::new();
+    let script = "sleep $1; echo $1";
+    let line = format!("--records --shell -- '{script}' ::: 1 0");
+    let items = |ran: &Ran| records(ran).iter().map(|it| it["item"].clone()).collect::<Vec<_>>();
+    assert_eq!(items(&place.run_typed(&format!("-j2 {line}"))), [1, 2]);
+    assert_eq!(items(&place.run_typed(&format!("-j2 --no-keep-order {line}"))), [2, 1]);
+    for option in ["--tag", "--line-buffer", "-u", "--files"] {
+        let ran = place.run_typed(&format!("--records {option} -- echo ::: a"));
+        assert_eq!(ran.code, Some(102), "{option}");
+    }
+}
+
+#[test]
+fn a_resumed_run_has_records_of_the_rest() {
+    let place = Place::new();
+    place.write("worker", WORKER);
+    let line = "-j1 --warm --records --journal j --batch 2 -- python3 worker";
+    check(
+        &place.run_typed(&format!("{line} ::: a bad")),
+        &["key"],
+        &[json!(["a"]), json!(["bad"])],
+    );
+    let resumed = line.replace("--journal", "--resume --journal");
+    let ran = place.run_typed(&format!("{resumed} ::: a bad c"));
+    check(&ran, &["key"], &[json!(["bad"]), json!(["c"])]);
+}
+
+#[test]
+fn json_lines_are_inputs_of_any_command() {
+    let place = Place::new();
+    let lines = "{\"a\": 1}\n[2]\n";
+    place.run_typed_on("-j1 --jsonl -- echo", lines).check(0, "{\"a\": 1}\n[2]\n");
+    let line = "-j1 --jsonl --journal j";
+    place.run_typed_on(&format!("{line} -- echo"), lines).check(0, lines);
+    let more = format!("{lines}3\n");
+    place.run_typed_on(&format!("{line} --resume -- echo"), more).check(0, "3\n");
+    let ran = place.run_typed_on("-j1 --jsonl -- echo", "1\nNaN\n2\n");
+    ran.check(104, "1\n");
+    ran.check_said(104, &["input 2 of standard input is not JSON, which --jsonl says it is"]);
+    let ran = place.run_typed("--jsonl --csv t.csv -- echo");
+    ran.check_said(102, &["--jsonl"]);
+    place.run_typed("-j1 --jsonl -- echo ::: 1 '\"x y\"'").check(0, "1\n\"x y\"\n");
+}
