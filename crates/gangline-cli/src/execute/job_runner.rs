@@ -168,7 +168,9 @@ impl<W: Work> JobRunner<W> {
         let is_new = !list.iter().any(|job| retries.knows(job.number));
         if is_new {
             list.iter().for_each(|job| self.lanes.spare_results(job));
-            if self.lanes.start(&self.lane, list) == Admission::Refused {
+            // A job that this slot is to try again would wait for it.
+            let needs_slot = || retries.are_waiting_for(slot);
+            if self.lanes.start(&self.lane, list, &needs_slot) == Admission::Refused {
                 list.iter().for_each(|job| retries.never_started(job.number));
                 return Ok(list.iter().map(|_| Err(NOT_STARTED.into())).collect());
             }
@@ -194,7 +196,7 @@ impl<W: Work> JobRunner<W> {
             match worked.next().expect("each job has an outcome") {
                 Worked::Left(outcome, whole) if split.is_some() => self.leave(outcome, whole),
                 Worked::Ended(outcome) | Worked::Left(outcome, _) => {
-                    *settled = Some(self.conclude(job, Arc::new(outcome)));
+                    *settled = Some(self.conclude(slot, job, Arc::new(outcome)));
                 }
             }
         }
@@ -257,8 +259,8 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Ends an attempt, and the job unless it is tried again.
-    fn conclude(&self, job: &Job, outcome: Arc<Outcome>) -> Settled {
-        let next = self.next(&outcome);
+    fn conclude(&self, slot: usize, job: &Job, outcome: Arc<Outcome>) -> Settled {
+        let next = self.next(slot, &outcome);
         if next != Next::Nothing {
             self.report_retry(&outcome);
             return Err(JobFailed { outcome, next });
@@ -268,10 +270,10 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Decides what follows an attempt. No job is tried again once the run is ending.
-    fn next(&self, outcome: &Arc<Outcome>) -> Next {
+    fn next(&self, slot: usize, outcome: &Arc<Outcome>) -> Next {
         match outcome.result.is_ok() || !self.lane.gate.is_wanted() {
             true => Next::Nothing,
-            false => self.lane.retries.after(outcome),
+            false => self.lane.retries.after(slot, outcome),
         }
     }
 

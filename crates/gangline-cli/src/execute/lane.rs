@@ -94,15 +94,20 @@ impl Lanes {
     }
 
     /// Waits until the jobs of a list may start, which counts as one start. Jobs that are held back keep their slot.
-    pub(crate) fn start(&self, lane: &Lane, list: &[Job]) -> Admission {
+    pub(crate) fn start(
+        &self,
+        lane: &Lane,
+        list: &[Job],
+        needs_slot: &dyn Fn() -> bool,
+    ) -> Admission {
         let brake = &self.shared.brake;
         if brake.is_off() || !lane.gate.opened() {
-            return Job::start(list);
+            return Job::start(list, needs_slot);
         }
         if !self.wait_for_brake(lane) {
-            return Job::start(list);
+            return Job::start(list, needs_slot);
         }
-        let admission = Job::start(list);
+        let admission = Job::start(list, needs_slot);
         if admission == Admission::Refused {
             brake.end();
         }

@@ -26,6 +26,8 @@ struct Failed {
     deaths: u32,
     /// The number of attempts that count.
     spent: u32,
+    /// The slot that is to try it again, if no other may.
+    slot: Option<usize>,
 }
 
 /// What the library is given for a job that has ended.
@@ -52,6 +54,11 @@ impl Retries {
         self.failed().contains_key(&number) || self.all_settled().contains_key(&number)
     }
 
+    /// Whether a job waits for another attempt on that slot, and on no other.
+    pub(crate) fn are_waiting_for(&self, slot: usize) -> bool {
+        self.failed().values().any(|failed| failed.slot == Some(slot))
+    }
+
     /// The number of the next attempt at a job. The library does not count the parts of a list.
     pub(crate) fn next_attempt(&self, number: u64) -> u32 {
         self.failed().get(&number).map_or(1, |failed| failed.spent + 1)
@@ -73,11 +80,14 @@ impl Retries {
         let before = failed.get(&outcome.number).map_or(0, |failed| failed.deaths);
         let deaths = before + u32::from(outcome.result.blames_worker());
         let spent = outcome.attempts - u32::from(cost == Cost::Nothing);
-        failed.insert(outcome.number, Failed { outcome: Arc::clone(outcome), deaths, spent });
+        failed.insert(
+            outcome.number,
+            Failed { outcome: Arc::clone(outcome), deaths, spent, slot: None },
+        );
     }
 
     /// Decides what follows an attempt that failed, in a run that goes on.
-    pub(crate) fn after(&self, outcome: &Arc<Outcome>) -> Next {
+    pub(crate) fn after(&self, slot: usize, outcome: &Arc<Outcome>) -> Next {
         let Outcome { number, attempts, result, .. } = &**outcome;
         if result.is_final() {
             return Next::Nothing;
@@ -91,8 +101,8 @@ impl Retries {
             false if is_allowed => Next::OnItsSlot,
             _ => return Next::Nothing,
         };
-        let spent = *attempts;
-        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths, spent });
+        let (spent, slot) = (*attempts, (next == Next::OnItsSlot).then_some(slot));
+        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths, spent, slot });
         next
     }
 

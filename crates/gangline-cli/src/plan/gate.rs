@@ -79,14 +79,15 @@ impl Turn {
     /// Asks to start the last job of a list with that first one, and with it all that were read before it: they are in
     /// the hands of other slots, or next. Once it has started, asking again changes nothing. It is refused only when
     /// every started job has ended, since a refused job ends the run. If the first has started, so do the others: it
-    /// could not end before them.
-    pub(crate) fn start_list(&self, first: &Turn) -> Admission {
+    /// could not end before them. So they do at a closed gate if a started job needs their slot to end.
+    pub(crate) fn start_list(&self, first: &Turn, needs_slot: &dyn Fn() -> bool) -> Admission {
         let mut state = self.gate.state();
         loop {
             match state.passage {
                 _ if !self.is_waiting(&state) => return Admission::Started,
                 Passage::Abandoned => return Admission::Refused,
                 Passage::Closed if !first.is_waiting(&state) => break,
+                Passage::Closed if needs_slot() => break,
                 Passage::Open => break,
                 Passage::Shut | Passage::Closed => {}
             }
@@ -305,7 +306,7 @@ mod tests {
 
     impl Turn {
         fn start(&self) -> Admission {
-            self.start_list(self)
+            self.start_list(self, &|| false)
         }
     }
 
@@ -391,6 +392,16 @@ mod tests {
             assert_eq!(second.join().unwrap(), Admission::Refused);
         });
         assert!(gate.next_turn().is_none());
+    }
+
+    #[test]
+    fn a_job_starts_if_another_needs_its_slot() {
+        let gate = gate();
+        gate.next_turn().unwrap().start();
+        let second = gate.next_turn().unwrap();
+        gate.close();
+        assert_eq!(second.start_list(&second, &|| true), Admission::Started);
+        assert_eq!([gate.end(), gate.end()], [Rest::Some, Rest::None]);
     }
 
     #[test]

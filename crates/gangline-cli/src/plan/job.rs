@@ -36,12 +36,12 @@ impl Job {
     }
 
     /// Asks whether the jobs of a list may start, in the order in which they were read.
-    pub(crate) fn start(list: &[Job]) -> Admission {
+    pub(crate) fn start(list: &[Job], needs_slot: &dyn Fn() -> bool) -> Admission {
         let (first, last) = (list.first(), list.last());
         let turns = first
             .zip(last)
             .and_then(|(first, last)| Some((first.turn.as_ref()?, last.turn.as_ref()?)));
-        turns.map_or(Admission::Started, |(first, last)| last.start_list(first))
+        turns.map_or(Admission::Started, |(first, last)| last.start_list(first, needs_slot))
     }
 
     /// The words of one attempt.
