@@ -211,7 +211,9 @@ impl Inputs {
         let repeats = self.repeats_words().then(|| ("repeats_words", "yes".to_owned()));
         let is_unused = self.grouping() == Grouping::CountOnly;
         let unused = is_unused.then(|| ("max_args", "0".to_owned()));
-        [replace, repeats, unused].into_iter().flatten().collect()
+        // Warm workers get another value.
+        let jsonl = self.jsonl.then(|| ("jsonl", "yes".to_owned()));
+        [replace, repeats, unused, jsonl].into_iter().flatten().collect()
     }
 }
 

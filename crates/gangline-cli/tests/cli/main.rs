@@ -36,3 +36,4 @@ mod support;
 mod threads;
 mod warm;
 mod worker_ends;
+mod worker_pages;
