@@ -164,9 +164,8 @@ impl<W: Work> JobRunner<W> {
     fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Result<Vec<Ended>> {
         let _hold = Hold(&self.lanes);
         let retries = &self.lane.retries;
-        // A list is new, or a part of one, or a job alone.
-        let is_new = !list.iter().any(|job| retries.knows(job.number));
-        if is_new {
+        let is_again = list.iter().all(|job| retries.knows(job.number));
+        if !is_again {
             list.iter().for_each(|job| self.lanes.spare_results(job));
             // A job that this slot is to try again would wait for it.
             let needs_slot = || retries.are_waiting_for(slot);
@@ -181,7 +180,7 @@ impl<W: Work> JobRunner<W> {
             let worker = self.lane.first_worker + slot;
             list.iter().for_each(|job| heads.starts(job.number, worker));
         }
-        let mut settled: Vec<_> = list.iter().map(|job| self.settled(job, is_new)).collect();
+        let mut settled: Vec<_> = list.iter().map(|job| self.settled(job)).collect();
         let open = list.iter().zip(&settled).filter(|(_, settled)| settled.is_none());
         let open: Vec<_> =
             open.map(|(job, _)| Tried { job, attempt: retries.next_attempt(job.number) }).collect();
@@ -212,10 +211,11 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// What became of a job before: in an earlier run, or in a list that was split.
-    fn settled(&self, job: &Job, is_new: bool) -> Option<Settled> {
+    fn settled(&self, job: &Job) -> Option<Settled> {
         if let Some(settled) = self.lane.retries.take_settled(job.number) {
             return Some(settled);
         }
+        let is_new = !self.lane.retries.knows(job.number);
         let outcome = if is_new { self.held(job)? } else { return None };
         let order = self.lanes.shared.count_outcome(&outcome);
         self.lanes.obey(order);

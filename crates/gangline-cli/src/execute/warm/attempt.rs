@@ -124,15 +124,13 @@ impl Warm {
         }
         let mut inputs = vec![(first, input)];
         if worker.takes == Takes::Lists {
-            for at in first + 1..asked.len() {
-                if asked[at].is_open()
-                    && let Some(input) = self.prepare(slot, &mut asked[at])
+            for (at, asked) in asked.iter_mut().enumerate().skip(first + 1) {
+                if asked.is_open()
+                    && let Some(input) = self.prepare(slot, asked)
                 {
                     inputs.push((at, input));
                 }
             }
-        }
-        if worker.takes == Takes::Lists {
             self.lane.lists.sent(inputs.len());
         }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();

@@ -13,7 +13,7 @@ use crate::execute::protocol::{self, Answer, Item, Items, Reply, Takes, Violatio
 use crate::execute::warm::Warm;
 use crate::execute::warm::attempt::{Asked, Broken};
 use crate::execute::worker_slots::Worker;
-use crate::output::capture::Captured;
+use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobResult, Printed};
 
 /// The jobs of a message.
@@ -73,15 +73,7 @@ impl Warm {
             open -= 1;
             let asked = &mut asked[at];
             let mut printed = Printed { stderr: std::mem::take(said), ..Printed::default() };
-            let result = match answer {
-                Answer::Output(output) => printed
-                    .receive(&spill, &output)
-                    .map_or_else(JobResult::NotKept, |()| JobResult::Ended(End::Exited(0))),
-                Answer::Error(error) => JobResult::Refused(error),
-                Answer::Unreadable(why) => {
-                    JobResult::Refused(format!("its answer cannot be read: {why}"))
-                }
-            };
+            let result = result_of_answer(answer, &mut printed, &spill);
             asked.printed = printed;
             (asked.started, asked.took) = (started, clock.elapsed());
             self.end_one(slot, asked, result);
@@ -142,6 +134,16 @@ fn place_of(
             expected.sort_unstable();
             Err(Violation::OtherItem { found: number, expected })
         }
+    }
+}
+
+fn result_of_answer(answer: Answer, printed: &mut Printed, spill: &Arc<Spill>) -> JobResult {
+    match answer {
+        Answer::Output(output) => printed
+            .receive(spill, &output)
+            .map_or_else(JobResult::NotKept, |()| JobResult::Ended(End::Exited(0))),
+        Answer::Error(error) => JobResult::Refused(error),
+        Answer::Unreadable(why) => JobResult::Refused(format!("its answer cannot be read: {why}")),
     }
 }
 
