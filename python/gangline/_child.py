@@ -1,0 +1,126 @@
+"""A worker of ``gangline.Pool``. The program starts it as a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+if __name__ == "__main__":
+    # A script's own folder comes first, where modules of this package would hide others.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+from gangline import _main
+from gangline._context import Context
+from gangline._errors import full_text
+from gangline._loop import Channel, Loop
+from gangline._transport import LARGEST_TEXT, MARK, Memory, Packed, loads, pack, unpack
+
+#: The variable with the driver's process, the descriptor of the socket to it, and the path of the setup.
+VARIABLE = "GANGLINE_POOL"
+
+
+class Driver:
+    """The socket to the process that made the pool: notices, and memory with large outputs."""
+
+    def __init__(self, connection: socket.socket, process: int) -> None:
+        self._connection = connection
+        self._process = process
+        self._sent = 0
+
+    def watch(self) -> None:
+        """End the run when the driver has died: this worker, and the program with all others."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLRDHUP)
+        try:
+            poll.register(os.pidfd_open(self._process), select.POLLIN)
+        except ProcessLookupError:
+            self._end()
+        except (AttributeError, OSError):
+            pass  # Refused here: the socket says it, unless a fork of the driver holds it open.
+        threading.Thread(target=self._wait, args=(poll,), name="gangline-driver", daemon=True).start()
+
+    def _wait(self, poll: select.poll) -> None:
+        poll.poll()
+        self._end()
+
+    def _end(self) -> None:
+        # Its supervisor then kills all workers, also one that is just being started.
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def say(self, **notice: Any) -> None:
+        """Send a notice beside the results."""
+        self._connection.send(json.dumps(notice).encode())
+
+    def send(self, packed: Packed) -> str:
+        """Send memory, and return the JSON that stands for it."""
+        self._sent += 1
+        name = f"{os.getpid()}-{self._sent}"
+        memory = Memory(packed.parts())
+        try:
+            socket.send_fds(self._connection, [json.dumps({"memory": name}).encode()], [memory.fd])
+        finally:
+            memory.close()
+        return json.dumps({MARK: {"memory": name}})
+
+
+class PickleCodec:
+    """Inputs and outputs are Python values."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def decode(self, value: Any) -> Any:
+        """Rebuild an input. The driver holds large ones until the item is done."""
+        return unpack(value, lambda content: os.open(content["memory"], os.O_RDONLY | os.O_CLOEXEC))
+
+    def encode(self, output: Any) -> str:
+        """Return the JSON of an output, or of the memory that holds it."""
+        packed = pack(output)
+        return packed if isinstance(packed, str) else self._driver.send(packed)
+
+    def describe(self, error: BaseException) -> str:
+        """Return the text with the traceback. The exception itself stays here: its class may not be rebuildable."""
+        return full_text(error)[:LARGEST_TEXT]
+
+
+def main() -> None:
+    """Serve one pool."""
+    process, descriptor, path = os.environ.pop(VARIABLE).split(":", 2)
+    # Subprocesses of tasks must not hold the driver's socket.
+    os.set_inheritable(int(descriptor), False)
+    driver = Driver(socket.socket(fileno=int(descriptor)), int(process))
+    driver.watch()
+    with open(path, "rb") as file:
+        setup = pickle.load(file)
+    if setup["visible"] is not None:
+        os.environ.update(setup["visible"])
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+            if name not in setup["visible"]:
+                os.environ.pop(name, None)
+    loop = Loop(PickleCodec(driver), Channel.take_over(), setup["batch"])
+    context = loop.context
+    if setup["visible"] is not None and context.gpus:
+        loop.context = Context(context.worker, context.gpus, f"cuda:{context.gpus[0]}", context.threads)
+    state: Any = None
+    try:
+        _main.prepare(setup["main"])
+        load, work, end = loads(memoryview(bytearray(setup["functions"])))
+        if load is not None:
+            state = load(loop.context)
+    except BaseException as error:
+        driver.say(load_failed=context.worker, error=full_text(error)[: LARGEST_TEXT // 2])
+        raise
+    driver.say(ready=context.worker)
+    loop.serve(lambda _: state, work, end)
+
+
+if __name__ == "__main__":
+    main()

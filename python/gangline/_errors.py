@@ -1,0 +1,72 @@
+"""Exceptions, and texts of exceptions that cross a process boundary."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangline._records import Record
+
+__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_out_of_memory"]
+
+
+class PoolError(RuntimeError):
+    """The pool cannot go on: no worker could be started, or the program ended."""
+
+
+class JobFailed(Exception):
+    """An item failed. Raised by ``Pool.map`` for the first one in the order of the inputs."""
+
+    #: The failed item: its key, its error with the traceback, its GPUs and attempts.
+    record: Record
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self.record = record
+
+    def __str__(self) -> str:
+        key = "" if self.record.key is None else f" ({self.record.key})"
+        return f"item {self.record.index}{key} failed: {self.record.error}"
+
+
+def first_line(error: BaseException) -> str:
+    """``ValueError: bad``, also if the exception cannot be printed.
+
+    >>> first_line(KeyError("bad"))
+    "KeyError: 'bad'"
+    """
+    name = type(error).__qualname__
+    try:
+        text = str(error)
+    except Exception as unprintable:
+        text = f"<its text failed: {type(unprintable).__name__}>"
+    if isinstance(error, SystemExit):
+        text = f"{text}: the task called sys.exit"
+    return f"{name}: {text}" if text else name
+
+
+def full_text(error: BaseException) -> str:
+    """The first line, an empty line, and the traceback without the frames of this package."""
+    shown = traceback.TracebackException.from_exception(error, capture_locals=False)
+    here = __file__.rsplit("/", 1)[0]
+    own = [frame for frame in shown.stack if not frame.filename.startswith(here)]
+    shown.stack = traceback.StackSummary.from_list(own)
+    return f"{first_line(error)}\n\n{''.join(shown.format()).rstrip()}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device, or the process, ran out of memory. PyTorch's class is recognised by name.
+
+    >>> is_out_of_memory(MemoryError())
+    True
+    >>> is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    True
+    >>> is_out_of_memory(ValueError("out of focus"))
+    False
+    """
+    if isinstance(error, MemoryError):
+        return True
+    if any(parent.__name__ == "OutOfMemoryError" for parent in type(error).__mro__):
+        return True
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()

@@ -1,0 +1,273 @@
+"""The loop of a worker: one message with inputs, one line for each output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
+
+from gangline._context import Context, connect_log
+from gangline._errors import first_line, full_text, is_out_of_memory
+
+__all__ = ["Codec", "JsonCodec", "Loop", "worker"]
+
+State = TypeVar("State")
+
+#: The newest version of the protocol between the program and a worker.
+VERSION = 2
+
+
+class Codec(Protocol):
+    """How values travel as JSON."""
+
+    def decode(self, value: Any) -> Any:
+        """Return the input that the JSON value stands for."""
+
+    def encode(self, output: Any) -> str:
+        """Return the JSON text of an output, or raise an exception that says why it has none."""
+
+    def describe(self, error: BaseException) -> str:
+        """Return the text of an item's error."""
+
+
+class JsonCodec:
+    """Inputs and outputs are JSON; arrays and scalars of numpy and PyTorch are written as lists and numbers."""
+
+    def decode(self, value: Any) -> Any:
+        """Return the input itself."""
+        return value
+
+    def encode(self, output: Any) -> str:
+        """Return the text, and refuse ``NaN`` and the infinities, which JSON lacks.
+
+        >>> JsonCodec().encode({"scores": (1, 2.5)})
+        '{"scores":[1,2.5]}'
+        >>> JsonCodec().encode(float("nan"))
+        Traceback (most recent call last):
+        ValueError: NaN is not JSON
+        """
+        try:
+            return json.dumps(output, default=plain, allow_nan=False, separators=(",", ":"))
+        except ValueError as error:
+            if "JSON compliant" in str(error):
+                raise ValueError(f"{non_finite(output)} is not JSON") from None
+            raise
+
+    def describe(self, error: BaseException) -> str:
+        """Return one line. The traceback goes to standard error, which belongs to the item."""
+        print(full_text(error).split("\n\n", 1)[1], file=sys.stderr)
+        return first_line(error)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON has for an array or a scalar of numpy or PyTorch."""
+    tolist = getattr(value, "tolist", None)
+    if callable(tolist):
+        return tolist()
+    raise TypeError(f"an output of type {type(value).__name__} is not JSON")
+
+
+def non_finite(output: Any) -> str:
+    """Name the value that JSON lacks, as Python's encoder would write it."""
+    text = json.dumps(output, default=plain)
+    return next(word for word in ("-Infinity", "Infinity", "NaN") if word in text)
+
+
+def worker(
+    load: Optional[Callable[[Context], State]],
+    work: Callable[[State, Any], Any],
+    *,
+    batch: Optional[int] = None,
+    end: Optional[Callable[[State], object]] = None,
+) -> None:
+    """Serve the items of ``gangline run --warm`` until there are no more.
+
+    ``load(context)`` is called once, and returns what ``work`` gets as its first argument; without it, that is
+    ``None``. ``work(state, input)`` returns the output, which may be any JSON, or arrays of numpy. With ``batch``,
+    ``work(state, inputs)`` gets a list of up to that many inputs and returns as many outputs; an output that is an
+    exception is that item's error. ``end(state)`` is called after the last item.
+
+    Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. If a
+    list runs out of memory, it is divided, and no item is blamed.
+
+    A script for ``gangline run --warm -- python3 double.py ::: 1 2 3``::
+
+        import gangline
+
+        gangline.worker(None, lambda state, text: 2 * int(text))
+    """
+    Loop(JsonCodec(), Channel.take_over(), batch).serve(load, work, end)
+
+
+class Channel:
+    """The two streams to the program: messages in, lines out."""
+
+    def __init__(self, source: BinaryIO, sink: int) -> None:
+        self.source = source
+        self._sink = sink
+        self._lock = threading.Lock()
+
+    @classmethod
+    def take_over(cls) -> Channel:
+        """Take standard input and output away from everything else in this process."""
+        source, sink = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        # C libraries write to descriptor 1 whatever `sys.stdout` is.
+        os.dup2(2, 1)
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            # Otherwise the last prints of an item would appear with a later one.
+            reconfigure(line_buffering=True)
+        channel = cls(os.fdopen(source, "rb"), sink)
+        os.register_at_fork(after_in_child=channel.close_after_fork)
+        return channel
+
+    def send(self, text: str) -> None:
+        """Write whole lines, as one piece."""
+        rest = memoryview(text.encode())
+        with self._lock:
+            while rest:
+                rest = rest[os.write(self._sink, rest) :]
+
+    def close_after_fork(self) -> None:
+        """Keep a forked child from answering, and from holding the program's pipe open."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._sink)
+        os.dup2(nothing, self.source.fileno())
+        os.close(nothing)
+        self._lock = threading.Lock()
+
+
+class Loop:
+    """One worker's conversation with the program."""
+
+    def __init__(self, codec: Codec, channel: Channel, batch: Optional[int]) -> None:
+        if batch is not None and batch < 1:
+            raise ValueError(f"batch must be at least 1, got {batch}")
+        self._codec = codec
+        self._channel = channel
+        self._batch = batch
+        self._process = os.getpid()
+        hello = json.loads(channel.source.readline() or b"{}")
+        if "gangline" not in hello:
+            raise RuntimeError("no message of gangline on standard input: run this script by `gangline run --warm --`")
+        self._version = min(int(hello["gangline"]), VERSION)
+        gpus = tuple(str(gpu) for gpu in hello.get("gpus", ()))
+        device = "cuda:0" if gpus else "cpu"
+        self.context = Context(int(hello.get("worker", 0)), gpus, device, int(hello.get("threads", 1)))
+
+    def serve(
+        self,
+        load: Optional[Callable[[Context], Any]],
+        work: Callable[[Any, Any], Any],
+        end: Optional[Callable[[Any], object]],
+    ) -> None:
+        """Load, answer every message, and end."""
+        connect_log(self._log)
+        try:
+            state = None if load is None else load(self.context)
+            flush()
+            self._greet()
+            for line in self._channel.source:
+                answers = self._answers(work, state, json.loads(line))
+                if os.getpid() != self._process:
+                    # A task has forked, and its child came back here too.
+                    flush()
+                    os._exit(0)
+                flush()
+                self._channel.send("".join(f"{answer}\n" for answer in answers))
+            if end is not None:
+                end(state)
+        finally:
+            connect_log(None)
+            flush()
+
+    def _greet(self) -> None:
+        ready: dict[str, Any] = {"gangline": self._version}
+        if self._version >= 2:
+            ready["batch"] = self._batch is not None
+        self._channel.send(json.dumps(ready) + "\n")
+
+    def _log(self, text: str, level: str) -> None:
+        if self._version >= 2:
+            self._channel.send(json.dumps({"log": text, "level": level}) + "\n")
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _answers(self, work: Callable[[Any, Any], Any], state: Any, message: dict[str, Any]) -> list[str]:
+        items: list[dict[str, Any]] = message.get("items", [message])
+        inputs: list[Any] = []
+        readable: list[int] = []
+        answers: list[str] = []
+        for item in items:
+            try:
+                inputs.append(self._codec.decode(item["input"]))
+                readable.append(item["item"])
+            except Exception as error:
+                answers.append(self._failure(item["item"], error))
+        if readable:
+            answers += self._results(work, state, readable, inputs)
+        return answers
+
+    def _results(
+        self, work: Callable[[Any, Any], Any], state: Any, items: Sequence[int], inputs: list[Any]
+    ) -> list[str]:
+        try:
+            if self._batch is None:
+                return [self._success(items[0], work(state, inputs[0]))]
+            outputs = list(work(state, inputs))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self._failed(items, error)
+        if len(outputs) != len(items):
+            # Not a failure of the list: it would be divided, and be wrong at each size.
+            wrong = ValueError(f"work returned {len(outputs)} outputs for {len(items)} inputs")
+            return [self._failure(item, wrong) for item in items]
+        return [self._success(item, output) for item, output in zip(items, outputs)]
+
+    def _success(self, item: int, output: Any) -> str:
+        try:
+            if isinstance(output, BaseException):
+                raise output
+            return f'{{"item":{item},"output":{self._codec.encode(output)}}}'
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self._failure(item, error)
+
+    def _failure(self, item: int, error: BaseException) -> str:
+        return json.dumps({"item": item, "error": self._codec.describe(error)})
+
+    def _failed(self, items: Sequence[int], error: BaseException) -> list[str]:
+        """Answer a message whose hook raised."""
+        is_list = self._version >= 2 and len(items) > 1
+        if is_out_of_memory(error):
+            release_memory(error)
+            if is_list:
+                return ['{"oom":true}']
+        if is_list:
+            return [json.dumps({"error": self._codec.describe(error), "of": "list"})]
+        return [self._failure(item, error) for item in items]
+
+
+def release_memory(error: BaseException) -> None:
+    """Give PyTorch's cached memory back, and the tensors that the traceback holds."""
+    error.__traceback__ = None
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "cuda"):
+        torch.cuda.empty_cache()
+
+
+def flush() -> None:
+    """Write what Python has buffered, so that it belongs to this item."""
+    for stream in (sys.stdout, sys.stderr):
+        # A task may have closed it.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.flush()

@@ -1,0 +1,83 @@
+"""The driver's main module in a worker, as ``multiprocessing`` has it with the method spawn."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+from typing import Any, Optional
+
+__all__ = ["PoolStarted", "describe", "is_loading", "load", "prepare"]
+
+
+class PoolStarted(BaseException):
+    """The main module, run in a worker, has come to where the driver uses its pool.
+
+    All that the driver had defined before is known by then, so that the module needs no ``if __name__ ==
+    "__main__"``.
+    """
+
+
+_description: Optional[dict[str, Any]] = None
+_is_loading = False
+
+
+def describe() -> dict[str, Any]:
+    """Say in the driver how a worker finds the main module, and other settings of the interpreter."""
+    main = sys.modules["__main__"]
+    # Values whose class is defined there come back under this name.
+    sys.modules.setdefault("__mp_main__", main)
+    spec = getattr(main, "__spec__", None)
+    path = getattr(main, "__file__", None)
+    return {
+        "path": list(sys.path),
+        "argv": list(getattr(sys, "argv", [])),
+        "main_name": None if spec is None else spec.name,
+        "main_path": None if path is None or spec is not None else os.path.abspath(path),
+    }
+
+
+def prepare(description: dict[str, Any]) -> None:
+    """Take over the driver's settings in a worker. The main module is run when a name in it is needed."""
+    global _description
+    sys.path[:] = description["path"]
+    sys.argv[:] = description["argv"]
+    _description = description
+
+
+def is_loading() -> bool:
+    """Whether the driver's main module is being run here."""
+    return _is_loading
+
+
+def load() -> None:
+    """Run the driver's main module once, under the name ``__mp_main__``, in a worker."""
+    global _description, _is_loading
+    description, _description = _description, None
+    if description is None:
+        return
+    name, path = description["main_name"], description["main_path"]
+    module = types.ModuleType("__mp_main__")
+    if name is not None:
+        if name == "__main__" or name.endswith(".__main__"):
+            return  # Such as `python -m pytest`: it defines nothing.
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"the main module {name} is not found by a worker")
+        code = spec.loader.get_code(name)  # type: ignore[attr-defined]
+        module.__file__, module.__package__ = spec.origin, spec.parent
+    elif path is not None:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec")
+        module.__file__ = path
+    else:
+        raise ImportError("functions that were typed in need cloudpickle: pip install cloudpickle, or use a module")
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+    _is_loading = True
+    try:
+        exec(code, module.__dict__)
+    except PoolStarted:
+        pass
+    finally:
+        _is_loading = False

@@ -1,0 +1,172 @@
+"""Finds the program, and writes the options of a pool as its arguments."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Optional, Union
+
+__all__ = ["Options", "Paths", "Time", "find_program", "visible_gpus"]
+
+#: Seconds, or a text such as ``"5ms"``.
+Time = Union[float, str]
+Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
+
+
+def find_program() -> str:
+    """Return the path of the program: ``$GANGLINE``, that of this installation, or the first in ``$PATH``."""
+    given = os.environ.get("GANGLINE")
+    if given:
+        return given
+    schemes = [sysconfig.get_default_scheme() if sys.version_info >= (3, 10) else None]
+    if os.name == "posix":
+        schemes.append("posix_user")
+    for scheme in schemes:
+        folder = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
+        path = os.path.join(folder, "gangline")
+        if os.access(path, os.X_OK):
+            return path
+    found = shutil.which("gangline")
+    if found is None:
+        raise FileNotFoundError("the program gangline is not installed beside this module, and not in PATH")
+    return found
+
+
+def seconds(time: Time) -> str:
+    """Write a time as the program reads it.
+
+    >>> seconds(0.005), seconds("2m")
+    ('5000000ns', '2m')
+    """
+    return time if isinstance(time, str) else f"{round(time * 1e9)}ns"
+
+
+def gpu_list(gpus: Union[str, int, Iterable[Union[str, int]]]) -> str:
+    """Write a list of GPUs as the program reads it.
+
+    >>> gpu_list("0-3"), gpu_list([0, 2]), gpu_list(1)
+    ('0-3', '0 2', '1')
+    """
+    if isinstance(gpus, (str, int)):
+        return str(gpus)
+    return " ".join(str(gpu) for gpu in gpus)
+
+
+def count_gpus(text: str) -> int:
+    """Count the entries of a list of GPUs.
+
+    >>> count_gpus("0-3"), count_gpus("0 0,1"), count_gpus("GPU-5f1c2e1a-77b2")
+    (4, 3, 1)
+    """
+    count = 0
+    for entry in re.split(r"[\s,]+", text.strip()):
+        ends = re.fullmatch(r"(\d+)-(\d+)", entry)
+        count += int(ends[2]) - int(ends[1]) + 1 if ends else 1
+    return max(count, 1)
+
+
+def count_devices(text: str) -> int:
+    """Count the places of a list of devices.
+
+    >>> count_devices("cuda:0-1*2,cpu*3"), count_devices("cuda:0+cuda:1"), count_devices("cpu")
+    (7, 1, 1)
+    """
+    count = 0
+    for entry in text.split(","):
+        places, _, times = entry.partition("*")
+        _, _, ids = places.partition(":")
+        count += (1 if "+" in entry else count_gpus(ids or "0")) * int(times or 1)
+    return count
+
+
+def visible_gpus() -> list[str]:
+    """Return the ids of all GPUs that this process may use, as the program and CUDA count them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [str(index) for index, name in enumerate(visible.split(",")) if name.strip()]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [str(index) for index, _ in enumerate(re.findall(r"^GPU \d+:", listed, re.MULTILINE))]
+
+
+@dataclass
+class Options:
+    """The options of a pool that are those of the program."""
+
+    gpus: Optional[str] = None
+    devices: Optional[str] = None
+    workers: Optional[int] = None
+    batch: Optional[int] = None
+    batch_wait: Optional[Time] = None
+    retries: int = 0
+    retry_delay: Optional[Time] = None
+    timeout: Optional[Time] = None
+    start_timeout: Optional[Time] = None
+    end_timeout: Optional[Time] = None
+    threads: Optional[int] = None
+    max_restarts: Optional[int] = None
+    share: bool = False
+    lock_gpus: Union[bool, str] = False
+    preload: bool = False
+    journal: Optional[str] = None
+    resume: bool = False
+    window: Optional[int] = None
+    report: list[str] = field(default_factory=list)
+    min_workers: Optional[int] = None
+    #: Whether workers see all GPUs, and not only their own.
+    sees_all: bool = False
+    #: Whether the program's own messages are shown.
+    verbose: bool = False
+
+    def count_workers(self) -> int:
+        """Return how many workers the program will have."""
+        if self.devices is not None:
+            return count_devices(self.devices)
+        gpus = None if self.gpus is None else count_gpus(self.gpus)
+        if gpus is not None:
+            return gpus if self.workers is None or not self.share else max(self.workers, 1)
+        return self.workers if self.workers is not None else len(os.sched_getaffinity(0))
+
+    def arguments(self) -> list[str]:
+        """Return the arguments between ``run`` and the worker's command."""
+        arguments = ["run", "--warm", "--jsonl", "--records", "--grace", "0s"]
+        values = {
+            "gpu-list": self.gpus,
+            "devices": self.devices,
+            "workers": self.workers,
+            "batch": self.batch,
+            "batch-wait": self.batch_wait,
+            "retries": self.retries,
+            "retry-delay": self.retry_delay,
+            "timeout": self.timeout,
+            "start-timeout": self.start_timeout,
+            "end-timeout": self.end_timeout,
+            "threads": self.threads,
+            "max-restarts": self.max_restarts,
+            "journal": self.journal,
+        }
+        times = {"batch-wait", "retry-delay", "timeout", "start-timeout", "end-timeout"}
+        for name, value in values.items():
+            if value is not None:
+                text = seconds(value) if name in times else str(value)
+                arguments.append(f"--{name}={text}")
+        for name, is_set in (("share", self.share), ("preload", self.preload), ("resume", self.resume)):
+            if is_set:
+                arguments.append(f"--{name}")
+        if self.lock_gpus:
+            arguments.append("--lock-gpus=wait" if self.lock_gpus == "wait" else "--lock-gpus")
+        if self.journal is None:
+            # The pool puts records in order: a slow item of one call then holds up no other call.
+            arguments.append("--no-keep-order")
+        elif self.window is not None:
+            arguments.append(f"--window={self.window}")
+        arguments += [f"--report={path}" for path in self.report]
+        return arguments

@@ -1,0 +1,368 @@
+"""One process of the program, and the items that it has."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from typing import Any, Callable, Optional, Union
+
+from gangline import _child, _main
+from gangline._errors import PoolError
+from gangline._program import Options, find_program
+from gangline._records import Record
+from gangline._transport import MARK, Memory, Packed, unpack
+
+__all__ = ["Item", "Run"]
+
+#: The time that the program gets to kill its workers before it is killed itself, and they with it.
+KILL_PATIENCE = 5.0
+
+_Message = dict[str, Any]
+
+
+class Item:
+    """An item that the program has, and where its record goes."""
+
+    def __init__(self, index: int, key: Any, done: Callable[[Record], None]) -> None:
+        self.index = index
+        self.key = key
+        self.done = done
+        self.memory: Optional[Memory] = None
+
+    def release(self) -> None:
+        """Free the memory with its input."""
+        if self.memory is not None:
+            self.memory.close()
+            self.memory = None
+
+
+class Run:
+    """The program as a child process. Its methods may be called by any thread."""
+
+    def __init__(self, options: Options, functions: bytes) -> None:
+        if _main.is_loading():
+            raise _main.PoolStarted
+        self._options = options
+        # Fed and not ended, by their numbers in the program.
+        self._items: dict[int, Item] = {}
+        self._fed = 0
+        self._feeding = threading.Lock()
+        self._state = threading.Condition()
+        self._error: Optional[PoolError] = None
+        self._is_reported = False
+        self._has_ended = False
+        self._is_closing = False
+        # Called once the program has ended, or cannot go on.
+        self._listeners: list[Callable[[], None]] = []
+        self._is_ready = False
+        self._failed_loads: dict[int, str] = {}
+        self._said: deque[str] = deque(maxlen=20)
+        self._memories: dict[str, int] = {}
+        own_gpus = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+        setup = {
+            "main": _main.describe(),
+            "functions": functions,
+            "batch": options.batch,
+            "visible": {name: os.environ[name] for name in own_gpus if name in os.environ}
+            if options.sees_all
+            else None,
+        }
+        self._setup = Memory([memoryview(pickle.dumps(setup))])
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = self._start(theirs.fileno())
+        self._threads = [
+            threading.Thread(target=target, name=f"gangline-{name}", daemon=True)
+            for target, name in ((self._read, "records"), (self._forward, "messages"))
+        ]
+        for thread in self._threads:
+            thread.start()
+        _runs.add(self)
+
+    def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        command = [find_program(), *self._options.arguments(), "--", sys.executable, *flags, _child.__file__]
+        environment = {**os.environ, _child.VARIABLE: f"{os.getpid()}:{descriptor}:{self._setup.path}"}
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            pass_fds=(descriptor,),
+            # Ctrl-C is for this process, which ends the program in order.
+            start_new_session=True,
+        )
+
+    @property
+    def process_id(self) -> int:
+        """The number of the program's process."""
+        return self._process.pid
+
+    def failure(self) -> Optional[PoolError]:
+        """Return why no more records will come, if that is an error, and count it as reported."""
+        with self._state:
+            self._is_reported = True
+            return self._error
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all records have come."""
+        with self._state:
+            return self._has_ended
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this once no more records will come; at once if that is so now."""
+        with self._state:
+            if not (self._has_ended or self._error):
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def forget(self, listener: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        with self._state, contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def feed(self, value: Union[str, Packed], item: Item) -> None:
+        """Give the program an item. May block while it does not read, and never after it has ended."""
+        if isinstance(value, Packed):
+            item.memory = Memory(value.parts())
+            value = json.dumps({MARK: {"memory": item.memory.path}})
+        with self._feeding:
+            with self._state:
+                self._fed += 1
+                number = self._fed
+                if self._has_ended or self._error:
+                    item.release()
+                    return
+                self._items[number] = item
+            self._write(f"{value}\n".encode())
+
+    def _write(self, line: bytes) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None, "it was opened as a pipe"
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(stdin.fileno(), rest) :]
+        except (OSError, ValueError):
+            pass  # It has ended, or this has been closed: the reader reports that.
+
+    def end_input(self) -> None:
+        """Say that no more items will come. The workers then end."""
+        self._is_closing = True
+        with self._feeding:
+            self._close_input()
+
+    def _close_input(self) -> None:
+        assert self._process.stdin is not None, "it was opened as a pipe"
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def close(self) -> Optional[PoolError]:
+        """End the run in order: no further item starts, and each worker ends. Returns an error not yet reported."""
+        self._is_closing = True
+        with self._state:
+            is_busy = bool(self._items) and not self._has_ended
+        if is_busy:
+            # The results of these are not wanted any more.
+            self._signal(signal.SIGINT)
+        self.end_input()
+        self._process.wait()
+        self._finish()
+        return None if is_busy or self._is_reported else self.failure()
+
+    def kill(self) -> None:
+        """End the program and all workers now."""
+        self._is_closing = True
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(KILL_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+        self._finish()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _finish(self) -> None:
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        with self._feeding:
+            self._close_input()
+        self._setup.close()
+        _runs.discard(self)
+
+    def leave_to_parent(self) -> None:
+        """Let go of everything in a forked child, so that the parent's close is noticed by the program."""
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                _close_quietly(stream.fileno())
+        _close_quietly(self._socket.fileno())
+
+    # The reader's thread.
+
+    def _read(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None, "it was opened as a pipe"
+        poll = select.poll()
+        poll.register(stdout, select.POLLIN)
+        poll.register(self._socket, select.POLLIN)
+        pending = bytearray()
+        try:
+            while True:
+                ready = {fd for fd, _ in poll.poll()}
+                # Memory is sent before the record that names it.
+                if self._socket.fileno() in ready and not self._hear():
+                    poll.unregister(self._socket)
+                if stdout.fileno() in ready:
+                    piece = os.read(stdout.fileno(), 1 << 20)
+                    if not piece:
+                        break
+                    searched = len(pending)
+                    pending += piece
+                    end = pending.rfind(b"\n", searched) + 1
+                    if end:
+                        lines = bytes(pending[:end])
+                        del pending[:end]
+                        for line in lines.splitlines():
+                            self._take(json.loads(line))
+        except Exception as error:
+            self._end(PoolError(f"a record cannot be read: {error!r}"))
+            self._signal(signal.SIGTERM)
+        status = self._process.wait()
+        stdout.close()
+        self._end(self._why_ended(status))
+        self._socket.close()
+        for fd in self._memories.values():
+            os.close(fd)
+
+    def _hear(self) -> bool:
+        """Take a notice of a worker. Returns whether more may come."""
+        content, fds, _, _ = socket.recv_fds(self._socket, 1 << 20, 1)
+        if not content:
+            return False
+        notice = json.loads(content)
+        if "memory" in notice:
+            self._memories[notice["memory"]] = fds[0]
+        elif "ready" in notice:
+            self._is_ready = True
+            self._failed_loads.pop(notice["ready"], None)
+        else:
+            self._load_failed(notice["load_failed"], notice["error"])
+        return True
+
+    def _load_failed(self, worker: int, text: str) -> None:
+        if worker not in self._failed_loads:
+            print(f"gangline: worker {worker} cannot load: {text}", file=sys.stderr, flush=True)
+        self._failed_loads[worker] = text
+        left = self._options.count_workers() - len(self._failed_loads)
+        if not self._is_ready or left < (self._options.min_workers or 0):
+            self._end(PoolError(f"load failed on worker {worker}: {text}"))
+            self._signal(signal.SIGTERM)
+
+    def _open_memory(self, content: _Message) -> int:
+        while content["memory"] not in self._memories:
+            if not self._hear():
+                raise PoolError("the memory of an output was not sent")
+        return self._memories.pop(content["memory"])
+
+    def _take(self, message: _Message) -> None:
+        with self._state:
+            item = self._items.pop(message["item"], None)
+        if item is None:
+            return
+        item.release()
+        value, error = None, message.get("error")
+        if error is None:
+            try:
+                value = unpack(message.get("output"), self._open_memory)
+            except Exception as unreadable:
+                error = f"the output cannot be rebuilt: {type(unreadable).__name__}: {unreadable}"
+        item.done(
+            Record(
+                index=item.index,
+                key=item.key,
+                value=value,
+                error=error,
+                gpus=tuple(message.get("gpus") or ()),
+                seconds=float(message.get("seconds") or 0.0),
+                attempts=int(message.get("attempts") or 0),
+                worker=message.get("slot"),
+            )
+        )
+
+    def _why_ended(self, status: int) -> Optional[PoolError]:
+        with self._state:
+            is_missing = bool(self._items)
+        # Up to 101, it is the number of failed items, which their records tell.
+        if 0 <= status <= 101 and (self._is_closing or not is_missing):
+            return None
+        if self._is_closing and status in (130, 143):
+            return None
+        self._threads[1].join()
+        loads = [f"load failed on worker {worker}: {text}" for worker, text in self._failed_loads.items()]
+        said = "; ".join(loads[:1] or self._said) or "it gave no reason"
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return PoolError(f"the program {how}: {said}")
+
+    def _end(self, error: Optional[PoolError]) -> None:
+        with self._state:
+            if self._error is None and not self._has_ended:
+                self._error = error
+            self._has_ended = True
+            items, self._items = self._items, {}
+            listeners, self._listeners = self._listeners, []
+        for item in items.values():
+            item.release()
+        for listener in listeners:
+            listener()
+
+    # The thread that forwards standard error.
+
+    def _forward(self) -> None:
+        """Pass on what tasks print. The program's own messages are kept for errors: records have the failures."""
+        stderr = self._process.stderr
+        assert stderr is not None, "it was opened as a pipe"
+        for line in stderr:
+            is_own = line.startswith(b"gangline: ")
+            text = line.decode(errors="replace")
+            if is_own:
+                self._said.append(text[len("gangline: ") :].rstrip())
+            if self._options.verbose or not is_own:
+                try:
+                    sys.stderr.write(text)
+                    sys.stderr.flush()
+                except (AttributeError, OSError, ValueError):
+                    pass  # It was closed. Reading on keeps the program from waiting.
+        stderr.close()
+
+
+def _close_quietly(fd: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+_runs: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for run in list(_runs):
+        run.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,87 @@
+"""What happened in a pool, as a text."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Optional
+
+from gangline._records import Record
+
+__all__ = ["Summary"]
+
+#: Failures that are shown with their error.
+MOST_FAILURES = 20
+
+
+class _Worker:
+    def __init__(self, record: Record) -> None:
+        self.gpus = record.gpus
+        self.items = 0
+        self.failed = 0
+        self.seconds = 0.0
+
+    def line(self, number: int) -> str:
+        gpus = f"gpu {' '.join(self.gpus)}" if self.gpus else "cpu"
+        mean = self.seconds / self.items
+        return f"  worker {number} on {gpus}: {self.items} items, {self.failed} failed, {mean:.3g} s each"
+
+
+class Summary:
+    """Counts records by worker, and keeps the first failures.
+
+    >>> summary = Summary()
+    >>> summary.add(Record(0, "a.mrc", None, "ValueError: bad", ("1",), 0.5, 2, 0))
+    >>> print(str(summary).partition(" in ")[0])
+    1 items
+    >>> print(str(summary).partition(": ")[2])
+    0 ok, 1 failed, 1 tried again
+      worker 0 on gpu 1: 1 items, 1 failed, 0.5 s each
+    failed:
+      0 (a.mrc): ValueError: bad
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: Optional[float] = None
+        self._last = 0.0
+        self._items = 0
+        self._failed = 0
+        self._retried = 0
+        self._workers: dict[int, _Worker] = {}
+        self._failures: list[str] = []
+
+    def start(self) -> None:
+        """Begin to measure the time."""
+        with self._lock:
+            self._started = self._last = self._started or time.monotonic()
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        with self._lock:
+            self._last = time.monotonic()
+            self._items += 1
+            self._failed += not record.ok
+            self._retried += record.attempts > 1
+            if record.worker is not None:
+                worker = self._workers.setdefault(record.worker, _Worker(record))
+                worker.items += 1
+                worker.failed += not record.ok
+                worker.seconds += record.seconds
+            if record.error is not None and len(self._failures) < MOST_FAILURES:
+                key = "" if record.key is None else f" ({record.key})"
+                self._failures.append(f"  {record.index}{key}: {record.error.splitlines()[0]}")
+
+    def __str__(self) -> str:
+        with self._lock:
+            taken = self._last - (self._started or self._last)
+            retried = f", {self._retried} tried again" if self._retried else ""
+            lines = [
+                f"{self._items} items in {taken:.3g} s: {self._items - self._failed} ok, {self._failed} failed{retried}"
+            ]
+            lines += [worker.line(number) for number, worker in sorted(self._workers.items())]
+            if self._failures:
+                lines += ["failed:", *self._failures]
+            if self._failed > len(self._failures):
+                lines.append(f"  and {self._failed - len(self._failures)} more")
+            return "\n".join(lines)

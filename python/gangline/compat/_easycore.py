@@ -1,0 +1,156 @@
+"""easycore's parallel runners."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, Optional, Union
+
+from gangline._context import Context
+from gangline._errors import JobFailed, PoolError
+from gangline._pool import Pool
+from gangline.compat._cfg import CfgNode
+
+__all__ = ["OrderedRunner", "UnorderedRunner"]
+
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+
+
+class BaseRunner:
+    """A producer on each device, and a consumer in this process. Override the static methods.
+
+    A producer's ``cfg`` is its own, and lives as long as the producer. The consumer's is new in each call.
+    """
+
+    _order: Literal["input", "completion"]
+
+    def __init__(
+        self, devices: Union[int, str, Iterable[str]], cfg: Optional[CfgNode] = None, queue_scale: float = 3.0
+    ) -> None:
+        self._devices = device_list(devices)
+        self.cfg = CfgNode() if cfg is None else cfg
+        self._queue_scale = queue_scale
+        self._pool: Optional[Pool[Any]] = None
+        self.activate()
+
+    @staticmethod
+    def producer_init(device: str, cfg: CfgNode) -> None:
+        """Prepare a producer, once."""
+
+    @staticmethod
+    def producer_work(device: str, cfg: CfgNode, data: Any) -> Any:
+        """Return what the consumer gets for an input."""
+        return data
+
+    @staticmethod
+    def producer_end(device: str, cfg: CfgNode) -> None:
+        """End a producer, when the runner is closed."""
+
+    @staticmethod
+    def consumer_init(cfg: CfgNode) -> None:
+        """Prepare the consumer, once in each call."""
+
+    @staticmethod
+    def consumer_work(cfg: CfgNode, data: Any) -> None:
+        """Take an output of a producer."""
+
+    @staticmethod
+    def consumer_end(cfg: CfgNode) -> Any:
+        """Return the result of the call."""
+        return None
+
+    @property
+    def is_activate(self) -> bool:
+        """Whether the runner can be called."""
+        return self._pool is not None
+
+    def activate(self) -> None:
+        """Make a closed runner usable again, with ``cfg`` as it is now."""
+        if self._pool is not None:
+            return
+        on_cpu = all(device == "cpu" for device in self._devices)
+        count = len(self._devices)
+        self._cfg = writable(self.cfg)
+        self._pool = Pool(
+            functools.partial(start_producer, type(self), self._devices, self._cfg),
+            functools.partial(call_producer, type(self)),
+            end=functools.partial(end_producer, type(self)),
+            workers=count if on_cpu else None,
+            devices=None if on_cpu else self._devices,
+            # As in the original, where `device` names one of all GPUs.
+            visible="all",
+            order=self._order,
+            window=max(count, int(count * self._queue_scale)),
+        )
+
+    def __call__(self, data_iter: Iterable[Any]) -> Any:
+        """Run all inputs, and return what ``consumer_end`` returns."""
+        if self._pool is None:
+            raise PoolError("The runner is closed. Please activate it.")
+        cfg = writable(self._cfg)
+        self.consumer_init(cfg)
+        for record in self._pool.imap(data_iter):
+            if not record.ok:
+                raise JobFailed(record)
+            self.consumer_work(cfg, record.value)
+        return self.consumer_end(cfg)
+
+    def close(self) -> None:
+        """End the producers."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            pool.close()
+
+
+class OrderedRunner(BaseRunner):
+    """Outputs come to the consumer in the order of the inputs."""
+
+    _order = "input"
+
+
+class UnorderedRunner(BaseRunner):
+    """Outputs come to the consumer as they are made."""
+
+    _order = "completion"
+
+
+def device_list(devices: Union[int, str, Iterable[str]]) -> list[str]:
+    """Return the devices as a list.
+
+    >>> device_list(2), device_list("cuda:1"), device_list(["cuda", "cpu"])
+    (['cpu', 'cpu'], ['cuda:1'], ['cuda:0', 'cpu'])
+    """
+    if isinstance(devices, bool):
+        raise TypeError("devices must be a number or a list of names, got a bool")
+    names = ["cpu"] * devices if isinstance(devices, int) else [devices] if isinstance(devices, str) else list(devices)
+    if not names:
+        raise ValueError(f"at least one device is needed, got {devices!r}")
+    for name in names:
+        if not isinstance(name, str) or not _DEVICE.fullmatch(name):
+            raise ValueError(f'a device is "cpu" or "cuda:0", got {name!r}')
+    return ["cuda:0" if name == "cuda" else name for name in names]
+
+
+def writable(cfg: CfgNode) -> CfgNode:
+    """Return a copy that hooks can write to, also of a frozen one."""
+    own = cfg.copy()
+    own.freeze(False)
+    return own
+
+
+def start_producer(runner: type[BaseRunner], devices: list[str], cfg: CfgNode, context: Context) -> tuple[str, CfgNode]:
+    """Make the state of a producer."""
+    device = devices[context.worker]
+    runner.producer_init(device, cfg)
+    return device, cfg
+
+
+def call_producer(runner: type[BaseRunner], state: tuple[str, CfgNode], data: Any) -> Any:
+    """Work on an input."""
+    return runner.producer_work(*state, data)
+
+
+def end_producer(runner: type[BaseRunner], state: tuple[str, CfgNode]) -> None:
+    """End a producer."""
+    runner.producer_end(*state)

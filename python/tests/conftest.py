@@ -1,0 +1,80 @@
+"""What all tests need: functions for workers, scripts, and a look at what is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+
+def processes(tag):
+    """Return the processes that have inherited the tag of this test."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if tag.encode() in (folder / "environ").read_bytes() and "Z" not in state(folder):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def state(folder):
+    return (folder / "stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def wait_until(holds, seconds=10.0):
+    """Look again until it holds. Tests look at processes that tell no one when they end."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture(autouse=True)
+def tag(monkeypatch):
+    """Fail a test that leaves a process, and end it."""
+    tag = f"GANGLINE_TEST={uuid.uuid4()}"
+    monkeypatch.setenv(*tag.split("="))
+    yield tag
+    are_gone = wait_until(lambda: not processes(tag), 5.0)
+    left = processes(tag)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert are_gone, f"processes were left: {left}"
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Return a function that starts a text as a script, in a session of its own."""
+    started = []
+
+    def start(text, *arguments, name="script.py", **options):
+        path = tmp_path / name
+        path.write_text(text)
+        process = subprocess.Popen(
+            [sys.executable, str(path), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            cwd=tmp_path,
+            **options,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -1,0 +1,198 @@
+"""Functions that workers call by name."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+class Unrebuildable(Exception):
+    """Its arguments are not those of its class."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+def square(_, x):
+    return x * x
+
+
+def echo(_, x):
+    return x
+
+
+def squares(_, xs):
+    return [x * x for x in xs]
+
+
+def who(context, _):
+    return context
+
+
+def identity(context):
+    return context
+
+
+def counter(_context):
+    return {"seen": 0}
+
+
+def count(state, _):
+    state["seen"] += 1
+    return state["seen"], os.getpid()
+
+
+def fail_on(_, x):
+    if x % 3 == 2:
+        raise ValueError(f"bad {x}")
+    return x
+
+
+def kill_worker(_, x):
+    if x == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x
+
+
+def kill_worker_once(_, x):
+    path, number = x
+    if number == 1 and not Path(path).exists():
+        Path(path).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def exit_task(_, x):
+    if x == 1:
+        sys.exit(3)
+    return x
+
+
+def hard_exit(_, x):
+    if x == 1:
+        os._exit(5)
+    return x
+
+
+def unpicklable(_, x):
+    return threading.Lock() if x == 1 else x
+
+
+def raise_unrebuildable(_, x):
+    if x == 1:
+        raise Unrebuildable(x, 2)
+    return x
+
+
+def raise_unprintable(_, x):
+    class Unprintable(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    raise Unprintable
+
+
+class NotLoadable:
+    """Is pickled, and cannot be rebuilt."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def not_loadable(_, x):
+    return NotLoadable()
+
+
+def load_fails(_context):
+    raise RuntimeError("no weights")
+
+
+def load_exits(_context):
+    os._exit(7)
+
+
+def load_fails_on_one(context):
+    if context.worker == 1:
+        # So that another worker is ready.
+        time.sleep(1)
+        raise RuntimeError("no weights")
+
+
+def huge(_, megabytes):
+    return b"x" * (megabytes << 20)
+
+
+def array(_, shape):
+    import numpy as np
+
+    return np.ones(shape, dtype=np.float32)
+
+
+def add_in_place(_, x):
+    x += 1
+    return x
+
+
+def fork(_, x):
+    if os.fork() == 0:
+        # The child comes back as if it were the task.
+        return "child"
+    return x
+
+
+def fork_and_stay(_, x):
+    subprocess.Popen(["sleep", "1000"])
+    return x
+
+
+def print_much(_, megabytes):
+    line = "x" * 1023
+    for _ in range(megabytes << 10):
+        print(line)
+    return megabytes
+
+
+def sleep(_, seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+def ms(_, x):
+    time.sleep(0.001)
+    return x
+
+
+def read_stdin(_, x):
+    return sys.stdin.read()
+
+
+def environment(_, name):
+    return os.environ.get(name)
+
+
+def end(state):
+    with Path(os.environ["END_FILE"]).open("a") as file:
+        file.write("ended\n")
+
+
+def out_of_memory_above_two(_, xs):
+    if len(xs) > 2:
+        raise MemoryError
+    return xs
+
+
+def list_with_errors(_, xs):
+    return [ValueError("odd") if x % 2 else x for x in xs]
+
+
+def too_few(_, xs):
+    return xs[1:]
+
+
+def bad_in_list(_, xs):
+    if 5 in xs:
+        raise ValueError("five")
+    return xs

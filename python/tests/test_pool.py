@@ -1,0 +1,318 @@
+"""Pools as their users have them."""
+
+import itertools
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tasks
+
+from gangline import JobFailed, Pool, PoolError
+
+np = pytest.importorskip("numpy")
+
+
+def test_records_come_in_order_with_all_that_is_known():
+    with Pool(None, tasks.fail_on, workers=2) as pool:
+        records = list(pool.imap(range(6), keys="abcdef"))
+    assert [record.value for record in records] == [0, 1, None, 3, 4, None]
+    assert [record.key for record in records] == list("abcdef")
+    assert [record.index for record in records] == list(range(6))
+    failed = records[2]
+    assert not failed.ok
+    assert failed.error.startswith("ValueError: bad 2\n\nTraceback (most recent call last):")
+    assert "tasks.py" in failed.error
+    assert "_loop.py" not in failed.error
+    assert failed.attempts == 1
+    assert failed.worker in (0, 1)
+    assert failed.seconds >= 0
+
+
+def test_map_returns_values_or_raises_the_first_failure():
+    with Pool(None, tasks.fail_on, workers=2) as pool:
+        assert pool.map([0, 1, 3]) == [0, 1, 3]
+        with pytest.raises(JobFailed, match=r"item 1 \(b\) failed: ValueError: bad 2") as failed:
+            pool.map([1, 2, 5], keys="abc")
+        assert failed.value.record.index == 1
+        assert pool.map([4]) == [4]
+
+
+def test_failed_items_are_tried_again():
+    with Pool(None, tasks.fail_on, workers=1, retries=2) as pool:
+        assert [record.attempts for record in pool.imap([0, 2])] == [1, 3]
+
+
+def test_workers_and_their_states_stay_between_calls():
+    with Pool(tasks.counter, tasks.count, workers=1) as pool:
+        first = pool.map(range(3))
+        second = pool.map(range(2))
+    assert [seen for seen, _ in first + second] == [1, 2, 3, 4, 5]
+    assert len({pid for _, pid in first + second}) == 1
+
+
+def test_a_worker_knows_its_gpus():
+    with Pool(tasks.identity, tasks.who, gpus="3 5") as pool:
+        seen = {record.value.worker: record for record in pool.imap(range(20))}
+    assert all(seen[at].gpus == seen[at].value.gpus == (gpu,) for at, gpu in enumerate("35") if at in seen)
+    assert {record.value.device for record in seen.values()} == {"cuda:0"}
+
+
+def test_the_gpus_of_a_worker_are_set_before_it_imports_anything(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with Pool(None, tasks.environment, gpus=[2]) as pool:
+        assert pool.map(["CUDA_VISIBLE_DEVICES"]) == ["2"]
+    with Pool(None, tasks.environment, gpus=[2], visible="all") as pool:
+        assert pool.map(["CUDA_VISIBLE_DEVICES"]) == [None]
+    with Pool(tasks.identity, tasks.who, gpus=[2], visible="all") as pool:
+        assert pool.map([0])[0].device == "cuda:2"
+
+
+def test_lists_have_at_most_the_size_of_a_batch():
+    with Pool(None, tasks.squares, workers=2, batch=4) as pool:
+        assert pool.map(range(100)) == [x * x for x in range(100)]
+
+
+def test_an_output_of_a_list_may_be_an_error():
+    with Pool(None, tasks.list_with_errors, workers=1, batch=4) as pool:
+        assert [record.ok for record in pool.imap(range(6))] == [True, False] * 3
+
+
+def test_one_bad_input_fails_alone():
+    with Pool(None, tasks.bad_in_list, workers=1, batch=8) as pool:
+        assert [record.index for record in pool.imap(range(16)) if not record.ok] == [5]
+
+
+def test_a_list_that_is_too_large_for_memory_is_divided():
+    with Pool(None, tasks.out_of_memory_above_two, workers=1, batch=8) as pool:
+        records = list(pool.imap(range(16)))
+    assert [record.value for record in records] == list(range(16))
+
+
+def test_a_wrong_number_of_outputs_is_an_error():
+    with Pool(None, tasks.too_few, workers=1, batch=2) as pool:
+        assert "outputs for" in next(iter(pool.imap(range(2)))).error
+
+
+def test_values_are_those_that_were_sent():
+    values = [
+        None,
+        True,
+        1,
+        1 << 80,
+        -0.0,
+        0.1,
+        float("inf"),
+        "text",
+        "\udc80",
+        b"bytes",
+        (1, 2),
+        [1, (2,)],
+        {"a": 1, "b": {2: 3}},
+        {"__gangline__": 1},
+        {1, 2},
+        Path("a"),
+        1j,
+        "x" * 100_000,
+        list(range(50_000)),
+    ]
+    with Pool(None, tasks.echo, workers=2) as pool:
+        got = pool.map(values)
+    assert got == values
+    assert [type(value) for value in got] == [type(value) for value in values]
+    assert list(got[12]) == ["a", "b"]
+
+
+def test_arrays_travel_in_shared_memory_and_can_be_written_to():
+    given = np.arange(1_000_000, dtype=np.float32)
+    with Pool(None, tasks.add_in_place, workers=2) as pool:
+        for value in pool.map(itertools.repeat(given, 5)):
+            assert np.array_equal(value, given + 1)
+            value[0] = 7
+    assert given[0] == 0
+
+
+def test_small_arrays_can_be_written_to():
+    with Pool(None, tasks.add_in_place, workers=1) as pool:
+        assert pool.map([np.zeros(3)])[0].tolist() == [1, 1, 1]
+
+
+def test_descriptors_are_not_lost():
+    with Pool(None, tasks.array, workers=2) as pool:
+        pool.map([(100_000,)] * 5)
+        before = len(os.listdir("/proc/self/fd"))
+        pool.map([(100_000,)] * 200)
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+    assert len(os.listdir("/proc/self/fd")) < before
+
+
+def test_inputs_are_read_no_further_than_the_window():
+    pulled = []
+    with Pool(None, tasks.echo, workers=2, window=5) as pool:
+        records = pool.imap(pulled.append(x) or x for x in itertools.count())
+        for taken in range(1, 30):
+            next(records)
+            time.sleep(0.005)
+            assert len(pulled) <= taken + 5 - 1 + 1
+        records.close()
+
+
+def test_nothing_is_read_before_the_first_record_is_asked_for():
+    pulled = []
+    with Pool(None, tasks.echo, workers=1) as pool:
+        pool.imap(pulled.append(x) or x for x in range(5))
+        time.sleep(0.05)
+    assert pulled == []
+
+
+def test_records_come_while_the_input_blocks():
+    gate = threading.Event()
+
+    def inputs():
+        yield from (1, 2)
+        assert gate.wait(20)
+        yield 3
+
+    with Pool(None, tasks.echo, workers=2) as pool:
+        records = pool.imap(inputs())
+        assert [next(records).value, next(records).value] == [1, 2]
+        gate.set()
+        assert next(records).value == 3
+        assert next(records, None) is None
+
+
+def test_records_in_order_of_completion():
+    with Pool(None, tasks.sleep, workers=2, order="completion") as pool:
+        assert pool.map([0.5, 0.0, 0.0, 0.0])[-1] == 0.5
+
+
+def test_an_exception_of_the_input_comes_after_the_records_before_it():
+    def inputs():
+        yield 1
+        yield 2
+        raise LookupError("no more")
+
+    with Pool(None, tasks.echo, workers=2) as pool:
+        got = []
+        with pytest.raises(LookupError, match="no more"):
+            for record in pool.imap(inputs()):
+                got.append(record.value)
+        assert got == [1, 2]
+        assert pool.map([3]) == [3]
+
+
+def test_what_an_abandoned_call_left_is_not_seen_by_the_next():
+    with Pool(None, tasks.echo, workers=2) as pool:
+        for record in pool.imap(range(100)):
+            if record.index == 3:
+                break
+        assert pool.map("abc") == list("abc")
+
+
+def test_two_threads_use_a_pool():
+    results = {}
+    with Pool(None, tasks.square, workers=2) as pool:
+
+        def call(start):
+            results[start] = pool.map(range(start, start + 200))
+
+        threads = [threading.Thread(target=call, args=(start,)) for start in (0, 1000, 2000)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == {start: [x * x for x in range(start, start + 200)] for start in (0, 1000, 2000)}
+
+
+def test_the_end_is_called_once_for_each_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("END_FILE", str(tmp_path / "ended"))
+    with Pool(None, tasks.ms, workers=2, end=tasks.end) as pool:
+        pool.map(range(100))
+    assert (tmp_path / "ended").read_text() == "ended\n" * 2
+
+
+def test_no_input_is_no_record():
+    with Pool(None, tasks.echo, workers=2) as pool:
+        assert pool.map([]) == []
+
+
+def test_a_pool_that_is_never_used_starts_nothing():
+    with Pool(None, tasks.echo, workers=2):
+        pass
+
+
+def test_a_closed_pool_says_so():
+    pool = Pool(None, tasks.echo, workers=1)
+    pool.close()
+    pool.close()
+    with pytest.raises(PoolError, match="the pool is closed"):
+        pool.imap([1])
+
+
+def test_keys_come_from_a_function_too():
+    with Pool(None, tasks.echo, workers=1, key=lambda x: f"<{x}>") as pool:
+        assert [record.key for record in pool.imap("ab")] == ["<a>", "<b>"]
+
+
+def test_too_few_keys_are_an_error():
+    with Pool(None, tasks.echo, workers=1) as pool:
+        with pytest.raises(ValueError, match="1 keys for 2 items"):
+            pool.imap([1, 2], keys=["a"])
+        with pytest.raises(ValueError, match="item 1 has no key: there are 1 keys"):
+            list(pool.imap(iter([1, 2]), keys=["a"]))
+
+
+def test_the_report_counts():
+    with Pool(None, tasks.fail_on, workers=1) as pool:
+        list(pool.imap(range(6)))
+        report = pool.report()
+    assert "6 items in" in report
+    assert "4 ok, 2 failed" in report
+    assert "worker 0 on cpu: 6 items, 2 failed" in report
+    assert "  2: ValueError: bad 2" in report
+
+
+def test_progress_is_one_line(capsys):
+    with Pool(None, tasks.echo, workers=1, progress="Echoing") as pool:
+        pool.map(range(3))
+    assert "Echoing: 3/3 items in" in capsys.readouterr().err
+
+
+def test_a_journal_leaves_out_what_is_done(tmp_path):
+    journal = tmp_path / "run.journal"
+    with Pool(None, tasks.fail_on, workers=2, journal=journal) as pool:
+        assert [record.ok for record in pool.imap(range(4))] == [True, True, False, True]
+    with Pool(None, tasks.echo, workers=2, journal=journal, resume=True) as pool:
+        assert [record.value for record in pool.imap(range(6))] == [2, 4, 5]
+    with Pool(None, tasks.echo, workers=2, journal=journal, resume=True) as pool:
+        assert pool.map(range(6)) == []
+        with pytest.raises(TypeError, match="with a journal, inputs are plain JSON"):
+            pool.map([(1, 2)])
+
+
+def test_a_journal_of_an_earlier_run_is_not_overwritten(tmp_path):
+    journal = tmp_path / "run.journal"
+    journal.write_text("something else\n")
+    with Pool(None, tasks.echo, workers=1, journal=journal) as pool, pytest.raises(PoolError, match="journal"):
+        pool.map([1])
+
+
+def test_the_program_writes_its_report(tmp_path):
+    path = tmp_path / "run.txt"
+    with Pool(None, tasks.echo, workers=1, report=path) as pool:
+        pool.map([1])
+    assert "1 ok" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch": 0}, {"workers": 0}, {"window": True}, {"order": "random"}, {"visible": "none"}]
+)
+def test_a_wrong_option_names_what_is_allowed(options):
+    with pytest.raises(ValueError, match=r"must be"):
+        Pool(None, tasks.echo, **options)
+
+
+def test_what_the_program_refuses_is_an_error():
+    with Pool(None, tasks.echo, devices="nonsense") as pool, pytest.raises(PoolError, match="nonsense"):
+        pool.map([1])

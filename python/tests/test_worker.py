@@ -1,0 +1,207 @@
+"""The loop of a script for `gangline run --warm`, against a stand-in for the program."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+HELLO = {"gangline": 2, "worker": 3, "gpus": ["1"], "threads": 4, "batch": 8}
+
+
+class Talk:
+    """A worker, and what it said."""
+
+    def __init__(self, script, hello=HELLO):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"import os, sys, gangline\n{script}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.say(hello)
+        self.ready = self.hear()
+
+    def say(self, message):
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def ask(self, value, item=7):
+        self.say({"item": item, "attempt": 1, "input": value})
+        return self.hear()
+
+    def ask_list(self, values):
+        self.say({"items": [{"item": at, "attempt": 1, "input": value} for at, value in enumerate(values)]})
+
+    def end(self):
+        out, err = self.process.communicate(timeout=20)
+        assert out == ""
+        return self.process.returncode, err
+
+
+def test_an_item_is_answered_and_the_worker_ends():
+    talk = Talk("gangline.worker(lambda cx: cx, lambda cx, x: [cx.worker, cx.gpus, cx.device, cx.threads, x])")
+    assert talk.ready == {"gangline": 2, "batch": False}
+    assert talk.ask("a") == {"item": 7, "output": [3, ["1"], "cuda:0", 4, "a"]}
+    assert talk.ask(None, 8) == {"item": 8, "output": [3, ["1"], "cuda:0", 4, None]}
+    assert talk.end() == (0, "")
+
+
+def test_version_1_gets_one_item_at_a_time():
+    talk = Talk("gangline.worker(None, lambda _, xs: [x + 1 for x in xs], batch=8)", {"gangline": 1, "worker": 0})
+    assert talk.ready == {"gangline": 1}
+    assert talk.ask(1) == {"item": 7, "output": 2}
+    assert talk.end()[0] == 0
+
+
+def test_a_newer_program_gets_version_2():
+    talk = Talk("gangline.worker(None, lambda _, x: x)", {**HELLO, "gangline": 3, "new": []})
+    assert talk.ready["gangline"] == 2
+    assert talk.end()[0] == 0
+
+
+def test_a_list_is_answered_item_by_item():
+    talk = Talk("gangline.worker(None, lambda _, xs: [ValueError('odd') if x % 2 else x for x in xs], batch=8)")
+    assert talk.ready == {"gangline": 2, "batch": True}
+    talk.ask_list([0, 1, 2])
+    assert [talk.hear() for _ in range(3)] == [
+        {"item": 0, "output": 0},
+        {"item": 1, "error": "ValueError: odd"},
+        {"item": 2, "output": 2},
+    ]
+    talk.end()
+
+
+def test_a_list_that_fails_is_not_blamed_on_its_items():
+    talk = Talk("gangline.worker(None, lambda _, xs: 1 / 0, batch=8)")
+    talk.ask_list([0, 1])
+    assert talk.hear() == {"error": "ZeroDivisionError: division by zero", "of": "list"}
+    talk.ask_list([5])
+    assert talk.hear() == {"item": 0, "error": "ZeroDivisionError: division by zero"}
+    assert "Traceback" in talk.end()[1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "MemoryError()",
+        "type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')",
+        "RuntimeError('CUDA error: out of memory')",
+    ],
+)
+def test_out_of_memory_divides_the_list(error):
+    talk = Talk(f"def work(_, xs): raise {error}\ngangline.worker(None, work, batch=8)")
+    talk.ask_list([0, 1])
+    assert talk.hear() == {"oom": True}
+    talk.ask_list([0])
+    assert talk.hear()["item"] == 0
+    talk.end()
+
+
+def test_a_wrong_number_of_outputs_names_both_numbers():
+    talk = Talk("gangline.worker(None, lambda _, xs: xs[1:], batch=8)")
+    talk.ask_list([0, 1, 2])
+    answers = [talk.hear() for _ in range(3)]
+    assert {answer["error"] for answer in answers} == {"ValueError: work returned 2 outputs for 3 inputs"}
+    talk.end()
+
+
+@pytest.mark.parametrize(("value", "name"), [("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")])
+def test_a_value_that_json_lacks_fails_its_item_only(value, name):
+    talk = Talk("gangline.worker(None, lambda _, x: {'score': float(x)})")
+    assert talk.ask(value) == {"item": 7, "error": f"ValueError: {name} is not JSON"}
+    assert talk.ask("1.5") == {"item": 7, "output": {"score": 1.5}}
+    talk.end()
+
+
+def test_values_of_numpy_are_numbers_and_lists():
+    talk = Talk("import numpy as np\ngangline.worker(None, lambda _, x: [np.float32(x), np.arange(3), np.bool_(1)])")
+    assert talk.ask(0.5) == {"item": 7, "output": [0.5, [0, 1, 2], True]}
+    talk.end()
+
+
+def test_an_output_that_is_not_json_fails_its_item_only():
+    talk = Talk("gangline.worker(None, lambda _, x: {1, 2} if x else 0)")
+    assert talk.ask(1)["error"] == "TypeError: an output of type set is not JSON"
+    assert talk.ask(0)["output"] == 0
+    talk.end()
+
+
+def test_prints_go_aside_those_of_c_libraries_too():
+    work = "(print('py'), os.write(1, b'low\\n'), os.system('echo sub'), x)[-1]"
+    talk = Talk(f"gangline.worker(lambda cx: print('loading'), lambda _, x: {work})")
+    assert talk.ask("a") == {"item": 7, "output": "a"}
+    status, printed = talk.end()
+    assert (status, sorted(printed.split())) == (0, ["loading", "low", "py", "sub"])
+
+
+def test_a_task_reads_no_messages():
+    talk = Talk("gangline.worker(None, lambda _, x: sys.stdin.read() + repr(os.read(0, 9)))")
+    assert talk.ask("a")["output"] == "b''"
+    assert talk.ask("b")["output"] == "b''"
+    talk.end()
+
+
+@pytest.mark.parametrize("way", ["sys.exit(3)", "1 / 0", "(_ for _ in ()).throw(GeneratorExit)"])
+def test_an_exception_is_its_items_error(way):
+    talk = Talk(f"gangline.worker(None, lambda _, x: {way} if x else 'fine')")
+    assert talk.ask(1)["error"].split(":")[0] in ("SystemExit", "ZeroDivisionError", "GeneratorExit")
+    assert talk.ask(0)["output"] == "fine"
+    assert talk.end()[0] == 0
+
+
+def test_a_forked_child_does_not_answer():
+    talk = Talk("gangline.worker(None, lambda _, x: 'child' if os.fork() == 0 else (os.wait(), x)[1])")
+    assert talk.ask("a") == {"item": 7, "output": "a"}
+    assert talk.ask("b") == {"item": 7, "output": "b"}
+    assert talk.end()[0] == 0
+
+
+def test_logs_are_messages_of_version_2_and_lines_in_version_1():
+    script = "gangline.worker(None, lambda _, x: gangline.log('half', 'debug'))"
+    talk = Talk(script)
+    assert talk.ask(1) == {"log": "half", "level": "debug"}
+    assert talk.hear() == {"item": 7, "output": None}
+    talk.end()
+    talk = Talk(script, {"gangline": 1, "worker": 0, "gpus": [], "threads": 1})
+    assert talk.ask(1) == {"item": 7, "output": None}
+    assert talk.end() == (0, "half\n")
+
+
+def test_the_end_is_called_after_the_last_item():
+    talk = Talk("gangline.worker(lambda _: 'state', lambda _, x: x, end=lambda state: print(state, 'ended'))")
+    assert talk.end() == (0, "state ended\n")
+
+
+def test_a_load_that_fails_ends_the_worker():
+    talk = Talk("gangline.worker(lambda _: 1 / 0, lambda _, x: x)")
+    assert talk.ready is None
+    status, printed = talk.end()
+    assert status == 1
+    assert printed.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_script_that_gangline_did_not_start_says_how():
+    script = "import gangline; gangline.worker(None, lambda _, x: x)"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert "run this script by `gangline run --warm --`" in ended.stderr
+
+
+def test_a_batch_below_one_is_refused():
+    ended = subprocess.run(
+        [sys.executable, "-c", "import gangline; gangline.worker(None, print, batch=0)"],
+        input="{}",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "batch must be at least 1, got 0" in ended.stderr
