@@ -123,7 +123,7 @@ class Call:
             return not self._is_over()
 
     def _is_over(self) -> bool:
-        return self._is_stopped or self._run.has_ended
+        return self._is_stopped or self._run.is_closing or self._run.has_ended
 
     def _send(self, index: int, key: Any, value: Any) -> None:
         try:
@@ -194,6 +194,6 @@ class JournaledCall(CompletionCall):
         self._run.end_input()
 
     def _place(self, record: Record) -> None:
-        while len(self._ended) >= self._window and not self._is_stopped:
+        while len(self._ended) >= self._window and not (self._is_stopped or self._run.is_closing):
             self._state.wait()
         super()._place(record)

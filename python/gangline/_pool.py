@@ -117,6 +117,7 @@ class Pool(Generic[State]):
             preload=preload,
             journal=None if journal is None else os.fspath(journal),
             resume=resume,
+            keeps_order=journal is not None and order == "input",
             window=window,
             report=[os.fspath(path) for path in reports],
             min_workers=min_workers,

@@ -118,6 +118,8 @@ class Options:
     preload: bool = False
     journal: Optional[str] = None
     resume: bool = False
+    #: Whether the program puts records in order, and not the pool.
+    keeps_order: bool = False
     window: Optional[int] = None
     report: list[str] = field(default_factory=list)
     min_workers: Optional[int] = None
@@ -143,7 +145,7 @@ class Options:
             "devices": self.devices,
             "workers": self.workers,
             "batch": self.batch,
-            "batch-wait": self.batch_wait,
+            "batch-wait": None if self.batch is None else self.batch_wait,
             "retries": self.retries,
             "retry-delay": self.retry_delay,
             "timeout": self.timeout,
@@ -163,10 +165,10 @@ class Options:
                 arguments.append(f"--{name}")
         if self.lock_gpus:
             arguments.append("--lock-gpus=wait" if self.lock_gpus == "wait" else "--lock-gpus")
-        if self.journal is None:
-            # The pool puts records in order: a slow item of one call then holds up no other call.
+        if not self.keeps_order:
+            # A slow item of one call then holds up no other call.
             arguments.append("--no-keep-order")
-        elif self.window is not None:
+        if self.journal is not None and self.window is not None:
             arguments.append(f"--window={self.window}")
         arguments += [f"--report={path}" for path in self.report]
         return arguments

@@ -61,7 +61,9 @@ class Run:
         self._error: Optional[PoolError] = None
         self._is_reported = False
         self._has_ended = False
+        self._is_input_over = False
         self._is_closing = False
+        self._owner = os.getpid()
         # Called once the program has ended, or cannot go on.
         self._listeners: list[Callable[[], None]] = []
         self._is_ready = False
@@ -116,13 +118,18 @@ class Run:
             return self._error
 
     @property
+    def is_closing(self) -> bool:
+        """Whether no more records are wanted."""
+        return self._is_closing
+
+    @property
     def has_ended(self) -> bool:
         """Whether all records have come."""
         with self._state:
             return self._has_ended
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call this once no more records will come; at once if that is so now."""
+        """Call this once no more records will come, or are wanted; at once if that is so now."""
         with self._state:
             if not (self._has_ended or self._error):
                 self._listeners.append(listener)
@@ -161,7 +168,7 @@ class Run:
 
     def end_input(self) -> None:
         """Say that no more items will come. The workers then end."""
-        self._is_closing = True
+        self._is_input_over = True
         with self._feeding:
             self._close_input()
 
@@ -172,9 +179,9 @@ class Run:
 
     def close(self) -> Optional[PoolError]:
         """End the run in order: no further item starts, and each worker ends. Returns an error not yet reported."""
-        self._is_closing = True
-        with self._state:
-            is_busy = bool(self._items) and not self._has_ended
+        if os.getpid() != self._owner:
+            return None
+        is_busy = self._begin_closing()
         if is_busy:
             # The results of these are not wanted any more.
             self._signal(signal.SIGINT)
@@ -185,7 +192,9 @@ class Run:
 
     def kill(self) -> None:
         """End the program and all workers now."""
-        self._is_closing = True
+        if os.getpid() != self._owner:
+            return
+        self._begin_closing()
         self._signal(signal.SIGTERM)
         try:
             self._process.wait(KILL_PATIENCE)
@@ -193,6 +202,16 @@ class Run:
             self._signal(signal.SIGKILL)
             self._process.wait()
         self._finish()
+
+    def _begin_closing(self) -> bool:
+        """Let all threads go that wait for this run. Returns whether the program has items."""
+        self._is_closing = True
+        with self._state:
+            is_busy = bool(self._items) and not self._has_ended
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+        return is_busy
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.poll() is None:
@@ -310,7 +329,7 @@ class Run:
         with self._state:
             is_missing = bool(self._items)
         # Up to 101, it is the number of failed items, which their records tell.
-        if 0 <= status <= 101 and (self._is_closing or not is_missing):
+        if 0 <= status <= 101 and (self._is_input_over or not is_missing):
             return None
         if self._is_closing and status in (130, 143):
             return None
