@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any
+from typing import Any, Optional
 
 if __name__ == "__main__":
     # A script's own folder comes first, where modules of this package would hide others.
@@ -91,6 +91,24 @@ class PickleCodec:
         return full_text(error)[:LARGEST_TEXT]
 
 
+def given_gpus(driver: Optional[str]) -> tuple[str, ...]:
+    """Return the ids of this worker's GPUs as the driver counts them: under a list of its own, by their places."""
+    own = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if driver is None:
+        return tuple(own)
+    places = driver.split(",")
+    return tuple(str(places.index(name)) if name in places else name for name in own)
+
+
+def restore(variables: dict[str, Optional[str]]) -> None:
+    """Give variables the values that they have in the driver."""
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 def main() -> None:
     """Serve one pool."""
     process, descriptor, path = os.environ.pop(VARIABLE).split(":", 2)
@@ -100,15 +118,13 @@ def main() -> None:
     driver.watch()
     with open(path, "rb") as file:
         setup = pickle.load(file)
-    if setup["visible"] is not None:
-        os.environ.update(setup["visible"])
-        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
-            if name not in setup["visible"]:
-                os.environ.pop(name, None)
+    gpus = given_gpus(setup["visible"]["CUDA_VISIBLE_DEVICES"])
+    if setup["sees_all"]:
+        restore(setup["visible"])
     loop = Loop(PickleCodec(driver), Channel.take_over(), setup["batch"])
-    context = loop.context
-    if setup["visible"] is not None and context.gpus:
-        loop.context = Context(context.worker, context.gpus, f"cuda:{context.gpus[0]}", context.threads)
+    if loop.context.gpus:
+        device = f"cuda:{gpus[0]}" if setup["sees_all"] else "cuda:0"
+        loop.context = Context(loop.context.worker, gpus, device, loop.context.threads)
     state: Any = None
     try:
         _main.prepare(setup["main"])
@@ -116,9 +132,9 @@ def main() -> None:
         if load is not None:
             state = load(loop.context)
     except BaseException as error:
-        driver.say(load_failed=context.worker, error=full_text(error)[: LARGEST_TEXT // 2])
+        driver.say(load_failed=loop.context.worker, error=full_text(error)[: LARGEST_TEXT // 2])
         raise
-    driver.say(ready=context.worker)
+    driver.say(ready=loop.context.worker)
     loop.serve(lambda _: state, work, end)
 
 

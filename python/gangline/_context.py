@@ -19,7 +19,8 @@ class Context:
 
     #: The number of the worker, from 0.
     worker: int
-    #: The ids of its GPUs as the program was given them, such as ``("2",)``; empty without GPUs.
+    #: The ids of its GPUs: in a pool those that it was given, such as ``("2",)``; in a script of its own, as CUDA
+    #: counts them there. Empty without GPUs.
     gpus: tuple[str, ...]
     #: ``"cuda:0"`` or ``"cpu"``. ``CUDA_VISIBLE_DEVICES`` shows the worker only its own GPUs, so the first is 0.
     device: str

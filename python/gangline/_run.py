@@ -27,6 +27,9 @@ __all__ = ["Item", "Run"]
 #: The time that the program gets to kill its workers before it is killed itself, and they with it.
 KILL_PATIENCE = 5.0
 
+#: The error of an item for which no worker was left. The program then ends, and says why.
+NONE_LEFT = "which was given up, like all others"
+
 _Message = dict[str, Any]
 
 
@@ -69,15 +72,14 @@ class Run:
         self._is_ready = False
         self._failed_loads: dict[int, str] = {}
         self._said: deque[str] = deque(maxlen=20)
+        self._printed: deque[str] = deque(maxlen=5)
         self._memories: dict[str, int] = {}
-        own_gpus = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
         setup = {
             "main": _main.describe(),
             "functions": functions,
             "batch": options.batch,
-            "visible": {name: os.environ[name] for name in own_gpus if name in os.environ}
-            if options.sees_all
-            else None,
+            "visible": {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")},
+            "sees_all": options.sees_all,
         }
         self._setup = Memory([memoryview(pickle.dumps(setup))])
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -301,6 +303,8 @@ class Run:
         return self._memories.pop(content["memory"])
 
     def _take(self, message: _Message) -> None:
+        if str(message.get("error")).endswith(NONE_LEFT):
+            return  # The error is the pool's, and not the item's.
         with self._state:
             item = self._items.pop(message["item"], None)
         if item is None:
@@ -318,7 +322,7 @@ class Run:
                 key=item.key,
                 value=value,
                 error=error,
-                gpus=tuple(message.get("gpus") or ()),
+                gpus=tuple(map(str, message.get("gpus") or ())),
                 seconds=float(message.get("seconds") or 0.0),
                 attempts=int(message.get("attempts") or 0),
                 worker=message.get("slot"),
@@ -335,7 +339,7 @@ class Run:
             return None
         self._threads[1].join()
         loads = [f"load failed on worker {worker}: {text}" for worker, text in self._failed_loads.items()]
-        said = "; ".join(loads[:1] or self._said) or "it gave no reason"
+        said = "; ".join(loads[:1] or self._said or self._printed) or "it gave no reason"
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         return PoolError(f"the program {how}: {said}")
 
@@ -362,6 +366,8 @@ class Run:
             text = line.decode(errors="replace")
             if is_own:
                 self._said.append(text[len("gangline: ") :].rstrip())
+            else:
+                self._printed.append(text.rstrip())
             if self._options.verbose or not is_own:
                 try:
                     sys.stderr.write(text)

@@ -316,3 +316,18 @@ def test_a_wrong_option_names_what_is_allowed(options):
 def test_what_the_program_refuses_is_an_error():
     with Pool(None, tasks.echo, devices="nonsense") as pool, pytest.raises(PoolError, match="nonsense"):
         pool.map([1])
+
+
+def test_gpus_are_counted_as_this_process_sees_them(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    for visible, device in (("own", "cuda:0"), ("all", "cuda:2")):
+        with Pool(tasks.identity, tasks.who, gpus=[2], visible=visible) as pool:
+            record = next(pool.imap([0]))
+        assert (record.gpus, record.value.gpus, record.value.device) == (("2",), ("2",), device)
+
+
+def test_a_worker_without_gpus_is_on_the_cpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    with Pool(tasks.identity, tasks.who, workers=1) as pool:
+        context = pool.map([0])[0]
+    assert (context.gpus, context.device) == ((), "cpu")
