@@ -87,7 +87,7 @@ class Run:
             self._process = self._start(theirs.fileno())
         self._threads = [
             threading.Thread(target=target, name=f"gangline-{name}", daemon=True)
-            for target, name in ((self._read, "records"), (self._forward, "messages"))
+            for target, name in ((self._forward, "messages"), (self._read, "records"))
         ]
         for thread in self._threads:
             thread.start()
@@ -238,39 +238,45 @@ class Run:
     # The reader's thread.
 
     def _read(self) -> None:
+        try:
+            self._read_records()
+        except Exception as error:
+            self._end(PoolError(f"a record cannot be read: {error!r}"))
+            self._signal(signal.SIGTERM)
+        try:
+            self._end(self._why_ended(self._process.wait()))
+        finally:
+            # Whatever has failed: callers wait for this.
+            self._end(PoolError("the end of the program cannot be read"))
+            self._socket.close()
+            for fd in self._memories.values():
+                os.close(fd)
+
+    def _read_records(self) -> None:
         stdout = self._process.stdout
         assert stdout is not None, "it was opened as a pipe"
         poll = select.poll()
         poll.register(stdout, select.POLLIN)
         poll.register(self._socket, select.POLLIN)
         pending = bytearray()
-        try:
-            while True:
-                ready = {fd for fd, _ in poll.poll()}
-                # Memory is sent before the record that names it.
-                if self._socket.fileno() in ready and not self._hear():
-                    poll.unregister(self._socket)
-                if stdout.fileno() in ready:
-                    piece = os.read(stdout.fileno(), 1 << 20)
-                    if not piece:
-                        break
-                    searched = len(pending)
-                    pending += piece
-                    end = pending.rfind(b"\n", searched) + 1
-                    if end:
-                        lines = bytes(pending[:end])
-                        del pending[:end]
-                        for line in lines.splitlines():
-                            self._take(json.loads(line))
-        except Exception as error:
-            self._end(PoolError(f"a record cannot be read: {error!r}"))
-            self._signal(signal.SIGTERM)
-        status = self._process.wait()
-        stdout.close()
-        self._end(self._why_ended(status))
-        self._socket.close()
-        for fd in self._memories.values():
-            os.close(fd)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            # Memory is sent before the record that names it.
+            if self._socket.fileno() in ready and not self._hear():
+                poll.unregister(self._socket)
+            if stdout.fileno() in ready:
+                piece = os.read(stdout.fileno(), 1 << 20)
+                if not piece:
+                    stdout.close()
+                    return
+                searched = len(pending)
+                pending += piece
+                end = pending.rfind(b"\n", searched) + 1
+                if end:
+                    lines = bytes(pending[:end])
+                    del pending[:end]
+                    for line in lines.splitlines():
+                        self._take(json.loads(line))
 
     def _hear(self) -> bool:
         """Take a notice of a worker. Returns whether more may come."""
@@ -337,7 +343,7 @@ class Run:
             return None
         if self._is_closing and status in (130, 143):
             return None
-        self._threads[1].join()
+        self._threads[0].join()
         loads = [f"load failed on worker {worker}: {text}" for worker, text in self._failed_loads.items()]
         said = "; ".join(loads[:1] or self._said or self._printed) or "it gave no reason"
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
