@@ -125,7 +125,7 @@ class Channel:
             # Otherwise the last prints of an item would appear with a later one.
             reconfigure(line_buffering=True)
         channel = cls(os.fdopen(source, "rb"), sink)
-        os.register_at_fork(after_in_child=channel.close_after_fork)
+        _channels.append(channel)
         return channel
 
     def send(self, text: str) -> None:
@@ -142,6 +142,18 @@ class Channel:
         os.dup2(nothing, self.source.fileno())
         os.close(nothing)
         self._lock = threading.Lock()
+
+
+_channels: list[Channel] = []
+
+
+def _close_channels() -> None:
+    for channel in _channels:
+        channel.close_after_fork()
+
+
+# Not a method of a channel: Python 3.9 would free it after the interpreter, and crash.
+os.register_at_fork(after_in_child=_close_channels)
 
 
 class Loop:
