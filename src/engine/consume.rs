@@ -99,7 +99,6 @@ impl<R: Runner> Consumer<R> {
     }
 
     /// Publishes the counts after each item: a task that gives the run up does not wait for the end.
-    #[cfg(feature = "futures")]
     pub(super) fn publish_counts(self) -> Self {
         Consumer { is_watched: true, is_published: true, ..self }
     }

@@ -122,7 +122,7 @@ enum State<G> {
     New,
     Folded(G),
     /// A part failed.
-    Failed(FailedItem),
+    Failed(Box<FailedItem>),
     /// It cannot be made of its parts.
     Unusable(Error),
 }
@@ -320,7 +320,7 @@ where
             if is_gathered && !is_cut_short(&failed.error, &parent.opened.name) {
                 self.fold_into(parent, index, Err(failed.error));
             } else if let State::New | State::Folded(_) = parent.state {
-                drop_quietly(std::mem::replace(&mut parent.state, State::Failed(failed)));
+                drop_quietly(std::mem::replace(&mut parent.state, State::Failed(Box::new(failed))));
                 self.withdraw(parent);
             } else {
                 drop_quietly(failed);
@@ -387,7 +387,7 @@ where
             (parent, State::Failed(failed)) => {
                 drop_quietly(parent);
                 progress.parents_failed += 1;
-                self.leave_gap(feeder, NoOutput::Failed(failed), progress);
+                self.leave_gap(feeder, NoOutput::Failed(*failed), progress);
                 Ok(())
             }
             (Parent::Gap(mut none), _) => {

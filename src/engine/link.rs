@@ -100,7 +100,7 @@ pub(super) enum Ended {
     Complete,
     /// The second run wants no more items.
     Unwanted,
-    Failed(FailedItem),
+    Failed(Box<FailedItem>),
     /// The second run cannot take a result of the first.
     Rejected(Error),
 }
@@ -137,10 +137,10 @@ impl Progress {
         }
         self.reckoning.fail(from, seq, &failed);
         match failed.effect {
-            Effect::Ends => Err(Ended::Failed(failed)),
+            Effect::Ends => Err(Ended::Failed(Box::new(failed))),
             Effect::Skipped if self.reckoning.gives_up(from) => {
                 let error = self.reckoning.too_many(from, seq, Some(failed.error));
-                Err(Ended::Failed(FailedItem::ending(error)))
+                Err(Ended::Failed(Box::new(FailedItem::ending(error))))
             }
             Effect::Skipped => Ok(failed.in_next_stage()),
         }
@@ -156,7 +156,7 @@ impl Progress {
         match self.reckoning.end(from, consumed, total, || None) {
             End::Complete => Ended::Complete,
             End::Unwanted | End::Cancelled => Ended::Unwanted,
-            End::Failed(error) => Ended::Failed(FailedItem::ending(error)),
+            End::Failed(error) => Ended::Failed(Box::new(FailedItem::ending(error))),
         }
     }
 }

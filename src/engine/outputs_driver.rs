@@ -108,12 +108,12 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     }
 
     /// Begins a run that a thread of its own feeds.
-    pub(super) fn begin_elsewhere<J: Send + 'static>(
+    pub(super) fn begin_elsewhere<J>(
         line: &mut dyn Line<R, S>,
         gated: GatedSource<J, R::Input>,
     ) -> Result<Self, Error>
     where
-        J: Iterator,
+        J: Iterator + Send + 'static,
     {
         let unread = gated.unread();
         let begun = begin(line, unread, Caller::Thread)?;

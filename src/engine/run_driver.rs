@@ -9,7 +9,7 @@ use std::task::{Poll, Waker, ready};
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::consume::{Consumed, Consumer};
+use super::consume::Consumed;
 use super::consuming::{Consuming, Start};
 use super::feed::Source;
 use super::line::{Begun, Line, join_links};
@@ -55,8 +55,7 @@ where
     R: Runner + 'static,
     S: Runner + 'static,
 {
-    let mut driver =
-        RunDriver::begin(line, source.unread(), (Rebuilt::Before, |consumer| consumer))?;
+    let mut driver = RunDriver::begin(line, source.unread(), Rebuilt::Before)?;
     block_on(|cx| {
         driver.poll(cx.waker(), |run| {
             source.feed(run, &next);
@@ -70,11 +69,15 @@ impl<R: Runner + 'static, S: Runner + 'static> RunDriver<R, S> {
     fn begin(
         line: &mut dyn Line<R, S>,
         unread: Option<u64>,
-        (rebuilt, publish): (Rebuilt, fn(Consumer<S>) -> Consumer<S>),
+        rebuilt: Rebuilt,
     ) -> Result<Self, Error> {
         let begun = line.begin(unread, (RunKind::Stream, rebuilt), |_| Ok(()))?;
         let engine = line.last();
-        let consumer = publish(engine.consumer(begun.last.clone()));
+        let consumer = engine.consumer(begun.last.clone());
+        let consumer = match rebuilt {
+            Rebuilt::Before => consumer,
+            Rebuilt::Later => consumer.publish_counts(),
+        };
         let stack_size = engine.settings().stack_size;
         let receiving = engine.receive(ResultReceiver::Consumer);
         match Consuming::start(consumer, &begun.last, stack_size, receiving) {
@@ -155,8 +158,7 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
         if let Stage::New = self.stage {
             ready!(line.poll_idle(&waker));
             self.stage = Stage::Over;
-            let how = (Rebuilt::Later, Consumer::publish_counts as fn(_) -> _);
-            let driver = RunDriver::begin(line, self.source.unread(), how)?;
+            let driver = RunDriver::begin(line, self.source.unread(), Rebuilt::Later)?;
             let feeding = PolledFeeding::new(&driver.begun.first);
             self.stage = Stage::Running(Box::new((driver, feeding)));
         }

@@ -285,7 +285,7 @@ fn nothing_happens_before_the_first_poll(shape: Shape) {
     };
     let (mut line, pulled) = (shape.line(hooks, |_, it| it, || ()), pulls.clone());
     line.with_task(stream::iter((0..9).inspect(move |_| _ = pulls.add(1)).map(Ok)), |task| {
-        drop(task)
+        drop(task);
     });
     assert_eq!((begun.get(), pulled.get()), (0, 0));
 }
