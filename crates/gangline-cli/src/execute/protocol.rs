@@ -101,8 +101,8 @@ struct Ready {
     gangline: u64,
     #[serde(default)]
     batch: bool,
-    /// How many messages the worker reads before it answers. The program sends one at a time, since a list does the same
-    /// with one call of the library; the key is checked, so that a later version may use it.
+    /// How many messages the worker reads before it answers. The program sends one at a time, as the library calls
+    /// one hook at a time; the key is checked, so that a later version may use it.
     #[expect(dead_code, reason = "it is only checked")]
     ahead: Option<NonZeroU64>,
 }

@@ -44,6 +44,11 @@ pub(crate) fn advise(report: &mut RunReport) {
              on average; put long jobs first",
             busy(report),
         ),
+        Bottleneck::Splits => format!(
+            "split lists limited the run: {} of {} failed as a whole, and took {} messages; send smaller lists \
+             (--batch), or have the worker answer a bad input with an error of its own",
+            report.splits.split, report.splits.batches, report.splits.calls,
+        ),
         Bottleneck::Mixed => format!(
             "no single part limited the run: reading the inputs took {} of the time, writing the outputs {}, \
              and the slots were busy {}",

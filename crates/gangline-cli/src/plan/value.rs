@@ -41,8 +41,8 @@ impl InputForm {
 }
 
 impl Shape {
-    /// The value of a job: that of its input, a list if it has several, or an object if they have names. An input without
-    /// a name has its number, from 1. `None` if one is not UTF-8.
+    /// The value of a job: that of its input, a list if it has several, or an object if they have names. An input
+    /// without a name has its number, from 1. `None` if one is not UTF-8.
     pub(crate) fn value(&self, fields: &[OsString]) -> Option<Box<RawValue>> {
         if self.names.is_empty() {
             return match fields {

@@ -230,6 +230,38 @@ fn a_message_for_the_log_is_shown_with_the_standard_error_of_its_job() {
 }
 
 #[test]
+fn advice_about_split_lists_names_the_option() {
+    let place = place();
+    let bad = "guilty 2 guilty 4 guilty 6 guilty 8";
+    assert_eq!(run(&place, "--batch 2 --report r.txt", bad).code, Some(4));
+    let report = place.read("r.txt").replace('\n', " ");
+    assert!(report.contains("send smaller lists (--batch)"), "{report}");
+}
+
+#[test]
+fn a_worker_that_loads_may_say_so() {
+    let place = Place::new();
+    let loads = r#"print('{"log":"loading"}', flush=True)"#;
+    place.write(
+        "worker",
+        WORKER.replacen("say({\"gangline\"", &format!("{loads}\nsay({{\"gangline\""), 1),
+    );
+    let ran = run(&place, "", "1 2");
+    ran.check(0, "1\n2\n");
+    ran.check_said(0, &["loading\n"]);
+}
+
+#[test]
+fn workers_are_preloaded_for_lists() {
+    let place = place();
+    let starts = "import os; open('starts', 'a').write('start\\n')\n";
+    place.write("worker", format!("{starts}{WORKER}"));
+    run(&place, "-j4 --preload --batch 8", &inputs(8)).check(0, &outputs(&inputs(8)));
+    // If another slot gets the list, that one loads its own.
+    assert!((1..=2).contains(&place.read("starts").lines().count()));
+}
+
+#[test]
 fn a_run_is_continued_with_another_size() {
     let place = place();
     run(&place, "--journal j", "1 2 bad 4").check(1, "1\n2\n4\n");
