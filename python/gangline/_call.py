@@ -12,7 +12,45 @@ from gangline._records import Record
 from gangline._run import Item, Run
 from gangline._transport import is_plain, pack
 
-__all__ = ["Call"]
+__all__ = ["Call", "Window"]
+
+#: Work that each worker has ahead if its items are short, in seconds, and the most items that this may be.
+AHEAD = 0.002
+MOST_AHEAD = 1_024
+
+
+class Window:
+    """How many items may be in flight: a fixed number, or one that grows while items are short and small.
+
+    >>> window = Window(None, slots=2)
+    >>> window.size
+    16
+    >>> for _ in range(100):
+    ...     window.learn(0.00001)
+    >>> window.size > 300
+    True
+    >>> window.stay_small()
+    >>> window.size
+    16
+    """
+
+    def __init__(self, fixed: Optional[int], slots: int) -> None:
+        self.size = self._least = fixed or max(16, 4 * slots)
+        self._slots = slots
+        self._seconds = AHEAD
+        self._may_grow = fixed is None
+
+    def learn(self, seconds: float) -> None:
+        """Take the time of an attempt into account."""
+        if self._may_grow:
+            self._seconds += (seconds - self._seconds) / 16
+            wanted = int(self._slots * AHEAD / max(self._seconds, 1e-6))
+            self.size = max(self._least, min(wanted, MOST_AHEAD))
+
+    def stay_small(self) -> None:
+        """Do not grow any more: inputs take much memory."""
+        self._may_grow = False
+        self.size = self._least
 
 
 class Call:
@@ -26,7 +64,7 @@ class Call:
         run: Run,
         items: Iterable[Any],
         keys: Callable[[int, Any], Any],
-        window: int,
+        window: Window,
         observe: Callable[[Record], None],
     ) -> None:
         self._run = run
@@ -118,7 +156,7 @@ class Call:
     def _may_pull(self) -> bool:
         """Wait for a permit. The permit comes before the pull, so that nothing is read too early."""
         with self._state:
-            while self._in_flight >= self._window and not self._is_over():
+            while self._in_flight >= self._window.size and not self._is_over():
                 self._state.wait()
             return not self._is_over()
 
@@ -131,6 +169,8 @@ class Call:
         except Exception as error:
             self._done(Record(index, key, None, full_text(error), (), 0.0, 0))
             return
+        if not isinstance(packed, str):
+            self._window.stay_small()
         self._run.feed(packed, Item(index, key, self._done))
 
     def _ended_feeding(self) -> None:
@@ -141,6 +181,7 @@ class Call:
     def _done(self, record: Record) -> None:
         self._observe(record)
         with self._state:
+            self._window.learn(record.seconds)
             if not self._is_stopped:
                 self._place(record)
                 self._state.notify_all()
@@ -194,6 +235,6 @@ class JournaledCall(CompletionCall):
         self._run.end_input()
 
     def _place(self, record: Record) -> None:
-        while len(self._ended) >= self._window and not (self._is_stopped or self._run.is_closing):
+        while len(self._ended) >= self._window.size and not (self._is_stopped or self._run.is_closing):
             self._state.wait()
         super()._place(record)

@@ -20,7 +20,7 @@ from gangline import _main
 from gangline._context import Context
 from gangline._errors import full_text
 from gangline._loop import Channel, Loop
-from gangline._transport import LARGEST_TEXT, MARK, Memory, Packed, loads, pack, unpack
+from gangline._transport import LARGEST_TEXT, MARK, Memory, Packed, loads, map_memory, pack, unpack
 
 #: The variable with the driver's process, the descriptor of the socket to it, and the path of the setup.
 VARIABLE = "GANGLINE_POOL"
@@ -51,8 +51,11 @@ class Driver:
         self._end()
 
     def _end(self) -> None:
-        # Its supervisor then kills all workers, also one that is just being started.
-        os.kill(os.getppid(), signal.SIGKILL)
+        parent = os.getppid()
+        # Not the process that adopted this one after the program's end.
+        if name_of(parent) == "gangline":
+            # Its supervisor then kills all workers, also one that is just being started.
+            os.kill(parent, signal.SIGKILL)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     def say(self, **notice: Any) -> None:
@@ -71,6 +74,15 @@ class Driver:
         return json.dumps({MARK: {"memory": name}})
 
 
+def name_of(process: int) -> str:
+    """Return the name of a process, or nothing."""
+    try:
+        with open(f"/proc/{process}/comm") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
 class PickleCodec:
     """Inputs and outputs are Python values."""
 
@@ -79,7 +91,7 @@ class PickleCodec:
 
     def decode(self, value: Any) -> Any:
         """Rebuild an input. The driver holds large ones until the item is done."""
-        return unpack(value, lambda content: os.open(content["memory"], os.O_RDONLY | os.O_CLOEXEC))
+        return unpack(value, lambda content: map_memory(os.open(content["memory"], os.O_RDONLY | os.O_CLOEXEC)))
 
     def encode(self, output: Any) -> str:
         """Return the JSON of an output, or of the memory that holds it."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sized
 from types import TracebackType
 from typing import Any, Callable, Generic, Literal, Optional, TypeVar, Union
 
-from gangline._call import Call, CompletionCall, JournaledCall
+from gangline._call import Call, CompletionCall, JournaledCall, Window
 from gangline._context import Context
 from gangline._errors import JobFailed, PoolError
 from gangline._program import Options, Paths, Time, gpu_list
@@ -38,7 +38,8 @@ class Pool(Generic[State]):
     ``workers``           this many workers without GPUs; with ``gpus`` and ``share``, this many on those GPUs
     ``devices``           a worker for each of these places: ``"cuda:0*2,cpu"``
     ``order``             ``"input"``, or ``"completion"``: records come when items end
-    ``window``            how many items may be read from the input and not yet handed out
+    ``window``            how many items may be read from the input and not yet handed out: by default 4 for each
+                          worker (lists of ``batch``), at least 16, and up to 1,024 if items are short and small
     ``retries``           how often a failed item is tried again, after ``retry_delay``
     ``timeout``           how long an attempt may take; its worker is then ended and started again
     ``batch_wait``        how long an incomplete list waits for more inputs
@@ -127,7 +128,7 @@ class Pool(Generic[State]):
         # Now, so that a function that cannot be sent is an error here.
         self._functions = b"".join(Packed((load, work, end)).parts())
         self._order = order
-        self._window = window or max(16, 4 * self._options.count_workers() * (batch or 1))
+        self._slots = self._options.count_workers() * (batch or 1)
         self._key = key
         self._progress = progress
         self._summary = Summary()
@@ -167,7 +168,8 @@ class Pool(Generic[State]):
 
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()
-        call = kind(self._started(), items, keys_of(keys, self._key), self._window, observe)
+        window = Window(self._options.window, self._slots)
+        call = kind(self._started(), items, keys_of(keys, self._key), window, observe)
         try:
             yield from call.records()
         finally:

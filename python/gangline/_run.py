@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -20,7 +22,7 @@ from gangline import _child, _main
 from gangline._errors import PoolError
 from gangline._program import Options, find_program
 from gangline._records import Record
-from gangline._transport import MARK, Memory, Packed, unpack
+from gangline._transport import MARK, Memory, Packed, map_memory, unpack
 
 __all__ = ["Item", "Run"]
 
@@ -40,13 +42,28 @@ class Item:
         self.index = index
         self.key = key
         self.done = done
-        self.memory: Optional[Memory] = None
+        self._memory: Optional[Memory] = None
+        self._places: Optional[threading.Semaphore] = None
+
+    def hold(self, packed: Packed, places: threading.Semaphore) -> str:
+        """Put its input into memory, once there is a place for that, and return where it is."""
+        places.acquire()
+        self._places = places
+        try:
+            self._memory = Memory(packed.parts())
+        except BaseException:
+            self.release()
+            raise
+        return self._memory.path
 
     def release(self) -> None:
         """Free the memory with its input."""
-        if self.memory is not None:
-            self.memory.close()
-            self.memory = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        if self._places is not None:
+            self._places.release()
+            self._places = None
 
 
 class Run:
@@ -73,7 +90,9 @@ class Run:
         self._failed_loads: dict[int, str] = {}
         self._said: deque[str] = deque(maxlen=20)
         self._printed: deque[str] = deque(maxlen=5)
-        self._memories: dict[str, int] = {}
+        self._memories: dict[str, mmap.mmap] = {}
+        # Each takes a descriptor, and others need some too.
+        self._places = threading.Semaphore(max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
         setup = {
             "main": _main.describe(),
             "functions": functions,
@@ -146,8 +165,7 @@ class Run:
     def feed(self, value: Union[str, Packed], item: Item) -> None:
         """Give the program an item. May block while it does not read, and never after it has ended."""
         if isinstance(value, Packed):
-            item.memory = Memory(value.parts())
-            value = json.dumps({MARK: {"memory": item.memory.path}})
+            value = json.dumps({MARK: {"memory": item.hold(value, self._places)}})
         with self._feeding:
             with self._state:
                 self._fed += 1
@@ -249,8 +267,7 @@ class Run:
             # Whatever has failed: callers wait for this.
             self._end(PoolError("the end of the program cannot be read"))
             self._socket.close()
-            for fd in self._memories.values():
-                os.close(fd)
+            self._memories.clear()
 
     def _read_records(self) -> None:
         stdout = self._process.stdout
@@ -285,7 +302,7 @@ class Run:
             return False
         notice = json.loads(content)
         if "memory" in notice:
-            self._memories[notice["memory"]] = fds[0]
+            self._memories[notice["memory"]] = map_memory(fds[0])
         elif "ready" in notice:
             self._is_ready = True
             self._failed_loads.pop(notice["ready"], None)
@@ -302,7 +319,7 @@ class Run:
             self._end(PoolError(f"load failed on worker {worker}: {text}"))
             self._signal(signal.SIGTERM)
 
-    def _open_memory(self, content: _Message) -> int:
+    def _memory_of(self, content: _Message) -> mmap.mmap:
         while content["memory"] not in self._memories:
             if not self._hear():
                 raise PoolError("the memory of an output was not sent")
@@ -319,7 +336,7 @@ class Run:
         value, error = None, message.get("error")
         if error is None:
             try:
-                value = unpack(message.get("output"), self._open_memory)
+                value = unpack(message.get("output"), self._memory_of)
             except Exception as unreadable:
                 error = f"the output cannot be rebuilt: {type(unreadable).__name__}: {unreadable}"
         item.done(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
-__all__ = ["Memory", "Packed", "dumps", "is_plain", "pack", "unpack"]
+__all__ = ["Memory", "Packed", "dumps", "is_plain", "map_memory", "pack", "unpack"]
 
 #: Pickles and buffers above this size are not written as text.
 LARGEST_TEXT = 64 << 10
@@ -175,19 +175,22 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def unpack(value: Any, open_memory: Callable[[Any], int]) -> Any:
-    """Return the value that JSON stands for. `open_memory` gives the descriptor of a large one."""
+def map_memory(fd: int) -> mmap.mmap:
+    """Map memory, which needs no descriptor then: private and writable, as arrays have to be, and shared until then."""
+    try:
+        return mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
+    finally:
+        os.close(fd)
+
+
+def unpack(value: Any, memory_of: Callable[[Any], mmap.mmap]) -> Any:
+    """Return the value that JSON stands for. `memory_of` gives the memory of a large one."""
     if type(value) is not dict or MARK not in value:
         return value
     content = value[MARK]
     if isinstance(content, str):
         return loads(memoryview(bytearray(base64.b64decode(content))))
-    fd = open_memory(content)
-    try:
-        # Private and writable, as arrays have to be; it is shared until it is changed.
-        return loads(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)))
-    finally:
-        os.close(fd)
+    return loads(memoryview(memory_of(content)))
 
 
 def loads(content: memoryview) -> Any:

@@ -24,6 +24,10 @@ def echo(_, x):
     return x
 
 
+def echo_all(_, xs):
+    return xs
+
+
 def squares(_, xs):
     return [x * x for x in xs]
 
@@ -196,3 +200,10 @@ def bad_in_list(_, xs):
     if 5 in xs:
         raise ValueError("five")
     return xs
+
+
+def pool_in_a_task(_, x):
+    from gangline import Pool
+
+    with Pool(None, square, workers=1) as pool:
+        return pool.map([x])[0]

@@ -135,6 +135,20 @@ def test_a_huge_result_arrives():
         assert [len(value) for value in pool.map([200, 1, 200])] == [200 << 20, 1 << 20, 200 << 20]
 
 
+def test_few_descriptors_are_enough(script):
+    process = script(
+        PREAMBLE
+        + """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+with gangline.Pool(None, tasks.echo_all, workers=2, batch=100, window=1000) as pool:
+    print(sum(len(value) for value in pool.map(bytes(100_000) for _ in range(500))))
+"""
+    )
+    out, err = process.communicate(timeout=50)
+    assert (out, err) == ("50000000\n", "")
+
+
 def test_a_forked_child_of_a_task_is_no_second_answer():
     records = outcomes(tasks.fork, range(6))
     assert [record.value for record in records] == list(range(6))
@@ -164,7 +178,7 @@ def test_ten_thousand_short_tasks_in_order():
     assert time.monotonic() - started < 50
 
 
-def test_an_endless_input_costs_no_memory_and_ends_with_its_reader():
+def test_an_endless_input_ends_with_its_reader():
     with Pool(None, tasks.echo, workers=2) as pool:
         records = pool.imap(itertools.count())
         assert [next(records).value for _ in range(1000)] == list(range(1000))

@@ -225,6 +225,11 @@ def test_two_threads_use_a_pool():
     assert results == {start: [x * x for x in range(start, start + 200)] for start in (0, 1000, 2000)}
 
 
+def test_a_task_has_a_pool_of_its_own():
+    with Pool(None, tasks.pool_in_a_task, workers=2) as pool:
+        assert pool.map([2, 3]) == [4, 9]
+
+
 def test_the_end_is_called_once_for_each_worker(tmp_path, monkeypatch):
     monkeypatch.setenv("END_FILE", str(tmp_path / "ended"))
     with Pool(None, tasks.ms, workers=2, end=tasks.end) as pool:
