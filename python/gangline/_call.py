@@ -14,18 +14,28 @@ from gangline._transport import is_plain, pack
 
 __all__ = ["Call", "Window"]
 
+#: Items that each worker may have ahead while inputs and outputs are small: a slow item then holds up no worker.
+PER_WORKER = 64
+
 #: Work that each worker has ahead if its items are short, in seconds, and the most items that this may be.
 AHEAD = 0.002
 MOST_AHEAD = 1_024
 
+#: Outputs that have to be small before more is read ahead.
+FIRST = 8
+
 
 class Window:
-    """How many items may be in flight: a fixed number, or one that grows while items are short and small.
+    """How many items may be in flight: a fixed number, or one that grows while items are small.
 
-    >>> window = Window(None, slots=2)
+    >>> window = Window(None, workers=2, batch=1)
     >>> window.size
     16
     >>> for _ in range(100):
+    ...     window.learn(0.01)
+    >>> window.size
+    128
+    >>> for _ in range(200):
     ...     window.learn(0.00001)
     >>> window.size > 300
     True
@@ -34,23 +44,28 @@ class Window:
     16
     """
 
-    def __init__(self, fixed: Optional[int], slots: int) -> None:
-        self.size = self._least = fixed or max(16, 4 * slots)
-        self._slots = slots
+    def __init__(self, fixed: Optional[int], workers: int, batch: int) -> None:
+        self._slots = workers * batch
+        self.size = self._least = fixed or max(16, 4 * self._slots)
+        self._roomy = max(self._least, PER_WORKER * workers)
         self._seconds = AHEAD
+        self._seen = 0
         self._may_grow = fixed is None
 
     def learn(self, seconds: float) -> None:
         """Take the time of an attempt into account."""
+        self._seen += 1
         if self._may_grow:
             self._seconds += (seconds - self._seconds) / 16
             wanted = int(self._slots * AHEAD / max(self._seconds, 1e-6))
-            self.size = max(self._least, min(wanted, MOST_AHEAD))
+            if self._seen >= FIRST:
+                self.size = max(self._roomy, min(wanted, MOST_AHEAD))
 
     def stay_small(self) -> None:
-        """Do not grow any more: inputs take much memory."""
-        self._may_grow = False
-        self.size = self._least
+        """Do not grow any more: inputs or outputs take much memory."""
+        if self._may_grow:
+            self._may_grow = False
+            self.size = self._least
 
 
 class Call:
@@ -137,6 +152,8 @@ class Call:
                 try:
                     value = next(source)
                 except StopIteration:
+                    with self._state:
+                        self._is_exhausted = True
                     break
                 with self._state:
                     index = self._pulled
@@ -146,11 +163,11 @@ class Call:
                     self._in_flight += 1
                 self._send(index, key, value)
         except BaseException as error:
-            self._input_error = error
-        finally:
             with self._state:
+                self._input_error = error
                 self._is_exhausted = True
-                self._state.notify_all()
+        finally:
+            self._wake()
             self._ended_feeding()
 
     def _may_pull(self) -> bool:
@@ -166,21 +183,23 @@ class Call:
     def _send(self, index: int, key: Any, value: Any) -> None:
         try:
             packed = pack(value)
+            if not isinstance(packed, str):
+                with self._state:
+                    self._window.stay_small()
+            self._run.feed(packed, Item(index, key, self._done))
         except Exception as error:
             self._done(Record(index, key, None, full_text(error), (), 0.0, 0))
-            return
-        if not isinstance(packed, str):
-            self._window.stay_small()
-        self._run.feed(packed, Item(index, key, self._done))
 
     def _ended_feeding(self) -> None:
         """Do what is left after the last item."""
 
     # The thread that reads records.
 
-    def _done(self, record: Record) -> None:
+    def _done(self, record: Record, is_large: bool = False) -> None:
         self._observe(record)
         with self._state:
+            if is_large:
+                self._window.stay_small()
             self._window.learn(record.seconds)
             if not self._is_stopped:
                 self._place(record)
@@ -218,8 +237,8 @@ class JournaledCall(CompletionCall):
         if not self._run.has_ended:
             return False
         error = self._run.failure()
-        if error is not None:
-            raise error
+        if error is not None or not self._is_exhausted:
+            raise error or PoolError("the pool was closed")
         return True
 
     def _may_pull(self) -> bool:

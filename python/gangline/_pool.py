@@ -39,7 +39,8 @@ class Pool(Generic[State]):
     ``devices``           a worker for each of these places: ``"cuda:0*2,cpu"``
     ``order``             ``"input"``, or ``"completion"``: records come when items end
     ``window``            how many items may be read from the input and not yet handed out: by default 4 for each
-                          worker (lists of ``batch``), at least 16, and up to 1,024 if items are short and small
+                          worker (lists of ``batch``) and at least 16; while inputs and outputs are below 64 KiB, 64
+                          for each worker, and up to 1,024 if they take less than a millisecond
     ``retries``           how often a failed item is tried again, after ``retry_delay``
     ``timeout``           how long an attempt may take; its worker is then ended and started again
     ``batch_wait``        how long an incomplete list waits for more inputs
@@ -128,7 +129,6 @@ class Pool(Generic[State]):
         # Now, so that a function that cannot be sent is an error here.
         self._functions = b"".join(Packed((load, work, end)).parts())
         self._order = order
-        self._slots = self._options.count_workers() * (batch or 1)
         self._key = key
         self._progress = progress
         self._summary = Summary()
@@ -168,7 +168,7 @@ class Pool(Generic[State]):
 
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()
-        window = Window(self._options.window, self._slots)
+        window = Window(self._options.window, self._options.count_workers(), self._options.batch or 1)
         call = kind(self._started(), items, keys_of(keys, self._key), window, observe)
         try:
             yield from call.records()

@@ -22,7 +22,7 @@ from gangline import _child, _main
 from gangline._errors import PoolError
 from gangline._program import Options, find_program
 from gangline._records import Record
-from gangline._transport import MARK, Memory, Packed, map_memory, unpack
+from gangline._transport import MARK, Memory, Packed, is_in_memory, map_memory, unpack
 
 __all__ = ["Item", "Run"]
 
@@ -38,7 +38,7 @@ _Message = dict[str, Any]
 class Item:
     """An item that the program has, and where its record goes."""
 
-    def __init__(self, index: int, key: Any, done: Callable[[Record], None]) -> None:
+    def __init__(self, index: int, key: Any, done: Callable[[Record, bool], None]) -> None:
         self.index = index
         self.key = key
         self.done = done
@@ -312,7 +312,7 @@ class Run:
 
     def _load_failed(self, worker: int, text: str) -> None:
         if worker not in self._failed_loads:
-            print(f"gangline: worker {worker} cannot load: {text}", file=sys.stderr, flush=True)
+            show(f"gangline: worker {worker} cannot load: {text}\n")
         self._failed_loads[worker] = text
         left = self._options.count_workers() - len(self._failed_loads)
         if not self._is_ready or left < (self._options.min_workers or 0):
@@ -333,10 +333,10 @@ class Run:
         if item is None:
             return
         item.release()
-        value, error = None, message.get("error")
+        value, error, output = None, message.get("error"), message.get("output")
         if error is None:
             try:
-                value = unpack(message.get("output"), self._memory_of)
+                value = unpack(output, self._memory_of)
             except Exception as unreadable:
                 error = f"the output cannot be rebuilt: {type(unreadable).__name__}: {unreadable}"
         item.done(
@@ -349,7 +349,8 @@ class Run:
                 seconds=float(message.get("seconds") or 0.0),
                 attempts=int(message.get("attempts") or 0),
                 worker=message.get("slot"),
-            )
+            ),
+            is_in_memory(output),
         )
 
     def _why_ended(self, status: int) -> Optional[PoolError]:
@@ -392,12 +393,15 @@ class Run:
             else:
                 self._printed.append(text.rstrip())
             if self._options.verbose or not is_own:
-                try:
-                    sys.stderr.write(text)
-                    sys.stderr.flush()
-                except (AttributeError, OSError, ValueError):
-                    pass  # It was closed. Reading on keeps the program from waiting.
+                show(text)
         stderr.close()
+
+
+def show(text: str) -> None:
+    """Write to standard error. If that was closed, the text is lost, and what waits for this thread is not."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _close_quietly(fd: int) -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
-__all__ = ["Memory", "Packed", "dumps", "is_plain", "map_memory", "pack", "unpack"]
+__all__ = ["Memory", "Packed", "dumps", "is_in_memory", "is_plain", "map_memory", "pack", "unpack"]
 
 #: Pickles and buffers above this size are not written as text.
 LARGEST_TEXT = 64 << 10
@@ -181,6 +181,11 @@ def map_memory(fd: int) -> mmap.mmap:
         return mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)
     finally:
         os.close(fd)
+
+
+def is_in_memory(value: Any) -> bool:
+    """Whether JSON stands for a large value."""
+    return type(value) is dict and type(value.get(MARK)) is dict
 
 
 def unpack(value: Any, memory_of: Callable[[Any], mmap.mmap]) -> Any:

@@ -130,6 +130,27 @@ def test_a_pool_goes_on_after_the_program_was_killed():
         assert pool.map([1, 2]) == [1, 2]
 
 
+def test_a_program_that_ends_between_two_items_is_no_end_of_the_input():
+    with Pool(None, tasks.echo, workers=1, window=1) as pool:
+        records = pool.imap(itertools.count())
+        next(records)
+        os.kill(pool._runs[0].process_id, signal.SIGKILL)
+        assert wait_until(lambda: pool._runs[0].has_ended)
+        with pytest.raises(PoolError, match="signal 9"):
+            for _ in range(3):
+                next(records)
+
+
+def test_a_pool_that_is_closed_by_another_thread_says_so(tmp_path):
+    for journal in (None, tmp_path / "run.journal"):
+        pool = Pool(None, tasks.sleep, workers=1, window=2, journal=journal)
+        records = pool.imap(itertools.repeat(0.01))
+        next(records)
+        pool.terminate()
+        with pytest.raises(PoolError):
+            list(records)
+
+
 def test_a_huge_result_arrives():
     with Pool(None, tasks.huge, workers=2) as pool:
         assert [len(value) for value in pool.map([200, 1, 200])] == [200 << 20, 1 << 20, 200 << 20]
