@@ -7,7 +7,6 @@ use super::deadlines::Timeouts;
 use super::gpus::Gpus;
 use super::retry::{Backoff, OnError};
 use super::time::RunTime;
-use crate::Order;
 use crate::batch::{Batching, Size};
 
 /// The settings of one run.
@@ -53,6 +52,19 @@ pub enum Bypass {
     Allowed,
     /// The producers can work on leases only.
     Never,
+}
+
+/// The order in which the consumer sees the results of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Order {
+    /// The order of the input: 0, 1, 2, ...
+    #[default]
+    Input,
+    /// The order in which results are finished. Results of different producers that are handed over
+    /// together, since the consumer was busy, may swap.
+    Completion,
 }
 
 /// The properties of an item.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::health::Blame;
 use super::lease::{ProducerId, Sized};
-use super::retry::Claims;
+use super::retry_queue::Claims;
 use crate::batch::Size;
 
 /// The outcome of an item in a hook.

@@ -43,10 +43,10 @@ pub mod hand_over;
 mod health;
 mod items;
 mod lease;
-mod order;
 mod pending;
 pub mod reorder;
 mod retry;
+mod retry_queue;
 mod scheduler;
 mod speculation;
 mod split;
@@ -60,7 +60,7 @@ mod simulation;
 mod tests;
 
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-pub use self::config::{Activity, Bypass, Config, Input, Meta};
+pub use self::config::{Activity, Bypass, Config, Input, Meta, Order};
 pub use self::deadlines::{Absence, Timeouts};
 pub use self::duration::HumanDuration;
 pub use self::events::{Event, Expired};
@@ -70,7 +70,6 @@ pub use self::items::{Items, Outcome, Standing};
 pub use self::lease::{
     Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
 };
-pub use self::order::Order;
 pub use self::retry::{Backoff, Decision, Failure, Inputs, OnError, Verdict};
 pub use self::scheduler::Scheduler;
 pub use self::speculation::LEAST_COPY_AFTER;

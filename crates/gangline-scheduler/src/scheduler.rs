@@ -2,15 +2,15 @@
 
 use super::answers::{Begin, Memory, Together, TooFewProducers, Until};
 use super::batch::{Batch, Batching, Ceiling, Size};
-use super::config::{Activity, Config, Input, Meta};
+use super::config::{Activity, Config, Input, Meta, Order};
 use super::deadlines::{Absence, Deadlines, RunTimeout};
 use super::events::{Event, Events, Expired};
 use super::health::{Blame, ProducerHealth};
 use super::items::{Items, Outcome, Standing, State};
 use super::lease::{Copies, Generation, Lease, LeaseId, Leases, Phase, ProducerId, Readiness};
-use super::order::Order;
 use super::pending::PendingItems;
-use super::retry::{Decision, Failure, Inputs, RetryPolicy, RetryQueue, Verdict};
+use super::retry::{Decision, Failure, Inputs, RetryPolicy, Verdict};
+use super::retry_queue::RetryQueue;
 use super::speculation::Speculation;
 use super::split::{Cut, Part, Parts, extent, fitting};
 use super::time::RunTime;
