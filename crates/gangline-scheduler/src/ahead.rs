@@ -1,15 +1,13 @@
 //! Leases ahead: a producer holds further items while it works on one, so that it need not ask in between.
 //!
 //! No item waits behind a slow one for that: nothing is leased ahead while a producer has nothing to do, and one
-//! that begins to wait has the leases that were not begun [recalled](Event::Recall).
+//! that begins to wait has the leases that were not begun [recalled](super::Event::Recall).
 
 use super::Scheduler;
-use super::events::Event;
-use super::lease::{Chosen, Lease, Phase, Piece, ProducerId, Sized};
-use super::pending::Pick;
+use super::lease::{Lease, Phase, ProducerId};
+use super::producers::Producers;
 use super::time::RunTime;
 use super::waiters::Takes;
-use crate::batch::More;
 
 /// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more.
 pub fn lease_ahead(
@@ -18,62 +16,31 @@ pub fn lease_ahead(
     most: usize,
     now: RunTime,
 ) -> Vec<Lease> {
-    let health = &scheduler.health;
+    let Producers { health, waiters, .. } = &scheduler.producers;
     let is_trusted = health.may_take_new(producer) && !health.is_suspect(producer);
     // A woken producer is about to ask.
-    let is_idle = scheduler.waiters.taking(Takes::All).next().is_some()
-        || scheduler.waiters.woken().next().is_some();
-    if scheduler.is_aborted || !is_trusted || is_idle {
+    let is_idle = waiters.taking(Takes::All).next().is_some() || waiters.woken().next().is_some();
+    if scheduler.producers.is_aborted || !is_trusted || is_idle {
         return vec![];
     }
-    let share = scheduler.pending.len().div_ceil(health.live().max(1));
+    let share = scheduler.workload.batches.pending.len().div_ceil(health.live().max(1));
     let mut leases = Vec::with_capacity(most.min(share));
     while leases.len() < most {
-        let retry = choose_retry(scheduler, producer, now);
-        let new = || (leases.len() < share).then(|| choose_first(scheduler, now)).flatten();
+        let Scheduler { workload, producers, .. } = &mut *scheduler;
+        let retry = workload.take_retry(producer, &producers.health, now);
+        let batches = &mut workload.batches;
+        let new = || (leases.len() < share).then(|| batches.take_at_once(now)).flatten();
         let Some(chosen) = retry.or_else(new) else { break };
         leases.push(scheduler.grant(chosen, producer, Phase::Ahead, now));
     }
     leases
 }
 
-/// Has all leases given back that were not begun, if this producer could take them.
-pub(super) fn recall_for(scheduler: &mut Scheduler, idle: ProducerId) {
-    if scheduler.waiters.taking(Takes::All).all(|producer| producer != idle) {
-        return;
-    }
-    let ahead = scheduler.leases.iter().filter(|(_, held)| held.phase == Phase::Ahead);
-    let mut holders: Vec<_> = ahead.map(|(_, held)| held.producer).collect();
-    holders.dedup();
-    holders.into_iter().for_each(|holder| scheduler.events.push(Event::Recall(holder)));
-}
-
-/// Chooses an item that waits for another attempt, or that was given back.
-pub(super) fn choose_retry(
-    scheduler: &mut Scheduler,
-    producer: ProducerId,
-    now: RunTime,
-) -> Option<Chosen> {
-    let index = scheduler.retries.take(producer, &scheduler.health, now)?;
-    let record = scheduler.items.get_mut(index).expect("an item that waits has a record");
-    record.carriers += 1;
-    let (size, attempt) = (record.size, record.history.attempt);
-    Some(Chosen { items: vec![Sized { index, size }], attempt, piece: Piece::Whole })
-}
-
-fn choose_first(scheduler: &mut Scheduler, now: RunTime) -> Option<Chosen> {
-    let (rule, limits) = (scheduler.batching.rule, scheduler.batching.limits);
-    match scheduler.pending.pick(rule, limits, now, More::Never) {
-        Pick::Take(selection) => Some(Chosen::first(scheduler.pending.take(selection))),
-        Pick::Wait | Pick::WaitUntil(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{ask, at, config, events, fail, lease, offer, offered, succeed};
-    use crate::{Begin, Config, Copies, Next, Outcome, Standing};
+    use crate::{Begin, Config, Copies, Event, Next, Outcome, Standing};
 
     fn ahead(scheduler: &mut Scheduler, producer: ProducerId, most: usize) -> Vec<u64> {
         let leases = lease_ahead(scheduler, producer, most, at(0));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deadlines::Timeouts;
+use super::flow::Input;
 use super::gpus::Gpus;
 use super::retry::{Backoff, OnError};
 use super::time::RunTime;
@@ -74,25 +75,4 @@ pub struct Meta {
     pub size: Size,
     /// The time since which it waits.
     pub since: RunTime,
-}
-
-/// Whether more items may be offered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
-    /// By the feeder.
-    MayCome,
-    /// By callers, each of whom may wait for the result of its last item. So no batch can count on more.
-    Calls,
-    /// No more items are offered.
-    Ended,
-}
-
-/// What the feeder or the consumer does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Activity {
-    #[default]
-    /// It waits for nothing that the scheduler knows of.
-    Working,
-    /// The feeder waits for permits; the consumer waits for results.
-    Waiting,
 }

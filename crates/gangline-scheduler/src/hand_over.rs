@@ -10,10 +10,8 @@ use super::{Begin, Scheduler, Until};
 
 /// Begins the hook of a lease at another producer, or at its own. A producer that is lost takes over nothing.
 pub fn hand_over(scheduler: &mut Scheduler, id: LeaseId, to: ProducerId, now: RunTime) -> Begin {
-    let is_live = scheduler.health.is_live(to);
-    let Some(held) = scheduler.leases.get_mut(id).filter(|held| !held.is_stale()) else {
-        return Begin::Stale;
-    };
+    let is_live = scheduler.producers.health.is_live(to);
+    let Some(held) = scheduler.workload.leases.get_wanted(id) else { return Begin::Stale };
     if is_live {
         held.producer = to;
     }
@@ -23,35 +21,35 @@ pub fn hand_over(scheduler: &mut Scheduler, id: LeaseId, to: ProducerId, now: Ru
 /// Excludes a producer that has no worker, until [`producer_joined`](Scheduler::producer_joined). Nothing waits for
 /// it.
 pub fn worker_left(scheduler: &mut Scheduler, producer: ProducerId) {
-    if scheduler.health.is_live(producer) {
+    if scheduler.producers.health.is_live(producer) {
         scheduler.exclude(producer, Until::Ready);
-        scheduler.wake_all();
+        scheduler.producers.wake_all();
     }
 }
 
 /// Whether a producer that asks for nothing has to leave.
 pub fn must_leave(scheduler: &Scheduler, producer: ProducerId) -> bool {
-    scheduler.is_aborted || !scheduler.health.is_live(producer)
+    scheduler.producers.is_aborted || !scheduler.producers.health.is_live(producer)
 }
 
 /// Whether the run is over.
 pub fn is_over(scheduler: &Scheduler) -> bool {
-    scheduler.is_aborted
+    scheduler.producers.is_aborted
 }
 
 /// Whether no result of a lease counts any more.
 pub fn is_stale(scheduler: &Scheduler, id: LeaseId) -> bool {
-    scheduler.leases.get(id).is_none_or(|held| held.is_stale())
+    scheduler.workload.leases.get(id).is_none_or(|held| held.is_stale())
 }
 
 /// Whether an item is on its first attempt, on one producer, and was not put back.
 pub fn is_plain(scheduler: &Scheduler, item: u64) -> bool {
-    scheduler.items.get(item).is_none()
+    scheduler.workload.items.get(item).is_none()
 }
 
 /// The size of the item of a lease.
 pub fn size_of(scheduler: &Scheduler, id: LeaseId) -> Size {
-    let item = scheduler.leases.get(id).and_then(|held| held.items.first());
+    let item = scheduler.workload.leases.get(id).and_then(|held| held.items.first());
     item.map_or(Size::ONE, |item| item.size)
 }
 
@@ -89,7 +87,7 @@ mod tests {
         let (mut scheduler, lease) = published();
         scheduler.producer_lost(1, at(0)).expect("one is left");
         assert_eq!(hand_over(&mut scheduler, lease.id, 1, at(1)), Begin::Work);
-        assert_eq!(scheduler.leases.of(0).count(), 1, "it stays where it was");
+        assert_eq!(scheduler.leases().of(0).count(), 1, "it stays where it was");
     }
 
     #[test]
@@ -104,10 +102,10 @@ mod tests {
     fn a_producer_without_a_worker_takes_part_again_when_it_joins() {
         let mut scheduler = scheduler(config(2));
         worker_left(&mut scheduler, 0);
-        assert!(!scheduler.health.is_available(0));
+        assert!(!scheduler.health().is_available(0));
         assert!(!must_leave(&scheduler, 0), "another worker may come");
         assert!(scheduler.producer_joined(0));
-        assert!(scheduler.health.is_available(0));
+        assert!(scheduler.health().is_available(0));
         scheduler.producer_lost(0, at(0)).expect("one is left");
         worker_left(&mut scheduler, 0);
         assert!(must_leave(&scheduler, 0) && !must_leave(&scheduler, 1));

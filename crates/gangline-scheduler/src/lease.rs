@@ -202,6 +202,16 @@ impl Leases {
         self.iter().filter(move |(_, held)| held.producer == producer)
     }
 
+    /// The lease, if a result of it may still count.
+    pub(super) fn get_wanted(&mut self, id: LeaseId) -> Option<&mut Held> {
+        self.get_mut(id).filter(|held| !held.is_stale())
+    }
+
+    /// Whether the producer is in a hook although no result of it counts.
+    pub(super) fn is_detached(&self, producer: ProducerId) -> bool {
+        self.of(producer).any(|(_, held)| held.is_detached())
+    }
+
     pub(super) fn is_busy(&self, producer: ProducerId) -> bool {
         self.of(producer).next().is_some()
     }

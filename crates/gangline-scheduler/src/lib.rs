@@ -28,22 +28,49 @@
 //! An item without a failure, batch or copy may bypass the scheduler until it fails or its hook times out: it is
 //! *untracked*. Only the last two polls decide about expiry. So a thread that reads the clock just after the process
 //! was stopped cannot expire a hook.
+//!
+//! # Which file decides what
+//!
+//! A decision is in one file. `scheduler` has the calls and puts the decisions in order.
+//!
+//! | question | file |
+//! |---|---|
+//! | in which order is a free producer offered parts, retries, new items and copies? | `scheduler`: `choose` |
+//! | which new items make a batch, and does it wait for more? | `batch`, `pending` |
+//! | how large a batch has a device memory for? | `batch::ceiling`, `batches` |
+//! | how is a batch divided that failed, and which producer takes the parts? | `split` |
+//! | is a failed item tried again, and when? | `retry` |
+//! | which producer tries it? | `retry_queue`, after `health` |
+//! | is the item or its producer to blame? which producers are suspended, quarantined or replaced? | `health` |
+//! | which outcome of several copies counts? | `items` |
+//! | what does the end of a lease mean for its items, and what does a lost producer leave? | `workload` |
+//! | which leases are held, and is one stale? | `lease` |
+//! | when has a hook or the run taken too long? | `deadlines` |
+//! | when is a slow item copied, which one, and before new items or after all? | `speculation` |
+//! | can more items come? | `flow` |
+//! | which producers take part, which wait, and what does the backend hear of them? | `producers`, `waiters`, `events` |
+//! | how many items are in flight? | `window` |
+//! | in which order do results come out? | `reorder` |
+//! | what may a remote producer hold before it begins? | `ahead`, `hand_over` |
+//! | what becomes of the withdrawn parts of an expansion? | `expansion` |
 
 pub mod ahead;
 mod answers;
-mod assign;
 pub mod batch;
+mod batches;
 mod config;
 mod deadlines;
 mod duration;
 mod events;
 pub mod expansion;
+mod flow;
 mod gpus;
 pub mod hand_over;
 mod health;
 mod items;
 mod lease;
 mod pending;
+mod producers;
 pub mod reorder;
 mod retry;
 mod retry_queue;
@@ -53,6 +80,7 @@ mod split;
 mod time;
 mod waiters;
 pub mod window;
+mod workload;
 
 #[cfg(test)]
 mod simulation;
@@ -60,10 +88,11 @@ mod simulation;
 mod tests;
 
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-pub use self::config::{Activity, Bypass, Config, Input, Meta, Order};
+pub use self::config::{Bypass, Config, Meta, Order};
 pub use self::deadlines::{Absence, Timeouts};
 pub use self::duration::HumanDuration;
 pub use self::events::{Event, Expired};
+pub use self::flow::{Activity, Input};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
 pub use self::items::{Items, Outcome, Standing};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::health::{Blame, ProducerHealth};
+use super::items::{Items, State};
 use super::time::RunTime;
 
 /// The verdict of the user's rules on a failure.
@@ -99,8 +101,32 @@ impl RetryPolicy {
         self.backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
     }
 
+    /// Decides about an item with a failure that counts, and notes what is to blame for it.
+    pub(super) fn judge(
+        &self,
+        index: u64,
+        items: &mut Items,
+        Failure { verdict, inputs }: Failure,
+        health: &mut ProducerHealth,
+        now: RunTime,
+    ) -> Decision {
+        let Some(record) = items.get_mut(index) else { return Decision::Discard };
+        debug_assert_eq!(record.state, State::Undecided, "its failure counts");
+        let (history, is_kept) = (&mut record.history, verdict == Verdict::RetryHere);
+        if inputs == Inputs::Gone || !(is_kept || verdict == Verdict::Retry) {
+            return self.without_retry(verdict);
+        }
+        history.claims.keeper = history.claims.tried.last().copied().filter(|_| is_kept);
+        let may_be_open = !is_kept && history.blame == Blame::Open;
+        if may_be_open && health.failed(index, &history.claims.tried) == Blame::Open {
+            return Decision::Retry(now);
+        }
+        history.blame = Blame::Item;
+        self.decide(history.attempt, verdict, now)
+    }
+
     /// Decides about an item that is to blame for its failures. `attempt` is its last attempt.
-    pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
+    fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
         match verdict {
             Verdict::Retry | Verdict::RetryHere if attempt <= self.retries => {
                 Decision::Retry(now.after(self.backoff.after(attempt)))
@@ -110,7 +136,7 @@ impl RetryPolicy {
     }
 
     /// Decides if no further attempt is possible.
-    pub(super) fn without_retry(&self, verdict: Verdict) -> Decision {
+    fn without_retry(&self, verdict: Verdict) -> Decision {
         match (verdict, self.on_error) {
             (Verdict::Skip, _) | (Verdict::Retry | Verdict::RetryHere, OnError::Skip) => {
                 Decision::Skip

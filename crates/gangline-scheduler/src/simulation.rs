@@ -384,7 +384,7 @@ impl Simulation {
             true => Readiness::Ready,
             false => Readiness::NeedsInit,
         };
-        let bound = self.scheduler.bound;
+        let bound = self.scheduler.workload.bound;
         self.untracked.retain(|&index| index < bound);
         let is_careful = self.is_over
             || self.scheduler.health().is_suspect(producer)
@@ -421,7 +421,7 @@ impl Simulation {
         for index in &lease.items {
             let retried = self.retried.get(index).copied().unwrap_or(0);
             assert_eq!(lease.attempt, retried + 1, "only retries are attempts, at {index}");
-            assert!(self.scheduler.bound > *index, "{index} was given up");
+            assert!(self.scheduler.workload.bound > *index, "{index} was given up");
         }
         if readiness == Readiness::NeedsInit {
             self.producers[producer] = Doing::Prepares(lease, self.now.after(MS));
@@ -478,7 +478,8 @@ impl Simulation {
             && !self.script.items.iter().any(|it| matches!(it, Fault::Fails(_) | Fault::Panics(_)));
         let is_passed =
             self.script.item_timeout.is_some() || self.script.speculates && copies_succeed;
-        let is_replaced = self.script.item_timeout.is_some() && self.scheduler.health.can_replace();
+        let is_replaced =
+            self.script.item_timeout.is_some() && self.scheduler.health().can_replace();
         is_passed && (others.count() > 1 || is_replaced)
     }
 
@@ -528,7 +529,9 @@ impl Simulation {
     fn worked_untracked(&mut self, producer: ProducerId, index: u64) {
         self.has_state[producer] = !self.panics(index, 1);
         match self.outcome(producer, index, 1) {
-            Outcome::Succeeded if self.scheduler.bound > index => self.succeed(producer, index),
+            Outcome::Succeeded if self.scheduler.workload.bound > index => {
+                self.succeed(producer, index);
+            }
             Outcome::Succeeded => {}
             Outcome::Failed => {
                 self.scheduler.adopt(index, producer);
@@ -610,11 +613,11 @@ impl Simulation {
 
     /// Whether a lease on the item has just ended.
     fn is_at(&self, index: u64) -> bool {
-        self.scheduler.items.get(index).is_none()
+        self.scheduler.items().get(index).is_none()
     }
 
     fn check(&self) {
-        let health = &self.scheduler.health;
+        let health = self.scheduler.health();
         let producers = 0..self.producers.len();
         let available: Vec<_> = producers.filter(|&it| health.is_available(it)).collect();
         assert!(health.live() > 0 || self.is_over, "the last producer is lost");
@@ -685,7 +688,7 @@ proptest! {
         let simulation = Simulation::new(script.clone()).play();
         let first_failed =
             simulation.verdicts.iter().find(|(_, verdict)| **verdict == End::Failed);
-        let was_cut_short = simulation.scheduler.health.live() == 0
+        let was_cut_short = simulation.scheduler.health().live() == 0
             || script.flaws.contains(&Flaw::NoSecondInit);
         match first_failed {
             None if !was_cut_short => {

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use super::batches::Batches;
+use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Record, State};
-use super::lease::{Copies, Held, LeaseId, Leases, Phase, ProducerId};
+use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId};
+use super::producers::Producers;
 use super::time::RunTime;
+use super::workload::Workload;
+use crate::batch::More;
 
 /// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
 pub const LEAST_COPY_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
@@ -20,9 +25,17 @@ pub(super) struct Speculation {
     took: Duration,
 }
 
+/// When a producer that asks for work is offered a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    BeforeNew,
+    /// Nothing else is there for it.
+    AfterAll,
+}
+
 /// What an idle producer may copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Chance {
+enum Chance {
     Now(LeaseId),
     At(RunTime),
     None,
@@ -52,16 +65,56 @@ impl Speculation {
         Some(mean.map_or(least, |mean| mean.saturating_mul(2)).max(least))
     }
 
-    /// Finds the earliest slow item of another producer for `helper` to copy.
-    pub(super) fn chance(
+    /// Takes a copy of a slow item for `helper`. A copy comes after everything else, when everything waits.
+    pub(super) fn take(
+        &self,
+        turn: Turn,
+        helper: ProducerId,
+        workload: &mut Workload,
+        health: &ProducerHealth,
+        now: RunTime,
+    ) -> Option<Chosen> {
+        match turn {
+            Turn::BeforeNew => None,
+            Turn::AfterAll => match self.chance(helper, workload, health, now) {
+                Chance::Now(slow) => workload.take_copy(slow),
+                Chance::At(_) | Chance::None => None,
+            },
+        }
+    }
+
+    /// The time at which `helper` has to look for an item to copy.
+    pub(super) fn next_look(
         &self,
         helper: ProducerId,
-        leases: &Leases,
-        items: &Items,
+        workload: &Workload,
+        health: &ProducerHealth,
+        now: RunTime,
+    ) -> Option<RunTime> {
+        match self.chance(helper, workload, health, now) {
+            Chance::At(due) => Some(due),
+            Chance::Now(_) | Chance::None => None,
+        }
+    }
+
+    /// Wakes the producers that could copy slow items and would not look by themselves.
+    pub(super) fn wake_helpers(&self, batches: &Batches, producers: &mut Producers) {
+        if self.is_on() && stands_still(batches) {
+            producers.wake_those_without_time();
+        }
+    }
+
+    /// Finds the earliest slow item of another producer for `helper` to copy.
+    fn chance(
+        &self,
+        helper: ProducerId,
+        Workload { items, leases, batches, .. }: &Workload,
         health: &ProducerHealth,
         now: RunTime,
     ) -> Chance {
-        let Some(after) = self.after() else { return Chance::None };
+        let Some(after) = self.after().filter(|_| stands_still(batches)) else {
+            return Chance::None;
+        };
         let others = leases.iter().filter(|(_, held)| {
             held.producer != helper && is_copyable(held) && is_alone(held, items)
         });
@@ -75,6 +128,16 @@ impl Speculation {
             Some((None, _, id)) => Chance::Now(id),
             Some((Some(due), ..)) => Chance::At(due),
             None => Chance::None,
+        }
+    }
+}
+
+/// Whether everything waits for items that are in hooks.
+fn stands_still(batches: &Batches) -> bool {
+    match batches.flow.input {
+        Input::Calls => batches.pending.is_empty(),
+        Input::MayCome | Input::Ended => {
+            batches.more() == More::Never && batches.flow.consumer == Activity::Waiting
         }
     }
 }

@@ -324,7 +324,7 @@ fn a_lost_producer_leaves_its_items_to_others() {
     assert_eq!(lease(&mut scheduler, 1, at(1)).items, [0, 1, 2, 3], "together, as they were");
     assert_eq!(ask(&mut scheduler, 0, at(1)), Next::Leave);
     assert_eq!(scheduler.producer_lost(1, at(1)), Err(TooFewProducers { live: 0 }));
-    assert_eq!(scheduler.health.live(), 1, "the last one stays");
+    assert_eq!(scheduler.health().live(), 1, "the last one stays");
 }
 
 #[test]
@@ -831,10 +831,10 @@ fn a_lost_producer_puts_back_only_what_is_still_wanted() {
 fn the_hook_that_a_producer_is_absent_in_is_known_until_it_joins() {
     let mut scheduler = offered(config(2), 1);
     scheduler.expect(0, Absence::EarlierRun, at(0));
-    assert_eq!(scheduler.deadlines.absence(0), Some(Absence::EarlierRun));
-    assert_eq!(scheduler.deadlines.absence(1), None);
+    assert_eq!(scheduler.producers.deadlines.absence(0), Some(Absence::EarlierRun));
+    assert_eq!(scheduler.producers.deadlines.absence(1), None);
     assert!(scheduler.producer_joined(0));
-    assert_eq!(scheduler.deadlines.absence(0), None);
+    assert_eq!(scheduler.producers.deadlines.absence(0), None);
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! Which waiting items and parts go together: by the rules of the user, and by the memory of each device.
+
+use super::answers::Memory;
+use super::config::Config;
+use super::flow::Flow;
+use super::lease::{Chosen, Held, Leases, Piece, ProducerId, Sized};
+use super::pending::{PendingItems, Pick};
+use super::split::{Cut, Part, Parts, extent, fitting};
+use super::time::RunTime;
+use super::waiters::{Takes, Waiters};
+use crate::batch::{Batch, Batching, Ceiling, Limits, More};
+
+/// The items that wait to be leased for the first time, or in parts of a batch that failed.
+#[derive(Debug)]
+pub(super) struct Batches {
+    rules: Batching,
+    mode: Mode,
+    /// The limits learned from out-of-memory failures, for each producer.
+    learned: Vec<Ceiling>,
+    pub(super) pending: PendingItems,
+    pub(super) parts: Parts,
+    pub(super) flow: Flow,
+}
+
+/// Whether the run has batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Single,
+    Batches,
+}
+
+impl Batches {
+    pub(super) fn new(config: &Config, learned: Vec<Ceiling>) -> Self {
+        debug_assert_eq!(learned.len(), config.producers, "each producer has a device");
+        let rules = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
+        Batches {
+            rules,
+            mode: if config.batching.is_some() { Mode::Batches } else { Mode::Single },
+            learned,
+            pending: PendingItems::new(rules.grouping, config.window),
+            parts: Parts::default(),
+            flow: Flow::new(config.input),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.parts.is_empty()
+    }
+
+    /// The limits learned from out-of-memory failures, for each producer.
+    pub(super) fn learned(&self) -> &[Ceiling] {
+        &self.learned
+    }
+
+    /// Whether more items can come before one that waits is taken.
+    pub(super) fn more(&self) -> More {
+        self.flow.more(&self.rules.rule)
+    }
+
+    /// Takes the batch of new items that is next for a producer, unless it waits for more.
+    pub(super) fn take_new(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let Pick::Take(selection) = self.pick(producer, now) else { return None };
+        Some(Chosen::first(self.pending.take(selection)))
+    }
+
+    /// Takes the next batch, which does not wait for more.
+    pub(super) fn take_at_once(&mut self, now: RunTime) -> Option<Chosen> {
+        let Batching { rule, limits, .. } = self.rules;
+        match self.pending.pick(rule, limits, now, More::Never) {
+            Pick::Take(selection) => Some(Chosen::first(self.pending.take(selection))),
+            Pick::Wait | Pick::WaitUntil(_) => None,
+        }
+    }
+
+    /// Takes as much of a part as the device has memory for.
+    pub(super) fn take_fitting(&mut self, mut part: Part, producer: ProducerId) -> Chosen {
+        part.owner = Some(producer);
+        if let Some(rest) = part.cut_to(self.rules.limits, &self.learned[producer]) {
+            self.parts.push(rest);
+        }
+        Chosen { items: part.items, attempt: part.attempt, piece: Piece::Part }
+    }
+
+    /// Puts back the rest of a lease that failed as a whole, to be tried in parts.
+    pub(super) fn split(&mut self, held: Held, owner: Option<ProducerId>, memory: Memory) {
+        let Held { producer, items, attempt, .. } = held;
+        let fits = fitting(self.rules.limits, &self.learned[producer], &items);
+        let cut = match memory == Memory::Short && fits < items.len() {
+            true => Cut::Memory,
+            false => Cut::Blame,
+        };
+        self.parts.split(Part { owner, items, attempt, cut });
+    }
+
+    /// Records that the producer had memory for a lease of these items.
+    pub(super) fn went_well(&mut self, producer: ProducerId, items: &[Sized]) {
+        if self.mode == Mode::Batches {
+            self.learned[producer].went_well(extent(self.rules.limits, items));
+        }
+    }
+
+    /// Records that the producer ran out of memory with these items.
+    pub(super) fn fell_short(&mut self, producer: ProducerId, items: &[Sized]) {
+        self.learned[producer].fell_short(extent(self.rules.limits, items));
+    }
+
+    /// The time at which a producer has to look for new items again, unless another looks then.
+    pub(super) fn next_look(
+        &self,
+        producer: ProducerId,
+        waiters: &Waiters,
+        now: RunTime,
+    ) -> Option<RunTime> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let Pick::WaitUntil(time) = self.pick(producer, now) else { return None };
+        waiters.waiting_until(time).next().is_none().then_some(time)
+    }
+
+    /// A producer to wake for new items that make a batch, or that need one to watch their time limit.
+    pub(super) fn unwatched(&self, waiters: &Waiters, now: RunTime) -> Option<ProducerId> {
+        if waiters.is_empty() || self.pending.is_empty() {
+            return None;
+        }
+        let coming = waiters.woken().count() as u64;
+        let most = self.rules.limits.items.max(1);
+        if coming > 0 && coming * most >= self.pending.len() as u64 {
+            return None;
+        }
+        waiters.taking(Takes::All).find(|&producer| match self.pick(producer, now) {
+            Pick::Take(_) => true,
+            Pick::WaitUntil(time) => waiters.waiting_until(time).next().is_none(),
+            Pick::Wait => false,
+        })
+    }
+
+    /// A producer to wake for parts whose owner is busy.
+    pub(super) fn unwatched_part(&self, waiters: &Waiters, leases: &Leases) -> Option<ProducerId> {
+        if waiters.is_empty() || self.parts.is_empty() {
+            return None;
+        }
+        let here = self.parts.count_for_others(|owner| leases.is_busy(owner));
+        let free = waiters.taking(Takes::All).next();
+        free.filter(|_| waiters.woken().count() < here)
+    }
+
+    fn pick(&self, producer: ProducerId, now: RunTime) -> Pick {
+        self.pending.pick(self.rules.rule, self.limits_of(producer), now, self.more())
+    }
+
+    fn limits_of(&self, producer: ProducerId) -> Limits {
+        let limits = self.rules.limits;
+        self.learned[producer].extent().map_or(limits, |extent| limits.below(extent))
+    }
+}
