@@ -66,7 +66,7 @@ pub struct Batching {
 
 /// What a free producer does about the items that wait; there is at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum BatchDecision {
     /// It takes the items of the batch.
     Take,
     /// It waits until something changes.
@@ -130,16 +130,16 @@ impl Batch {
     }
 
     /// Decides about the batch of the first item, which has waited for `waited`.
-    pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
+    pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> BatchDecision {
         if fill == Fill::Full || more == More::Never {
-            return Decision::Take;
+            return BatchDecision::Take;
         }
         match self.patience {
-            Patience::None => Decision::Take,
-            Patience::Endless => Decision::Wait,
+            Patience::None => BatchDecision::Take,
+            Patience::Endless => BatchDecision::Wait,
             Patience::For(time) => match time.checked_sub(waited) {
-                None | Some(Duration::ZERO) => Decision::Take,
-                Some(left) => Decision::WaitFor(left),
+                None | Some(Duration::ZERO) => BatchDecision::Take,
+                Some(left) => BatchDecision::WaitFor(left),
             },
         }
     }
@@ -172,24 +172,24 @@ mod tests {
     #[test]
     fn a_fixed_batch_waits_until_it_is_full_or_nothing_more_can_come() {
         let decide = |fill, more| Batch::of(4).decide(fill, 1_000 * MS, more);
-        assert_eq!(decide(Fill::Partial, More::MayCome), Decision::Wait);
-        assert_eq!(decide(Fill::Partial, More::Never), Decision::Take);
-        assert_eq!(decide(Fill::Full, More::MayCome), Decision::Take);
+        assert_eq!(decide(Fill::Partial, More::MayCome), BatchDecision::Wait);
+        assert_eq!(decide(Fill::Partial, More::Never), BatchDecision::Take);
+        assert_eq!(decide(Fill::Full, More::MayCome), BatchDecision::Take);
     }
 
     #[test]
     fn what_is_there_is_taken_at_once() {
         let decision = Batch::up_to(4).decide(Fill::Partial, Duration::ZERO, More::MayCome);
-        assert_eq!(decision, Decision::Take);
+        assert_eq!(decision, BatchDecision::Take);
     }
 
     #[test]
     fn the_first_item_waits_no_longer_than_was_asked() {
         for batch in [Batch::of(4), Batch::up_to(4)] {
             let decide = |waited| batch.within(5 * MS).decide(Fill::Partial, waited, More::MayCome);
-            assert_eq!(decide(2 * MS), Decision::WaitFor(3 * MS));
-            assert_eq!(decide(5 * MS), Decision::Take);
-            assert_eq!(decide(9 * MS), Decision::Take);
+            assert_eq!(decide(2 * MS), BatchDecision::WaitFor(3 * MS));
+            assert_eq!(decide(5 * MS), BatchDecision::Take);
+            assert_eq!(decide(9 * MS), BatchDecision::Take);
         }
     }
 

@@ -63,16 +63,16 @@ impl AttemptHistory {
 
 /// The record of an item that failed, or that several producers work on.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct ItemRecord {
     pub(super) history: AttemptHistory,
     pub(super) size: Size,
     /// The number of leases and parts that cover it.
     pub(super) carriers: u32,
-    pub(super) state: State,
+    pub(super) state: ItemState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ItemState {
     Open,
     /// One of its copies has failed, and another is at work.
     Deferred,
@@ -104,42 +104,42 @@ pub(super) enum Dropped {
 /// The records of a run. An item without one is on its first attempt and covered once.
 #[derive(Debug, Default)]
 pub struct Items {
-    records: HashMap<u64, Record, BuildHasherDefault<IndexHasher>>,
+    records: HashMap<u64, ItemRecord, BuildHasherDefault<IndexHasher>>,
 }
 
 impl Items {
-    pub(super) fn get(&self, index: u64) -> Option<&Record> {
+    pub(super) fn get(&self, index: u64) -> Option<&ItemRecord> {
         // Mostly the map is empty, so hashing is avoided.
         if self.records.is_empty() { None } else { self.records.get(&index) }
     }
 
-    pub(super) fn get_mut(&mut self, index: u64) -> Option<&mut Record> {
+    pub(super) fn get_mut(&mut self, index: u64) -> Option<&mut ItemRecord> {
         if self.records.is_empty() { None } else { self.records.get_mut(&index) }
     }
 
-    pub(super) fn remove(&mut self, index: u64) -> Option<Record> {
+    pub(super) fn remove(&mut self, index: u64) -> Option<ItemRecord> {
         if self.records.is_empty() { None } else { self.records.remove(&index) }
     }
 
     /// Whether no result of the item counts any more.
     pub fn is_settled(&self, index: u64) -> bool {
-        self.get(index).is_some_and(|record| record.state == State::Settled)
+        self.get(index).is_some_and(|record| record.state == ItemState::Settled)
     }
 
     /// Whether the item has failed and still needs an outcome: it is tried again, or not yet decided about.
     pub fn is_unsettled(&self, index: u64) -> bool {
-        self.get(index).is_some_and(|record| record.state != State::Settled)
+        self.get(index).is_some_and(|record| record.state != ItemState::Settled)
     }
 
     /// Whether the item has failed and is not yet decided about.
     pub fn is_undecided(&self, index: u64) -> bool {
-        self.get(index).is_some_and(|record| record.state == State::Undecided)
+        self.get(index).is_some_and(|record| record.state == ItemState::Undecided)
     }
 
     /// Whether another producer works on one of these items, or has settled it.
     pub(super) fn are_shared(&self, items: &[Sized]) -> bool {
         let records = items.iter().filter_map(|item| self.get(item.index));
-        records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
+        records.into_iter().any(|it| it.carriers > 1 || it.state != ItemState::Open)
     }
 
     /// The number of leases and parts that cover an item; at least one.
@@ -148,12 +148,12 @@ impl Items {
     }
 
     /// Returns the record of an item, creating one if the item was never tried before.
-    pub(super) fn open(&mut self, index: u64, size: Size, carriers: u32) -> &mut Record {
-        self.records.entry(index).or_insert_with(|| Record {
+    pub(super) fn open(&mut self, index: u64, size: Size, carriers: u32) -> &mut ItemRecord {
+        self.records.entry(index).or_insert_with(|| ItemRecord {
             history: AttemptHistory::new(),
             size,
             carriers,
-            state: State::Open,
+            state: ItemState::Open,
         })
     }
 
@@ -169,7 +169,7 @@ impl Items {
             if outcome == Outcome::Failed {
                 let record = self.open(index, size, 0);
                 record.history.note(producer);
-                record.state = State::Undecided;
+                record.state = ItemState::Undecided;
             }
             let standing = Standing::Counts;
             return Settlement { standing, has_losers: false, was_special: false };
@@ -177,23 +177,23 @@ impl Items {
         record.carriers -= 1;
         let is_last = record.carriers == 0;
         let standing = match (record.state, outcome) {
-            (State::Settled, _) => Standing::Stale,
+            (ItemState::Settled, _) => Standing::Stale,
             (_, Outcome::Succeeded) => {
-                record.state = State::Settled;
+                record.state = ItemState::Settled;
                 Standing::Counts
             }
             (_, Outcome::Failed) => {
                 record.history.note(producer);
                 if is_last {
-                    record.state = State::Undecided;
+                    record.state = ItemState::Undecided;
                     Standing::Counts
                 } else {
-                    record.state = State::Deferred;
+                    record.state = ItemState::Deferred;
                     Standing::Deferred
                 }
             }
         };
-        let is_settled = record.state == State::Settled;
+        let is_settled = record.state == ItemState::Settled;
         if is_last && is_settled {
             self.records.remove(&index);
         }
@@ -207,12 +207,12 @@ impl Items {
         let Some(record) = self.get_mut(index) else { return Dropped::Alone };
         record.carriers -= 1;
         match (record.carriers, record.state) {
-            (0, State::Settled) => {
+            (0, ItemState::Settled) => {
                 self.records.remove(&index);
                 Dropped::Covered
             }
             (0, _) => {
-                record.state = State::Open;
+                record.state = ItemState::Open;
                 Dropped::Alone
             }
             _ => Dropped::Covered,
@@ -221,8 +221,8 @@ impl Items {
 
     /// Gives up all items from this index on. Records that no lease covers are removed.
     pub(super) fn give_up_from(&mut self, bound: u64) {
-        let is_kept = |index: u64, record: &Record| {
-            index < bound || record.carriers > 0 || record.state == State::Undecided
+        let is_kept = |index: u64, record: &ItemRecord| {
+            index < bound || record.carriers > 0 || record.state == ItemState::Undecided
         };
         self.records.retain(|&index, record| is_kept(index, record));
     }
@@ -279,7 +279,7 @@ mod tests {
     fn copies_of_an_item_that_was_withdrawn_are_revoked_once() {
         for outcome in [Outcome::Succeeded, Outcome::Failed] {
             let mut items = covered_twice();
-            items.open(7, Size::ONE, 2).state = State::Settled;
+            items.open(7, Size::ONE, 2).state = ItemState::Settled;
             let settlement = items.settle(7, Size::ONE, outcome, 0);
             assert_eq!(settlement.standing, Standing::Stale);
             assert!(!settlement.has_losers, "they are known already");
@@ -322,7 +322,13 @@ mod tests {
     #[test]
     fn only_items_that_are_open_or_covered_are_kept_behind_the_end() {
         let mut items = Items::default();
-        let states = [State::Open, State::Undecided, State::Open, State::Undecided, State::Open];
+        let states = [
+            ItemState::Open,
+            ItemState::Undecided,
+            ItemState::Open,
+            ItemState::Undecided,
+            ItemState::Open,
+        ];
         for ((index, state), carriers) in (0..).zip(states).zip([0, 0, 0, 0, 1]) {
             items.open(index, Size::ONE, carriers).state = state;
         }

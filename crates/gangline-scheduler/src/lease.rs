@@ -109,12 +109,12 @@ pub enum Copies {
 /// The leases that are held.
 #[derive(Debug, Default)]
 pub struct Leases {
-    slots: Vec<Slot>,
+    slots: Vec<LeaseSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct LeaseSlot {
     generation: u32,
     held: Option<Held>,
 }
@@ -154,7 +154,7 @@ impl Leases {
     #[inline]
     pub(super) fn insert(&mut self, held: Held) -> LeaseId {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, held: None });
+            self.slots.push(LeaseSlot { generation: 0, held: None });
             u32::try_from(self.slots.len() - 1)
                 .expect("there are fewer leases than items in flight")
         });

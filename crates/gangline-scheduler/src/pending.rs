@@ -9,7 +9,7 @@ use std::ops::Bound;
 use super::config::Meta;
 use super::lease::Sized;
 use super::time::RunTime;
-use crate::batch::{Batch, Decision, Fill, Grouping, Limits, Load, More, Size};
+use crate::batch::{Batch, BatchDecision, Fill, Grouping, Limits, Load, More, Size};
 
 /// The maximum ratio of the largest to the smallest item of a batch, if items of like sizes go together.
 ///
@@ -23,7 +23,7 @@ const LIKE: u64 = 2;
 #[derive(Debug)]
 pub(super) struct PendingItems {
     /// The first slot holds an item, unless there is none; items of others may have been taken.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<PendingSlot>,
     /// The place of the first slot. Places count from 0 without gaps; indices may have gaps.
     first: u64,
     /// The number of slots that hold an item.
@@ -38,7 +38,7 @@ pub(super) struct PendingItems {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct PendingSlot {
     index: u64,
     meta: Meta,
     is_taken: bool,
@@ -98,7 +98,7 @@ impl PendingItems {
         if let Some(sizes) = &mut self.sizes {
             sizes.insert((meta.size.padded, self.first + self.slots.len() as u64));
         }
-        self.slots.push_back(Slot { index, meta, is_taken: false });
+        self.slots.push_back(PendingSlot { index, meta, is_taken: false });
         self.len += 1;
     }
 
@@ -110,10 +110,10 @@ impl PendingItems {
         let more = if waits { more } else { More::Never };
         let (selection, fill) = self.around_first(limits);
         match rule.decide(fill, now.since(first.meta.since), more) {
-            Decision::Take => Pick::Take(selection),
+            BatchDecision::Take => Pick::Take(selection),
             wait => match (self.full(limits), wait) {
                 (Some(selection), _) => Pick::Take(selection),
-                (None, Decision::WaitFor(time)) => Pick::WaitUntil(now.after(time)),
+                (None, BatchDecision::WaitFor(time)) => Pick::WaitUntil(now.after(time)),
                 (None, _) => Pick::Wait,
             },
         }
@@ -209,7 +209,7 @@ impl PendingItems {
         if std::mem::replace(&mut slot.is_taken, true) {
             return None;
         }
-        let Slot { index, meta: Meta { size, .. }, .. } = *slot;
+        let PendingSlot { index, meta: Meta { size, .. }, .. } = *slot;
         if let Some(sizes) = &mut self.sizes {
             sizes.remove(&(size.padded, place));
         }

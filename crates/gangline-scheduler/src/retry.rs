@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::health::{Blame, ProducerHealth};
-use super::items::{Items, State};
+use super::items::{ItemState, Items};
 use super::time::RunTime;
 
 /// The verdict of the user's rules on a failure.
@@ -111,7 +111,7 @@ impl RetryPolicy {
         now: RunTime,
     ) -> Decision {
         let Some(record) = items.get_mut(index) else { return Decision::Discard };
-        debug_assert_eq!(record.state, State::Undecided, "its failure counts");
+        debug_assert_eq!(record.state, ItemState::Undecided, "its failure counts");
         let (history, is_kept) = (&mut record.history, verdict == Verdict::RetryHere);
         if inputs == Inputs::Gone || !(is_kept || verdict == Verdict::Retry) {
             return self.without_retry(verdict);

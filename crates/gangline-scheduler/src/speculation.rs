@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::batches::Batches;
 use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
-use super::items::{Items, Record, State};
+use super::items::{ItemRecord, ItemState, Items};
 use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId};
 use super::producers::Producers;
 use super::time::RunTime;
@@ -149,7 +149,7 @@ fn is_copyable(held: &Held) -> bool {
 /// Whether no other producer works on any of the items, or has failed one. Without this, copies could go on
 /// for ever.
 fn is_alone(held: &Held, items: &Items) -> bool {
-    let is_copied = |it: &Record| it.carriers > 1 || it.state == State::Deferred;
+    let is_copied = |it: &ItemRecord| it.carriers > 1 || it.state == ItemState::Deferred;
     !held.items.iter().any(|item| items.get(item.index).is_some_and(is_copied))
 }
 

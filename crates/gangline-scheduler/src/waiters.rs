@@ -8,12 +8,12 @@ use super::time::RunTime;
 /// A producer that was woken counts as woken until it asks again, so that one item wakes one producer.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    states: Vec<State>,
+    states: Vec<WaiterState>,
     waiting: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WaiterState {
     Busy,
     Waiting {
         /// The time at which it asks again by itself.
@@ -33,7 +33,7 @@ pub(super) enum Takes {
 
 impl Waiters {
     pub(super) fn new(producers: usize) -> Self {
-        Waiters { states: vec![State::Busy; producers], waiting: 0 }
+        Waiters { states: vec![WaiterState::Busy; producers], waiting: 0 }
     }
 
     /// The number of producers, whether they wait or not.
@@ -44,22 +44,22 @@ impl Waiters {
     /// Registers a producer that waits, and asks again at `until` by itself.
     pub(super) fn add(&mut self, producer: ProducerId, until: Option<RunTime>, takes: Takes) {
         self.remove(producer);
-        self.states[producer] = State::Waiting { until, takes };
+        self.states[producer] = WaiterState::Waiting { until, takes };
         self.waiting += 1;
     }
 
     /// Notes that the producer neither waits nor is about to ask.
     pub(super) fn remove(&mut self, producer: ProducerId) {
-        if let State::Waiting { .. } = self.states[producer] {
+        if let WaiterState::Waiting { .. } = self.states[producer] {
             self.waiting -= 1;
         }
-        self.states[producer] = State::Busy;
+        self.states[producer] = WaiterState::Busy;
     }
 
     /// Makes a producer ask again. Returns whether it was waiting.
     pub(super) fn wake(&mut self, producer: ProducerId) -> bool {
-        let State::Waiting { .. } = self.states[producer] else { return false };
-        self.states[producer] = State::Woken;
+        let WaiterState::Waiting { .. } = self.states[producer] else { return false };
+        self.states[producer] = WaiterState::Woken;
         self.waiting -= 1;
         true
     }
@@ -70,32 +70,34 @@ impl Waiters {
 
     /// The producers that wait, by place.
     pub(super) fn waiting(&self) -> impl Iterator<Item = ProducerId> {
-        self.those(|state| matches!(state, State::Waiting { .. }))
+        self.those(|state| matches!(state, WaiterState::Waiting { .. }))
     }
 
     /// The waiting producers that take such items.
     pub(super) fn taking(&self, which: Takes) -> impl Iterator<Item = ProducerId> {
-        self.those(move |state| matches!(state, State::Waiting { takes, .. } if *takes == which))
+        self.those(
+            move |state| matches!(state, WaiterState::Waiting { takes, .. } if *takes == which),
+        )
     }
 
     /// The producers that were woken and have not asked yet.
     pub(super) fn woken(&self) -> impl Iterator<Item = ProducerId> {
-        self.those(|state| *state == State::Woken)
+        self.those(|state| *state == WaiterState::Woken)
     }
 
     /// The producers that ask again by themselves, at `time` or before.
     pub(super) fn waiting_until(&self, time: RunTime) -> impl Iterator<Item = ProducerId> {
         self.those(move |state| {
-            matches!(state, State::Waiting { until: Some(until), .. } if *until <= time)
+            matches!(state, WaiterState::Waiting { until: Some(until), .. } if *until <= time)
         })
     }
 
     /// The producers that do not ask again unless they are woken.
     pub(super) fn without_time(&self) -> impl Iterator<Item = ProducerId> {
-        self.those(|state| matches!(state, State::Waiting { until: None, .. }))
+        self.those(|state| matches!(state, WaiterState::Waiting { until: None, .. }))
     }
 
-    fn those(&self, is: impl Fn(&State) -> bool) -> impl Iterator<Item = ProducerId> {
+    fn those(&self, is: impl Fn(&WaiterState) -> bool) -> impl Iterator<Item = ProducerId> {
         let states = self.states.iter().enumerate();
         states.filter(move |(_, state)| is(state)).map(|(producer, _)| producer)
     }

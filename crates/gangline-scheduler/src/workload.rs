@@ -4,7 +4,7 @@ use super::batches::Batches;
 use super::config::Config;
 use super::events::{Event, Expired};
 use super::health::ProducerHealth;
-use super::items::{Dropped, Items, Outcome, Standing, State};
+use super::items::{Dropped, ItemState, Items, Outcome, Standing};
 use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
 use super::producers::Producers;
 use super::retry::Decision;
@@ -239,7 +239,7 @@ impl Workload {
         }
         for Sized { index, size } in alone {
             let record = self.items.open(index, size, 0);
-            record.state = State::Open;
+            record.state = ItemState::Open;
             self.retries.insert(index, record.history.claims.clone(), now, now);
         }
     }
@@ -256,7 +256,7 @@ impl Workload {
         let record = self.items.get_mut(index).expect("an item that is tried again has failed");
         let last = record.history.claims.tried.last().copied();
         record.history.advance(last.expect("a producer has failed it"));
-        record.state = State::Open;
+        record.state = ItemState::Open;
         self.retries.insert(index, record.history.claims.clone(), due, now);
         producers.wake_unsuspended();
     }
@@ -285,7 +285,7 @@ impl Workload {
         }
         let record = self.items.open(index, Size::ONE, carriers);
         record.carriers = carriers;
-        if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
+        if std::mem::replace(&mut record.state, ItemState::Settled) != ItemState::Settled {
             self.revoke(index, producers, now);
         }
     }
