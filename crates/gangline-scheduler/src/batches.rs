@@ -123,7 +123,7 @@ impl Batches {
 
     /// A producer to wake for new items that make a batch, or that need one to watch their time limit.
     pub(super) fn unwatched(&self, waiters: &Waiters, now: RunTime) -> Option<ProducerId> {
-        if waiters.is_empty() || self.pending.is_empty() {
+        if self.pending.is_empty() {
             return None;
         }
         let coming = waiters.woken().count() as u64;

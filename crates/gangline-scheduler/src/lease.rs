@@ -203,6 +203,7 @@ impl Leases {
     }
 
     /// The lease, if a result of it may still count.
+    #[inline]
     pub(super) fn get_wanted(&mut self, id: LeaseId) -> Option<&mut Held> {
         self.get_mut(id).filter(|held| !held.is_stale())
     }

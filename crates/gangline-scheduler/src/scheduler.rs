@@ -92,7 +92,7 @@ impl Scheduler {
         let Scheduler { workload, producers, speculation, .. } = self;
         let takes = producers.takes(producer);
         let look = workload.next_look(producer, producers, takes, now);
-        let copy = speculation.next_look(producer, workload, &producers.health, now);
+        let copy = speculation.next_look(producer, workload, producers, now);
         let until = look.into_iter().chain(copy).min();
         producers.waiters.add(producer, until, takes);
         producers.recall_for(producer, &workload.leases);
@@ -104,17 +104,22 @@ impl Scheduler {
     /// Chooses what the producer works on next.
     fn choose(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
         let Scheduler { workload, producers, speculation, .. } = self;
-        let (takes, health) = (producers.takes(producer), &producers.health);
-        // Before new items, since the consumer may wait for these.
-        workload
-            .take_own_part(producer)
-            .or_else(|| workload.take_retry(producer, health, now))
-            .or_else(|| speculation.take(Turn::BeforeNew, producer, workload, health, now))
-            .or_else(|| match takes {
-                Takes::All => workload.take_new(producer, now),
-                Takes::TriedBefore => None,
-            })
-            .or_else(|| speculation.take(Turn::AfterAll, producer, workload, health, now))
+        if let Some(part) = workload.take_own_part(producer) {
+            return Some(part);
+        }
+        // Before new items, since the consumer may wait for it.
+        if let Some(retry) = workload.take_retry(producer, &producers.health, now) {
+            return Some(retry);
+        }
+        if let Some(copy) = speculation.take(Turn::BeforeNew, producer, workload, producers, now) {
+            return Some(copy);
+        }
+        if producers.takes(producer) == Takes::All
+            && let Some(new) = workload.take_new(producer, now)
+        {
+            return Some(new);
+        }
+        speculation.take(Turn::AfterAll, producer, workload, producers, now)
     }
 
     /// Notes that the producer has found work by itself.

@@ -60,8 +60,8 @@ impl Speculation {
     /// The time after which a call is copied: twice the mean. A call may well finish just after that, and a
     /// copy takes about the mean.
     fn after(&self) -> Option<Duration> {
-        let mean = self.took.checked_div(self.calls);
         let least = self.least?;
+        let mean = self.took.checked_div(self.calls);
         Some(mean.map_or(least, |mean| mean.saturating_mul(2)).max(least))
     }
 
@@ -71,12 +71,12 @@ impl Speculation {
         turn: Turn,
         helper: ProducerId,
         workload: &mut Workload,
-        health: &ProducerHealth,
+        producers: &Producers,
         now: RunTime,
     ) -> Option<Chosen> {
         match turn {
             Turn::BeforeNew => None,
-            Turn::AfterAll => match self.chance(helper, workload, health, now) {
+            Turn::AfterAll => match self.chance(helper, workload, &producers.health, now) {
                 Chance::Now(slow) => workload.take_copy(slow),
                 Chance::At(_) | Chance::None => None,
             },
@@ -88,16 +88,17 @@ impl Speculation {
         &self,
         helper: ProducerId,
         workload: &Workload,
-        health: &ProducerHealth,
+        producers: &Producers,
         now: RunTime,
     ) -> Option<RunTime> {
-        match self.chance(helper, workload, health, now) {
+        match self.chance(helper, workload, &producers.health, now) {
             Chance::At(due) => Some(due),
             Chance::Now(_) | Chance::None => None,
         }
     }
 
     /// Wakes the producers that could copy slow items and would not look by themselves.
+    #[inline]
     pub(super) fn wake_helpers(&self, batches: &Batches, producers: &mut Producers) {
         if self.is_on() && stands_still(batches) {
             producers.wake_those_without_time();
@@ -112,9 +113,10 @@ impl Speculation {
         health: &ProducerHealth,
         now: RunTime,
     ) -> Chance {
-        let Some(after) = self.after().filter(|_| stands_still(batches)) else {
+        if !(self.is_on() && stands_still(batches)) {
             return Chance::None;
-        };
+        }
+        let Some(after) = self.after() else { return Chance::None };
         let others = leases.iter().filter(|(_, held)| {
             held.producer != helper && is_copyable(held) && is_alone(held, items)
         });

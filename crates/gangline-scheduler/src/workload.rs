@@ -39,6 +39,7 @@ impl Workload {
     }
 
     /// Takes the next part of a batch that the producer failed.
+    #[inline]
     pub(super) fn take_own_part(&mut self, producer: ProducerId) -> Option<Chosen> {
         self.take_part(producer, |work| work.batches.parts.take_own(producer))
     }
@@ -59,13 +60,15 @@ impl Workload {
 
     /// Takes new items, or a part that no other producer comes to first.
     pub(super) fn take_new(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
-        self.take_part(producer, |work| work.batches.parts.take_free())
-            .or_else(|| self.batches.take_new(producer, now))
-            .or_else(|| {
-                self.take_part(producer, |Workload { batches, leases, .. }| {
-                    batches.parts.steal(|owner| leases.is_busy(owner))
-                })
-            })
+        if let Some(part) = self.take_part(producer, |work| work.batches.parts.take_free()) {
+            return Some(part);
+        }
+        if let Some(batch) = self.batches.take_new(producer, now) {
+            return Some(batch);
+        }
+        self.take_part(producer, |Workload { batches, leases, .. }| {
+            batches.parts.steal(|owner| leases.is_busy(owner))
+        })
     }
 
     /// Takes the next of these parts with items that are still wanted.
@@ -97,6 +100,7 @@ impl Workload {
     }
 
     /// Leases these items to a producer.
+    #[inline]
     pub(super) fn grant(
         &mut self,
         Chosen { items, attempt, piece }: Chosen,
@@ -384,7 +388,11 @@ impl Workload {
         free.into_iter().for_each(|producer| producers.wake(producer));
     }
 
+    #[inline]
     pub(super) fn wake_for_pending(&self, producers: &mut Producers, now: RunTime) {
+        if producers.waiters.is_empty() {
+            return;
+        }
         let free = self.batches.unwatched(&producers.waiters, now);
         free.into_iter().for_each(|producer| producers.wake(producer));
     }
