@@ -6,17 +6,17 @@
 
 mod candle;
 mod cpu_threads;
-// The threads of a rayon pool use up memory too, and hooks run on them.
-#[path = "../it/faults_child.rs"]
-mod faults_child;
 #[path = "../it/hooks.rs"]
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
-#[path = "../it/law_random.rs"]
-mod law_random;
 #[path = "../it/probe.rs"]
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod probe;
+// The threads of a rayon pool use up memory too, and hooks run on them.
+#[path = "../it/process_ends.rs"]
+mod process_ends;
+#[path = "../it/random_runs.rs"]
+mod random_runs;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;

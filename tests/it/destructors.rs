@@ -1,6 +1,6 @@
 //! Panics with odd payloads, destructors that panic, errors of any size: row A8 of the catalogue of
 //! faults, and A24 as far as an error is kept whole. What a second panic during the unwinding of the
-//! first does is in `faults_child`.
+//! first does is in `process_ends`.
 
 use std::cell::RefCell;
 use std::error::Error as _;

@@ -302,7 +302,7 @@ fn directory_of_child() -> Option<PathBuf> {
 /// Starts the test `name` once more, as a child that `limit`, a command of the shell, is said before.
 fn start(name: &str, dir: &Path, limit: &str) -> Child {
     let program = std::env::current_exe().unwrap();
-    let name = format!("faults_g::{name}");
+    let name = format!("journal_faults::{name}");
     let mut child = Command::new("sh");
     child.arg("-c").arg(format!("{limit}; exec \"$0\" \"$@\"")).arg(program);
     child.args([&name, "--exact", "--nocapture"]).env(DIRECTORY, dir);

@@ -1,7 +1,7 @@
 //! A catalogue of faults, group C: life cycle and concurrency, C1 to C7. The name of a test begins with the
 //! number of the fault and says what is expected of it.
 //!
-//! C8 to C12: `faults_c_cancel`. C4: `faults_child`.
+//! C8 to C12: `cancel_faults`. C4: `process_ends`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex};

@@ -4,7 +4,7 @@
 //! machines that are made up. That a device to fall back to is logged is in `warnings`.
 //!
 //! Elsewhere: D4 in `policy_retries`, D6 in `quarantine`, D7, D8 and D9 in the middle of a run in
-//! `faults_survival`, D5 in `batch_memory`, D10 and D11 in `tests/candle`.
+//! `survived_faults`, D5 in `batch_memory`, D10 and D11 in `tests/candle`.
 
 use gangline::{AnyOrderRunner, Error, Hook, Order};
 

@@ -33,7 +33,7 @@ fn child_of(name: &str, limit: &str, part: impl FnOnce() + Send + 'static) -> Op
         return None;
     }
     let program = std::env::current_exe().unwrap();
-    let name = format!("faults_child::{name}");
+    let name = format!("process_ends::{name}");
     let mut child = Command::new("sh");
     child.arg("-c").arg(format!("ulimit -c 0; {limit}; exec \"$0\" \"$@\"")).arg(program);
     // One arena, so that the memory that threads reserve is that of their stacks.

@@ -8,11 +8,11 @@
 //!
 //! Elsewhere:
 //!
-//! - A1, A5 and A22 with policies: `faults_survival`.
+//! - A1, A5 and A22 with policies: `survived_faults`.
 //! - A3, A9 and A20: `time_limits`.
 //! - A6 with other policies: `policy_skip` and `policy_retries`.
-//! - A24: `destructors` and `faults_survival`.
-//! - A13, A14 and other ends of the process: `faults_child`.
+//! - A24: `destructors` and `survived_faults`.
+//! - A13, A14 and other ends of the process: `process_ends`.
 
 use std::sync::{Arc, Barrier};
 

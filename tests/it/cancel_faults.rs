@@ -7,7 +7,7 @@
 //! - C14: producers in processes of their own.
 //! - C15: progress and reports.
 //!
-//! C10 and C11, where threads run out: `faults_child`.
+//! C10 and C11, where threads run out: `process_ends`.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
