@@ -6,7 +6,8 @@ use gangline::error::OutputCount;
 use gangline::{Batch, CfgNode, Error, OnError};
 
 use crate::broker::Broker;
-use crate::chores::{Chore, squared, squares, tests};
+use crate::chores::{Chore, squared, squares};
+use crate::suite::tests;
 
 tests![
     a_worker_forms_whole_batches,

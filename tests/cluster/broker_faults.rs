@@ -7,7 +7,8 @@ use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
 
 use crate::broker::{Broker, LEASE};
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_broker_that_is_killed_and_restarted_loses_nothing,

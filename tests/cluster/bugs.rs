@@ -10,7 +10,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_coordinator_that_dies_of_a_bug_ends_its_run,

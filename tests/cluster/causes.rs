@@ -8,7 +8,8 @@ use gangline::cluster::Nats;
 use rustix::process::Signal;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_broker_that_is_stopped_while_workers_are_awaited_is_named,

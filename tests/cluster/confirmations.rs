@@ -6,7 +6,8 @@ use gangline::OrderedRunner;
 use gangline::cluster::Nats;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE};
-use crate::chores::{CHORES, Chore, Chores, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, text_in};
+use crate::suite::tests;
 
 tests![
     an_item_whose_confirmation_is_lost_is_stored_once,

@@ -8,7 +8,8 @@ use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
 
 use crate::broker::{Broker, LEASE};
-use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     workers_drop_the_run_of_a_killed_coordinator,

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::chores::tests;
 use crate::security::Secured;
+use crate::suite::tests;
 
 const UNIT: &str = include_str!("../../docs/deploy/gangline-worker.service");
 const BATCH: &str = include_str!("../../docs/deploy/slurm.sh");

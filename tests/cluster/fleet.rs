@@ -9,7 +9,8 @@ use gangline::{Error, OrderedRunner};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, Worker};
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_worker_joins_in_the_middle_of_a_run,

@@ -7,7 +7,8 @@ use gangline::error::{ClusterError, WorkerError};
 use gangline::{CancelToken, CfgNode, Error, OnError, OrderedRunner};
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     an_output_above_the_limit_fails_its_item,

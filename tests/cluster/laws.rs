@@ -6,7 +6,7 @@ use gangline::process::Recipe;
 use gangline::testing::conformance::{Laws, Probe};
 
 use crate::broker::Broker;
-use crate::chores::tests;
+use crate::suite::tests;
 
 tests![
     workers_keep_the_laws,

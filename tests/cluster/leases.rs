@@ -6,7 +6,8 @@ use gangline::{Batch, OrderedRunner};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, LEASE};
-use crate::chores::{CHORES, Chore, Chores, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, text_in};
+use crate::suite::tests;
 
 tests![
     items_that_wait_for_longer_than_a_lease_stay_where_they_are,

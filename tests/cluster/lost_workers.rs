@@ -7,7 +7,8 @@ use gangline::{Error, OnError, OrderedRunner};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, LEASE};
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_killed_worker_costs_its_item_one_attempt,

@@ -17,6 +17,8 @@ mod bugs;
 #[cfg(target_os = "linux")]
 mod causes;
 #[cfg(target_os = "linux")]
+#[path = "../remote/chores.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod chores;
 #[cfg(target_os = "linux")]
 mod confirmations;
@@ -48,6 +50,9 @@ mod reports;
 mod runs;
 #[cfg(target_os = "linux")]
 mod security;
+#[cfg(target_os = "linux")]
+#[path = "../remote/suite.rs"]
+mod suite;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -57,10 +62,7 @@ fn main() {
     bugs::subscribe_if_asked();
     gangline::worker_main(&[chores::recipe(), &laws::PROBE]);
     coordinators::coordinate_if_asked();
-    let mut arguments = libtest_mimic::Arguments::from_args();
-    // Leases are short, and a machine with more to do than it can would let them end.
-    arguments.test_threads = Some(1);
-    let all = [
+    suite::run(&[
         runs::TESTS,
         batches::TESTS,
         processes::TESTS,
@@ -79,13 +81,5 @@ fn main() {
         bugs::TESTS,
         security::TESTS,
         deployment::TESTS,
-    ];
-    let trial = |&(name, test): &(&str, fn())| {
-        libtest_mimic::Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = all.concat().iter().map(trial).collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    ]);
 }

@@ -6,7 +6,8 @@ use gangline::{CancelToken, Error, OnError};
 use rustix::process::Signal;
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, RareError, given_up, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, RareError, given_up, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     an_error_names_its_item_and_host,

@@ -3,7 +3,8 @@
 use gangline::Error;
 
 use crate::broker::{Broker, Worker};
-use crate::chores::{Chore, squared, squares, tests, text_in};
+use crate::chores::{Chore, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_hook_that_crashes_costs_one_attempt_and_not_the_worker,

@@ -7,7 +7,8 @@ use gangline::process::Processes;
 use gangline::{CfgNode, Error, OrderedRunner};
 
 use crate::broker::{Broker, ChoresBuilder, free_port};
-use crate::chores::{CHORES, Chores, tests};
+use crate::chores::{CHORES, Chores};
+use crate::suite::tests;
 
 tests![
     no_worker_within_the_time_is_an_error,

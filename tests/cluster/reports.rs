@@ -11,7 +11,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use rustix::process::Signal;
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, Chores, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squares, text_in};
+use crate::suite::tests;
 
 tests![
     a_report_has_the_figures_of_each_worker,

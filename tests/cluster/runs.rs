@@ -5,7 +5,8 @@ use std::time::Duration;
 use gangline::CfgNode;
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, squared, squares, text_in};
+use crate::suite::tests;
 
 tests![
     results_come_in_the_order_of_the_input,

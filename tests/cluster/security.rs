@@ -8,7 +8,8 @@ use gangline::cluster::{self, Nats};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, squared, squares};
+use crate::suite::tests;
 
 tests![
     a_worker_needs_no_more_than_its_permissions,

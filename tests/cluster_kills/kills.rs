@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::chores::tests;
+use crate::draw::{Draw, times};
 use crate::stage::Stage;
+use crate::suite::tests;
 
 tests![
     workers_are_killed,
@@ -14,7 +15,7 @@ tests![
 ];
 
 fn workers_are_killed() {
-    let mut stage = Stage::new(3, seed(1));
+    let mut stage = Stage::new(3, 1);
     for _ in 0..times(3, 30) {
         stage.kill_worker();
         stage.pause(50, 1000);
@@ -23,7 +24,7 @@ fn workers_are_killed() {
 }
 
 fn the_broker_is_killed() {
-    let mut stage = Stage::new(3, seed(2));
+    let mut stage = Stage::new(3, 2);
     for _ in 0..times(1, 10) {
         stage.kill_broker();
         stage.pause(50, 3000);
@@ -32,7 +33,7 @@ fn the_broker_is_killed() {
 }
 
 fn the_coordinator_is_killed() {
-    let mut stage = Stage::new(3, seed(3));
+    let mut stage = Stage::new(3, 3);
     for _ in 0..times(3, 30) {
         stage.kill_coordinator();
         stage.pause(50, 1500);
@@ -41,9 +42,7 @@ fn the_coordinator_is_killed() {
 }
 
 fn everything_is_killed() {
-    let seed = seed(4);
-    let mut stage = Stage::new(3, seed);
-    let mut draw = crate::draw::Draw::new(!seed);
+    let (mut stage, mut draw) = (Stage::new(3, 4), Draw::of(!4));
     for _ in 0..times(3, 70) {
         match draw.below(7) {
             0..3 => stage.kill_worker(),
@@ -56,23 +55,11 @@ fn everything_is_killed() {
 }
 
 fn workers_come_and_go() {
-    let mut stage = Stage::new(2, seed(5));
+    let mut stage = Stage::new(2, 5);
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(times(4, 300)) {
         stage.change_workers();
         stage.pause(900, 1100);
     }
     stage.finish();
-}
-
-fn times(few: u64, full: u64) -> u64 {
-    match std::env::var("GANGLINE_KILLS").as_deref() {
-        Ok("full") => full,
-        _ => few,
-    }
-}
-
-fn seed(of: u64) -> u64 {
-    let drawn = std::env::var("GANGLINE_KILLS_SEED").ok();
-    drawn.map_or(0, |seed| seed.parse::<u64>().unwrap()) * 100 + of
 }

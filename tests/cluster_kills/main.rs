@@ -11,14 +11,16 @@
 #[expect(dead_code, reason = "the tests in `cluster` use the rest")]
 mod broker;
 #[cfg(target_os = "linux")]
-#[path = "../cluster/chores.rs"]
-#[expect(dead_code, reason = "the broker's builder is for the tests in `cluster`")]
+#[path = "../remote/chores.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod chores;
 #[cfg(target_os = "linux")]
+#[path = "../remote/draw.rs"]
 mod draw;
 #[cfg(target_os = "linux")]
 mod kills;
 #[cfg(target_os = "linux")]
+#[path = "../remote/lines.rs"]
 mod lines;
 #[cfg(target_os = "linux")]
 #[path = "../cluster/proxy.rs"]
@@ -26,6 +28,9 @@ mod lines;
 mod proxy;
 #[cfg(target_os = "linux")]
 mod stage;
+#[cfg(target_os = "linux")]
+#[path = "../remote/suite.rs"]
+mod suite;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -33,16 +38,6 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     gangline::worker_main(&[&lines::LINES]);
-    lines::coordinate_if_asked();
-    let mut arguments = libtest_mimic::Arguments::from_args();
-    // Leases are short, and a machine with more to do than it can would let them end.
-    arguments.test_threads = Some(1);
-    let trial = |&(name, test): &(&'static str, fn())| {
-        libtest_mimic::Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = kills::TESTS.iter().map(trial).collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    lines::coordinate_if_asked(stage::in_a_cluster);
+    suite::run(&[kills::TESTS]);
 }

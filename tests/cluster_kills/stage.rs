@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, Worker};
+use gangline::cluster::Nats;
+
+use crate::broker::{Broker, LEASE, Worker};
 use crate::draw::Draw;
-use crate::lines;
+use crate::lines::{self, LINES, Pace, WriterBuilder};
 
 /// A run that has not got on for this long hangs.
 const HANGS: Duration = Duration::from_secs(90);
@@ -25,13 +27,23 @@ pub struct Stage {
 
 struct Coordinator(Child);
 
+/// In a coordinator: the broker.
+const URL: &str = "TEST_KILLS_BROKER";
+
+/// The run of [`lines`] in a cluster.
+pub fn in_a_cluster(folder: &Path) -> WriterBuilder {
+    let nats = Nats::connect(std::env::var(URL).unwrap()).lease_time(LEASE).run_name("lines");
+    let nats = nats.wait_for(Duration::from_secs(60));
+    lines::resuming(folder, Pace::Slow).cluster(&LINES, nats)
+}
+
 impl Stage {
     pub fn new(workers: usize, seed: u64) -> Self {
         let broker = Broker::start();
         let folder = tempfile::tempdir().unwrap();
         let workers = (0..workers).map(|_| broker.worker(2)).collect();
         let coordinator = Coordinator::start(&broker, folder.path());
-        let (draw, seen) = (Draw::new(seed), (0, Instant::now()));
+        let (draw, seen) = (Draw::of(seed), (0, Instant::now()));
         let mut stage = Stage { broker, workers, coordinator, folder, draw, seen };
         stage.await_lines(100);
         stage
@@ -91,10 +103,7 @@ impl Stage {
     /// Ends the run, and compares its file.
     pub fn finish(mut self) {
         let count = self.lines() + BEHIND;
-        let path = lines::end(self.folder.path());
-        let part = path.with_extension("part");
-        std::fs::write(&part, count.to_string()).unwrap();
-        std::fs::rename(part, path).unwrap();
+        lines::end_after(self.folder.path(), count);
         loop {
             if let Some(status) = self.coordinator.0.try_wait().unwrap() {
                 assert!(status.success(), "{status}: {}", self.log());
@@ -128,19 +137,18 @@ impl Stage {
     }
 
     fn lines(&self) -> u64 {
-        let text = std::fs::read(lines::file(self.folder.path())).unwrap_or_default();
-        text.iter().filter(|byte| **byte == b'\n').count() as u64
+        lines::count(self.folder.path())
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(lines::log(self.folder.path())).unwrap_or_default()
+        lines::log(self.folder.path())
     }
 }
 
 impl Coordinator {
     fn start(broker: &Broker, folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.envs(lines::environment(broker.url(), folder)).stdin(Stdio::null());
+        command.env(URL, broker.url()).env(lines::FOLDER, folder).stdin(Stdio::null());
         Coordinator(command.spawn().unwrap())
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use gangline::process::Processes;
 use gangline::{CancelToken, Error, OnError, OrderedRunner};
 
-use crate::chores::{CHORES, Chore, Chores, builder, pid_in, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, builder, pid_in, squared, squares};
+use crate::suite::tests;
 
 tests![
     a_slow_item_keeps_no_item_back_that_was_sent_with_it,
@@ -30,9 +31,9 @@ fn items_that_wait_for_later_ones(directory: &std::path::Path) -> Vec<Chore> {
     let burst = |n: u64| {
         let gate: PathBuf = directory.join(n.to_string());
         let mut items = squares(0..BURST);
-        items.push(Chore::Await(gate.clone()));
+        items.push(Chore::Await(gate.with_extension("begun"), gate.clone()));
         items.extend(squares(0..20));
-        items.push(Chore::Open(gate));
+        items.push(Chore::Touch(gate));
         items
     };
     (0..10).flat_map(burst).collect()
@@ -113,7 +114,7 @@ fn a_cancel_leaves_nothing_begun_that_was_sent_ahead() {
     let before = pool.run([Chore::Pid]).unwrap();
     let mut items = squares(0..BURST);
     items.push(Chore::Hang(path.clone()));
-    items.push(Chore::Open(late.clone()));
+    items.push(Chore::Touch(late.clone()));
     items.extend(squares(0..20));
     let cancelling = thread::spawn(move || {
         pid_in(&path);

@@ -3,7 +3,8 @@
 use gangline::error::OutputCount;
 use gangline::{Batch, CfgNode, Error, OnError};
 
-use crate::chores::{Chore, builder, squared, squares, tests};
+use crate::chores::{Chore, builder, squared, squares};
+use crate::suite::tests;
 
 tests![
     a_batch_is_one_call,

@@ -8,7 +8,8 @@ use gangline::{
     CfgNode, Error, Hook, OnError, OrderedRunner, ProducerContext, Result, Verdict, map,
 };
 
-use crate::chores::{CHORES, Chore, Chores, RareError, TOLD, builder, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, PACKED, RareError, builder, squares};
+use crate::suite::tests;
 
 tests![
     an_error_keeps_its_text_and_item,
@@ -48,7 +49,7 @@ fn an_error_keeps_its_type_if_the_recipe_names_it() {
     assert_eq!(pool.run([Chore::Rare(7), Chore::Square(2)]).unwrap(), ["4"]);
     assert_eq!(rare(&pool.run([Chore::Rare(8)]).unwrap_err()), Some(RareError { code: 8 }));
     let builder = OrderedRunner::builder(Chores::new()).devices(1);
-    let mut pool = builder.processes(&TOLD, Processes::new()).build().unwrap();
+    let mut pool = builder.processes(&PACKED, Processes::new()).build().unwrap();
     let error = pool.run([Chore::Rare(7)]).unwrap_err();
     assert!(rare(&error).is_none() && format!("{error:#}").ends_with("rare error 7"));
 }

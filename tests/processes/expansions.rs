@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use gangline::{Batch, OnError, OrderedRunner, map};
 
-use crate::chores::{Chore, builder, tests};
+use crate::chores::{Chore, builder};
+use crate::suite::tests;
 
 tests![
     parts_are_worked_on_in_processes,

@@ -8,7 +8,8 @@ use gangline::error::WorkerError;
 use gangline::process::{Processes, Recipe};
 use gangline::{Error, OrderedRunner};
 
-use crate::chores::{CHORES, Chores, tests};
+use crate::chores::{CHORES, Chores};
+use crate::suite::tests;
 
 tests![
     a_program_that_is_no_worker_is_named,

@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use gangline::process::Processes;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::chores::{await_end, tests};
+use crate::chores::await_end;
 use crate::draw::{Draw, times};
-use crate::lines;
+use crate::lines::{self, LINES, Pace, WriterBuilder};
+use crate::suite::tests;
 
 tests![
     a_run_that_a_crash_has_ended_is_resumed_with_what_was_sent_ahead,
@@ -18,7 +20,7 @@ fn a_run_that_a_crash_has_ended_is_resumed_with_what_was_sent_ahead() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path();
     std::fs::write(lines::crash(folder), "").unwrap();
-    let mut pool = lines::resuming(folder).build().unwrap();
+    let mut pool = in_processes(folder).build().unwrap();
     let error = pool.run(0..2000).unwrap_err();
     assert!(matches!(error, gangline::Error::HookCrashed { .. }), "{error:?}");
     assert_eq!(error.item(), Some(lines::CRASHES));
@@ -28,6 +30,11 @@ fn a_run_that_a_crash_has_ended_is_resumed_with_what_was_sent_ahead() {
     // In input order, all before it are done, and none behind it.
     assert_eq!((account.already_done, account.ok), (lines::CRASHES, 2000 - lines::CRASHES));
     assert!(std::fs::read(lines::file(folder)).unwrap() == lines::on_threads(2000));
+}
+
+/// The run of [`lines`] in processes.
+pub fn in_processes(folder: &Path) -> WriterBuilder {
+    lines::resuming(folder, Pace::Quick).devices(3).processes(&LINES, Processes::new())
 }
 
 /// More items than are in flight.
@@ -52,27 +59,18 @@ fn coordinators_are_killed_at_any_moment() {
         // Workers that it had not yet greeted end too.
         of_folder(folder).into_iter().for_each(await_end);
     }
-    let count = count_lines(folder) + BEHIND;
-    let path = lines::end(folder);
-    std::fs::write(path.with_extension("part"), count.to_string()).unwrap();
-    std::fs::rename(path.with_extension("part"), path).unwrap();
+    let count = lines::count(folder) + BEHIND;
+    lines::end_after(folder, count);
     let status = start(folder).wait().unwrap();
-    let log = std::fs::read_to_string(lines::log(folder)).unwrap_or_default();
-    assert!(status.success(), "{status}: {log}");
+    assert!(status.success(), "{status}: {}", lines::log(folder));
     let written = std::fs::read(lines::file(folder)).unwrap();
     assert!(written == lines::on_threads(count), "{count} lines");
     assert!(of_folder(folder).is_empty(), "no worker is left");
 }
 
 fn start(folder: &Path) -> Child {
-    let (name, value) = lines::environment(folder);
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env(name, value).stdin(Stdio::null()).spawn().unwrap()
-}
-
-fn count_lines(folder: &Path) -> u64 {
-    let text = std::fs::read(lines::file(folder)).unwrap_or_default();
-    text.iter().filter(|byte| **byte == b'\n').count() as u64
+    command.env(lines::FOLDER, folder).stdin(Stdio::null()).spawn().unwrap()
 }
 
 fn processes() -> impl Iterator<Item = Pid> {
@@ -95,8 +93,7 @@ fn started_by(coordinator: &Child) -> Vec<Pid> {
 
 /// The processes with the environment of a coordinator: itself, and its workers.
 fn of_folder(folder: &Path) -> Vec<Pid> {
-    let (name, value) = lines::environment(folder);
-    let wanted = format!("{name}={}", value.display());
+    let wanted = format!("{}={}", lines::FOLDER, folder.display());
     let has_it = |pid: &Pid| {
         let text = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
         text.unwrap_or_default().split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())

@@ -5,7 +5,7 @@ use gangline::testing::Simulated;
 use gangline::testing::conformance::{Probe, check_all};
 use gangline::{AnyOrderRunner, CfgNode, Result};
 
-use crate::chores::tests;
+use crate::suite::tests;
 
 tests![processes_keep_the_laws, a_wrapper_keeps_the_laws_in_processes];
 

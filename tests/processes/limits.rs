@@ -6,7 +6,8 @@ use std::time::Duration;
 use gangline::process::Processes;
 use gangline::{CancelToken, CfgNode, Error, Hook, OnError, OrderedRunner};
 
-use crate::chores::{CHORES, Chore, Chores, await_end, builder, pid_in, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, await_end, builder, pid_in, squared, squares};
+use crate::suite::tests;
 
 tests![
     a_hook_that_hangs_is_killed,

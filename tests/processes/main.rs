@@ -14,10 +14,13 @@ mod ahead;
 #[cfg(target_os = "linux")]
 mod batches;
 #[cfg(target_os = "linux")]
+#[path = "../remote/chores.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod chores;
 #[cfg(target_os = "linux")]
 mod crashes;
 #[cfg(target_os = "linux")]
+#[path = "../remote/draw.rs"]
 mod draw;
 #[cfg(target_os = "linux")]
 mod ends;
@@ -34,6 +37,7 @@ mod laws;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+#[path = "../remote/lines.rs"]
 mod lines;
 #[cfg(target_os = "linux")]
 mod orphans;
@@ -43,6 +47,9 @@ mod random_kills;
 mod reports;
 #[cfg(target_os = "linux")]
 mod runs;
+#[cfg(target_os = "linux")]
+#[path = "../remote/suite.rs"]
+mod suite;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -52,7 +59,7 @@ fn main() {
     impostors::serve_if_asked();
     let recipes: [&dyn AnyRecipe; 6] = [
         &chores::CHORES,
-        &chores::TOLD,
+        &chores::PACKED,
         &laws::PROBE,
         &laws::WRAPPED,
         &lines::LINES,
@@ -60,11 +67,8 @@ fn main() {
     ];
     gangline::worker_main(&recipes);
     orphans::coordinate_if_asked();
-    lines::coordinate_if_asked();
-    let mut arguments = libtest_mimic::Arguments::from_args();
-    // One at a time: a test kills whatever children this process has.
-    arguments.test_threads = Some(1);
-    let all = [
+    lines::coordinate_if_asked(journals::in_processes);
+    suite::run(&[
         runs::TESTS,
         laws::TESTS,
         ahead::TESTS,
@@ -79,13 +83,5 @@ fn main() {
         reports::TESTS,
         journals::TESTS,
         random_kills::TESTS,
-    ];
-    let trial = |&(name, test): &(&str, fn())| {
-        libtest_mimic::Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = all.concat().iter().map(trial).collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    ]);
 }

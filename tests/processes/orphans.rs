@@ -8,7 +8,8 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open,
 };
 
-use crate::chores::{Chore, await_end, builder, pid_in, tests};
+use crate::chores::{Chore, await_end, builder, pid_in};
+use crate::suite::tests;
 
 tests![
     a_hook_ends_with_its_coordinator,

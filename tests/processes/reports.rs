@@ -2,7 +2,8 @@
 
 use gangline::{OnError, OrderedRunner};
 
-use crate::chores::{Chore, Chores, builder, squares, tests};
+use crate::chores::{Chore, Chores, builder, squares};
+use crate::suite::tests;
 
 tests![
     a_report_has_the_figures_of_each_process,

@@ -3,7 +3,8 @@
 use gangline::process::Processes;
 use gangline::{CfgNode, OrderedRunner};
 
-use crate::chores::{CHORES, Chore, Chores, TOLD, builder, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, PACKED, builder, squared, squares};
+use crate::suite::tests;
 
 tests![
     results_are_those_of_threads_in_order,
@@ -49,7 +50,7 @@ fn a_large_item_passes() {
 
 fn the_other_codec_serves_too() {
     let builder = OrderedRunner::builder(Chores::new()).devices(2);
-    let mut pool = builder.processes(&TOLD, Processes::new()).build().unwrap();
+    let mut pool = builder.processes(&PACKED, Processes::new()).build().unwrap();
     assert_eq!(pool.run(squares(0..50)).unwrap(), squared(0..50));
 }
 
@@ -59,7 +60,7 @@ fn a_producer_knows_its_place() {
     let processes = Processes::new().env_remove("CUDA_VISIBLE_DEVICES");
     let builder = builder.processes(&CHORES, processes).batch(gangline::Batch::up_to(1));
     let mut pool = builder.build().unwrap();
-    let seen = pool.run((0..40).map(|_| Chore::Site)).unwrap();
+    let seen = pool.run((0..40).map(|_| Chore::Surroundings)).unwrap();
     assert_eq!(seen.len(), 40);
     for (item, text) in seen.iter().enumerate() {
         let end = format!("item Some({item}) attempt 1");

@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, squared, squares};
+use crate::suite::tests;
 use crate::support::{Place, Running};
 
 const CONFIG: &str = include_str!("../../../../docs/deploy/nats-server.conf");

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::broker::Broker;
-use crate::chores::{squared, squares, tests};
+use crate::chores::{squared, squares};
+use crate::suite::tests;
 use crate::support::{Place, Running};
 
 const KUBERNETES: &str = include_str!("../../../../docs/deploy/kubernetes.yaml");

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::broker::Broker;
-use crate::chores::tests;
+use crate::suite::tests;
 use crate::support::{Place, wait_until};
 
 tests![

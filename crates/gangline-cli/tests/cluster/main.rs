@@ -17,7 +17,8 @@
 #[expect(dead_code, reason = "the library's tests use the rest")]
 mod broker;
 #[cfg(target_os = "linux")]
-#[path = "../../../../tests/cluster/chores.rs"]
+#[path = "../../../../tests/remote/chores.rs"]
+#[expect(dead_code, reason = "the library's tests use the rest")]
 mod chores;
 #[cfg(target_os = "linux")]
 mod credentials;
@@ -29,6 +30,9 @@ mod listing;
 #[path = "../../../../tests/cluster/proxy.rs"]
 #[expect(dead_code, reason = "the library's tests use it")]
 mod proxy;
+#[cfg(target_os = "linux")]
+#[path = "../../../../tests/remote/suite.rs"]
+mod suite;
 #[cfg(target_os = "linux")]
 mod supervision;
 #[cfg(target_os = "linux")]
@@ -42,16 +46,5 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     gangline::worker_main(&[chores::recipe()]);
-    let mut arguments = libtest_mimic::Arguments::from_args();
-    // Leases are short, and a machine with more to do than it can would let them end.
-    arguments.test_threads = Some(1);
-    let all = [supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS];
-    let trial = |&(name, test): &(&str, fn())| {
-        libtest_mimic::Trial::test(name, move || {
-            test();
-            Ok(())
-        })
-    };
-    let trials = all.concat().iter().map(trial).collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    suite::run(&[supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS]);
 }

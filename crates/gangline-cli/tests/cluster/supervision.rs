@@ -6,7 +6,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::broker::Broker;
-use crate::chores::{Chore, squared, squares, tests, text_in};
+use crate::chores::{Chore, squared, squares, text_in};
+use crate::suite::tests;
 use crate::support::{Place, wait_until};
 
 tests![

@@ -1,4 +1,4 @@
-//! Numbers that a seed draws.
+//! Numbers that a seed draws, and how often something is tried.
 
 use std::time::Duration;
 
@@ -6,8 +6,11 @@ use std::time::Duration;
 pub struct Draw(u64);
 
 impl Draw {
-    pub fn new(seed: u64) -> Self {
-        Draw(seed)
+    /// `GANGLINE_KILLS_SEED` draws others.
+    pub fn of(which: u64) -> Self {
+        let seed = std::env::var("GANGLINE_KILLS_SEED").ok();
+        let seed = seed.map_or(0, |seed| seed.parse::<u64>().unwrap());
+        Draw(mixed(seed).wrapping_add(which))
     }
 
     pub fn number(&mut self) -> u64 {
@@ -21,7 +24,7 @@ impl Draw {
 
     /// From one number of milliseconds to another.
     pub fn pause(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.number() % (to - from))
+        Duration::from_micros(1000 * from + self.number() % (1000 * (to - from)))
     }
 }
 
@@ -29,4 +32,12 @@ pub fn mixed(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
+}
+
+/// `GANGLINE_KILLS=full` does as much as a night allows.
+pub fn times(few: u64, full: u64) -> u64 {
+    match std::env::var("GANGLINE_KILLS").as_deref() {
+        Ok("full") => full,
+        _ => few,
+    }
 }
