@@ -10,7 +10,7 @@ mod cpu_threads;
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
 #[path = "../it/probe.rs"]
-#[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
+#[expect(dead_code, reason = "other tests need the rest")]
 mod probe;
 // The threads of a rayon pool use up memory too, and hooks run on them.
 #[path = "../it/process_ends.rs"]

@@ -13,7 +13,8 @@ use gangline::{
     Result, Runner, UnorderedRunner, map,
 };
 
-use crate::probe::{Fault, Probe, both_orders, check_afterwards, check_summary, three};
+use crate::hooks::both_orders;
+use crate::probe::{Fault, Probe, check_afterwards, check_summary, three};
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(

@@ -37,7 +37,7 @@ fn range(items: u64) -> Vec<u64> {
 }
 
 #[test]
-fn d5_a_batch_that_does_not_fit_is_split_without_blame() {
+fn a_batch_that_does_not_fit_is_split_without_blame() {
     let runner = simulated(Script::new().out_of_memory_above(3));
     let mut runner = builder(runner).batch(Batch::of(10)).build().unwrap();
     assert_eq!(runner.run(0..10).unwrap(), range(10));

@@ -14,12 +14,10 @@ both_orders!(
     in_activate,
     in_a_state_made_anew,
     in_consumer_init,
-    with_the_feeder_waiting_for_the_window,
     with_the_feeder_in_the_callers_iterator,
     with_all_producers_at_work,
     with_the_consumer_at_work,
     with_everybody_at_work,
-    with_the_consumer_waiting_for_the_head,
     in_consumer_end,
     in_a_stream_that_waits,
     in_a_stream_between_two_outputs,
@@ -28,9 +26,9 @@ both_orders!(
     by_the_callers_iterator,
     over_and_over,
     a_leaked_stream,
-    one_token_for_two_runs_at_once,
     one_token_for_a_chain,
     one_token_for_a_runner_within_a_runner,
+    a_request_made_before_a_run_makes_no_state_anew_for_it,
 );
 
 /// From here on items make the hooks wait; smaller ones pass.
@@ -41,17 +39,21 @@ const BAD: u64 = 1_000_000;
 struct Place {
     reached: Counter,
     left: AtomicBool,
+    /// Then the hook fails, which does not hide the cancel.
+    gives_up: bool,
 }
 
 impl Place {
     /// Imitates a long computation: it checks now and then whether its result is still wanted.
-    fn wait(&self, is_cancelled: impl Fn() -> bool) {
-        if !self.left.load(SeqCst) {
-            self.reached.add(1);
-            while !is_cancelled() {
-                thread::yield_now();
-            }
+    fn wait(&self, is_cancelled: impl Fn() -> bool) -> Result<()> {
+        if self.left.load(SeqCst) {
+            return Ok(());
         }
+        self.reached.add(1);
+        while !is_cancelled() {
+            thread::yield_now();
+        }
+        if self.gives_up { Err("gave up".into()) } else { Ok(()) }
     }
 
     /// Runs `f`, cancelling as soon as `parties` threads wait here. After that no thread waits here.
@@ -104,95 +106,94 @@ fn place() -> (Arc<Place>, Arc<Place>) {
     (place.clone(), place)
 }
 
+/// Both kinds of places: hooks return once they are cancelled, or fail.
+fn both_places() -> [(Arc<Place>, Arc<Place>); 2] {
+    [false, true].map(|gives_up| {
+        let place = Arc::new(Place { gives_up, ..Place::default() });
+        (place.clone(), place)
+    })
+}
+
 fn in_producer_init(order: Order) {
-    let (place, waits) = place();
-    let ended = Arc::new(AtomicU64::new(0));
-    let (token, ends) = (CancelToken::new(), ended.clone());
-    let hooks = || {
-        let (waits, ends) = (waits.clone(), ends.clone());
-        Hooks::new()
-            .init(move |cx| {
-                if cx.producer() == 1 {
-                    waits.wait(|| cx.is_cancelled());
-                }
-                Ok(())
-            })
-            .end(move |_| {
-                ends.fetch_add(1, SeqCst);
-                Ok(())
-            })
-    };
-    let build = || {
-        AnyOrderRunner::builder(hooks()).order(order).devices(3).cancel_token(token.clone()).build()
-    };
-    check_cancelled(place.cancel_at(1, &token, build));
-    assert_eq!(ended.load(SeqCst), 3, "every state that was made is ended");
-    check_works(&mut build().unwrap());
+    for (place, waits) in both_places() {
+        let ended = Arc::new(AtomicU64::new(0));
+        let (token, ends) = (CancelToken::new(), ended.clone());
+        let hooks = || {
+            let (waits, ends) = (waits.clone(), ends.clone());
+            Hooks::new()
+                .init(move |cx| {
+                    if cx.producer() == 1 {
+                        waits.wait(|| cx.is_cancelled())?;
+                    }
+                    Ok(())
+                })
+                .end(move |_| {
+                    ends.fetch_add(1, SeqCst);
+                    Ok(())
+                })
+        };
+        let build = || {
+            AnyOrderRunner::builder(hooks())
+                .order(order)
+                .devices(3)
+                .cancel_token(token.clone())
+                .build()
+        };
+        check_cancelled(place.cancel_at(1, &token, build));
+        let made = 3 - u64::from(place.gives_up);
+        assert_eq!(ended.load(SeqCst), made, "every state that was made is ended");
+        check_works(&mut build().unwrap());
+    }
 }
 
 fn in_activate(order: Order) {
-    let (place, waits) = place();
-    let armed = Arc::new(AtomicBool::new(false));
-    let arms = armed.clone();
-    let hooks = Hooks::new().init(move |cx| {
-        if arms.load(SeqCst) {
-            waits.wait(|| cx.is_cancelled());
-        }
-        Ok(())
-    });
-    let mut pool = hooks.pool(order, 3);
-    let token = pool.cancel_token();
-    pool.close().unwrap();
-    armed.store(true, SeqCst);
-    check_cancelled(place.cancel_at(3, &token, || pool.activate()));
-    assert!(!pool.is_active());
-    assert!(pool.run(0..).unwrap_err().is_closed());
-    pool.activate().unwrap();
-    check_works(&mut pool);
+    for (place, waits) in both_places() {
+        let armed = Arc::new(AtomicBool::new(false));
+        let arms = armed.clone();
+        let hooks = Hooks::new().init(move |cx| {
+            if arms.load(SeqCst) {
+                waits.wait(|| cx.is_cancelled())?;
+            }
+            Ok(())
+        });
+        let mut pool = hooks.pool(order, 3);
+        let token = pool.cancel_token();
+        pool.close().unwrap();
+        armed.store(true, SeqCst);
+        check_cancelled(place.cancel_at(3, &token, || pool.activate()));
+        assert!(!pool.is_active());
+        assert!(pool.run(0..).unwrap_err().is_closed());
+        pool.activate().unwrap();
+        check_works(&mut pool);
+    }
 }
 
 fn in_a_state_made_anew(order: Order) {
-    let (place, waits) = place();
-    let inits = AtomicU64::new(0);
-    let hooks = Hooks::new()
-        .init(move |cx| {
-            if inits.fetch_add(1, SeqCst) >= 2 {
-                waits.wait(|| cx.is_cancelled());
-            }
-            Ok(())
-        })
-        .work(|_, x| if x == BAD { panic!("no") } else { Ok(x) });
-    let mut pool = hooks.pool(order, 2);
-    assert!(pool.run([BAD]).unwrap_err().is_panic());
-    check(pool, &place, 1, 0..);
+    for (place, waits) in both_places() {
+        let inits = AtomicU64::new(0);
+        let hooks = Hooks::new()
+            .init(move |cx| {
+                if inits.fetch_add(1, SeqCst) >= 2 {
+                    waits.wait(|| cx.is_cancelled())?;
+                }
+                Ok(())
+            })
+            .work(|_, x| if x == BAD { panic!("no") } else { Ok(x) });
+        let mut pool = hooks.pool(order, 2);
+        assert!(pool.run([BAD]).unwrap_err().is_panic());
+        check(pool, &place, 1, 0..);
+    }
 }
 
 fn in_consumer_init(order: Order) {
-    let (place, waits) = place();
-    let hooks = Hooks::new().consumer_init(move |cx| {
-        waits.wait(|| cx.is_cancelled());
-        Ok(())
-    });
-    let items = (0..).inspect(|_| panic!("nothing is pulled before `consumer_init` returned"));
-    check(hooks.pool(order, 2), &place, 1, items);
-}
-
-fn with_the_feeder_waiting_for_the_window(order: Order) {
-    let (place, waits) = place();
-    let hooks = Hooks::new().consume(move |cx, y| {
-        if y >= BAD {
-            waits.wait(|| cx.is_cancelled());
-        }
-        Ok(())
-    });
-    // One party is the consumer, the other the feeder as it gives out the last that it may.
-    let feeder = place.clone();
-    let items = (BAD..).inspect(move |&x| {
-        if x == BAD + 3 {
-            feeder.reached.add(1);
-        }
-    });
-    check(hooks.windowed(order, 2, 4), &place, 2, items);
+    for (place, waits) in both_places() {
+        let hooks = Hooks::new().consumer_init(move |cx| {
+            waits.wait(|| cx.is_cancelled())?;
+            Ok(())
+        });
+        let items = (0..).inspect(|_| panic!("nothing is pulled before `consumer_init` returned"));
+        check(hooks.pool(order, 2), &place, 1, items);
+    }
 }
 
 fn with_the_feeder_in_the_callers_iterator(order: Order) {
@@ -222,67 +223,54 @@ fn with_the_feeder_in_the_callers_iterator(order: Order) {
 }
 
 fn with_all_producers_at_work(order: Order) {
-    let (place, waits) = place();
-    let hooks = Hooks::new().work(move |cx, x| {
-        if x >= BAD {
-            waits.wait(|| cx.is_cancelled());
-        }
-        Ok(x)
-    });
-    check(hooks.pool(order, 3), &place, 3, BAD..);
+    for (place, waits) in both_places() {
+        let hooks = Hooks::new().work(move |cx, x| {
+            if x >= BAD {
+                waits.wait(|| cx.is_cancelled())?;
+            }
+            Ok(x)
+        });
+        check(hooks.pool(order, 3), &place, 3, BAD..);
+    }
 }
 
 fn with_the_consumer_at_work(order: Order) {
-    let (place, waits) = place();
-    let hooks = Hooks::new().consume(move |cx, y| {
-        if y >= BAD {
-            waits.wait(|| cx.is_cancelled());
-        }
-        Ok(())
-    });
-    check(hooks.pool(order, 3), &place, 1, BAD..);
-}
-
-fn with_everybody_at_work(order: Order) {
-    let (place, waits) = place();
-    let consumer = waits.clone();
-    let hooks = Hooks::new()
-        .work(move |cx, x| {
-            if x > BAD {
-                waits.wait(|| cx.is_cancelled());
-            }
-            Ok(x)
-        })
-        .consume(move |cx, y| {
+    for (place, waits) in both_places() {
+        let hooks = Hooks::new().consume(move |cx, y| {
             if y >= BAD {
-                consumer.wait(|| cx.is_cancelled());
+                waits.wait(|| cx.is_cancelled())?;
             }
             Ok(())
         });
-    check(hooks.windowed(order, 3, 4), &place, 4, BAD..);
+        check(hooks.pool(order, 3), &place, 1, BAD..);
+    }
 }
 
-fn with_the_consumer_waiting_for_the_head(order: Order) {
-    let (place, waits) = place();
-    let counts = Arc::new(Counter::new());
-    let all = counts.clone();
-    let hooks = Hooks::new().work(move |cx, x| {
-        if x == BAD {
-            all.reach(7);
-            waits.wait(|| cx.is_cancelled());
-        } else if x > BAD {
-            counts.add(1);
-        }
-        Ok(x)
-    });
-    check(hooks.windowed(order, 2, 8), &place, 1, BAD..BAD + 8);
+fn with_everybody_at_work(order: Order) {
+    for (place, waits) in both_places() {
+        let consumer = waits.clone();
+        let hooks = Hooks::new()
+            .work(move |cx, x| {
+                if x > BAD {
+                    waits.wait(|| cx.is_cancelled())?;
+                }
+                Ok(x)
+            })
+            .consume(move |cx, y| {
+                if y >= BAD {
+                    consumer.wait(|| cx.is_cancelled())?;
+                }
+                Ok(())
+            });
+        check(hooks.windowed(order, 3, 4), &place, 4, BAD..);
+    }
 }
 
 /// Everything was consumed, so either answer is right; the next run is not affected.
 fn in_consumer_end(order: Order) {
     let (place, waits) = place();
     let hooks = Hooks::new().consumer_end(move |cx| {
-        waits.wait(|| cx.is_cancelled());
+        waits.wait(|| cx.is_cancelled())?;
         Ok(())
     });
     let mut pool = hooks.pool(order, 2);
@@ -298,7 +286,7 @@ fn in_a_stream_that_waits(order: Order) {
     let (place, waits) = place();
     let hooks = Hooks::new().work(move |cx, x| {
         if x >= BAD {
-            waits.wait(|| cx.is_cancelled());
+            waits.wait(|| cx.is_cancelled())?;
         }
         Ok(x)
     });
@@ -329,14 +317,23 @@ fn in_a_stream_between_two_outputs(order: Order) {
 
 fn before_a_run(order: Order) {
     let pulled = AtomicU64::new(0);
-    let mut pool = Hooks::new().pool(order, 2);
+    let ends = Arc::new(Counter::new());
+    let counts = ends.clone();
+    let hooks = Hooks::new().consumer_end(move |_| {
+        counts.add(1);
+        Ok(())
+    });
+    let mut pool = hooks.pool(order, 2);
     for requests in 1..3 {
         (0..requests).for_each(|_| pool.cancel_token().cancel());
         let items = (0..).inspect(|_| {
             pulled.fetch_add(1, SeqCst);
         });
+        assert!(pool.cancel_token().is_cancelled());
+        let before = ends.get();
         check_cancelled(pool.run(items));
-        assert_eq!(pulled.load(SeqCst), 0);
+        assert_eq!((pulled.load(SeqCst), ends.get()), (0, before));
+        assert_eq!(pool.account().failed, 0);
         check_works(&mut pool);
     }
 }
@@ -409,37 +406,6 @@ fn a_leaked_stream(order: Order) {
     check_works(&mut pool);
 }
 
-fn one_token_for_two_runs_at_once(order: Order) {
-    let token = CancelToken::new();
-    let place = Place::default();
-    let build = || {
-        let hooks = Hooks::new();
-        AnyOrderRunner::builder(hooks)
-            .order(order)
-            .devices(2)
-            .cancel_token(token.clone())
-            .build()
-            .unwrap()
-    };
-    let (mut one, mut two) = (build(), build());
-    let items = || {
-        (0..).inspect(|&x| {
-            if x == 100 {
-                place.reached.add(1);
-            }
-        })
-    };
-    place.cancel_at(2, &token, || {
-        thread::scope(|scope| {
-            scope.spawn(|| check_cancelled(one.run(items())));
-            scope.spawn(|| check_cancelled(two.run(items())));
-        });
-    });
-    check_works(&mut one);
-    check_works(&mut two);
-    check_works(&mut build());
-}
-
 fn one_token_for_a_chain(order: Order) {
     let token = CancelToken::new();
     let build = || {
@@ -482,7 +448,7 @@ fn one_token_for_a_runner_within_a_runner(order: Order) {
         }
         let waits = waits.clone();
         let hooks = Hooks::new().work(move |cx, x| {
-            waits.wait(|| cx.is_cancelled());
+            waits.wait(|| cx.is_cancelled())?;
             Ok(x)
         });
         let inner = AnyOrderRunner::builder(hooks).order(order).devices(2);
@@ -509,33 +475,22 @@ fn a_token_outlives_its_runner() {
     });
 }
 
-/// The senders live on, and nothing else is sent.
-#[test]
-fn a_guarded_standard_channel_ends_with_its_token_and_with_a_run_that_fails() {
-    no_hang(|| {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        sender.send(0).unwrap();
-        let mut pool = Hooks::new().work(|_, _| Err("no".into())).pool(Order::Input, 2);
-        let input = pool.cancel_token().guard(receiver);
-        assert_eq!(pool.run(input).unwrap_err().item(), Some(0));
-
-        let consumed = Arc::new(Counter::default());
-        let counts = consumed.clone();
-        let hooks = Hooks::new().consume(move |_, _| {
+fn a_request_made_before_a_run_makes_no_state_anew_for_it(order: Order) {
+    let inits = Arc::new(Counter::new());
+    let counts = inits.clone();
+    let hooks = Hooks::new()
+        .init(move |_| {
             counts.add(1);
             Ok(())
-        });
-        let mut pool = hooks.pool(Order::Input, 2);
-        let token = pool.cancel_token();
-        let (sender, receiver) = std::sync::mpsc::sync_channel(4);
-        (0..3).for_each(|x| sender.send(x).unwrap());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                consumed.reach(3);
-                token.drain();
-            });
-            pool.run(token.guard(receiver)).unwrap();
-        });
-        assert_eq!((pool.account().ok, pool.account().cancelled), (3, 0));
-    });
+        })
+        .work(|_, x| if x == 99 { panic!("no") } else { Ok(x) });
+    let mut pool = hooks.pool(order, 1);
+    pool.run([99]).unwrap_err();
+    pool.cancel_token().cancel();
+    assert!(pool.run(0..3).unwrap_err().is_cancelled());
+    pool.cancel_token().drain();
+    assert_eq!(pool.run(0..3).unwrap().len(), 0);
+    assert_eq!(inits.get(), 1);
+    assert_eq!(pool.run(0..3).unwrap().len(), 3);
+    assert_eq!(inits.get(), 2);
 }

@@ -1,5 +1,4 @@
-//! Panics with odd payloads, destructors that panic, errors of any size: row A8 of the catalogue of
-//! faults, and A24 as far as an error is kept whole. What a second panic during the unwinding of the
+//! Panics with odd payloads, destructors that panic, errors of any size. What a second panic during the unwinding of the
 //! first does is in `process_ends`.
 
 use std::cell::RefCell;
@@ -16,30 +15,31 @@ use crossbeam_channel::{Sender, bounded};
 use gangline::event::Event;
 use gangline::{AnyOrderRunner, Hook, Order, ProducerContext, Result};
 
-use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
+use crate::hooks::both_orders;
+use crate::probe::{Alive, Census, Fault, Item, Probe, check_afterwards, three};
 use crate::support::{Counter, Gate, map};
 
 both_orders!(
-    a7_every_text_of_a_panic_is_kept,
-    a8_a_payload_whose_destructor_panics,
-    a8_a_producer_state_whose_destructor_panics,
-    a8_a_consumer_state_whose_destructor_panics,
-    a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted,
-    a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped,
-    a8_an_error_whose_destructor_panics_reaches_the_caller,
-    a8_an_error_that_nobody_wants_may_panic_when_dropped,
-    a8_errors_of_producer_init_may_panic_when_dropped,
-    a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped,
-    a8_errors_of_producer_end_may_panic_when_dropped,
-    a8_dropping_a_runner_never_panics,
-    a8_what_measures_items_may_panic_when_dropped,
-    a8_observers_may_panic_when_dropped,
-    a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped,
-    a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped,
-    a8_errors_of_states_made_anew_may_panic_when_dropped,
-    b9_an_input_that_was_never_asked_may_panic_when_dropped,
-    a24_an_error_of_ten_megabytes_is_kept_whole,
-    a24_any_type_of_error_can_be_had_back,
+    every_text_of_a_panic_is_kept,
+    a_payload_whose_destructor_panics,
+    a_producer_state_whose_destructor_panics,
+    a_consumer_state_whose_destructor_panics,
+    an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted,
+    thousands_of_outputs_whose_destructors_panic_are_each_dropped,
+    an_error_whose_destructor_panics_reaches_the_caller,
+    an_error_that_nobody_wants_may_panic_when_dropped,
+    errors_of_producer_init_may_panic_when_dropped,
+    an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped,
+    errors_of_producer_end_may_panic_when_dropped,
+    dropping_a_runner_never_panics,
+    what_measures_items_may_panic_when_dropped,
+    observers_may_panic_when_dropped,
+    an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped,
+    an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped,
+    errors_of_states_made_anew_may_panic_when_dropped,
+    an_input_that_was_never_asked_may_panic_when_dropped,
+    an_error_of_ten_megabytes_is_kept_whole,
+    any_type_of_error_can_be_had_back,
 );
 
 /// Panics when it is dropped, unless something is already wrong.
@@ -94,7 +94,7 @@ fn check_text(f: impl Fn() + Send + Sync + Clone + 'static, text: &str, order: O
 
 const NO_TEXT: &str = "a panic with a payload that is not text";
 
-fn a7_every_text_of_a_panic_is_kept(order: Order) {
+fn every_text_of_a_panic_is_kept(order: Order) {
     check_text(|| panic!("plain"), "plain", order);
     check_text(|| panic!("of {}", 7), "of 7", order);
     check_text(|| panic_any(String::from("a String")), "a String", order);
@@ -105,12 +105,12 @@ fn a7_every_text_of_a_panic_is_kept(order: Order) {
     check_text(|| std::panic::resume_unwind(Box::new("quiet")), "quiet", order);
 }
 
-fn a8_a_payload_whose_destructor_panics(order: Order) {
+fn a_payload_whose_destructor_panics(order: Order) {
     check_text(|| panic_any(Bomb::new()), NO_TEXT, order);
 }
 
 /// It panics when it is lost to a panic, and when it is ended.
-fn a8_a_producer_state_whose_destructor_panics(order: Order) {
+fn a_producer_state_whose_destructor_panics(order: Order) {
     let census = Arc::<Census>::default();
     let states = census.clone();
     let runner = map(
@@ -134,7 +134,7 @@ fn a8_a_producer_state_whose_destructor_panics(order: Order) {
     assert_eq!(census.alive(), 0, "dropping is quiet");
 }
 
-fn a8_a_consumer_state_whose_destructor_panics(order: Order) {
+fn a_consumer_state_whose_destructor_panics(order: Order) {
     let census = Arc::<Census>::default();
     let states = census.clone();
     let runner = map(|_| Ok(()), |_, _, x: u64| Ok(x)).fold(
@@ -159,7 +159,7 @@ fn a8_a_consumer_state_whose_destructor_panics(order: Order) {
     runner.close().unwrap();
 }
 
-fn a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted(order: Order) {
+fn an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted(order: Order) {
     let census = Arc::<Census>::default();
     let (outputs, worked) = (census.clone(), Arc::new(Counter::new()));
     let count = worked.clone();
@@ -219,7 +219,7 @@ fn grudging(hook: Hook, is_armed: &Arc<AtomicBool>) -> Probe {
     }
 }
 
-fn a8_an_error_whose_destructor_panics_reaches_the_caller(order: Order) {
+fn an_error_whose_destructor_panics_reaches_the_caller(order: Order) {
     for hook in HOOKS {
         let is_armed = Arc::new(AtomicBool::new(true));
         let mut runner = grudging(hook, &is_armed).on_three(order);
@@ -234,7 +234,7 @@ fn a8_an_error_whose_destructor_panics_reaches_the_caller(order: Order) {
 }
 
 /// Every item fails; one error is the run's, the others are dropped.
-fn a8_an_error_that_nobody_wants_may_panic_when_dropped(order: Order) {
+fn an_error_that_nobody_wants_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let mut runner = grudging(Hook::ProducerWork, &is_armed).on_three(order);
     let tally = runner.runner().tally();
@@ -246,7 +246,7 @@ fn a8_an_error_that_nobody_wants_may_panic_when_dropped(order: Order) {
     check_afterwards(runner);
 }
 
-fn a24_an_error_of_ten_megabytes_is_kept_whole(order: Order) {
+fn an_error_of_ten_megabytes_is_kept_whole(order: Order) {
     let text = "x".repeat(10_000_000);
     let fails = text.clone();
     let fail = move |_: &gangline::ProducerContext<'_>| Err(fails.clone().into());
@@ -258,7 +258,7 @@ fn a24_an_error_of_ten_megabytes_is_kept_whole(order: Order) {
     check_afterwards(runner);
 }
 
-fn a24_any_type_of_error_can_be_had_back(order: Order) {
+fn any_type_of_error_can_be_had_back(order: Order) {
     let cause = |fail: fn() -> Result<()>| {
         let probe = Probe::new().on_producer(Hook::ProducerWork, move |_| fail());
         let mut runner = probe.on_three(order);
@@ -272,7 +272,7 @@ fn a24_any_type_of_error_can_be_had_back(order: Order) {
 }
 
 /// Building fails with one of three errors; the other two are dropped.
-fn a8_errors_of_producer_init_may_panic_when_dropped(order: Order) {
+fn errors_of_producer_init_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let probe = grudging(Hook::ProducerInit, &is_armed);
     let tally = probe.tally();
@@ -298,7 +298,7 @@ impl Drop for OnDrop {
 }
 
 /// It was given up on, so its error belongs to no run: it comes while the others are being joined.
-fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order: Order) {
+fn an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let late = Arc::new(Gate::new());
     let gate = late.clone();
@@ -323,7 +323,7 @@ fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order
 }
 
 /// Closing returns one of three errors; the other two are dropped.
-fn a8_errors_of_producer_end_may_panic_when_dropped(order: Order) {
+fn errors_of_producer_end_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let mut runner = grudging(Hook::ProducerEnd, &is_armed).on_three(order);
     let tally = runner.runner().tally();
@@ -335,7 +335,7 @@ fn a8_errors_of_producer_end_may_panic_when_dropped(order: Order) {
 }
 
 /// Law 9: drop never panics.
-fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
+fn what_measures_items_may_panic_when_dropped(order: Order) {
     let bomb = Bomb::new();
     let weight = move |_: &u64| u64::from(bomb._alive.is_none());
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
@@ -346,7 +346,7 @@ fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
 }
 
 /// Law 9: drop never panics, and each is dropped by itself.
-fn a8_observers_may_panic_when_dropped(order: Order) {
+fn observers_may_panic_when_dropped(order: Order) {
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let mut builder = AnyOrderRunner::builder(echo).order(order).devices(1);
     for _ in 0..2 {
@@ -361,7 +361,7 @@ fn a8_observers_may_panic_when_dropped(order: Order) {
 }
 
 /// The first of two that each need the whole window is worked on when the second waits for room.
-fn a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Order) {
+fn an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Order) {
     let weighed = Arc::new(Counter::new());
     let weighing = weighed.clone();
     let work = move |_: &ProducerContext<'_>, (): &mut (), bomb: Option<Bomb>| {
@@ -377,7 +377,7 @@ fn a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Ord
     assert_eq!((pool.account().ok, pool.account().cancelled), (1, 1));
 }
 
-fn a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(order: Order) {
+fn an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(order: Order) {
     let weighed = Arc::new(Counter::new());
     let weighing = weighed.clone();
     let pass = || map(|_| Ok(()), |_, (), bomb: Option<Bomb>| Ok(bomb));
@@ -397,7 +397,7 @@ fn a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(ord
     assert_eq!((last.account().failed, last.account().cancelled), (1, 1));
 }
 
-fn a8_dropping_a_runner_never_panics(order: Order) {
+fn dropping_a_runner_never_panics(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let runner = grudging(Hook::ProducerEnd, &is_armed).on_three(order);
     let tally = runner.runner().tally();
@@ -406,7 +406,7 @@ fn a8_dropping_a_runner_never_panics(order: Order) {
 }
 
 /// All states are lost at once, and none can be rebuilt: three errors, one of them the run's.
-fn a8_errors_of_states_made_anew_may_panic_when_dropped(order: Order) {
+fn errors_of_states_made_anew_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let (inits, all) = (Counter::new(), std::sync::Barrier::new(3));
     let grudge = is_armed.clone();
@@ -445,7 +445,7 @@ impl Drop for Clingy {
 }
 
 /// As b9 has it for an input that was read: it changes no result, also where a run never got to it.
-fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
+fn an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
     let mut runner =
         Probe::new().failing(Hook::ConsumerInit, Fault::Error, |_| true).on_three(order);
     let tally = runner.runner().tally();
@@ -460,7 +460,7 @@ fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
 }
 
 /// Enough items in flight to fill several of the rings that they travel in.
-fn a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped(order: Order) {
+fn thousands_of_outputs_whose_destructors_panic_are_each_dropped(order: Order) {
     const COUNT: u64 = 2_000;
     struct Tracked(Arc<AtomicU64>, bool);
     impl Drop for Tracked {

@@ -1,21 +1,22 @@
-//! A catalogue of faults, group D: devices. The name of a test begins with the number of the fault
-//! and says what is expected of it. What a list of devices may say (D2) is in `devices`; that an index is not
-//! there (`cuda:7` of two), and which of several alternatives is used (D3), is tested beside `Devices`, on
-//! machines that are made up. That a device to fall back to is logged is in `warnings`.
-//!
-//! Elsewhere: D4 in `policy_retries`, D6 in `quarantine`, D7, D8 and D9 in the middle of a run in
-//! `survived_faults`, D5 in `batch_memory`, D10 and D11 in `tests/candle`.
+//! Devices that cannot be used, or that are lost. What a list of devices may say is in `devices`; that an index is not
+//! there (`cuda:7` of two), and which of several alternatives is used, is tested beside `Devices`, on machines that are
+//! made up. That a device to fall back to is logged is in `warnings`.
+
+use std::sync::Barrier;
 
 use gangline::{AnyOrderRunner, Error, Hook, Order};
 
-use crate::probe::{Fault, Probe, both_orders, check_afterwards};
+use crate::hooks::both_orders;
+use crate::probe::{Fault, Probe, check_afterwards, check_summary};
 use crate::support::Counter;
 
 both_orders!(
-    d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts,
-    d2_a_list_that_cannot_be_read_is_refused_before_anything_starts,
-    d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once,
-    d9_all_devices_lost_fails_the_next_run_and_not_the_one_after,
+    a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts,
+    a_list_that_cannot_be_read_is_refused_before_anything_starts,
+    a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once,
+    all_devices_lost_fails_the_next_run_and_not_the_one_after,
+    a_device_twice_is_two_producers,
+    no_device_is_an_error,
 );
 
 #[track_caller]
@@ -35,7 +36,7 @@ fn refused_with(devices: &str, order: Order, expected: &str) {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
+fn a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
     for (devices, first) in
         [("cuda:0", "cuda:0"), ("cpu,cuda:0", "cuda:0"), ("cpu+cuda:1", "cuda:1")]
     {
@@ -46,12 +47,12 @@ fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: 
 }
 
 #[cfg(feature = "cuda")]
-fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
+fn a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
     let text = format!("{:#}", refused("cuda:60000", order));
     assert!(text.contains("cuda"), "{text}");
 }
 
-fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order) {
+fn a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order) {
     let refused_with = |devices, expected| refused_with(devices, order, expected);
     refused_with(
         "cuda:-1",
@@ -70,7 +71,7 @@ fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order)
     );
 }
 
-fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order: Order) {
+fn a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order: Order) {
     let probe = Probe::new();
     let tally = probe.tally();
     let builder = AnyOrderRunner::builder(probe).order(order);
@@ -97,7 +98,7 @@ fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order
 }
 
 /// Each state is lost to a panic, and none can be rebuilt as long as the fault lasts.
-fn d9_all_devices_lost_fails_the_next_run_and_not_the_one_after(order: Order) {
+fn all_devices_lost_fails_the_next_run_and_not_the_one_after(order: Order) {
     let inits = Counter::new();
     let all = std::sync::Barrier::new(3);
     let probe = Probe::new()
@@ -120,4 +121,31 @@ fn d9_all_devices_lost_fails_the_next_run_and_not_the_one_after(order: Order) {
         tally.check_account(runner.account());
     }
     check_afterwards(runner);
+}
+
+fn a_device_twice_is_two_producers(order: Order) {
+    let both = Barrier::new(2);
+    let probe = Probe::new().on_producer(Hook::ProducerWork, move |cx| {
+        assert_eq!(cx.device(), cx.devices().first().unwrap());
+        if cx.item() < Some(2) {
+            both.wait();
+        }
+        Ok(())
+    });
+    let mut runner =
+        AnyOrderRunner::builder(probe).devices(["cpu", "cpu"]).order(order).build().unwrap();
+    assert_eq!(runner.devices().len(), 2);
+    let tally = runner.runner().tally();
+    check_summary(runner.run(tally.input(0..20)).unwrap(), 0..20, order);
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 2);
+    check_afterwards(runner);
+}
+
+fn no_device_is_an_error(order: Order) {
+    let probe = Probe::new();
+    let tally = probe.tally();
+    let error = AnyOrderRunner::builder(probe).devices(0).order(order).build().unwrap_err();
+    assert!(matches!(error, gangline::Error::Devices { .. }), "{error:#}");
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
+    assert!(AnyOrderRunner::builder(Probe::new()).devices("").order(order).build().is_err());
 }

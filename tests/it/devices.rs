@@ -4,8 +4,10 @@ use std::error::Error as _;
 
 use gangline::device::IntoDevices;
 use gangline::error::DeviceError;
-use gangline::{Device, Devices};
+use gangline::{Device, Devices, OrderedRunner};
 use proptest::prelude::*;
+
+use crate::support::{map, no_hang};
 
 /// The places in words of their own: devices joined by `+`, places apart by spaces.
 fn places(devices: &Devices) -> String {
@@ -426,4 +428,27 @@ proptest! {
         let expected = (first..=first + more).flat_map(|n| vec![vec![Device::Cuda(n)]; count]);
         prop_assert_eq!(text.parse::<Devices>().unwrap(), Devices::from_places(expected).unwrap());
     }
+}
+
+#[test]
+fn a_hook_knows_how_many_producers_there_are() {
+    no_hang(|| {
+        // Each producer has a share of what is in no input.
+        let shard = map(
+            |cx| Ok((0..10).filter(|n| n % cx.producers() == cx.producer()).sum::<usize>()),
+            |cx, sum: &mut usize, _: u64| Ok((cx.producer(), cx.producers(), *sum)),
+        );
+        let mut pool = OrderedRunner::new(shard, 3).unwrap();
+        for (producer, producers, sum) in pool.run(0..50).unwrap() {
+            assert_eq!(producers, 3);
+            assert_eq!(sum, [18, 12, 15][producer]);
+        }
+    });
+}
+
+#[test]
+fn the_number_of_cores_is_a_number_of_producers() {
+    let cores = std::thread::available_parallelism().unwrap();
+    let pool = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), cores).unwrap();
+    assert_eq!(pool.devices().len(), cores.get());
 }

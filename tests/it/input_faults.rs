@@ -1,43 +1,29 @@
-//! A catalogue of faults, group B: the input. The name of a test begins with the number of the
-//! fault and says what is expected of it.
-//!
-//! Not here yet, since something is missing for it:
-//!
-//! - B2 with errors that are skipped over: policies for errors.
-//! - B4, as far as it is about processor time: a way to ask for that of one thread.
-//! - B11: batches.
+//! Inputs that panic, fail, block or lie about their length.
 
 use std::cell::Cell;
-use std::iter;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
+use std::{iter, thread};
 
-use gangline::{AnyOrderRunner, CancelToken, Error, Hook, Order, OrderedRunner};
+use gangline::{AnyOrderRunner, Error, Hook, Order};
 
-use crate::probe::{
-    Alive, Census, Item, Probe, both_orders, check_afterwards, check_summary, output, three,
-};
+use crate::hooks::both_orders;
+use crate::probe::{Item, Probe, check_afterwards, check_summary, output};
 use crate::support::{Counter, Gate, map};
 
 both_orders!(
-    b1_the_input_panics_at_any_item,
-    b1_the_input_panics_before_its_first_item,
-    b1_the_input_panics_while_the_consumer_waits,
-    b2_the_input_fails_at_any_item,
-    b3_the_consumer_stops_an_endless_input,
-    b3_the_consumer_stops_before_anything_is_pulled,
-    b4_results_flow_while_the_input_pauses,
-    b5_an_input_that_blocks_for_ever_is_left_by_its_guard,
-    b5_an_input_that_blocks_is_left_when_it_returns,
-    b6_the_input_runs_another_runner,
-    b6_the_input_is_the_stream_of_another_runner,
-    b7_a_size_hint_that_lies_changes_no_result,
-    b7_a_size_hint_that_panics_changes_no_result,
-    b8_an_empty_input_calls_both_hooks_of_the_consumer,
-    b9_items_whose_destructor_panics_are_dropped_quietly,
-    b10_an_input_that_ended_is_not_asked_again,
-    b10_an_input_may_borrow_and_stay_on_its_thread,
+    the_input_panics_at_any_item,
+    the_input_panics_before_its_first_item,
+    the_input_panics_while_the_consumer_waits,
+    the_input_fails_at_any_item,
+    the_consumer_stops_an_endless_input,
+    an_input_that_blocks_is_left_when_it_returns,
+    the_input_is_the_stream_of_another_runner,
+    a_size_hint_that_lies_changes_no_result,
+    a_size_hint_that_panics_changes_no_result,
+    an_empty_input_calls_both_hooks_of_the_consumer,
+    an_input_that_ended_is_not_asked_again,
+    an_input_may_borrow_and_stay_on_its_thread,
 );
 
 /// The error is of the input, at `item`, with this cause.
@@ -63,7 +49,7 @@ fn check_failed_input(runner: AnyOrderRunner<Probe>, bad: u64) {
     check_afterwards(runner);
 }
 
-fn b1_the_input_panics_at_any_item(order: Order) {
+fn the_input_panics_at_any_item(order: Order) {
     for bad in [0, 7, 30] {
         let mut runner = Probe::new().on_three(order);
         let tally = runner.runner().tally();
@@ -74,7 +60,7 @@ fn b1_the_input_panics_at_any_item(order: Order) {
     }
 }
 
-fn b1_the_input_panics_before_its_first_item(order: Order) {
+fn the_input_panics_before_its_first_item(order: Order) {
     struct Unwilling;
     impl IntoIterator for Unwilling {
         type Item = Item;
@@ -99,7 +85,7 @@ fn runner_input(of: &Probe) -> impl Iterator<Item = Item> + use<> {
 }
 
 /// Everything before was consumed, so the consumer sleeps.
-fn b1_the_input_panics_while_the_consumer_waits(order: Order) {
+fn the_input_panics_while_the_consumer_waits(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
     let consumed = tally.clone();
@@ -114,7 +100,7 @@ fn b1_the_input_panics_while_the_consumer_waits(order: Order) {
     check_failed_input(runner, 30);
 }
 
-fn b2_the_input_fails_at_any_item(order: Order) {
+fn the_input_fails_at_any_item(order: Order) {
     for bad in [0, 7, 30] {
         let mut runner = Probe::new().on_three(order);
         let tally = runner.runner().tally();
@@ -130,7 +116,7 @@ fn b2_the_input_fails_at_any_item(order: Order) {
     }
 }
 
-fn b3_the_consumer_stops_an_endless_input(order: Order) {
+fn the_consumer_stops_an_endless_input(order: Order) {
     for window in [1, 8, 64] {
         let consumed = Counter::new();
         let probe = Probe::new().on_consumer(Hook::ConsumerWork, move |cx| {
@@ -153,67 +139,8 @@ fn b3_the_consumer_stops_an_endless_input(order: Order) {
     }
 }
 
-fn b3_the_consumer_stops_before_anything_is_pulled(order: Order) {
-    let probe = Probe::new().on_consumer(Hook::ConsumerInit, |cx| {
-        cx.stop();
-        Ok(())
-    });
-    let mut runner = probe.on_three(order);
-    let tally = runner.runner().tally();
-    assert_eq!(runner.run(tally.input(0..100)).unwrap(), []);
-    assert_eq!(tally.pulled.get(), 0);
-    assert_eq!(tally.called(Hook::ConsumerWork).get(), 0);
-    check_afterwards(runner);
-}
-
-/// Each item is given only once the one before it was consumed.
-fn b4_results_flow_while_the_input_pauses(order: Order) {
-    let mut runner = Probe::new().on_three(order);
-    let tally = runner.runner().tally();
-    let consumed = tally.clone();
-    let input =
-        tally.input_with(0..300, move |item| consumed.succeeded(Hook::ConsumerWork).reach(item));
-    check_summary(runner.run(input).unwrap(), 0..300, order);
-    check_afterwards(runner);
-}
-
-fn b5_an_input_that_blocks_for_ever_is_left_by_its_guard(order: Order) {
-    for finish in [false, true] {
-        let token = CancelToken::new();
-        let probe = Probe::new();
-        let tally = probe.tally();
-        let mut runner = AnyOrderRunner::builder(probe)
-            .devices(three())
-            .order(order)
-            .cancel_token(token.clone())
-            .build()
-            .unwrap();
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        for value in 0..5 {
-            sender.send(Item::new(value, &tally.inputs)).unwrap();
-        }
-        let input = token.guard(receiver);
-        let consumed = tally.clone();
-        let ender = thread::spawn(move || {
-            consumed.succeeded(Hook::ConsumerWork).reach(5);
-            if finish { token.drain() } else { token.cancel() }
-        });
-        let result = runner.run(input);
-        ender.join().unwrap();
-        match finish {
-            true => check_summary(result.unwrap(), 0..5, order),
-            false => assert!(result.unwrap_err().is_cancelled()),
-        }
-        assert_eq!((runner.account().ok, runner.account().unread), (5, None));
-        drop(sender);
-        tally.check_run_is_over();
-        runner.close().unwrap();
-        tally.check_closed();
-    }
-}
-
 /// The time that the input takes is not ours: the run ends as soon as it returns.
-fn b5_an_input_that_blocks_is_left_when_it_returns(order: Order) {
+fn an_input_that_blocks_is_left_when_it_returns(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let (tally, token) = (runner.runner().tally(), runner.cancel_token());
     let (blocked, unblocked) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
@@ -236,21 +163,7 @@ fn b5_an_input_that_blocks_is_left_when_it_returns(order: Order) {
     check_afterwards(runner);
 }
 
-fn b6_the_input_runs_another_runner(order: Order) {
-    let mut inner = Probe::new().on_three(order);
-    let mut outer = Probe::new().on_three(order);
-    let (inner_tally, tally) = (inner.runner().tally(), outer.runner().tally());
-    let input = tally.input_with(0..20, |item| {
-        let summary = inner.run(inner_tally.input(item..item + 5)).unwrap();
-        check_summary(summary, item..item + 5, order);
-    });
-    check_summary(outer.run(input).unwrap(), 0..20, order);
-    check_afterwards(outer);
-    inner.close().unwrap();
-    inner_tally.check_closed();
-}
-
-fn b6_the_input_is_the_stream_of_another_runner(order: Order) {
+fn the_input_is_the_stream_of_another_runner(order: Order) {
     let bad = 30;
     let mut first = AnyOrderRunner::builder(map(
         |_| Ok(()),
@@ -314,7 +227,7 @@ fn check_hint(says: fn() -> (usize, Option<usize>), order: Order) {
     tally.check_closed();
 }
 
-fn b7_a_size_hint_that_lies_changes_no_result(order: Order) {
+fn a_size_hint_that_lies_changes_no_result(order: Order) {
     check_hint(|| (0, None), order);
     check_hint(|| (0, Some(0)), order);
     check_hint(|| (7, Some(7)), order);
@@ -323,11 +236,11 @@ fn b7_a_size_hint_that_lies_changes_no_result(order: Order) {
     check_hint(|| (usize::MAX, None), order);
 }
 
-fn b7_a_size_hint_that_panics_changes_no_result(order: Order) {
+fn a_size_hint_that_panics_changes_no_result(order: Order) {
     check_hint(|| panic!("how should I know"), order);
 }
 
-fn b8_an_empty_input_calls_both_hooks_of_the_consumer(order: Order) {
+fn an_empty_input_calls_both_hooks_of_the_consumer(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
     for runs in 1..=2 {
@@ -340,69 +253,7 @@ fn b8_an_empty_input_calls_both_hooks_of_the_consumer(order: Order) {
     check_afterwards(runner);
 }
 
-/// An item with a destructor that panics, unless it was worked on.
-struct Grenade {
-    value: u64,
-    is_armed: bool,
-    _alive: Alive,
-}
-
-impl Drop for Grenade {
-    fn drop(&mut self) {
-        assert!(!self.is_armed || thread::panicking(), "an item that nobody wants");
-    }
-}
-
-/// The inputs that were given out, and the outputs that were not consumed, all panic when dropped.
-fn b9_items_whose_destructor_panics_are_dropped_quietly(order: Order) {
-    let census = Arc::<Census>::default();
-    let worked = Arc::new(Counter::new());
-    let count = worked.clone();
-    let work = map(
-        |_| Ok(()),
-        move |_, _, mut item: Grenade| {
-            count.add(1);
-            if item.value == 20 {
-                item.is_armed = false;
-                return Err("it broke".into());
-            }
-            Ok(item)
-        },
-    );
-    let runner = work.fold(
-        |_| Ok(0),
-        move |_, sum: &mut u64, mut item: Grenade| {
-            item.is_armed = false;
-            *sum += item.value;
-            if item.value == 10 {
-                worked.reach(12);
-                return Err("enough".into());
-            }
-            Ok(())
-        },
-    );
-    let mut runner =
-        AnyOrderRunner::builder(runner).devices(3).order(order).window(24).build().unwrap();
-    let grenades = |values: std::ops::Range<u64>| {
-        let census = census.clone();
-        values.map(move |value| Grenade { value, is_armed: true, _alive: Alive::new(&census) })
-    };
-    for _ in 0..3 {
-        let error = runner.run(grenades(0..100)).unwrap_err();
-        assert!(error.hook().is_some() && !error.is_panic(), "{error:#}");
-        assert_eq!(census.alive(), 0, "all are dropped");
-        assert_eq!(runner.run(grenades(0..10)).unwrap(), 45, "the runner works again");
-    }
-    let mut stream = runner.outputs(grenades(0..15));
-    let mut first = stream.next().unwrap().unwrap();
-    first.is_armed = false;
-    drop(stream);
-    drop(first);
-    assert_eq!(census.alive(), 0, "all are dropped");
-    runner.close().unwrap();
-}
-
-fn b10_an_input_that_ended_is_not_asked_again(order: Order) {
+fn an_input_that_ended_is_not_asked_again(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
     // The probe's input says so when it is asked again.
@@ -417,7 +268,7 @@ fn b10_an_input_that_ended_is_not_asked_again(order: Order) {
     tally.check_closed();
 }
 
-fn b10_an_input_may_borrow_and_stay_on_its_thread(order: Order) {
+fn an_input_may_borrow_and_stay_on_its_thread(order: Order) {
     let mut runner = AnyOrderRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(output(x))))
         .devices(2)
         .order(order)
@@ -428,24 +279,4 @@ fn b10_an_input_may_borrow_and_stay_on_its_thread(order: Order) {
     let mut outputs = runner.run(input).unwrap();
     outputs.sort_unstable();
     assert_eq!((outputs, asked.get()), (vec![16, 19, 22], 3));
-}
-
-/// A panic of an input's destructor is no reason to lose the results.
-#[test]
-fn b9_an_input_whose_destructor_panics_changes_no_result() {
-    struct Clingy(std::ops::Range<u64>);
-    impl Iterator for Clingy {
-        type Item = u64;
-        fn next(&mut self) -> Option<u64> {
-            self.0.next()
-        }
-    }
-    impl Drop for Clingy {
-        fn drop(&mut self) {
-            assert!(thread::panicking(), "I was not finished");
-        }
-    }
-    let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2).unwrap();
-    assert_eq!(runner.run(Clingy(0..5)).unwrap(), [0, 1, 2, 3, 4]);
-    assert_eq!(runner.run(0..2).unwrap(), [0, 1]);
 }

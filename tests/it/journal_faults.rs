@@ -1,6 +1,5 @@
-//! Rows G1, G5, G9 and G10 of the catalogue of faults, from end to end: runs with a journal that end anyhow,
-//! processes that are killed, files that cannot grow. What the consumer has at the end is what a run that was
-//! never disturbed would have given it.
+//! Runs with a journal that end anyhow, processes that are killed, files that cannot grow. What the consumer has at
+//! the end is what a run that was never disturbed would have given it.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -338,8 +337,8 @@ fn kill_again_and_again(name: &str, dir: &Path, kills: usize) {
 const MANY: u64 = 8_000;
 
 #[test]
-fn g10_a_run_that_is_killed_again_and_again_writes_what_one_does_that_is_not() {
-    let name = "g10_a_run_that_is_killed_again_and_again_writes_what_one_does_that_is_not";
+fn a_run_that_is_killed_again_and_again_writes_what_one_does_that_is_not() {
+    let name = "a_run_that_is_killed_again_and_again_writes_what_one_does_that_is_not";
     if let Some(dir) = directory_of_child() {
         return write_lines(&dir, Order::Input, MANY, journal_in(&dir)).unwrap();
     }
@@ -351,8 +350,8 @@ fn g10_a_run_that_is_killed_again_and_again_writes_what_one_does_that_is_not() {
 }
 
 #[test]
-fn g10_in_order_of_completion_each_line_is_there_once() {
-    let name = "g10_in_order_of_completion_each_line_is_there_once";
+fn in_order_of_completion_each_line_is_there_once() {
+    let name = "in_order_of_completion_each_line_is_there_once";
     if let Some(dir) = directory_of_child() {
         return write_lines(&dir, Order::Completion, MANY, journal_in(&dir)).unwrap();
     }
@@ -373,8 +372,8 @@ const SOME: u64 = 400;
 /// Journals may have a few KiB, which their lines do not need.
 #[test]
 #[cfg(unix)]
-fn g5_a_journal_that_cannot_grow_ends_the_run_and_is_whole() {
-    let name = "g5_a_journal_that_cannot_grow_ends_the_run_and_is_whole";
+fn a_journal_that_cannot_grow_ends_the_run_and_is_whole() {
+    let name = "a_journal_that_cannot_grow_ends_the_run_and_is_whole";
     if let Some(dir) = directory_of_child() {
         for _ in 0..2 {
             let error = write_lines(&dir, Order::Input, SOME, journal_in(&dir)).unwrap_err();

@@ -1,39 +1,37 @@
 //! From building to drop: states are paired, threads and items are gone, runners stay usable.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use gangline::{AnyOrderRunner, Hook, Order, OrderedRunner, UnorderedRunner};
+use gangline::{AnyOrderRunner, CfgNode, Hook, Order, OrderedRunner, UnorderedRunner};
 
 use crate::hooks::{Hooks, both_orders};
+use crate::probe::{Fault, Probe, check_afterwards, check_summary};
 use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders!(
-    states_are_ended_once_each,
-    close_and_activate_again,
-    a_failing_end_is_the_error_of_close,
-    a_closed_runner_says_so,
-    dropped_with_a_stream_half_way,
-    a_leaked_stream_is_ended_by_what_comes_next,
-    a_leaked_stream_with_everybody_at_work,
-    dropped_on_its_own_producers_thread,
-    dropped_by_its_own_producer_end,
     a_thousand_short_runs,
     two_hundred_runners,
     many_producers_with_few_items,
     a_state_lost_to_a_panic_is_made_anew,
-    a_state_that_cannot_be_made_anew_fails_the_run,
-    items_of_a_run_are_gone_when_it_returns,
     no_hook_of_a_run_is_running_when_it_returns,
     runners_within_runners,
     runners_within_iterators,
     streams_in_a_chain_dropped_half_way,
     a_failure_goes_through_a_chain,
-    a_failed_build_ends_the_others,
     a_runner_moves_between_threads,
+    a_hook_that_runs_its_own_runner_gets_an_error,
+    closing_twice_and_running_closed,
+    closing_and_activating_again,
+    an_activation_that_fails_leaves_it_closed,
+    dropped_while_the_caller_panics,
+    two_threads_take_turns,
+    nothing_of_a_failed_run_reaches_the_next,
+    a_runner_inside_a_state,
 );
 
 /// Counts states: how many were made, how many ended.
@@ -67,194 +65,6 @@ impl States {
 fn check_works(pool: &mut AnyOrderRunner<Hooks>) {
     assert_eq!(pool.run(0..20).unwrap().len(), 20);
     assert_eq!(pool.outputs(0..20).filter(Result::is_ok).count(), 20);
-}
-
-fn states_are_ended_once_each(order: Order) {
-    let states = States::default();
-    let mut pool = states.hooks().pool(order, 3);
-    states.check(3, 0);
-    check_works(&mut pool);
-    states.check(3, 0);
-    pool.close().unwrap();
-    states.check(3, 3);
-    pool.close().unwrap();
-    drop(pool);
-    states.check(3, 3);
-    drop(states.hooks().pool(order, 2));
-    states.check(5, 5);
-}
-
-fn close_and_activate_again(order: Order) {
-    let states = States::default();
-    let mut pool = states.hooks().pool(order, 2);
-    for round in 1..=20 {
-        assert!(pool.is_active());
-        pool.activate().unwrap();
-        states.check(2 * round, 2 * round - 2);
-        check_works(&mut pool);
-        pool.close().unwrap();
-        assert!(!pool.is_active());
-        states.check(2 * round, 2 * round);
-        pool.activate().unwrap();
-    }
-}
-
-fn a_failing_end_is_the_error_of_close(order: Order) {
-    for panics in [false, true] {
-        let hooks = Hooks::new().end(move |cx| match cx.producer() {
-            0 => Ok(()),
-            n if panics => panic!("end {n}"),
-            n => Err(format!("end {n}").into()),
-        });
-        let mut pool = hooks.pool(order, 3);
-        check_works(&mut pool);
-        let error = pool.close().unwrap_err();
-        assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerEnd), panics));
-        assert!(format!("{error:#}").contains("end 1"), "{error:#}");
-        assert!(!pool.is_active());
-        pool.close().unwrap();
-        pool.activate().unwrap();
-        check_works(&mut pool);
-        drop(pool);
-    }
-}
-
-fn a_closed_runner_says_so(order: Order) {
-    let mut pool = Hooks::new().pool(order, 2);
-    assert!(pool.set_cfg(gangline::CfgNode::new()).is_err());
-    pool.close().unwrap();
-    pool.set_cfg(gangline::CfgNode::new()).unwrap();
-    let error = pool.run([1]).unwrap_err();
-    assert!(error.is_closed() && error.to_string().contains("activate"), "{error}");
-    let mut stream = pool.outputs([1]);
-    assert!(stream.next().unwrap().unwrap_err().is_closed());
-    assert!(stream.next().is_none());
-}
-
-fn dropped_with_a_stream_half_way(order: Order) {
-    for taken in [0, 1, 2, 7] {
-        let states = States::default();
-        let mut pool = states.hooks().pool(order, 3);
-        assert_eq!(pool.outputs(0..).take(taken).count(), taken);
-        check_works(&mut pool);
-        let mut stream = pool.outputs(0..);
-        (0..taken).for_each(|_| assert!(stream.next().unwrap().is_ok()));
-        std::mem::forget(stream);
-        drop(pool);
-        states.check(3, 3);
-    }
-}
-
-fn a_leaked_stream_is_ended_by_what_comes_next(order: Order) {
-    let next: [fn(&mut AnyOrderRunner<Hooks>); 4] = [
-        |pool| assert_eq!(pool.run(0..20).unwrap().len(), 20),
-        |pool| assert_eq!(pool.outputs(0..20).count(), 20),
-        |pool| {
-            pool.close().unwrap();
-            pool.activate().unwrap();
-        },
-        |pool| std::mem::forget(pool.outputs(0..20)),
-    ];
-    for next in next {
-        for taken in [0, 1, 7] {
-            let mut pool = Hooks::new().pool(order, 3);
-            let mut stream = pool.outputs(0..);
-            (0..taken).for_each(|_| assert!(stream.next().unwrap().is_ok()));
-            std::mem::forget(stream);
-            assert_eq!(pool.account().ok, taken);
-            next(&mut pool);
-            check_works(&mut pool);
-        }
-    }
-}
-
-/// The hooks of leaked `Outputs` go on until their results are no longer wanted.
-fn a_leaked_stream_with_everybody_at_work(order: Order) {
-    for closes in [true, false] {
-        let at_work = Arc::new(Counter::new());
-        let starts = at_work.clone();
-        let hooks = Hooks::new().work(move |cx, x| {
-            if x >= 1_000 {
-                starts.add(1);
-                while !cx.is_cancelled() {
-                    thread::yield_now();
-                }
-            }
-            Ok(x)
-        });
-        let mut pool = hooks.windowed(order, 2, 3);
-        let mut stream = pool.outputs((0..1).chain(1_000..));
-        stream.next().unwrap().unwrap();
-        // Whether an item was pulled beside the first is a matter of luck.
-        std::mem::forget(stream);
-        if closes {
-            pool.close().unwrap();
-            pool.activate().unwrap();
-        }
-        check_works(&mut pool);
-        assert!(at_work.get() <= 2);
-    }
-}
-
-type Slot = Arc<Mutex<Option<AnyOrderRunner<Hooks>>>>;
-
-/// A hook of a leaked stream takes its own runner and drops it. What it is to work on is pulled,
-/// but held back, when the stream is leaked.
-fn dropped_on_its_own_producers_thread(order: Order) {
-    for producers in [2, 5] {
-        for closes in [false, true] {
-            let (slot, filled) = (Slot::default(), Arc::new(Gate::new()));
-            let (own, go) = (slot.clone(), filled.clone());
-            let (started, ended) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
-            let (starts, ends) = (started.clone(), ended.clone());
-            let hooks = Hooks::new()
-                .work(move |_, x| {
-                    match x {
-                        0 => started.pass(),
-                        1 => {
-                            started.open();
-                            go.pass();
-                            let mut pool = own.lock().unwrap().take().unwrap();
-                            if closes {
-                                pool.close()?;
-                            }
-                            drop(pool);
-                        }
-                        _ => {}
-                    }
-                    Ok(x)
-                })
-                .end(move |_| {
-                    ends.add(1);
-                    Ok(())
-                });
-            let mut pool = hooks.windowed(order, producers, 8);
-            let mut stream = pool.outputs(0..);
-            // Item 0 is not done before item 1 has begun.
-            while stream.next().unwrap().unwrap() != 0 {}
-            starts.pass();
-            std::mem::forget(stream);
-            *slot.lock().unwrap() = Some(pool);
-            filled.open();
-            ended.reach(producers as u64);
-        }
-    }
-}
-
-/// A hook that runs while its runner is closed finds it gone, or drops another.
-fn dropped_by_its_own_producer_end(order: Order) {
-    let (slot, ends) = (Slot::default(), Arc::new(Counter::new()));
-    let (own, counts) = (slot.clone(), ends.clone());
-    let hooks = Hooks::new().end(move |_| {
-        drop(own.lock().unwrap().take());
-        counts.add(1);
-        Ok(())
-    });
-    let first = hooks.pool(order, 2);
-    *slot.lock().unwrap() = Some(Hooks::new().pool(order, 2));
-    drop(first);
-    assert!(slot.lock().unwrap().is_none());
-    assert_eq!(ends.get(), 2);
 }
 
 fn a_thousand_short_runs(order: Order) {
@@ -305,8 +115,8 @@ fn two_hundred_runners(order: Order) {
 }
 
 fn many_producers_with_few_items(order: Order) {
-    let mut pool = Hooks::new().pool(order, 64);
-    for count in [0, 1, 2, 63, 64, 65] {
+    let mut pool = Hooks::new().pool(order, 200);
+    for count in [0, 1, 3, 199, 200, 201] {
         assert_eq!(pool.run(0..count).unwrap().len() as u64, count);
         assert_eq!(pool.outputs(0..count).count() as u64, count);
     }
@@ -325,70 +135,6 @@ fn a_state_lost_to_a_panic_is_made_anew(order: Order) {
     assert!(pool.run([100]).unwrap_err().is_panic());
     pool.close().unwrap();
     states.check(12, 1);
-}
-
-fn a_state_that_cannot_be_made_anew_fails_the_run(order: Order) {
-    for panics in [false, true] {
-        let broken = Arc::new(AtomicBool::new(false));
-        let (breaks, ends) = (broken.clone(), Arc::new(AtomicU64::new(0)));
-        let ended = ends.clone();
-        let hooks = Hooks::new()
-            .init(move |_| match breaks.load(SeqCst) {
-                true if panics => panic!("no memory"),
-                true => Err("no memory".into()),
-                false => Ok(()),
-            })
-            .end(move |_| {
-                ended.fetch_add(1, SeqCst);
-                Ok(())
-            })
-            .work(|_, x| if x == 100 { panic!("no") } else { Ok(x) });
-        let mut pool = hooks.pool(order, 2);
-        assert!(pool.run([100]).unwrap_err().is_panic());
-        broken.store(true, SeqCst);
-        for _ in 0..3 {
-            let error = pool.run((0..).inspect(|_| panic!("pulled"))).unwrap_err();
-            assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerInit), panics));
-            assert!(format!("{error:#}").contains("no memory"), "{error:#}");
-            assert_eq!((pool.account().ok, pool.account().failed), (0, 0));
-            let error = pool.outputs(0..3).next().unwrap().unwrap_err();
-            assert_eq!(error.hook(), Some(Hook::ProducerInit));
-        }
-        broken.store(false, SeqCst);
-        check_works(&mut pool);
-        pool.close().unwrap();
-        assert_eq!(ends.load(SeqCst), 2);
-    }
-}
-
-/// Inputs, outputs and states are dropped, whether wanted or not.
-fn items_of_a_run_are_gone_when_it_returns(order: Order) {
-    let item = Arc::new(());
-    let fails = |_: &mut (), (x, item): (u64, Arc<()>)| {
-        if x == 250 { Err("no".into()) } else { Ok((x, item)) }
-    };
-    let work = map(|_| Ok(()), move |_, state, input| fails(state, input));
-    let fold = work.fold(
-        |_| Ok(vec![]),
-        |cx, all, (x, item): (u64, Arc<()>)| {
-            if x == 30 {
-                cx.stop();
-            }
-            all.push(item);
-            Ok(())
-        },
-    );
-    let mut pool = AnyOrderRunner::builder(fold).order(order).devices(3).build().unwrap();
-    let items = |range: std::ops::Range<u64>| range.map(|x| (x, item.clone()));
-    assert!(pool.run(items(0..100)).is_ok());
-    assert_eq!(Arc::strong_count(&item), 1, "after a stop");
-    assert!(pool.run(items(240..300)).is_err());
-    assert_eq!(Arc::strong_count(&item), 1, "after a failure");
-    drop(pool.outputs(items(60..200)).take(5).collect::<Vec<_>>());
-    assert_eq!(Arc::strong_count(&item), 1, "after a stream that was dropped");
-    pool.cancel_token().cancel();
-    assert!(pool.run(items(60..200)).is_err());
-    assert_eq!(Arc::strong_count(&item), 1, "after a cancel");
 }
 
 /// Producers that notice late that their results are unwanted are waited for.
@@ -474,31 +220,6 @@ fn a_failure_goes_through_a_chain(order: Order) {
     [&mut b, &mut c].into_iter().for_each(check_works);
 }
 
-fn a_failed_build_ends_the_others(order: Order) {
-    for panics in [false, true] {
-        let states = States::default();
-        let States { made, ended } = states.clone();
-        let hooks = Hooks::new()
-            .init(move |cx| {
-                if cx.producer() == 2 {
-                    if panics {
-                        panic!("no memory");
-                    }
-                    return Err("no memory".into());
-                }
-                made.fetch_add(1, SeqCst);
-                Ok(())
-            })
-            .end(move |_| {
-                ended.fetch_add(1, SeqCst);
-                Ok(())
-            });
-        let error = AnyOrderRunner::builder(hooks).order(order).devices(4).build().unwrap_err();
-        assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerInit), panics));
-        states.check(3, 3);
-    }
-}
-
 fn a_runner_moves_between_threads(order: Order) {
     let mut pool = Hooks::new().pool(order, 2);
     for _ in 0..10 {
@@ -581,4 +302,190 @@ fn a_caller_that_unwinds_drops_its_runner() {
         .unwrap_err();
         states.check(2, 2);
     });
+}
+
+/// A hook of a leaked stream takes its own runner and runs it.
+fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
+    let slot: Arc<std::sync::Mutex<Option<AnyOrderRunner<Hooks>>>> = Arc::default();
+    let (own, filled, done) = (slot.clone(), Arc::new(Gate::new()), Arc::new(Gate::new()));
+    let (go, did, started) = (filled.clone(), done.clone(), Arc::new(Gate::new()));
+    let starts = started.clone();
+    let hooks = Hooks::new().work(move |_, x| {
+        match x {
+            0 => starts.pass(),
+            1 => {
+                starts.open();
+                go.pass();
+                let mut pool = own.lock().unwrap().take().unwrap();
+                let error = pool.run(10..20).unwrap_err();
+                assert_eq!(error.to_string(), "a runner cannot be run by one of its own hooks");
+                did.open();
+            }
+            _ => {}
+        }
+        Ok(x)
+    });
+    let mut pool = hooks.windowed(order, 2, 8);
+    let mut stream = pool.outputs(0..);
+    while stream.next().unwrap().unwrap() != 0 {}
+    started.pass();
+    std::mem::forget(stream);
+    *slot.lock().unwrap() = Some(pool);
+    filled.open();
+    done.pass();
+}
+
+fn closing_twice_and_running_closed(order: Order) {
+    let mut runner = Probe::new().on_three(order);
+    let tally = runner.runner().tally();
+    runner.close().unwrap();
+    runner.close().unwrap();
+    assert!(!runner.is_active());
+    tally.check_closed();
+    let error = runner.run(tally.input(0..5)).unwrap_err();
+    assert!(error.is_closed() && error.to_string().contains("activate"), "{error}");
+    let mut stream = runner.outputs(tally.input(0..5));
+    assert!(stream.next().unwrap().unwrap_err().is_closed());
+    assert!(stream.next().is_none());
+    drop(stream);
+    assert_eq!(tally.pulled.get(), 0);
+    assert_eq!(runner.account().unread, Some(5));
+    tally.check_account(runner.account());
+    runner.activate().unwrap();
+    runner.activate().unwrap();
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 6);
+    check_afterwards(runner);
+}
+
+fn closing_and_activating_again(order: Order) {
+    let mut runner = Probe::new().on_three(order);
+    let tally = runner.runner().tally();
+    for rounds in 1..=20 {
+        assert_eq!(runner.outputs(tally.input(0..20)).filter(Result::is_ok).count(), 20);
+        check_summary(runner.run(tally.input(0..20)).unwrap(), 0..20, order);
+        assert!(runner.set_cfg(CfgNode::new()).is_err(), "only while closed");
+        runner.close().unwrap();
+        tally.check_closed();
+        assert_eq!(tally.called(Hook::ProducerEnd).get(), 3 * rounds);
+        runner.set_cfg(CfgNode::new()).unwrap();
+        runner.activate().unwrap();
+        tally.check_account(runner.account());
+    }
+    check_afterwards(runner);
+}
+
+fn an_activation_that_fails_leaves_it_closed(order: Order) {
+    for fault in Fault::BOTH {
+        let inits = Counter::new();
+        let probe = Probe::new().on_producer(Hook::ProducerInit, move |cx| {
+            if inits.add(1) > 3 && cx.producer() == 1 { fault.strike() } else { Ok(()) }
+        });
+        let mut runner = probe.on_three(order);
+        let tally = runner.runner().tally();
+        runner.close().unwrap();
+        for _ in 0..2 {
+            let error = runner.activate().unwrap_err();
+            fault.check(&error, Hook::ProducerInit, None);
+            assert!(!runner.is_active());
+            tally.check_closed();
+            assert!(runner.run(tally.input(0..5)).unwrap_err().is_closed());
+        }
+        tally.disarm();
+        runner.activate().unwrap();
+        check_afterwards(runner);
+    }
+}
+
+fn dropped_while_the_caller_panics(order: Order) {
+    for fault in Fault::BOTH {
+        // The ends fail as well: a second panic in a destructor would abort the process.
+        let mut runner = Probe::new().failing(Hook::ProducerEnd, fault, |_| true).on_three(order);
+        let tally = runner.runner().tally();
+        let caller = AssertUnwindSafe(|| {
+            let mut stream = runner.outputs(tally.input(0..1000));
+            assert!(stream.next().unwrap().is_ok());
+            panic!("the caller's own");
+        });
+        let payload = catch_unwind(caller).unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the caller's own"));
+        tally.check_run_is_over();
+        let caller = AssertUnwindSafe(move || {
+            let _runner = runner;
+            panic!("the caller's own");
+        });
+        let payload = catch_unwind(caller).unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the caller's own"));
+        tally.check_closed();
+    }
+}
+
+fn two_threads_take_turns(order: Order) {
+    let runner = Probe::new().on_three(order);
+    let tally = runner.runner().tally();
+    let runner = Mutex::new(runner);
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        for first in [0, 1000] {
+            let (runner, begin, tally) = (&runner, &begin, &tally);
+            scope.spawn(move || {
+                begin.wait();
+                for _ in 0..10 {
+                    let mut runner = runner.lock().unwrap();
+                    let summary = runner.run(tally.input(first..first + 50)).unwrap();
+                    check_summary(summary, first..first + 50, order);
+                    tally.check_account(runner.account());
+                }
+            });
+        }
+    });
+    check_afterwards(runner.into_inner().unwrap());
+}
+
+fn nothing_of_a_failed_run_reaches_the_next(order: Order) {
+    let hooks = [Hook::ProducerWork, Hook::ConsumerInit, Hook::ConsumerWork, Hook::ConsumerEnd];
+    for hook in hooks {
+        for fault in Fault::BOTH {
+            let runs = Arc::new(Counter::new());
+            let run = runs.clone();
+            let is_bad = move |item| {
+                (item == 5 || hook != Hook::ProducerWork) && run.get().is_multiple_of(2)
+            };
+            let mut runner = Probe::new().failing(hook, fault, is_bad).on_three(order);
+            let tally = runner.runner().tally();
+            for i in 0..10 {
+                let result = runner.run(tally.input(100 * i..100 * i + 30));
+                match runs.add(1) % 2 {
+                    1 => assert_eq!(result.unwrap_err().hook(), Some(hook)),
+                    _ => check_summary(result.unwrap(), 100 * i..100 * i + 30, order),
+                }
+                tally.check_account(runner.account());
+                tally.check_run_is_over();
+            }
+            check_afterwards(runner);
+        }
+    }
+}
+
+fn a_runner_inside_a_state(order: Order) {
+    let tallies = Arc::new(Mutex::new(Vec::new()));
+    let kept = tallies.clone();
+    let nested = map(
+        move |_| {
+            let inner = OrderedRunner::new(Probe::new(), 2)?;
+            kept.lock().unwrap().push(inner.runner().tally());
+            Ok(inner)
+        },
+        |_, inner: &mut OrderedRunner<Probe>, x: u64| {
+            let input = inner.runner().tally().input(x..x + 3);
+            Ok(inner.run(input)?.iter().map(|(_, output)| output).sum::<u64>())
+        },
+    );
+    let mut runner = AnyOrderRunner::builder(nested).devices(2).order(order).build().unwrap();
+    let mut sums = runner.run(0..50).unwrap();
+    sums.sort_unstable();
+    assert_eq!(sums, (0..50).map(|x| 9 * x + 12).collect::<Vec<_>>());
+    runner.close().unwrap();
+    let tallies = tallies.lock().unwrap();
+    assert_eq!(tallies.len(), 2);
+    tallies.iter().for_each(|tally| tally.check_closed());
 }

@@ -1,25 +1,24 @@
 //! Results come in order, a failure takes its item's place, and the first in order is the run's.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use gangline::{
-    AnyOrderRunner, ConsumerContext, Error, Hook, Order, OrderedRunner, ProducerContext,
+    AnyOrderRunner, Batch, Error, Hook, Order, OrderedRunner, ProducerContext, Result,
+    UnorderedRunner,
 };
-use gangline::{Result, Runner};
 
 use crate::hooks::{Hooks, both_orders, sorted};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 both_orders!(
     every_item_is_consumed_exactly_once,
     every_item_comes_out_of_a_stream_exactly_once,
-    a_failing_source_ends_the_run_at_its_item,
-    a_panicking_source_ends_the_run_at_its_item,
-    a_failed_item_is_the_last_of_a_stream,
     nothing_is_pulled_after_an_item_failed,
-    nothing_is_consumed_after_the_consumer_failed,
+    nothing_is_pulled_while_the_state_of_a_failed_consumer_is_dropped,
+    a_failure_does_not_wait_behind_results_for_a_slow_consumer,
 );
 
 /// Of every four items, the first finishes after the other three. The window is as large as there are
@@ -147,76 +146,6 @@ fn of_several_panics_the_first_in_order_is_the_runs() {
     });
 }
 
-#[track_caller]
-fn check_input_error(order: Order, error: &Error, consumed: &[u64], item: u64) {
-    assert!(error.is_input(), "{error:#}");
-    assert_eq!((error.item(), error.hook()), (Some(item), None));
-    assert!(format!("{error:#}").contains("torn page"), "{error:#}");
-    if let Order::Input = order {
-        assert_eq!(consumed, (0..item).collect::<Vec<_>>());
-    }
-}
-
-/// A pool that also records what its consumer saw.
-fn recording(order: Order) -> (AnyOrderRunner<Hooks>, Arc<std::sync::Mutex<Vec<u64>>>) {
-    let consumed = Arc::new(std::sync::Mutex::new(vec![]));
-    let seen = consumed.clone();
-    let hooks = Hooks::new().consume(move |_, y| {
-        seen.lock().unwrap().push(y);
-        Ok(())
-    });
-    (hooks.pool(order, 3), consumed)
-}
-
-fn a_failing_source_ends_the_run_at_its_item(order: Order) {
-    for bad in [0, 1, 50] {
-        let (mut pool, consumed) = recording(order);
-        let items = (0..100).map(|x| if x == bad { Err("torn page") } else { Ok(x) });
-        let error = pool.try_run(items).unwrap_err();
-        check_input_error(order, &error, &consumed.lock().unwrap(), bad);
-        assert_eq!((pool.account().failed, pool.account().unread), (1, Some(99 - bad)));
-    }
-}
-
-fn a_panicking_source_ends_the_run_at_its_item(order: Order) {
-    for bad in [0, 1, 50] {
-        let (mut pool, consumed) = recording(order);
-        let calls = AtomicU64::new(0);
-        let items = (0..100).inspect(|&x| {
-            calls.fetch_add(1, SeqCst);
-            assert!(x != bad, "torn page");
-        });
-        let error = pool.run(items).unwrap_err();
-        check_input_error(order, &error, &consumed.lock().unwrap(), bad);
-        assert!(error.is_panic());
-        assert_eq!(calls.load(SeqCst), bad + 1, "the iterator was called again");
-        assert_eq!((pool.account().failed, pool.account().unread), (1, Some(99 - bad)));
-    }
-}
-
-fn a_failed_item_is_the_last_of_a_stream(order: Order) {
-    let fails =
-        |bad| Hooks::new().work(move |_, x| if x == bad { Err("no".into()) } else { Ok(x) });
-    for bad in [0, 1, 30] {
-        let mut pool = fails(bad).pool(order, 3);
-        let mut stream = pool.outputs(0..100);
-        let mut seen = vec![];
-        let error = loop {
-            match stream.next().expect("it fails before it ends") {
-                Ok(y) => seen.push(y),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!((error.item(), error.hook()), (Some(bad), Some(Hook::ProducerWork)));
-        assert!(stream.next().is_none() && stream.next().is_none());
-        drop(stream);
-        if let Order::Input = order {
-            assert_eq!(seen, (0..bad).collect::<Vec<_>>());
-        }
-        assert_eq!((pool.account().ok, pool.account().failed), (seen.len() as u64, 1));
-    }
-}
-
 /// Item 5 fails while item 0 is held back; what is consumed after that gives credits back.
 fn nothing_is_pulled_after_an_item_failed(order: Order) {
     let (failed, sixth) = (Gate::new(), Gate::new());
@@ -257,29 +186,6 @@ fn nothing_is_pulled_after_an_item_failed(order: Order) {
     assert!(pulled <= before + 1, "{pulled} were pulled, {before} before the failure");
 }
 
-fn nothing_is_consumed_after_the_consumer_failed(order: Order) {
-    for panics in [false, true] {
-        let calls = Arc::new(AtomicU64::new(0));
-        let counted = calls.clone();
-        let hooks = Hooks::new().consume(move |_, y| {
-            counted.fetch_add(1, SeqCst);
-            match y {
-                10 if panics => panic!("too much"),
-                10 => Err("too much".into()),
-                _ => Ok(()),
-            }
-        });
-        let mut pool = hooks.pool(order, 3);
-        let error = pool.run(0..).unwrap_err();
-        assert_eq!((error.item(), error.hook()), (Some(10), Some(Hook::ConsumerWork)));
-        assert_eq!(error.is_panic(), panics);
-        assert!(format!("{error:#}").contains("too much"), "{error:#}");
-        assert_eq!(error.device(), None);
-        let account = pool.account();
-        assert_eq!((account.ok + 1, account.failed), (calls.load(SeqCst), 1));
-    }
-}
-
 /// An earlier failure of the consumer beats a later one of a producer, though that came first.
 #[test]
 fn a_failure_of_the_consumer_stands_before_later_items() {
@@ -313,37 +219,142 @@ fn a_failure_of_the_consumer_stands_before_later_items() {
     });
 }
 
-/// Owns what a test wants to see dropped.
-struct Sum;
-impl Runner for Sum {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = u64;
-    type Summary = u64;
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
-        Ok(x)
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
-        Ok(7)
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, sum: &mut u64, y: u64) -> Result<()> {
-        *sum += y;
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, sum: u64) -> Result<u64> {
-        Ok(sum)
-    }
-}
-
 #[test]
 fn of_nothing_the_summary_is_that_of_the_initial_state() {
-    let mut runner = OrderedRunner::new(Sum, 3).unwrap();
+    let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let sum = same.fold(
+        |_| Ok(7),
+        |_, sum: &mut u64, y| {
+            *sum += y;
+            Ok(())
+        },
+    );
+    let mut runner = OrderedRunner::new(sum, 3).unwrap();
     assert_eq!(runner.run([]).unwrap(), 7);
     assert_eq!(runner.run(1..4).unwrap(), 13, "each run has a fresh state");
     assert!(runner.outputs([]).next().is_none());
+}
+
+struct SlowToDrop(Arc<AtomicU64>);
+
+impl Drop for SlowToDrop {
+    fn drop(&mut self) {
+        for _ in 0..2_000 {
+            thread::yield_now();
+        }
+        self.0.store(1, SeqCst);
+    }
+}
+
+/// With a window of one, nothing may be pulled after item 0 failed.
+fn nothing_is_pulled_while_the_state_of_a_failed_consumer_is_dropped(order: Order) {
+    let dropped = Arc::new(AtomicU64::new(0));
+    let marks = dropped.clone();
+    let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let fold = same.fold(move |_| Ok(SlowToDrop(marks.clone())), |_, _, _| Err("no".into()));
+    let mut pool = AnyOrderRunner::builder(fold).order(order).devices(2).window(1).build().unwrap();
+    let pulled = Cell::new(0);
+    let error = pool.run((0_u64..).inspect(|_| pulled.set(pulled.get() + 1))).err().unwrap();
+    assert_eq!(error.item(), Some(0));
+    assert_eq!(pulled.get(), 1, "pulled after the failure");
+}
+
+/// In order of completion; in input order what comes before it is still consumed.
+fn a_failure_does_not_wait_behind_results_for_a_slow_consumer(order: Order) {
+    let (is_busy, consumed) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+    let (gets_busy, counts) = (is_busy.clone(), consumed.clone());
+    let fails_meanwhile = move |x| {
+        if x < 30 {
+            return Ok(x);
+        }
+        is_busy.pass();
+        Err("no".into())
+    };
+    let hooks = Hooks::new().work(move |_, x| fails_meanwhile(x)).consume(move |cx, _| {
+        if counts.add(1) == 1 {
+            gets_busy.open();
+            while order == Order::Completion && !cx.is_cancelled() {
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    });
+    let error = hooks.windowed(order, 1, 64).run(0..).unwrap_err();
+    assert_eq!(error.item(), Some(30));
+    let expected = if order == Order::Completion { 1 } else { 30 };
+    assert_eq!(consumed.get(), expected);
+}
+
+/// While the consumer is busy with the first item, two producers finish the others in turns. The last
+/// item of each may still be on its way when the consumer looks.
+#[test]
+fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
+    no_hang(|| {
+        let (turn, finished) = (Counter::new(), Arc::new(Counter::new()));
+        let (busy, finishes) = (Arc::new(Counter::new()), finished.clone());
+        let is_busy = busy.clone();
+        let in_turns = map(
+            |_| Ok(()),
+            move |cx: &ProducerContext<'_>, (), x: u64| {
+                turn.reach(x);
+                is_busy.reach(x.min(1));
+                turn.add(1);
+                finishes.add(1);
+                Ok((cx.producer(), x))
+            },
+        );
+        let collect = in_turns.fold(
+            |_| Ok(vec![]),
+            move |_, all: &mut Vec<(usize, u64)>, x| {
+                if all.is_empty() {
+                    busy.add(1);
+                    finished.reach(16);
+                }
+                all.push(x);
+                Ok(())
+            },
+        );
+        let builder =
+            AnyOrderRunner::builder(collect).order(Order::Completion).devices(2).window(16);
+        let all = builder.build().unwrap().run(0..16).unwrap();
+        let is_last = |worker| all.iter().rposition(|&(who, _)| who == worker);
+        let mut early: Vec<_> = all.clone();
+        let mut last: Vec<_> = (0..2).filter_map(is_last).collect();
+        last.sort_unstable();
+        last.into_iter().rev().for_each(|at| _ = early.remove(at));
+        assert!(early.is_sorted_by_key(|&(_, x)| x), "{all:?}");
+    });
+}
+
+/// It sees that the run has failed elsewhere, and returns an error of its own, of an earlier item.
+#[test]
+fn a_hook_that_gives_up_does_not_take_the_place_of_the_failure() {
+    for batch in [None, Some(Batch::of(1))] {
+        no_hang(move || {
+            for _ in 0..200 {
+                let started = Counter::new();
+                let runner = map(
+                    |_| Ok(()),
+                    move |cx: &ProducerContext<'_>, (), x: u64| {
+                        started.add(1);
+                        started.reach(2);
+                        if x == 1 {
+                            return Err("one".into());
+                        }
+                        while !cx.is_cancelled() {
+                            thread::yield_now();
+                        }
+                        Err::<u64, _>("gave up".into())
+                    },
+                );
+                let builder = UnorderedRunner::builder(one_by_one(runner)).devices(2);
+                let builder = match batch {
+                    Some(batch) => builder.batch(batch),
+                    None => builder,
+                };
+                let error = builder.build().unwrap().run(0..2).unwrap_err();
+                assert_eq!(error.item(), Some(1), "{error:#}");
+            }
+        });
+    }
 }

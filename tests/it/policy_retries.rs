@@ -19,7 +19,7 @@ use crate::support::{Counter, Gate, no_hang};
 
 both_orders! {
     so_many_attempts_and_no_more,
-    d4_a_device_that_fails_now_and_then_costs_no_item,
+    a_device_that_fails_now_and_then_costs_no_item,
     a_panic_is_tried_again,
     what_was_tried_again_goes_before_new_items,
     an_item_that_waits_keeps_no_producer,
@@ -92,7 +92,7 @@ fn so_many_attempts_and_no_more(order: Order) {
     assert_eq!((pool.account().ok, pool.account().failed), (8, 1));
 }
 
-fn d4_a_device_that_fails_now_and_then_costs_no_item(order: Order) {
+fn a_device_that_fails_now_and_then_costs_no_item(order: Order) {
     let script = (1..40).fold(Script::new(), |script, i| script.fails_at(7 * i));
     for batch in [None, Some(Batch::of(4))] {
         let flaky = Simulated::new(Hooks::new()).everywhere(script.clone());

@@ -14,25 +14,6 @@ use gangline::{
 
 use crate::support::Counter;
 
-/// Runs each function, which takes an [`Order`], as two tests of its name.
-macro_rules! both_orders {
-    ($($name:ident),+ $(,)?) => {
-        mod input_order {
-            $(#[test]
-            fn $name() {
-                crate::support::no_hang(|| super::$name(gangline::Order::Input));
-            })+
-        }
-        mod completion_order {
-            $(#[test]
-            fn $name() {
-                crate::support::no_hang(|| super::$name(gangline::Order::Completion));
-            })+
-        }
-    };
-}
-pub(crate) use both_orders;
-
 /// How a hook goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -1,5 +1,5 @@
-//! Rows of the catalogue of faults that end a process, or that need one of their own: A8 (a panic
-//! inside a panic), A13, A14, C4, C10, C11 and C13. Each test runs itself once more as a child process.
+//! Hooks that end their process, and processes in which threads cannot be started or that are stopped. Each test runs
+//! itself once more as a child process.
 
 #[cfg(unix)]
 use std::io::{BufRead, BufReader, Read, Write};
@@ -75,14 +75,14 @@ fn run_to_the_end_of_the_process(work: fn(u64) -> u64) {
 /// Nothing in the same process can contain it.
 #[test]
 #[cfg(unix)]
-fn a8_a_panic_while_a_panic_unwinds_ends_the_process() {
+fn a_panic_while_a_panic_unwinds_ends_the_process() {
     struct PanicsAlways;
     impl Drop for PanicsAlways {
         fn drop(&mut self) {
             panic!("the destructor");
         }
     }
-    let name = "a8_a_panic_while_a_panic_unwinds_ends_the_process";
+    let name = "a_panic_while_a_panic_unwinds_ends_the_process";
     let output = in_child(name, NO_LIMIT, || {
         run_to_the_end_of_the_process(|_| {
             let _inner = PanicsAlways;
@@ -104,8 +104,8 @@ fn deep(levels: u64) -> u64 {
 /// Nothing in the same process can contain it.
 #[test]
 #[cfg(unix)]
-fn a13_a_stack_overflow_ends_the_process() {
-    let output = in_child("a13_a_stack_overflow_ends_the_process", NO_LIMIT, || {
+fn a_stack_overflow_ends_the_process() {
+    let output = in_child("a_stack_overflow_ends_the_process", NO_LIMIT, || {
         run_to_the_end_of_the_process(deep);
     });
     if let Some(output) = output {
@@ -116,7 +116,7 @@ fn a13_a_stack_overflow_ends_the_process() {
 
 /// As deep as this overflows the stack that a thread has by default.
 #[test]
-fn a13_a_larger_stack_holds_deeper_hooks() {
+fn a_larger_stack_holds_deeper_hooks() {
     no_hang(|| {
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, _, x| Ok(deep(x))))
             .devices(2)
@@ -128,8 +128,8 @@ fn a13_a_larger_stack_holds_deeper_hooks() {
 }
 
 #[test]
-fn a14_a_hook_that_exits_ends_the_process_with_its_code() {
-    let output = in_child("a14_a_hook_that_exits_ends_the_process_with_its_code", NO_LIMIT, || {
+fn a_hook_that_exits_ends_the_process_with_its_code() {
+    let output = in_child("a_hook_that_exits_ends_the_process_with_its_code", NO_LIMIT, || {
         run_to_the_end_of_the_process(|_| std::process::exit(42));
     });
     if let Some(output) = output {
@@ -139,8 +139,8 @@ fn a14_a_hook_that_exits_ends_the_process_with_its_code() {
 
 /// Its threads go on waiting, which keeps no process from ending.
 #[test]
-fn c4_a_forgotten_runner_does_not_hold_the_process() {
-    let output = in_child("c4_a_forgotten_runner_does_not_hold_the_process", NO_LIMIT, || {
+fn a_forgotten_runner_does_not_hold_the_process() {
+    let output = in_child("a_forgotten_runner_does_not_hold_the_process", NO_LIMIT, || {
         let mut runner = OrderedRunner::new(Probe::new(), 3).unwrap();
         let input = runner.runner().tally().input(0..1000);
         let mut stream = runner.outputs(input);
@@ -170,8 +170,8 @@ fn check_thread_error(error: &Error, name: &str) {
 /// The producers that were started are ended, and the runner stays closed.
 #[test]
 #[cfg(target_os = "linux")]
-fn c10_more_devices_than_threads_can_be_started() {
-    let name = "c10_more_devices_than_threads_can_be_started";
+fn more_devices_than_threads_can_be_started() {
+    let name = "more_devices_than_threads_can_be_started";
     let output = in_child(name, LITTLE_MEMORY, || {
         let probe = Probe::new();
         let tally = probe.tally();
@@ -195,8 +195,8 @@ fn c10_more_devices_than_threads_can_be_started() {
 /// The same with the threads of one producer.
 #[test]
 #[cfg(all(target_os = "linux", feature = "rayon"))]
-fn c10_more_cpu_threads_than_can_be_started() {
-    let name = "c10_more_cpu_threads_than_can_be_started";
+fn more_cpu_threads_than_can_be_started() {
+    let name = "more_cpu_threads_than_can_be_started";
     let output = in_child(name, LITTLE_MEMORY, || {
         let probe = Probe::new();
         let tally = probe.tally();
@@ -213,7 +213,7 @@ fn c10_more_cpu_threads_than_can_be_started() {
 }
 
 #[test]
-fn c11_no_thread_can_be_started() {
+fn no_thread_can_be_started() {
     no_hang(|| {
         for order in [Order::Input, Order::Completion] {
             let probe = Probe::new();
@@ -231,8 +231,8 @@ fn c11_no_thread_can_be_started() {
 /// The producers have taken all the memory that there is for stacks.
 #[test]
 #[cfg(target_os = "linux")]
-fn c11_no_thread_can_be_started_for_the_consumer() {
-    let name = "c11_no_thread_can_be_started_for_the_consumer";
+fn no_thread_can_be_started_for_the_consumer() {
+    let name = "no_thread_can_be_started_for_the_consumer";
     let output = in_child(name, LITTLE_MEMORY, || {
         let fits = |devices| {
             let builder = AnyOrderRunner::builder(Probe::new()).devices(devices);
@@ -280,8 +280,8 @@ fn signal(signal: &str, process: u32) {
 /// The time for which a process is stopped is no time of its hooks.
 #[test]
 #[cfg(unix)]
-fn c13_a_process_that_was_stopped_does_not_time_out() {
-    let name = "c13_a_process_that_was_stopped_does_not_time_out";
+fn a_process_that_was_stopped_does_not_time_out() {
+    let name = "a_process_that_was_stopped_does_not_time_out";
     let Some(mut command) = child_of(name, NO_LIMIT, works_until_told) else { return };
     no_hang(move || {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -8,7 +8,7 @@ use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, Unor
 use crate::support::{Counter, map, no_hang, one_by_one};
 
 #[test]
-fn d6_a_device_that_fails_at_everything_is_quarantined_and_its_items_go_elsewhere() {
+fn a_device_that_fails_at_everything_is_quarantined_and_its_items_go_elsewhere() {
     no_hang(|| {
         let tried = Arc::new(Counter::new());
         let needed = Arc::new(AtomicU64::new(3));
@@ -69,7 +69,7 @@ fn a_gpu_is_lost(devices: &str, lost: Device, quarantine_after: usize) -> (usize
 }
 
 #[test]
-fn d6_no_item_is_blamed_for_a_gpu_that_is_lost_to_several_producers() {
+fn no_item_is_blamed_for_a_gpu_that_is_lost_to_several_producers() {
     no_hang(|| {
         for (devices, lost, quarantine_after) in [
             ("cuda:0,cuda:1*3", 1, 3),
@@ -163,7 +163,7 @@ fn one_producer_alone_is_never_quarantined() {
 }
 
 #[test]
-fn d6_a_device_that_fails_whole_batches_is_quarantined() {
+fn a_device_that_fails_whole_batches_is_quarantined() {
     no_hang(|| {
         let broken = map(
             |_| Ok(()),
@@ -180,7 +180,7 @@ fn d6_a_device_that_fails_whole_batches_is_quarantined() {
 }
 
 #[test]
-fn d9_a_run_without_enough_producers_ends_and_says_so() {
+fn a_run_without_enough_producers_ends_and_says_so() {
     no_hang(|| {
         let tried = Counter::new();
         let broken = map(
@@ -213,7 +213,7 @@ fn d9_a_run_without_enough_producers_ends_and_says_so() {
 }
 
 #[test]
-fn ag6_a_producer_that_is_not_ready_is_left_out_where_enough_are() {
+fn a_producer_that_is_not_ready_is_left_out_where_enough_are() {
     no_hang(|| {
         let init = |cx: &gangline::ProducerContext<'_>| {
             if cx.producer() == 1 { Err("no memory".into()) } else { Ok(()) }

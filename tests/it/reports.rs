@@ -13,7 +13,7 @@ use gangline::{
 use crate::support::{Gate, map, no_hang, one_by_one};
 
 #[test]
-fn ag1_four_tasks_with_names_of_which_one_fails() {
+fn four_tasks_with_names_of_which_one_fails() {
     no_hang(|| {
         let work = map(
             |_| Ok(()),
@@ -327,7 +327,7 @@ fn a_stream_has_a_report_too() {
 }
 
 #[test]
-fn ag2_results_come_in_the_order_of_the_tasks_in_either_order() {
+fn results_come_in_the_order_of_the_tasks_in_either_order() {
     no_hang(|| {
         let work = || {
             map(

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gangline::sink::{self, Format, JsonLines, Lines, Sink, SinkError, ToSink, Writer, Written};
 use gangline::testing::Simulated;
 use gangline::{
-    ConsumerContext, Error, Hook, Journal, OrderedRunner, ProducerContext, Result, Runner,
-    UnorderedRunner, Verdict,
+    ConsumerContext, Devices, Error, Hook, Journal, OnError, OrderedRunner, ProducerContext,
+    Result, Runner, UnorderedRunner, Verdict,
 };
 
 use crate::support::{Tasks, map, no_hang};
@@ -470,4 +471,26 @@ fn producers_write_a_file_for_each_item() {
     });
     assert_eq!(names(folder.path()).len(), 20);
     assert_eq!(fs::read_to_string(folder.path().join("9")).unwrap(), "81");
+}
+
+#[test]
+fn a_result_says_where_and_how_long_it_was_worked_on() {
+    no_hang(|| {
+        let work = map(
+            |_| Ok(()),
+            |_, (), x: u64| {
+                std::thread::sleep(Duration::from_millis(x));
+                if x == 2 { Err("bad".into()) } else { Ok(x) }
+            },
+        );
+        let devices: Devices = "cuda:1".parse().unwrap();
+        let builder = OrderedRunner::builder(work.results()).devices(devices.names_only());
+        let results = builder.on_error(OnError::Skip).build().unwrap().run([3, 2]).unwrap();
+        for result in &results {
+            assert_eq!(result.producer, Some(0));
+            assert_eq!(result.device.unwrap().to_string(), "cuda:1");
+        }
+        assert!(results[0].took.unwrap() >= Duration::from_millis(3));
+        assert_eq!(results[1].took, None);
+    });
 }

@@ -7,6 +7,7 @@ use std::thread;
 use gangline::{AnyOrderRunner, Error, Hook, Order};
 
 use crate::hooks::{Hooks, both_orders};
+use crate::probe::{Probe, check_afterwards, check_summary};
 use crate::support::{Counter, Gate};
 
 both_orders!(
@@ -17,15 +18,14 @@ both_orders!(
     stopped_by_a_thread_of_the_hook,
     failures_after_a_stop_do_not_count,
     a_stop_is_seen_by_the_producers,
-    finished_before_a_run,
     finished_before_a_stream,
     finished_with_the_feeder_waiting_for_the_window,
-    finished_in_the_callers_iterator,
-    finished_in_a_guarded_channel,
     finished_in_consumer_init,
     finished_in_a_stream,
     finished_and_failed,
     finished_and_then_cancelled,
+    finished_before_the_start,
+    finished_in_the_middle,
 );
 
 fn endings() -> (Arc<AtomicU64>, Hooks) {
@@ -188,15 +188,6 @@ fn a_stop_is_seen_by_the_producers(order: Order) {
     assert_eq!(pool.run(0..).unwrap(), [0]);
 }
 
-fn finished_before_a_run(order: Order) {
-    let (ends, hooks) = endings();
-    let mut pool = hooks.pool(order, 2);
-    pool.cancel_token().drain();
-    let seen = pool.run((0..).inspect(|_| panic!("nothing is to be pulled"))).unwrap();
-    assert_eq!((seen.len(), ends.load(SeqCst)), (0, 1));
-    check_works(&mut pool);
-}
-
 fn finished_before_a_stream(order: Order) {
     let mut pool = Hooks::new().pool(order, 2);
     pool.cancel_token().drain();
@@ -229,56 +220,6 @@ fn finished_with_the_feeder_waiting_for_the_window(order: Order) {
     });
     assert_eq!((seen.unwrap().len(), ends.load(SeqCst)), (4, 1));
     assert_eq!((pool.account().ok, pool.account().cancelled), (4, 0));
-    check_works(&mut pool);
-}
-
-fn finished_in_the_callers_iterator(order: Order) {
-    let mut pool = Hooks::new().pool(order, 2);
-    let token = pool.cancel_token();
-    let (reached, finished) = (Gate::new(), Gate::new());
-    let items = (0..).inspect(|&x| {
-        assert!(x <= 5, "the iterator was called again");
-        if x == 5 {
-            reached.open();
-            finished.pass();
-        }
-    });
-    let seen = thread::scope(|scope| {
-        scope.spawn(|| {
-            reached.pass();
-            token.drain();
-            finished.open();
-        });
-        pool.run(items)
-    });
-    assert_eq!((seen.unwrap().len() as u64, pool.account().cancelled), (pool.account().ok, 0));
-    check_works(&mut pool);
-}
-
-/// A channel with a sender that stays alive would hold the run for ever.
-fn finished_in_a_guarded_channel(order: Order) {
-    let consumed = Arc::new(Counter::new());
-    let counts = consumed.clone();
-    let hooks = Hooks::new().consume(move |_, _| {
-        counts.add(1);
-        Ok(())
-    });
-    let mut pool = hooks.pool(order, 2);
-    let token = pool.cancel_token();
-    for round in 1..=50 {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        let items = token.guard(receiver);
-        (0..3).for_each(|x| sender.send(x).unwrap());
-        let seen = thread::scope(|scope| {
-            scope.spawn(|| {
-                consumed.reach(3 * round);
-                token.drain();
-            });
-            pool.run(items)
-        });
-        assert_eq!(seen.unwrap().len(), 3);
-        sender.send(9).expect_err("the guard is gone, and with it the receiver");
-    }
     check_works(&mut pool);
 }
 
@@ -364,4 +305,28 @@ fn finished_and_then_cancelled(order: Order) {
     assert!(result.unwrap_err().is_cancelled());
     assert_eq!(ends.load(SeqCst), 0);
     check_works(&mut pool);
+}
+
+fn finished_before_the_start(order: Order) {
+    let mut runner = Probe::new().on_three(order);
+    let tally = runner.runner().tally();
+    runner.cancel_token().drain();
+    assert_eq!(runner.run(tally.input(0..20)).unwrap(), []);
+    assert_eq!(tally.pulled.get(), 0);
+    assert_eq!(tally.called(Hook::ConsumerEnd).get(), 1);
+    check_afterwards(runner);
+}
+
+/// What was given out is still worked on and consumed.
+fn finished_in_the_middle(order: Order) {
+    let mut runner = Probe::new().on_three(order);
+    let (tally, token) = (runner.runner().tally(), runner.cancel_token());
+    let input = tally.input_with(0..1_000_000, move |item| {
+        if item == 40 {
+            token.drain();
+        }
+    });
+    check_summary(runner.run(input).unwrap(), 0..41, order);
+    assert_eq!(runner.account().cancelled, 0);
+    check_afterwards(runner);
 }

@@ -1,6 +1,5 @@
-//! Rows of the catalogue of faults that a run survives by policy: fewer devices than asked for, retries,
-//! quarantine, limits on time; and what a report says of them. The name of a test begins with the number of
-//! the fault.
+//! Faults that a run survives by policy: fewer devices than asked for, retries, quarantine, limits on time; and what a
+//! report says of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -15,7 +14,7 @@ use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 const SOON: Duration = Duration::from_millis(60);
 
 #[test]
-fn a1_fewer_devices_than_asked_for_are_enough_where_that_is_allowed() {
+fn fewer_devices_than_asked_for_are_enough_where_that_is_allowed() {
     no_hang(|| {
         for panics in [false, true] {
             let init = move |cx: &gangline::ProducerContext<'_>| match cx.producer() {
@@ -35,7 +34,7 @@ fn a1_fewer_devices_than_asked_for_are_enough_where_that_is_allowed() {
 }
 
 #[test]
-fn a5_all_inits_fail_whatever_the_policy() {
+fn all_inits_fail_whatever_the_policy() {
     no_hang(|| {
         let inits = Arc::new(AtomicU64::new(0));
         let count = inits.clone();
@@ -55,7 +54,7 @@ fn a5_all_inits_fail_whatever_the_policy() {
 }
 
 #[test]
-fn a22_a_report_tells_what_failed_first_and_succeeded_elsewhere() {
+fn a_report_tells_what_failed_first_and_succeeded_elsewhere() {
     no_hang(|| {
         let flaky = map(
             |_| Ok(()),
@@ -85,7 +84,7 @@ fn a22_a_report_tells_what_failed_first_and_succeeded_elsewhere() {
 }
 
 #[test]
-fn a24_a_report_clips_what_is_too_long_and_shows_no_control_characters() {
+fn a_report_clips_what_is_too_long_and_shows_no_control_characters() {
     no_hang(|| {
         let text = format!("\u{1b}[2J\r{}", "long ".repeat(1 << 20));
         let bad = map(|_| Ok(()), move |_, (), _: u64| Err::<u64, _>(text.clone().into()));
@@ -103,7 +102,7 @@ fn a24_a_report_clips_what_is_too_long_and_shows_no_control_characters() {
 
 /// A device reports a failure one call late: the item after is the one that seems to fail.
 #[test]
-fn d7_an_error_that_surfaces_late_is_not_held_against_the_item() {
+fn an_error_that_surfaces_late_is_not_held_against_the_item() {
     no_hang(|| {
         let struck = AtomicBool::new(false);
         let late = map(
@@ -126,7 +125,7 @@ fn d7_an_error_that_surfaces_late_is_not_held_against_the_item() {
 
 /// It takes no part in the rest of the run or in later runs, and its items are not lost.
 #[test]
-fn d8_a_device_that_hangs_is_written_off() {
+fn a_device_that_hangs_is_written_off() {
     no_hang(|| {
         let (gate, hangs) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
         let (stuck, hung) = (gate.clone(), hangs.clone());
@@ -161,7 +160,7 @@ fn d8_a_device_that_hangs_is_written_off() {
 }
 
 #[test]
-fn d9_a_run_on_devices_that_are_all_broken_ends() {
+fn a_run_on_devices_that_are_all_broken_ends() {
     no_hang(|| {
         for batch in [None, Some(Batch::of(3))] {
             let broken = || map(|_| Ok(()), |_, (), _: u64| Err::<u64, _>("gone".into()));
@@ -187,7 +186,7 @@ fn d9_a_run_on_devices_that_are_all_broken_ends() {
 }
 
 #[test]
-fn ag2_failures_are_reported_in_the_order_of_the_input() {
+fn failures_are_reported_in_the_order_of_the_input() {
     no_hang(|| {
         let both = Barrier::new(2);
         let bad = map(
@@ -212,7 +211,7 @@ fn ag2_failures_are_reported_in_the_order_of_the_input() {
 }
 
 #[test]
-fn ag4_a_state_of_nothing_reaches_the_hook() {
+fn a_state_of_nothing_reaches_the_hook() {
     no_hang(|| {
         let work = map(|_| Ok(None::<u64>), |_, model: &mut Option<u64>, x: u64| Ok((*model, x)));
         let mut runner = OrderedRunner::new(work, 2).unwrap();
@@ -222,7 +221,7 @@ fn ag4_a_state_of_nothing_reaches_the_hook() {
 
 /// The slow one has its first item until the other has done all the rest.
 #[test]
-fn ag5_a_slow_device_gets_what_it_can_do() {
+fn a_slow_device_gets_what_it_can_do() {
     no_hang(|| {
         let done = Arc::new(Counter::new());
         let work = map(
@@ -242,7 +241,7 @@ fn ag5_a_slow_device_gets_what_it_can_do() {
 }
 
 #[test]
-fn ag7_tasks_that_come_as_a_stream_are_in_memory_a_window_at_a_time() {
+fn tasks_that_come_as_a_stream_are_in_memory_a_window_at_a_time() {
     no_hang(|| {
         let (out, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let consumed = out.clone();
@@ -278,7 +277,7 @@ fn ag7_tasks_that_come_as_a_stream_are_in_memory_a_window_at_a_time() {
 }
 
 #[test]
-fn ag8_a_pool_that_was_shut_down_says_so_and_can_be_started_again() {
+fn a_pool_that_was_shut_down_says_so_and_can_be_started_again() {
     no_hang(|| {
         let broken = AtomicBool::new(true);
         let work = map(
@@ -306,7 +305,7 @@ fn ag8_a_pool_that_was_shut_down_says_so_and_can_be_started_again() {
 
 /// Item 0 lasts until the observer was told that the others wait behind it.
 #[test]
-fn r9_an_item_that_everything_waits_for_is_told() {
+fn an_item_that_everything_waits_for_is_told() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stalled = Arc::new(Mutex::new(vec![]));

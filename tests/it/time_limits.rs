@@ -31,7 +31,7 @@ fn stuck_at(
 }
 
 #[test]
-fn a9_an_item_that_is_stuck_fails_and_its_producer_is_written_off() {
+fn an_item_that_is_stuck_fails_and_its_producer_is_written_off() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))
@@ -111,7 +111,7 @@ fn a_batch_that_is_stuck_fails_together() {
 }
 
 #[test]
-fn a3_an_init_that_is_stuck_fails_the_building_or_is_left_out() {
+fn an_init_that_is_stuck_fails_the_building_or_is_left_out() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = || {
@@ -137,7 +137,7 @@ fn a3_an_init_that_is_stuck_fails_the_building_or_is_left_out() {
 }
 
 #[test]
-fn a20_a_run_ends_in_time_whoever_is_stuck() {
+fn a_run_ends_in_time_whoever_is_stuck() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))

@@ -1,15 +1,16 @@
 //! Items in flight never exceed the window, whatever is slow.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use gangline::error::BuildError;
-use gangline::{AnyOrderRunner, Error, Journal, Order};
+use gangline::{AnyOrderRunner, Error, Hook, Journal, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders};
-use crate::support::{Counter, no_hang};
+use crate::probe::{Probe, check_afterwards, check_summary};
+use crate::support::{Counter, map, no_hang};
 
 const WINDOWS: [usize; 4] = [1, 2, 3, 64];
 const PRODUCERS: u64 = 2;
@@ -18,7 +19,6 @@ const DEFAULT: u64 = 3 * PRODUCERS;
 
 both_orders!(
     a_run_keeps_within_its_window,
-    a_slow_consumer_keeps_the_window,
     a_stream_keeps_within_its_window,
     the_whole_window_is_given_out,
     the_whole_window_of_a_stream_is_given_out,
@@ -27,6 +27,10 @@ both_orders!(
     a_window_of_one_is_serial,
     the_largest_window_is_allowed,
     credits_of_a_failed_run_do_not_reach_the_next,
+    a_window_of_nothing_is_an_error,
+    a_straggler_at_the_head_holds_no_more_than_the_window,
+    a_slow_consumer_keeps_the_input_back,
+    hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each,
 );
 
 /// Counts items from the moment they are pulled.
@@ -58,22 +62,6 @@ fn a_run_keeps_within_its_window(order: Order) {
             pool.run(counted(&gauge, 2_000)).unwrap();
             check(&gauge, window);
         }
-    }
-}
-
-fn a_slow_consumer_keeps_the_window(order: Order) {
-    for window in WINDOWS {
-        let gauge = Gauge::default();
-        let consumed = gauge.clone();
-        let hooks = Hooks::new().consume(move |_, _| {
-            // Time for the feeder to go too far, if it could. To give way would do too, but not on a busy machine: each
-            // time lasts for a time slice of all that is running there.
-            thread::sleep(Duration::from_micros(100));
-            consumed.down();
-            Ok(())
-        });
-        hooks.windowed(order, 3, window).run(counted(&gauge, 500)).unwrap();
-        check(&gauge, window);
     }
 }
 
@@ -253,12 +241,6 @@ fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
 }
 
 #[test]
-fn no_window_is_an_error() {
-    let error = AnyOrderRunner::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
-    assert!(matches!(error, Error::Build(BuildError::Window { window: 0, .. })), "{error}");
-}
-
-#[test]
 fn a_window_that_has_grown_for_quick_items_shrinks_for_slow_ones() {
     no_hang(|| {
         let quick = 1_000;
@@ -300,4 +282,74 @@ fn items_that_an_earlier_run_was_done_with_do_not_make_the_window_grow() {
         let most = most.load(SeqCst);
         assert!(most <= DEFAULT, "{most} items were out");
     });
+}
+
+fn a_window_of_nothing_is_an_error(order: Order) {
+    let probe = Probe::new();
+    let tally = probe.tally();
+    let error =
+        AnyOrderRunner::builder(probe).devices(2).order(order).window(0).build().unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::Window { window: 0, .. })), "{error:#}");
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
+}
+
+/// Item 0 stays at work until everything else that the window lets in was worked on.
+fn a_straggler_at_the_head_holds_no_more_than_the_window(order: Order) {
+    let worked = Arc::new(Counter::new());
+    let count = worked.clone();
+    let probe = Probe::new().on_producer(Hook::ProducerWork, move |cx| {
+        if cx.item() == Some(0) {
+            count.reach(7);
+        } else {
+            count.add(1);
+        }
+        Ok(())
+    });
+    let mut runner = probe.on_three_within(8, order);
+    let tally = runner.runner().tally();
+    check_summary(runner.run(tally.input(0..1000)).unwrap(), 0..1000, order);
+    assert!(tally.most_outstanding() <= 8, "{}", tally.most_outstanding());
+    check_afterwards(runner);
+}
+
+/// Each result is consumed only once everything that the window lets in was pulled. Permits come back after a quarter of
+/// the window at the latest, so up to that number less one may be on their way.
+fn a_slow_consumer_keeps_the_input_back(order: Order) {
+    for window in [1, 2, 3, 16, 64] {
+        let late = (window / 4).max(1) - 1;
+        let probe = Probe::new();
+        let tally = probe.tally();
+        let probe = probe.on_consumer(Hook::ConsumerWork, move |_| {
+            match tally.succeeded(Hook::ConsumerWork).get() {
+                0 => tally.pulled.reach(window),
+                consumed => tally.pulled.reach((consumed + window - late).min(2000)),
+            }
+            Ok(())
+        });
+        let mut runner = probe.on_three_within(window as usize, order);
+        let tally = runner.runner().tally();
+        check_summary(runner.run(tally.input(0..2000)).unwrap(), 0..2000, order);
+        assert_eq!(tally.most_outstanding(), window);
+        check_afterwards(runner);
+    }
+}
+
+/// Every producer has to be in its hook at the same time, again and again.
+fn hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each(order: Order) {
+    for (producers, window) in [(4, 4), (4, 5), (4, 7), (4, 9), (3, 5)] {
+        let meeting = Barrier::new(producers);
+        let meet = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                meeting.wait();
+                Ok(x)
+            },
+        );
+        let builder = AnyOrderRunner::builder(meet).order(order).devices(producers).window(window);
+        let mut pool = builder.build().unwrap();
+        for _ in 0..20 {
+            let items = 100 * producers as u64;
+            assert_eq!(pool.run(0..items).unwrap().len() as u64, items, "window {window}");
+        }
+    }
 }
