@@ -8,19 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use gangline::error::BuildError;
 use gangline::error::OutputCount;
 use gangline::input::Batches;
-use gangline::{
-    AnyOrderRunner, Batch, ConsumerContext, Error, Order, OrderedRunner, ProducerContext, Result,
-    Runner, map,
-};
+use gangline::{AnyOrderRunner, Batch, Error, Order, OrderedRunner, ProducerContext, map};
 
-use crate::echo::Echo;
+use crate::echo::{echo, echo_failing_at};
+use crate::hooks::Hooks;
 
-fn sizes(echo: &OrderedRunner<Echo>) -> Vec<usize> {
-    echo.runner().calls().lock().unwrap().iter().map(Vec::len).collect()
+fn sizes(echo: &OrderedRunner<Hooks>) -> Vec<usize> {
+    echo.runner().sizes()
 }
 
-fn runner(batch: Batch) -> OrderedRunner<Echo> {
-    OrderedRunner::builder(Echo::new()).devices(1).batch(batch).build().unwrap()
+fn runner(batch: Batch) -> OrderedRunner<Hooks> {
+    OrderedRunner::builder(echo()).devices(1).batch(batch).build().unwrap()
 }
 
 #[test]
@@ -46,7 +44,10 @@ fn ac3_one_input_four_times_gives_four_identical_results_in_one_call() {
 
 #[test]
 fn ac5_three_outputs_for_four_inputs_are_an_error() {
-    let short = Fixed { outputs: 3 };
+    let short = Hooks::new().by_batch(|_, inputs| {
+        inputs.clear();
+        Ok((0..3).map(Ok).collect())
+    });
     let builder = OrderedRunner::builder(short).devices(1).batch(Batch::of(4));
     let error = builder.build().unwrap().run(0..4).unwrap_err();
     assert_eq!(error.items(), [0, 1, 2, 3]);
@@ -57,54 +58,16 @@ fn ac5_three_outputs_for_four_inputs_are_an_error() {
 
 #[test]
 fn ac6_a_batch_of_none_cannot_be_built() {
-    let error = OrderedRunner::builder(Echo::new()).devices(1).batch(Batch::of(0)).build();
+    let error = OrderedRunner::builder(echo()).devices(1).batch(Batch::of(0)).build();
     assert!(matches!(error.unwrap_err(), Error::Build(BuildError::Batch { .. })));
 }
 
 #[test]
 fn ac8_when_all_inputs_fail_there_is_no_result() {
-    let builder = OrderedRunner::builder(Echo::new().failing_at(0)).devices(1);
+    let builder = OrderedRunner::builder(echo_failing_at(0)).devices(1);
     let mut runner = builder.batch(Batch::of(4)).build().unwrap();
     assert_eq!(runner.run([0; 8]).unwrap_err().item(), Some(0));
     assert_eq!(runner.account().ok, 0);
-}
-
-/// Returns this number of outputs for each batch, and takes its inputs.
-struct Fixed {
-    outputs: u64,
-}
-
-impl Runner for Fixed {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
-        Ok(x)
-    }
-    fn producer_work_batch(
-        &self,
-        _: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> Result<Vec<Result<u64>>> {
-        inputs.clear();
-        Ok((0..self.outputs).map(Ok).collect())
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: u64) -> Result<()> {
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// The left edges of the windows that cover a line of this many pixels.
@@ -147,7 +110,7 @@ fn aw3_sections_are_merged_in_their_order() {
 
 #[test]
 fn aw4_a_failed_section_is_an_error_that_names_it() {
-    let builder = OrderedRunner::builder(Echo::new().failing_at(2)).devices(4);
+    let builder = OrderedRunner::builder(echo_failing_at(2)).devices(4);
     let error = builder.batch(Batch::of(1)).build().unwrap().run(0..9).unwrap_err();
     assert_eq!(error.item(), Some(2));
 }
@@ -155,7 +118,7 @@ fn aw4_a_failed_section_is_an_error_that_names_it() {
 #[test]
 fn aw5_batches_reach_over_sections_so_that_one_at_most_is_partial() {
     let devices = "cuda:0*4".parse::<gangline::Devices>().unwrap().names_only();
-    let builder = OrderedRunner::builder(Echo::new()).devices(devices).batch(Batch::of(8));
+    let builder = OrderedRunner::builder(echo()).devices(devices).batch(Batch::of(8));
     let mut runner = builder.build().unwrap();
     let sections = [13, 7, 29, 1, 50];
     let patches = sections.iter().flat_map(|&patches| 0..patches);

@@ -12,7 +12,7 @@ use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Order, Runner};
 use proptest::prelude::*;
 
-use crate::echo::Echo;
+use crate::echo::{echo, echo_panicking_at};
 use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate, no_hang};
 
@@ -59,7 +59,7 @@ fn is_input(order: Order, mut outputs: Vec<u64>, count: u64) {
 
 fn batches_keep_below_a_cost(order: Order) {
     for batch in [Batch::of(8), Batch::up_to(8), Batch::of(8).within(Duration::from_micros(50))] {
-        let echo = Echo::new();
+        let echo = echo();
         let calls = echo.calls();
         let mut pool =
             builder(echo, order).batch(batch).max_batch_cost(150, |&x| x).build().unwrap();
@@ -71,7 +71,7 @@ fn batches_keep_below_a_cost(order: Order) {
 
 #[test]
 fn a_fixed_batch_takes_as_much_as_the_cost_allows() {
-    let echo = Echo::new();
+    let echo = echo();
     let calls = echo.calls();
     let builder = AnyOrderRunner::builder(echo).devices(1).batch(Batch::of(4));
     let mut pool = builder.max_batch_cost(10usize, |&x| x as usize).build().unwrap();
@@ -81,7 +81,7 @@ fn a_fixed_batch_takes_as_much_as_the_cost_allows() {
 
 fn batches_keep_below_a_padded_size(order: Order) {
     for batch in [Batch::of(8), Batch::up_to(8), Batch::of(8).within(Duration::from_micros(50))] {
-        let echo = Echo::new();
+        let echo = echo();
         let calls = echo.calls();
         let mut pool =
             builder(echo, order).batch(batch).max_padded_size(300, |&x| x).build().unwrap();
@@ -117,7 +117,7 @@ fn a_batch_of_like_sizes_goes_when_the_next_would_cost_too_much(order: Order) {
 
 #[test]
 fn like_sizes_save_padding() {
-    let echo = Echo::new();
+    let echo = echo();
     let calls = echo.calls();
     let builder = AnyOrderRunner::builder(echo).devices(1).batch(Batch::of(16));
     let mut pool = builder.max_padded_size(1_000_000, |&x| x).build().unwrap();
@@ -129,7 +129,7 @@ fn like_sizes_save_padding() {
 }
 
 fn a_fixed_batch_of_many_sizes_and_a_full_window_do_not_wait_for_each_other(order: Order) {
-    let echo = Echo::new();
+    let echo = echo();
     let builder = builder(echo, order).batch(Batch::of(8)).window(8);
     let mut pool = builder.max_padded_size(1_000, |&x| x).build().unwrap();
     is_input(order, pool.run(sizes(300)).unwrap(), 300);
@@ -155,7 +155,7 @@ fn batches_that_a_full_window_completes_are_worked_on_at_the_same_time(order: Or
 
 fn an_item_above_the_limit_fails_before_any_hook(order: Order) {
     for measure in [Measure::Cost, Measure::Padded] {
-        let echo = Echo::new();
+        let echo = echo();
         let calls = echo.calls();
         let builder = builder(echo, order).batch(Batch::of(4));
         let mut pool = match measure {
@@ -185,7 +185,7 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
         x => x,
     };
     for which in [Measure::Cost, Measure::Padded, Measure::Weight] {
-        let echo = Echo::new();
+        let echo = echo();
         let builder = builder(echo, order).batch(Batch::up_to(4));
         let mut pool = match which {
             Measure::Cost => builder.max_batch_cost(50, measure),
@@ -206,7 +206,7 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
 
 #[test]
 fn limits_that_make_no_sense_are_refused() {
-    let builder = || AnyOrderRunner::builder(Echo::new()).devices(1);
+    let builder = || AnyOrderRunner::builder(echo()).devices(1);
     let error = builder().max_batch_cost(5u64, |&x| x).build().unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -380,9 +380,8 @@ impl SourceText for Error {
 /// Like sizes go together, so a batch may reach over items that still wait when it fails; its producer,
 /// the only one, has lost its state, and they are wanted.
 fn what_comes_before_a_panic_is_still_worked_on(order: Order) {
-    let echo = Echo::new();
+    let echo = echo_panicking_at(1_001);
     let calls = echo.calls();
-    let echo = echo.panicking_at(1_001);
     let (sender, receiver) = bounded(8);
     [1_000, 10, 1_001, 11].into_iter().for_each(|x| sender.send(x).unwrap());
     let builder = AnyOrderRunner::builder(echo).order(order).devices(1).window(4);

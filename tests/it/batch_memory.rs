@@ -10,7 +10,7 @@ use gangline::testing::{Call, Fault, Script, Simulated};
 use gangline::{AnyOrderRunner, Batch, Builder, Order, OrderedRunner};
 use proptest::prelude::*;
 
-use crate::echo::Echo;
+use crate::echo::{echo, echo_failing_at};
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::no_hang;
 
@@ -20,11 +20,11 @@ both_orders! {
     a_dead_device_ends_the_run,
 }
 
-fn simulated(script: Script) -> Simulated<Echo> {
-    Simulated::new(Echo::new()).everywhere(script)
+fn simulated(script: Script) -> Simulated<Hooks> {
+    Simulated::new(echo()).everywhere(script)
 }
 
-fn builder(runner: Simulated<Echo>) -> Builder<Simulated<Echo>, InputOrder> {
+fn builder(runner: Simulated<Hooks>) -> Builder<Simulated<Hooks>, InputOrder> {
     OrderedRunner::builder(runner).devices(1)
 }
 
@@ -77,7 +77,7 @@ fn it_grows_back_slowly() {
 #[test]
 fn each_device_learns_for_itself() {
     let small = Script::new().out_of_memory_above(2).slower_by(Duration::from_millis(1));
-    let runner = Simulated::new(Echo::new())
+    let runner = Simulated::new(echo())
         .on(1, small)
         .everywhere(Script::new().slower_by(Duration::from_millis(1)));
     let builder = OrderedRunner::builder(runner).devices(2).batch(Batch::of(8));
@@ -106,7 +106,7 @@ fn one_item_that_does_not_fit_fails_by_itself() {
 #[test]
 fn a_guilty_item_is_found_on_a_small_device_too() {
     let small = Script::new().out_of_memory_above(4);
-    let simulated = Simulated::new(Echo::new().failing_at(11)).everywhere(small);
+    let simulated = Simulated::new(echo_failing_at(11)).everywhere(small);
     let builder = OrderedRunner::builder(simulated).devices(1).batch(Batch::of(16));
     let mut runner = builder.build().unwrap();
     let error = runner.run(0..16).unwrap_err();
@@ -148,7 +148,7 @@ fn items_that_cost_nothing_run_out_of_memory_too(order: Order) {
 }
 
 fn a_dead_device_ends_the_run(order: Order) {
-    let runner = Simulated::new(Echo::new()).on(1, Script::new().dies_at(3));
+    let runner = Simulated::new(echo()).on(1, Script::new().dies_at(3));
     let builder = AnyOrderRunner::builder(runner).order(order).devices(2).batch(Batch::of(4));
     let mut pool = builder.build().unwrap();
     let error = pool.run(0..).unwrap_err();
@@ -195,7 +195,7 @@ proptest! {
         sized in any::<bool>(),
     ) {
         let batch = if rule { Batch::of(most) } else { Batch::up_to(most) };
-        let mut simulated = Simulated::new(Echo::new());
+        let mut simulated = Simulated::new(echo());
         for (worker, &memory) in memory.iter().enumerate() {
             let mut script = Script::new().out_of_memory_above(memory);
             for &(_, call, panics) in faults.iter().filter(|fault| fault.0 == worker) {

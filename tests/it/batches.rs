@@ -1,7 +1,6 @@
 //! Batches: how they are formed, what the hook sees, and how one that fails is handled.
 
 use std::error::Error as _;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,12 +8,12 @@ use crossbeam_channel::{Receiver, Sender};
 use gangline::error::BuildError;
 use gangline::error::OutputCount;
 use gangline::{
-    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, OnError, Order,
-    OrderedRunner, ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, CancelToken, Error, Hook, OnError, Order, OrderedRunner,
+    ProducerContext, Result, Runner,
 };
 use proptest::prelude::*;
 
-use crate::hooks::{both_orders, sorted};
+use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 both_orders! {
@@ -31,44 +30,17 @@ both_orders! {
     an_error_that_panics_when_it_is_shown_is_that_of_its_item,
 }
 
-type OnBatch =
-    dyn Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>> + Send + Sync;
-
-/// Doubles numbers by the batch. Notes the indices of each call.
-pub(crate) struct Doubler {
-    calls: Arc<Mutex<Vec<Vec<u64>>>>,
-    inits: Arc<AtomicUsize>,
-    on_batch: Box<OnBatch>,
+/// Doubles numbers by the batch.
+fn good() -> Hooks {
+    Hooks::new().by_batch(|_, inputs| Ok(doubled(inputs)))
 }
 
-impl Doubler {
-    pub(crate) fn new<F>(on_batch: F) -> Self
-    where
-        F: Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>>,
-        F: Send + Sync + 'static,
-    {
-        Doubler { calls: Arc::default(), inits: Arc::default(), on_batch: Box::new(on_batch) }
-    }
-
-    fn good() -> Self {
-        Doubler::new(|_, inputs| Ok(doubled(inputs)))
-    }
-
-    /// Fails as a whole where one of the items is bad, with all inputs in their place.
-    fn failing(is_bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
-        Doubler::new(move |_, inputs| match inputs.iter().any(|&x| is_bad(x)) {
-            true => Err("bad".into()),
-            false => Ok(doubled(inputs)),
-        })
-    }
-
-    fn pool(self, order: Order, devices: usize, batch: Batch) -> AnyOrderRunner<Self> {
-        AnyOrderRunner::builder(self).order(order).devices(devices).batch(batch).build().unwrap()
-    }
-
-    fn sizes(&self) -> Vec<usize> {
-        self.calls.lock().unwrap().iter().map(Vec::len).collect()
-    }
+/// Fails as a whole where one of the items is bad, with all inputs in their place.
+fn failing(is_bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Hooks {
+    Hooks::new().by_batch(move |_, inputs| match inputs.iter().any(|&x| is_bad(x)) {
+        true => Err("bad".into()),
+        false => Ok(doubled(inputs)),
+    })
 }
 
 fn doubled(inputs: &[u64]) -> Vec<Result<u64>> {
@@ -79,46 +51,10 @@ fn evens(items: u64) -> Vec<u64> {
     (0..items).map(|x| 2 * x).collect()
 }
 
-impl Runner for Doubler {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = Vec<u64>;
-    type Summary = Vec<u64>;
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        self.inits.fetch_add(1, SeqCst);
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
-        unreachable!("this runner works by the batch")
-    }
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> Result<Vec<Result<u64>>> {
-        assert_eq!(inputs.len(), cx.items().len());
-        self.calls.lock().unwrap().push(cx.items().to_vec());
-        (self.on_batch)(cx, inputs)
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
-        Ok(vec![])
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, y: u64) -> Result<()> {
-        all.push(y);
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
-        Ok(all)
-    }
-}
-
 fn every_rule_gives_what_single_items_give(order: Order) {
     let soon = Duration::from_micros(100);
     for batch in [Batch::of(7), Batch::up_to(7), Batch::of(7).within(soon), Batch::of(1)] {
-        let mut pool = Doubler::good().pool(order, 3, batch);
+        let mut pool = good().batched(order, 3, batch);
         for items in [0, 1, 7, 500] {
             let mut outputs = pool.run(0..items).unwrap();
             if order == Order::Completion {
@@ -133,15 +69,15 @@ fn every_rule_gives_what_single_items_give(order: Order) {
 
 #[test]
 fn a_fixed_batch_is_short_only_at_the_end() {
-    let mut runner = Doubler::good().pool(Order::Input, 1, Batch::of(4));
+    let mut runner = good().batched(Order::Input, 1, Batch::of(4));
     assert_eq!(runner.run(0..10).unwrap(), evens(10));
     assert_eq!(runner.runner().sizes(), [4, 4, 2]);
-    assert_eq!(*runner.runner().calls.lock().unwrap().last().unwrap(), [8, 9]);
+    assert_eq!(*runner.runner().calls().lock().unwrap().last().unwrap(), [8, 9]);
 }
 
 #[test]
 fn a_narrow_window_does_not_break_fixed_batches_up() {
-    let doubler = Doubler::good();
+    let doubler = good();
     let builder = OrderedRunner::builder(doubler).devices(1).batch(Batch::of(4)).window(4);
     let mut runner = builder.build().unwrap();
     assert_eq!(runner.run(0..100).unwrap(), evens(100));
@@ -182,7 +118,7 @@ fn all_but_the_last_are_consumed_before_it_is_read(order: Order, batch: Batch) {
 
 fn a_fixed_batch_is_completed_by_the_end_of_the_input(order: Order) {
     no_hang(move || {
-        let mut pool = Doubler::good().pool(order, 3, Batch::of(100));
+        let mut pool = good().batched(order, 3, Batch::of(100));
         assert_eq!(pool.run(0..5).unwrap().len(), 5);
         assert_eq!(pool.runner().sizes(), [5]);
     });
@@ -191,15 +127,15 @@ fn a_fixed_batch_is_completed_by_the_end_of_the_input(order: Order) {
 fn a_window_that_is_no_multiple_of_the_batch_does_not_hang(order: Order) {
     no_hang(move || {
         for (devices, batch, window) in [(1, 4, 6), (2, 4, 5), (3, 2, 3), (2, 8, 8), (3, 5, 7)] {
-            let builder = AnyOrderRunner::builder(Doubler::good()).order(order).devices(devices);
+            let builder = AnyOrderRunner::builder(good()).order(order).devices(devices);
             let builder = builder.batch(Batch::of(batch)).window(window);
             assert_eq!(builder.build().unwrap().run(0..300).unwrap().len(), 300);
         }
     });
 }
 
-fn waiting_for_four(order: Order) -> (AnyOrderRunner<Doubler>, CancelToken) {
-    let pool = Doubler::good().pool(order, 2, Batch::of(4));
+fn waiting_for_four(order: Order) -> (AnyOrderRunner<Hooks>, CancelToken) {
+    let pool = good().batched(order, 2, Batch::of(4));
     let token = pool.cancel_token().clone();
     (pool, token)
 }
@@ -253,11 +189,11 @@ fn a_finish_completes_the_batch_that_waits(order: Order) {
 fn a_finish_completes_the_batch_that_waits_while_the_input_blocks(order: Order) {
     let worked = Arc::new(Counter::new());
     let working = worked.clone();
-    let doubler = Doubler::new(move |_, inputs| {
+    let doubler = Hooks::new().by_batch(move |_, inputs| {
         working.add(inputs.len() as u64);
         Ok(doubled(inputs))
     });
-    let mut pool = doubler.pool(order, 2, Batch::of(4));
+    let mut pool = doubler.batched(order, 2, Batch::of(4));
     let token = pool.cancel_token();
     for round in 0..30 {
         let source = (0..4).inspect(|&x| {
@@ -275,7 +211,7 @@ fn a_finish_completes_the_batch_that_waits_while_the_input_blocks(order: Order) 
 
 fn a_stream_forms_batches_too(order: Order) {
     no_hang(move || {
-        let mut pool = Doubler::good().pool(order, 2, Batch::of(4));
+        let mut pool = good().batched(order, 2, Batch::of(4));
         let mut outputs: Vec<_> = pool.outputs(0..50).collect::<Result<_, _>>().unwrap();
         outputs.sort_unstable();
         assert_eq!(outputs, evens(50));
@@ -285,11 +221,11 @@ fn a_stream_forms_batches_too(order: Order) {
 }
 
 fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
-    let doubler = Doubler::new(|_, inputs| {
+    let doubler = Hooks::new().by_batch(|_, inputs| {
         let each = inputs.drain(..);
         Ok(each.map(|x| if x == 5 { Err("five".into()) } else { Ok(2 * x) }).collect())
     });
-    let mut pool = doubler.pool(order, 1, Batch::of(8));
+    let mut pool = doubler.batched(order, 1, Batch::of(8));
     let error = pool.run(0..8).unwrap_err();
     assert_eq!((error.item(), error.hook()), (Some(5), Some(Hook::ProducerWorkBatch)));
     assert_eq!(error.source().unwrap().to_string(), "five");
@@ -311,11 +247,11 @@ impl std::fmt::Display for Unspeakable {
 impl std::error::Error for Unspeakable {}
 
 fn an_error_that_panics_when_it_is_shown_is_that_of_its_item(order: Order) {
-    let doubler = Doubler::new(|_, inputs| match inputs.contains(&3) {
+    let doubler = Hooks::new().by_batch(|_, inputs| match inputs.contains(&3) {
         true => Err(Unspeakable.into()),
         false => Ok(doubled(inputs)),
     });
-    let mut pool = doubler.pool(order, 2, Batch::of(4));
+    let mut pool = doubler.batched(order, 2, Batch::of(4));
     let error = pool.run(0..8).unwrap_err();
     assert_eq!(error.item(), Some(3));
     assert!(error.source().unwrap().is::<Unspeakable>());
@@ -324,7 +260,7 @@ fn an_error_that_panics_when_it_is_shown_is_that_of_its_item(order: Order) {
 #[test]
 fn h7_a_failed_batch_is_split_until_the_guilty_item_stands_alone() {
     for bad in 0..16 {
-        let mut pool = Doubler::failing(move |x| x == bad).pool(Order::Input, 1, Batch::of(16));
+        let mut pool = failing(move |x| x == bad).batched(Order::Input, 1, Batch::of(16));
         let error = pool.run(0..16).unwrap_err();
         assert_eq!((error.item(), error.attempt()), (Some(bad), Some(1)), "{error:#}");
         assert_eq!(pool.account().ok, bad, "those before it are consumed");
@@ -335,11 +271,11 @@ fn h7_a_failed_batch_is_split_until_the_guilty_item_stands_alone() {
 
 #[test]
 fn a_batch_that_lost_inputs_fails_together() {
-    let doubler = Doubler::new(|_, inputs| {
+    let doubler = Hooks::new().by_batch(|_, inputs| {
         inputs.pop();
         Err("lost".into())
     });
-    let mut pool = doubler.pool(Order::Input, 1, Batch::of(4));
+    let mut pool = doubler.batched(Order::Input, 1, Batch::of(4));
     let error = pool.run(0..4).unwrap_err();
     assert_eq!(error.items(), [0, 1, 2, 3]);
     assert_eq!(
@@ -352,7 +288,7 @@ fn a_batch_that_lost_inputs_fails_together() {
 #[test]
 fn a_wrong_number_of_outputs_is_an_error_and_never_a_shift() {
     for (outputs, drains) in [(3, false), (3, true), (5, true), (0, false)] {
-        let doubler = Doubler::new(move |_, inputs| {
+        let doubler = Hooks::new().by_batch(move |_, inputs| {
             let count = if inputs.len() == 4 { outputs } else { inputs.len() };
             let given = (0..count as u64).map(Ok).collect();
             if drains {
@@ -360,7 +296,7 @@ fn a_wrong_number_of_outputs_is_an_error_and_never_a_shift() {
             }
             Ok(given)
         });
-        let mut pool = doubler.pool(Order::Input, 1, Batch::of(4));
+        let mut pool = doubler.batched(Order::Input, 1, Batch::of(4));
         let error = pool.run(0..4).unwrap_err();
         assert_eq!(error.items().len(), 4);
         let count: &OutputCount = error.source().unwrap().downcast_ref().unwrap();
@@ -370,19 +306,26 @@ fn a_wrong_number_of_outputs_is_an_error_and_never_a_shift() {
 
 #[test]
 fn a_panic_with_all_inputs_in_place_is_searched_for_too() {
-    let doubler = Doubler::new(|_, inputs| {
-        assert!(!inputs.contains(&5), "five");
-        Ok(doubled(inputs))
-    });
-    let mut pool = doubler.pool(Order::Input, 1, Batch::of(8));
+    let inits = Arc::new(Counter::new());
+    let counts = inits.clone();
+    let doubler = Hooks::new()
+        .init(move |_| {
+            counts.add(1);
+            Ok(())
+        })
+        .by_batch(|_, inputs| {
+            assert!(!inputs.contains(&5), "five");
+            Ok(doubled(inputs))
+        });
+    let mut pool = doubler.batched(Order::Input, 1, Batch::of(8));
     let error = pool.run(0..8).unwrap_err();
     assert_eq!((error.item(), error.is_panic()), (Some(5), true), "{error:#}");
     assert_eq!(error.source().unwrap().to_string(), "five");
     assert_eq!(pool.account().ok, 5);
     // Made once for the building and once after each panic but the last: [0-7], [4-7], [4, 5], [5].
-    assert_eq!(pool.runner().inits.load(SeqCst), 4);
+    assert_eq!(inits.get(), 4);
     assert_eq!(pool.run(0..4).unwrap(), evens(4));
-    assert_eq!(pool.runner().inits.load(SeqCst), 5);
+    assert_eq!(inits.get(), 5);
 }
 
 #[test]
@@ -458,7 +401,7 @@ fn a_closure_for_single_items_is_given_no_batches() {
 
 #[test]
 fn pointers_to_runners_forward_batches() {
-    let boxed: Box<Doubler> = Box::new(Doubler::good());
+    let boxed: Box<Hooks> = Box::new(good());
     let builder = OrderedRunner::builder(Arc::new(boxed)).devices(1).batch(Batch::of(4));
     let mut runner = builder.build().unwrap();
     assert_eq!(runner.run(0..8).unwrap(), evens(8));
@@ -467,7 +410,7 @@ fn pointers_to_runners_forward_batches() {
 
 #[test]
 fn impossible_batches_are_refused() {
-    let builder = || OrderedRunner::builder(Doubler::good()).devices(1);
+    let builder = || OrderedRunner::builder(good()).devices(1);
     let error = builder().batch(Batch::up_to(0)).build().unwrap_err();
     assert_eq!(error.to_string(), "batch must have room for at least 1 item, got 0");
     let error = builder().batch(Batch::of(8)).window(7).build().unwrap_err();
@@ -491,7 +434,7 @@ proptest! {
         panics in any::<bool>(),
     ) {
         let batch = if fixed { Batch::of(most) } else { Batch::up_to(most) };
-        let doubler = Doubler::new(move |_, inputs| {
+        let doubler = Hooks::new().by_batch(move |_, inputs| {
             let is_bad = inputs.iter().any(|&x| Some(x) == bad);
             assert!(!(is_bad && panics), "bad");
             if is_bad { Err("bad".into()) } else { Ok(doubled(inputs)) }

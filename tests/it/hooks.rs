@@ -2,25 +2,35 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use gangline::{AnyOrderRunner, ConsumerContext, Error, Order, ProducerContext, Result, Runner};
+use gangline::{
+    AnyOrderRunner, Batch, ConsumerContext, Error, Order, ProducerContext, Result, Runner,
+};
 
 type OnProducer = dyn Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync;
 type OnItem = dyn Fn(&ProducerContext<'_>, u64) -> Result<u64> + Send + Sync;
+type OnBatch =
+    dyn Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>> + Send + Sync;
 type OnConsumer = dyn Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync;
+type OnSkipped = dyn Fn(&ConsumerContext<'_>, &Error) -> Result<()> + Send + Sync;
 type OnOutput = dyn Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync;
+
+/// The inputs of each batch.
+pub type Calls = Arc<Mutex<Vec<Vec<u64>>>>;
 
 /// Passes numbers through; the summary is what was consumed, in that order. Its states are not
 /// `Send`. A test replaces the hooks that it is about.
 pub struct Hooks {
     init: Box<OnProducer>,
     work: Box<OnItem>,
+    batch: Option<Box<OnBatch>>,
+    calls: Calls,
     end: Box<OnProducer>,
     consumer_init: Box<OnConsumer>,
     consume: Box<OnOutput>,
-    skipped: Box<OnConsumer>,
+    skipped: Box<OnSkipped>,
     flush: Box<OnConsumer>,
     consumer_end: Box<OnConsumer>,
 }
@@ -30,10 +40,12 @@ impl Hooks {
         Hooks {
             init: Box::new(|_| Ok(())),
             work: Box::new(|_, x| Ok(x)),
+            batch: None,
+            calls: Calls::default(),
             end: Box::new(|_| Ok(())),
             consumer_init: Box::new(|_| Ok(())),
             consume: Box::new(|_, _| Ok(())),
-            skipped: Box::new(|_| Ok(())),
+            skipped: Box::new(|_, _| Ok(())),
             flush: Box::new(|_| Ok(())),
             consumer_end: Box::new(|_| Ok(())),
         }
@@ -53,6 +65,26 @@ impl Hooks {
     {
         self.work = Box::new(f);
         self
+    }
+
+    /// The hook for batches, which are noted. Without one they are worked on item by item, as by `work`.
+    pub fn by_batch<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>>,
+        F: Send + Sync + 'static,
+    {
+        self.batch = Some(Box::new(f));
+        self
+    }
+
+    /// The batches that the hook for them was given.
+    pub fn calls(&self) -> Calls {
+        self.calls.clone()
+    }
+
+    /// The number of items of each batch.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().iter().map(Vec::len).collect()
     }
 
     pub fn end<F>(mut self, f: F) -> Self
@@ -79,9 +111,16 @@ impl Hooks {
         self
     }
 
-    pub fn skipped<F>(mut self, f: F) -> Self
+    pub fn skipped<F>(self, f: F) -> Self
     where
         F: Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.skipped_with(move |cx, _| f(cx))
+    }
+
+    pub fn skipped_with<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>, &Error) -> Result<()> + Send + Sync + 'static,
     {
         self.skipped = Box::new(f);
         self
@@ -107,6 +146,12 @@ impl Hooks {
     #[track_caller]
     pub fn pool(self, order: Order, producers: usize) -> AnyOrderRunner<Hooks> {
         AnyOrderRunner::builder(self).order(order).devices(producers).build().unwrap()
+    }
+
+    #[track_caller]
+    pub fn batched(self, order: Order, producers: usize, batch: Batch) -> AnyOrderRunner<Hooks> {
+        let builder = AnyOrderRunner::builder(self).order(order).devices(producers);
+        builder.batch(batch).build().unwrap()
     }
 
     #[track_caller]
@@ -149,6 +194,11 @@ impl Runner for Hooks {
         seen: &mut Rc<Cell<u64>>,
         inputs: &mut Vec<u64>,
     ) -> Result<Vec<Result<u64>>> {
+        if let Some(batch) = &self.batch {
+            assert_eq!(inputs.len(), cx.items().len());
+            self.calls.lock().unwrap().push(inputs.clone());
+            return batch(cx, inputs);
+        }
         let each = inputs.iter().enumerate();
         each.map(|(i, &x)| Ok(Ok(self.producer_work(&cx.at(i), seen, x)?))).collect()
     }
@@ -177,9 +227,9 @@ impl Runner for Hooks {
         &self,
         cx: &ConsumerContext<'_>,
         _: &mut Rc<RefCell<Vec<u64>>>,
-        _: &Error,
+        error: &Error,
     ) -> Result<()> {
-        (self.skipped)(cx)
+        (self.skipped)(cx, error)
     }
 
     fn consumer_flush(

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::{
-    AnyOrderRunner, Batch, ConsumerContext, Order, OrderedRunner, Pipeline, ProducerContext,
-    Result, Runner, UnorderedRunner,
+    AnyOrderRunner, Batch, ConsumerContext, Order, OrderedRunner, Pipeline, Result, Runner,
+    UnorderedRunner,
 };
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
@@ -325,54 +325,25 @@ fn stages_work_at_the_same_time(order: Order) {
 }
 
 /// Adds one by the batch, and notes how many came at once.
-struct InBatches(Arc<AtomicU64>);
-
-impl Runner for InBatches {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = Vec<u64>;
-    type Summary = Vec<u64>;
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
-        unreachable!("it works by the batch")
-    }
-    fn producer_work_batch(
-        &self,
-        _: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> Result<Vec<Result<u64>>> {
-        self.0.fetch_max(inputs.len() as u64, SeqCst);
+fn in_batches(
+    order: Order,
+    batch: Batch,
+    window: usize,
+) -> (AnyOrderRunner<Hooks>, Arc<AtomicU64>) {
+    let most = Arc::new(AtomicU64::new(0));
+    let notes = most.clone();
+    let hooks = Hooks::new().by_batch(move |_, inputs| {
+        notes.fetch_max(inputs.len() as u64, SeqCst);
         Ok(inputs.drain(..).map(|x| Ok(x + 1)).collect())
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
-        Ok(vec![])
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, y: u64) -> Result<()> {
-        all.push(y);
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
-        Ok(all)
-    }
-}
-
-impl InBatches {
-    fn pool(order: Order, batch: Batch, window: usize) -> (AnyOrderRunner<Self>, Arc<AtomicU64>) {
-        let most = Arc::new(AtomicU64::new(0));
-        let builder = AnyOrderRunner::builder(InBatches(most.clone())).devices(2).order(order);
-        (builder.batch(batch).window(window).build().unwrap(), most)
-    }
+    });
+    let builder = AnyOrderRunner::builder(hooks).devices(2).order(order);
+    (builder.batch(batch).window(window).build().unwrap(), most)
 }
 
 fn batches_of_later_stages_may_be_larger_than_earlier_windows(order: Order) {
     for (first, last) in [(1, 4), (2, 4), (2, 9), (3, 5)] {
         let mut a = plus(1).windowed(order, 2, first);
-        let (mut b, most) = InBatches::pool(order, Batch::of(4), last);
+        let (mut b, most) = in_batches(order, Batch::of(4), last);
         let mut c = plus(1).windowed(order, 2, 1);
         let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..101).unwrap();
         assert_eq!(sorted(seen), (3..104).collect::<Vec<_>>());
@@ -384,9 +355,9 @@ fn batches_of_later_stages_may_be_larger_than_earlier_windows(order: Order) {
 fn batches_in_every_stage(order: Order) {
     let soon = Duration::from_micros(50);
     for batch in [Batch::of(3), Batch::up_to(3), Batch::of(3).within(soon)] {
-        let (mut a, _) = InBatches::pool(order, batch, 3);
-        let (mut b, _) = InBatches::pool(order, Batch::of(5), 7);
-        let (mut c, _) = InBatches::pool(order, batch, 4);
+        let (mut a, _) = in_batches(order, batch, 3);
+        let (mut b, _) = in_batches(order, Batch::of(5), 7);
+        let (mut c, _) = in_batches(order, batch, 4);
         for items in [0, 1, 250] {
             let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..items).unwrap();
             assert_eq!(sorted(seen), (3..items + 3).collect::<Vec<_>>());
@@ -492,5 +463,5 @@ fn a_pipeline_is_send_and_sync_for_every_runner() {
     fn check<R: Runner + 'static, S: Runner + 'static>() {
         send_and_sync::<Pipeline<'_, R, S>>();
     }
-    check::<Hooks, InBatches>();
+    check::<Hooks, Hooks>();
 }

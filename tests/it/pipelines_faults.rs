@@ -294,9 +294,8 @@ fn a_failure_wakes_producers_of_earlier_stages(order: Order) {
 }
 
 fn items_of_a_batch_that_fail_together_count_in_their_own_stage(order: Order) {
-    use crate::batches::Doubler;
     let broken = || {
-        Doubler::new(|cx, inputs| {
+        Hooks::new().by_batch(|cx, inputs| {
             if cx.items()[0] < 4 {
                 return Ok(inputs.drain(..).map(Ok).collect());
             }
@@ -304,11 +303,11 @@ fn items_of_a_batch_that_fail_together_count_in_their_own_stage(order: Order) {
             Err("the device is gone".into())
         })
     };
-    let build = |doubler: Doubler, window| {
+    let build = |doubler: Hooks, window| {
         let builder = AnyOrderRunner::builder(doubler).devices(1).order(order).window(window);
         builder.batch(Batch::of(4)).build().unwrap()
     };
-    let good = || Doubler::new(|_, inputs| Ok(inputs.drain(..).map(Ok).collect()));
+    let good = || Hooks::new().by_batch(|_, inputs| Ok(inputs.drain(..).map(Ok).collect()));
     for stage in 0..3 {
         let doubler = |i| if i == stage { broken() } else { good() };
         let mut row = [build(doubler(0), 8), build(doubler(1), 4), build(doubler(2), 12)];

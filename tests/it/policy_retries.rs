@@ -13,7 +13,7 @@ use gangline::{
 };
 use proptest::prelude::*;
 
-use crate::echo::Together;
+use crate::echo::together;
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, no_hang};
 
@@ -183,7 +183,7 @@ fn the_same_producer_tries_again_if_the_rule_says_so(order: Order) {
 }
 
 fn a_batch_that_failed_together_is_tried_again_one_by_one(order: Order) {
-    let together = Together::default();
+    let together = together();
     let batches = together.calls();
     let mut pool = builder(together, order, 1).batch(Batch::of(4)).build().unwrap();
     assert_eq!(sorted(pool.run(0..12).unwrap()), range(12));

@@ -7,7 +7,6 @@ use std::time::Duration;
 use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Batch, Builder, Error, OnError, Order, ProducerContext, Result};
 
-use crate::batches::Doubler;
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
 
@@ -15,25 +14,25 @@ type Outputs = Result<Vec<Result<u64>>>;
 
 /// Two producers, batches of four, and room for two of them. What holds item 1 does as `held` says, by how many
 /// calls did before.
-fn pool<F>(order: Order, held: F) -> AnyOrderRunner<Doubler>
+fn pool<F>(order: Order, held: F) -> AnyOrderRunner<Hooks>
 where
     F: Fn(u64, &ProducerContext<'_>, &mut Vec<u64>) -> Outputs + Send + Sync + 'static,
 {
     builder(doubler(held), order).build().unwrap()
 }
 
-fn builder(doubler: Doubler, order: Order) -> Builder<Doubler, RuntimeOrder> {
+fn builder(doubler: Hooks, order: Order) -> Builder<Hooks, RuntimeOrder> {
     let builder =
         AnyOrderRunner::builder(doubler).order(order).devices(2).window(8).batch(Batch::of(4));
     builder.on_error(OnError::Skip).speculate()
 }
 
-fn doubler<F>(held: F) -> Doubler
+fn doubler<F>(held: F) -> Hooks
 where
     F: Fn(u64, &ProducerContext<'_>, &mut Vec<u64>) -> Outputs + Send + Sync + 'static,
 {
     let calls = AtomicU64::new(0);
-    Doubler::new(move |cx, inputs| match inputs.contains(&1) {
+    Hooks::new().by_batch(move |cx, inputs| match inputs.contains(&1) {
         true => held(calls.fetch_add(1, SeqCst), cx, inputs),
         false => doubled(inputs),
     })
@@ -122,12 +121,9 @@ fn the_rest_of_a_batch_that_was_split_is_not_kept_by_a_producer_that_is_stuck() 
 
 /// The helper fails the first batch, alone or not: as a whole and then each item by itself, or together where it has
 /// taken the inputs. Until then the slow one waits, and fails them the same way if it is to.
-fn failing(
-    takes_inputs: bool,
-    is_ok: impl Fn(Who, u32) -> bool + Send + Sync + 'static,
-) -> Doubler {
+fn failing(takes_inputs: bool, is_ok: impl Fn(Who, u32) -> bool + Send + Sync + 'static) -> Hooks {
     let (gate, slow) = (Gate::new(), OnceLock::new());
-    Doubler::new(move |cx, inputs| {
+    Hooks::new().by_batch(move |cx, inputs| {
         if inputs[0] > 3 {
             return doubled(inputs);
         }
@@ -234,13 +230,13 @@ fn a_batch_that_has_lost_and_is_abandoned_fails_no_item() {
 
 /// Two producers at the batch [0, 1]: what the slow one does with it when the helper, which was done with item 0 and
 /// could not do item 1, has returned.
-fn partly_won<F>(slow: F) -> Doubler
+fn partly_won<F>(slow: F) -> Hooks
 where
     F: Fn(&mut Vec<u64>) -> Outputs + Send + Sync + 'static,
 {
     let (first, gate) = (OnceLock::new(), Gate::new());
     let is_won = Gate::new();
-    Doubler::new(move |cx, inputs| {
+    Hooks::new().by_batch(move |cx, inputs| {
         if first.set(cx.producer()).is_ok() {
             gate.pass();
             return slow(inputs);
@@ -304,7 +300,7 @@ fn what_was_put_off_for_a_call_that_has_lost_is_not_waited_for() {
     no_hang(|| {
         let (slow, stuck) = (OnceLock::new(), Arc::new(Gate::new()));
         let (helps, is_in_part, until) = (Gate::new(), Gate::new(), stuck.clone());
-        let doubler = Doubler::new(move |cx, inputs| {
+        let doubler = Hooks::new().by_batch(move |cx, inputs| {
             let _ = slow.set(cx.producer());
             let is_slow = slow.get() == Some(&cx.producer());
             match (is_slow, &inputs[..]) {
