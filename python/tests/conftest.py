@@ -31,7 +31,7 @@ def state(folder):
 
 
 def wait_until(holds, seconds=10.0):
-    """Look again until it holds. Tests look at processes that tell no one when they end."""
+    """Look again until it holds. Nothing reports the end of a process that is not a child."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:

@@ -32,7 +32,7 @@ def squares(_, xs):
     return [x * x for x in xs]
 
 
-def who(context, _):
+def context_of(context, _):
     return context
 
 

@@ -53,7 +53,7 @@ def test_workers_and_their_states_stay_between_calls():
 
 
 def test_a_worker_knows_its_gpus():
-    with Pool(tasks.identity, tasks.who, gpus="3 5") as pool:
+    with Pool(tasks.identity, tasks.context_of, gpus="3 5") as pool:
         seen = {record.value.worker: record for record in pool.imap(range(20))}
     assert all(seen[at].gpus == seen[at].value.gpus == (gpu,) for at, gpu in enumerate("35") if at in seen)
     assert {record.value.device for record in seen.values()} == {"cuda:0"}
@@ -65,7 +65,7 @@ def test_the_gpus_of_a_worker_are_set_before_it_imports_anything(monkeypatch):
         assert pool.map(["CUDA_VISIBLE_DEVICES"]) == ["2"]
     with Pool(None, tasks.environment, gpus=[2], visible="all") as pool:
         assert pool.map(["CUDA_VISIBLE_DEVICES"]) == [None]
-    with Pool(tasks.identity, tasks.who, gpus=[2], visible="all") as pool:
+    with Pool(tasks.identity, tasks.context_of, gpus=[2], visible="all") as pool:
         assert pool.map([0])[0].device == "cuda:2"
 
 
@@ -326,13 +326,13 @@ def test_what_the_program_refuses_is_an_error():
 def test_gpus_are_counted_as_this_process_sees_them(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     for visible, device in (("own", "cuda:0"), ("all", "cuda:2")):
-        with Pool(tasks.identity, tasks.who, gpus=[2], visible=visible) as pool:
+        with Pool(tasks.identity, tasks.context_of, gpus=[2], visible=visible) as pool:
             record = next(pool.imap([0]))
         assert (record.gpus, record.value.gpus, record.value.device) == (("2",), ("2",), device)
 
 
 def test_a_worker_without_gpus_is_on_the_cpu(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
-    with Pool(tasks.identity, tasks.who, workers=1) as pool:
+    with Pool(tasks.identity, tasks.context_of, workers=1) as pool:
         context = pool.map([0])[0]
     assert (context.gpus, context.device) == ((), "cpu")
