@@ -154,13 +154,13 @@ impl RunReport {
 ///
 /// ```
 /// use gangline::report::trace_of_stages;
-/// use gangline::{OrderedRunner, map};
+/// use gangline::{OrderedRunner, Pipeline, map};
 ///
 /// # fn main() -> gangline::Result<()> {
 /// let double = || map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
 /// let mut first = OrderedRunner::builder(double()).devices(2).timeline().build()?;
 /// let mut second = OrderedRunner::builder(double()).devices(1).timeline().build()?;
-/// first.then(&mut second).run(0..10)?;
+/// Pipeline::new(&mut first).then(&mut second).run(0..10)?;
 /// let trace = trace_of_stages([&first.report(), &second.report()]);
 /// assert!(trace.contains("gangline: stage 2"));
 /// # Ok(())
