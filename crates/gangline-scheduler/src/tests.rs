@@ -426,6 +426,14 @@ fn an_idle_producer_copies_what_another_is_slow_at() {
 }
 
 #[test]
+fn a_copy_comes_after_what_waits() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 2);
+    assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0]);
+    stand_still(&mut scheduler, at(0));
+    assert_eq!(lease(&mut scheduler, 1, at(20)).items, [1], "0 is slow, but 1 waits");
+}
+
+#[test]
 fn a_copy_that_succeeds_after_an_abort_revokes_the_other() {
     let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
     let slow = lease(&mut scheduler, 0, at(0));
