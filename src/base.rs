@@ -5,6 +5,7 @@ mod bounded;
 mod hook;
 mod max_failures;
 mod measure;
+pub(crate) mod memory;
 pub(crate) mod panic;
 #[cfg(feature = "futures")]
 pub(crate) mod quiet_waker;

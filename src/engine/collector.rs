@@ -9,6 +9,7 @@ use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
+use crate::base::memory::Headroom;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::observe::event::Event;
@@ -41,6 +42,10 @@ pub(crate) struct Collector<T> {
     /// Whether producers ran out of items for lack of permits during the last wait, with nothing held back
     /// for order.
     starved: bool,
+    /// Whether the feeder had no permit during the last wait.
+    was_full: bool,
+    /// What results that are held back may take, from the first time that one slow item made the window grow.
+    headroom: Option<Headroom>,
     /// Whether the caller has the result handed out last, which is in flight until it asks for the next.
     is_lent: bool,
     /// The wait in progress.
@@ -120,6 +125,8 @@ impl<T> Collector<T> {
             scales: handover.weights().zip(handover.most_weight()).map(Scales::new),
             measured: (0, now),
             starved: false,
+            was_full: false,
+            headroom: None,
             is_lent: false,
             wait: None,
             pace: Pace::new(now),
@@ -197,12 +204,17 @@ impl<T> Collector<T> {
     /// Returns all permits, and additional ones if the window grows. Call it when [`pop`](Collector::pop)
     /// found nothing.
     ///
-    /// The window grows if producers ran out of items for lack of permits while this collector waited, and
-    /// the results that arrived left nothing held back for order. So neither a slow consumer nor a slow item
-    /// at the head makes it grow.
+    /// The window grows if producers ran out of items for lack of permits while this collector waited: up to the
+    /// pace of the items if nothing is held back for order, and else [less](Window::grow_behind_head). So a slow
+    /// consumer does not make it grow.
     pub(crate) fn settle<I>(&mut self, handover: &Handover<I, T>) {
-        let starved = std::mem::take(&mut self.starved);
-        let more = if starved && !self.merge.holds_back() { self.growth() } else { 0 };
+        let (starved, was_full) = (self.starved, self.was_full);
+        (self.starved, self.was_full) = (false, false);
+        let more = match self.merge.holds_back() {
+            false if starved => self.growth(),
+            true if was_full => self.growth_behind_head(),
+            _ => 0,
+        };
         self.give_back(handover, more);
     }
 
@@ -314,6 +326,7 @@ impl<T> Collector<T> {
     fn note_dryness<I>(&mut self, handover: &Handover<I, T>) {
         let is_behind = self.merge.holds_back();
         self.starved = self.window.may_grow() && !is_behind && handover.ran_dry();
+        self.was_full = handover.is_starving();
     }
 
     /// Checks the size of the window after a wait. The window is too large if it is full of slow items that
@@ -330,6 +343,20 @@ impl<T> Collector<T> {
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         let more = self.window.grow(self.consumed - consumed, now - since);
         self.quarter = self.window.quarter();
+        more
+    }
+
+    /// Grows the window while one item holds others back, and returns by how many items.
+    fn growth_behind_head(&mut self) -> usize {
+        let held_back = self.merge.seen().sum::<u64>().saturating_sub(self.consumed);
+        let Collector { window, headroom, .. } = self;
+        let mut from_now = || *headroom.get_or_insert_with(Headroom::from_now);
+        let more = window.grow_behind_head(held_back as usize, || from_now().is_left());
+        if more > 0 {
+            // Before results take memory.
+            from_now();
+            self.quarter = self.window.quarter();
+        }
         more
     }
 

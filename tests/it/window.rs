@@ -1,6 +1,5 @@
 //! Items in flight never exceed the window, whatever is slow.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -22,7 +21,6 @@ both_orders!(
     a_stream_keeps_within_its_window,
     the_whole_window_is_given_out,
     the_whole_window_of_a_stream_is_given_out,
-    a_slow_consumer_does_not_make_the_default_window_grow,
     the_default_window_is_bounded,
     a_window_of_one_is_serial,
     the_largest_window_is_allowed,
@@ -136,43 +134,52 @@ fn a_straggler_at_the_head_keeps_the_window() {
     }
 }
 
-/// Every window begins with a straggler, which waits for all others of its window; the consumer is
-/// kept busy until results behind the next straggler are there. So at no time does the consumer wait
-/// with nothing held back for order.
+/// Item 0 stays at work until so many others are done that the window must have grown to 16 items per producer.
 #[test]
-fn stragglers_at_the_head_do_not_make_the_default_window_grow() {
+fn the_default_window_grows_behind_a_straggler_at_the_head() {
     no_hang(|| {
-        const ITEMS: u64 = 200 * DEFAULT;
         let gauge = Gauge::default();
-        let (worked, started) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
-        let (consumed, behind) = (gauge.clone(), started.clone());
-        let hooks = Hooks::new()
-            .work(move |_, x| {
-                started.add(1);
-                if x % DEFAULT == 0 {
-                    worked.reach((x / DEFAULT + 1) * (DEFAULT - 1));
-                } else {
-                    worked.add(1);
-                }
-                Ok(x)
-            })
-            .consume(move |_, y| {
-                // What has begun says that what the same producer did before was delivered.
-                match y % DEFAULT {
-                    2 => behind.reach((y + 6).min(ITEMS)),
-                    5 => behind.reach((y + 5).min(ITEMS)),
-                    _ => {}
-                }
-                consumed.down();
-                Ok(())
-            });
-        hooks.pool(Order::Input, PRODUCERS as usize).run(counted(&gauge, ITEMS)).unwrap();
-        check(&gauge, DEFAULT as usize);
+        let done = Arc::new(Counter::new());
+        let hooks = consuming(&gauge).work(move |_, x| {
+            match x {
+                0 => done.reach(16 * PRODUCERS - 1),
+                _ => _ = done.add(1),
+            }
+            Ok(x)
+        });
+        let mut pool = hooks.pool(Order::Input, PRODUCERS as usize);
+        let summary = pool.run(counted(&gauge, 1_000)).unwrap();
+        assert_eq!(summary, (0..1_000).collect::<Vec<_>>());
+        check(&gauge, 8_192);
     });
 }
 
-/// The consumer is busy until further results wait for it.
-fn a_slow_consumer_does_not_make_the_default_window_grow(order: Order) {
+/// Item 0 stays at work until the window has room for no more.
+#[test]
+fn the_default_window_is_bounded_behind_a_straggler_at_the_head() {
+    no_hang(|| {
+        let gauge = Gauge::default();
+        let pulled = gauge.clone();
+        let hooks = consuming(&gauge).work(move |_, x| {
+            if x == 0 {
+                let (mut before, mut now) = (0, 1);
+                while before != now {
+                    thread::sleep(Duration::from_millis(200));
+                    (before, now) = (now, pulled.now());
+                }
+                assert!(now <= 64 * PRODUCERS, "{now} items were out");
+            }
+            Ok(x)
+        });
+        hooks.pool(Order::Input, PRODUCERS as usize).run(counted(&gauge, 1_000)).unwrap();
+        assert_eq!(gauge.now(), 0);
+    });
+}
+
+/// The consumer is busy until further results wait for it. In input order, a producer without a core may also make the
+/// window grow, as a slow item does.
+#[test]
+fn a_slow_consumer_does_not_make_the_default_window_grow() {
     const ITEMS: u64 = 1_000;
     let gauge = Gauge::default();
     let (started, consumed) = (Arc::new(Counter::new()), Counter::new());
@@ -187,7 +194,7 @@ fn a_slow_consumer_does_not_make_the_default_window_grow(order: Order) {
             down.down();
             Ok(())
         });
-    hooks.pool(order, PRODUCERS as usize).run(counted(&gauge, ITEMS)).unwrap();
+    hooks.pool(Order::Completion, PRODUCERS as usize).run(counted(&gauge, ITEMS)).unwrap();
     check(&gauge, DEFAULT as usize);
 }
 
@@ -269,18 +276,21 @@ fn items_that_an_earlier_run_was_done_with_do_not_make_the_window_grow() {
         let mut first =
             AnyOrderRunner::builder(Hooks::new()).devices(2).journal(journal()).build().unwrap();
         first.run(0..done).unwrap();
-        let (pulled, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let (seen, ahead) = (pulled.clone(), most.clone());
-        let hooks = Hooks::new().work(move |_, x| {
+        let gauge = Gauge::default();
+        let hooks = consuming(&gauge).work(move |_, x| {
             thread::sleep(Duration::from_millis(2));
-            ahead.fetch_max(seen.load(SeqCst) - x, SeqCst);
             Ok(x)
         });
         let builder = AnyOrderRunner::builder(hooks).devices(2).journal(journal().resume());
-        let inputs = (0..done + 100).inspect(move |&x| pulled.store(x + 1, SeqCst));
-        assert_eq!(builder.build().unwrap().run(inputs).unwrap().len(), 100);
-        let most = most.load(SeqCst);
-        assert!(most <= DEFAULT, "{most} items were out");
+        // In input order, a producer without a core would make it grow.
+        let mut pool = builder.order(Order::Completion).build().unwrap();
+        let inputs = (0..done + 100).inspect(|&x| {
+            if x >= done {
+                gauge.up();
+            }
+        });
+        assert_eq!(pool.run(inputs).unwrap().len(), 100);
+        check(&gauge, DEFAULT as usize);
     });
 }
 

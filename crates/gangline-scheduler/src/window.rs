@@ -25,6 +25,12 @@ const PER_PRODUCER: usize = 3;
 /// two devices with batches of 32: 16 took a fifth less time than 3.
 const PER_PRODUCER_FOR_CHOICE: usize = 16;
 
+/// Behind a slow item at the head of the line, the default window grows to this many items, or batches, per producer: the
+/// others can do so many while one takes that many times as long.
+const BEHIND_HEAD: usize = 64;
+/// It grows to this many without a look at the memory that the results take.
+const BEHIND_HEAD_UNSEEN: usize = 16;
+
 /// The size of a run's window, and whether it may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -32,6 +38,8 @@ pub struct Window {
     /// The initial size, and the limit of growth. Both equal `size` for a window that the user gave.
     least: usize,
     most: usize,
+    /// The number of items that the producers work on at once; 0 for a window that the user gave.
+    at_work: usize,
     /// The number of consumed items, and the time, when the window was last judged or not full.
     looked: Option<(u64, Instant)>,
     /// The number of permits to keep as they come back, since the window is too large.
@@ -55,13 +63,14 @@ impl Window {
 
     /// Exactly `size` items.
     pub fn fixed(size: usize) -> Self {
-        Window { size, least: size, most: size, looked: None, surplus: 0 }
+        Window { size, least: size, most: size, at_work: 0, looked: None, surplus: 0 }
     }
 
     /// A window for `producers` that take up to `batch` items at once. It grows while items are fast.
     pub(crate) fn growing(producers: usize, batch: usize) -> Self {
-        let size = batch.saturating_mul(PER_PRODUCER * producers);
-        Window { most: size.max(MOST), ..Window::fixed(size) }
+        let at_work = batch.saturating_mul(producers);
+        let size = at_work.saturating_mul(PER_PRODUCER);
+        Window { most: size.max(MOST), at_work, ..Window::fixed(size) }
     }
 
     /// Like [`growing`](Window::growing), with more batches to choose items of like sizes from.
@@ -103,6 +112,36 @@ impl Window {
         let target = self.size.saturating_mul(GROWTH).min(most).max(self.size);
         let more = target - self.size;
         (self.size, self.looked, self.surplus) = (target, None, 0);
+        more
+    }
+
+    /// Grows the window for the producers that wait while one slow item holds the results of others back, and returns by
+    /// how many items. Call it when the window is full. `held_back` is the number of those results; `has_memory` says
+    /// whether more of them may be kept.
+    ///
+    /// It grows fourfold once the producers have nothing beside what they work on: earlier, the order of results alone
+    /// would make it grow.
+    pub fn grow_behind_head(
+        &mut self,
+        held_back: usize,
+        has_memory: impl FnOnce() -> bool,
+    ) -> usize {
+        let (unseen, most) = (
+            self.at_work.saturating_mul(BEHIND_HEAD_UNSEEN),
+            self.at_work.saturating_mul(BEHIND_HEAD),
+        );
+        if self.size.saturating_sub(held_back) > self.at_work || self.size >= most {
+            return 0;
+        }
+        let most = if self.size < unseen {
+            unseen
+        } else if has_memory() {
+            most
+        } else {
+            return 0;
+        };
+        let more = self.size.saturating_mul(GROWTH).min(most) - self.size;
+        (self.size, self.looked, self.surplus) = (self.size + more, None, 0);
         more
     }
 

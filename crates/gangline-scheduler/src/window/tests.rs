@@ -110,3 +110,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn behind_a_slow_head_it_grows_to_sixteen_per_producer_and_with_memory_to_sixty_four() {
+    let mut window = Window::growing(2, 1);
+    assert_eq!(window.grow_behind_head(3, || panic!("it is not asked")), 0, "three are to do");
+    let mut grow = |has_memory: bool| {
+        let held_back = window.size() - 2;
+        window.grow_behind_head(held_back, || has_memory);
+        window.size()
+    };
+    assert_eq!([grow(false), grow(false), grow(false)], [24, 32, 32]);
+    assert_eq!([grow(true), grow(true)], [128, 128]);
+}
+
+#[test]
+fn a_window_that_the_user_gave_does_not_grow_behind_a_slow_head() {
+    let mut window = Window::fixed(8);
+    assert_eq!(window.grow_behind_head(8, || true), 0);
+}
