@@ -14,6 +14,7 @@ both_orders!(
     in_activate,
     in_a_state_made_anew,
     in_consumer_init,
+    with_the_feeder_waiting_for_the_window,
     with_the_feeder_in_the_callers_iterator,
     with_all_producers_at_work,
     with_the_consumer_at_work,
@@ -194,6 +195,24 @@ fn in_consumer_init(order: Order) {
         let items = (0..).inspect(|_| panic!("nothing is pulled before `consumer_init` returned"));
         check(hooks.pool(order, 2), &place, 1, items);
     }
+}
+
+fn with_the_feeder_waiting_for_the_window(order: Order) {
+    let (place, waits) = place();
+    let hooks = Hooks::new().consume(move |cx, y| {
+        if y >= BAD {
+            waits.wait(|| cx.is_cancelled());
+        }
+        Ok(())
+    });
+    // One party is the consumer, the other the feeder as it gives out the last that it may.
+    let feeder = place.clone();
+    let items = (BAD..).inspect(move |&x| {
+        if x == BAD + 3 {
+            feeder.reached.add(1);
+        }
+    });
+    check(hooks.windowed(order, 2, 4), &place, 2, items);
 }
 
 fn with_the_feeder_in_the_callers_iterator(order: Order) {

@@ -20,6 +20,7 @@ both_orders!(
     a_stop_is_seen_by_the_producers,
     finished_before_a_stream,
     finished_with_the_feeder_waiting_for_the_window,
+    finished_in_the_callers_iterator,
     finished_in_consumer_init,
     finished_in_a_stream,
     finished_and_failed,
@@ -220,6 +221,29 @@ fn finished_with_the_feeder_waiting_for_the_window(order: Order) {
     });
     assert_eq!((seen.unwrap().len(), ends.load(SeqCst)), (4, 1));
     assert_eq!((pool.account().ok, pool.account().cancelled), (4, 0));
+    check_works(&mut pool);
+}
+
+fn finished_in_the_callers_iterator(order: Order) {
+    let mut pool = Hooks::new().pool(order, 2);
+    let token = pool.cancel_token();
+    let (reached, finished) = (Gate::new(), Gate::new());
+    let items = (0..).inspect(|&x| {
+        assert!(x <= 5, "the iterator was called again");
+        if x == 5 {
+            reached.open();
+            finished.pass();
+        }
+    });
+    let seen = thread::scope(|scope| {
+        scope.spawn(|| {
+            reached.pass();
+            token.drain();
+            finished.open();
+        });
+        pool.run(items)
+    });
+    assert_eq!((seen.unwrap().len() as u64, pool.account().cancelled), (pool.account().ok, 0));
     check_works(&mut pool);
 }
 
