@@ -46,7 +46,8 @@ class Pool(Generic[State]):
     ``batch_wait``        how long an incomplete list waits for more inputs
     ``key``               ``key(input)`` names an item in its record; ``keys`` of ``imap`` does too
     ``journal, resume``   a file that records which items are done; ``resume`` leaves those out
-    ``min_workers``       an error once ``load`` has failed on so many workers that fewer are left
+    ``min_workers``       an error once ``load`` has failed on so many workers that fewer are left; without it, a
+                          ``load`` that fails before any worker is ready is one
     ``progress``          ``True``, or a description: shows progress on standard error
     ``report``            files of reports that the program writes at the end: ``"run.html"``, ``"run.json"``
     ``visible``           ``"all"``: a worker sees all GPUs, and its ``device`` has the number of its own

@@ -315,7 +315,9 @@ class Run:
             show(f"gangline: worker {worker} cannot load: {text}\n")
         self._failed_loads[worker] = text
         left = self._options.count_workers() - len(self._failed_loads)
-        if not self._is_ready or left < (self._options.min_workers or 0):
+        least = self._options.min_workers
+        # A load that fails at once must not end workers that still load, if some are allowed to fail.
+        if left < least if least is not None else not self._is_ready:
             self._end(PoolError(f"load failed on worker {worker}: {text}"))
             self._signal(signal.SIGTERM)
 

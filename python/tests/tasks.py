@@ -125,6 +125,12 @@ def load_fails_on_one(context):
         raise RuntimeError("no weights")
 
 
+def load_fails_on_the_quickest(context):
+    if context.worker == 0:
+        raise RuntimeError("no weights")
+    time.sleep(0.5)
+
+
 def huge(_, megabytes):
     return b"x" * (megabytes << 20)
 

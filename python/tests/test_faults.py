@@ -114,6 +114,17 @@ def test_fewer_workers_than_asked_for_are_an_error():
     assert "load failed on worker 1" in str(error.value)
 
 
+def test_a_load_that_fails_first_leaves_the_others():
+    with Pool(tasks.load_fails_on_the_quickest, tasks.sleep, workers=2, min_workers=1) as pool:
+        assert pool.map([0, 0, 0]) == [0, 0, 0]
+
+
+def test_no_load_that_works_is_an_error_with_min_workers_too():
+    with Pool(tasks.load_fails, tasks.echo, workers=2, min_workers=1) as pool, pytest.raises(PoolError) as error:
+        pool.map([1, 2, 3])
+    assert "no weights" in str(error.value)
+
+
 def test_a_timeout_ends_a_task():
     with Pool(None, tasks.sleep, workers=1, timeout=0.5) as pool:
         records = list(pool.imap([0, 1000, 0]))
