@@ -58,7 +58,9 @@ class Pool(Generic[State]):
     and ``end_timeout`` are those of ``gangline run``. Times are seconds, or texts such as ``"5ms"``.
 
     Workers start with the first item and stay for the calls that follow. With ``journal``, each call of ``imap`` has
-    workers of its own, inputs are plain JSON, and items that are done already have no record.
+    workers of its own, inputs are plain JSON, and items that are done already have no record. An item is done once
+    ``work`` has returned and its record is on its way, so let ``work`` save the result: after a kill, records that were
+    not handed out do not come again.
 
     >>> import operator
     >>> with Pool(None, operator.is_, workers=2) as pool:
