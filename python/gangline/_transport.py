@@ -172,6 +172,13 @@ class _Unpickler(pickle.Unpickler):
             from gangline import _main
 
             _main.load()
+            main = sys.modules["__main__"]
+            if not hasattr(main, name.partition(".")[0]):
+                script = getattr(main, "__file__", module)
+                raise AttributeError(
+                    f"{name} is not defined in {script} where a worker stops running it: define it above the line that "
+                    f"first uses a pool, and not below `if __name__ == '__main__'`"
+                )
         return super().find_class(module, name)
 
 

@@ -356,3 +356,16 @@ with gangline.Pool(None, work, workers=1) as pool: print(pool.map([one])[0].x)
 """
     ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=20, check=False)
     assert (ended.stdout, ended.stderr) == ("2\n", "")
+
+
+def test_a_function_below_the_first_use_of_a_pool_is_named(script):
+    process = script(
+        "import gangline\n"
+        "def first(state, x): return x\n"
+        "with gangline.Pool(None, first, workers=1) as pool: pool.map([1])\n"
+        "def later(state, x): return x\n"
+        "with gangline.Pool(None, later, workers=1) as pool: pool.map([1])\n"
+    )
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "later is not defined in" in said and "above the line that first uses a pool" in said, said
