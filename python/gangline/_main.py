@@ -8,7 +8,7 @@ import sys
 import types
 from typing import Any, Optional
 
-__all__ = ["PoolStarted", "describe", "is_loading", "load", "prepare"]
+__all__ = ["PoolStarted", "describe", "is_loading", "load", "main_file", "prepare"]
 
 
 class PoolStarted(BaseException):
@@ -29,13 +29,19 @@ def describe() -> dict[str, Any]:
     # Values whose class is defined there come back under this name.
     sys.modules.setdefault("__mp_main__", main)
     spec = getattr(main, "__spec__", None)
-    path = getattr(main, "__file__", None)
+    path = main_file()
     return {
         "path": list(sys.path),
         "argv": list(getattr(sys, "argv", [])),
         "main_name": None if spec is None else spec.name,
         "main_path": None if path is None or spec is not None else os.path.abspath(path),
     }
+
+
+def main_file() -> Optional[str]:
+    """Return the file of the main module. A script that was read from standard input has a name that is none."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    return path if path is not None and os.path.exists(path) else None
 
 
 def prepare(description: dict[str, Any]) -> None:

@@ -103,6 +103,8 @@ class Pool(Generic[State]):
         one_of("order", order, ("input", "completion"))
         one_of("visible", visible, ("own", "all"))
         at_least_one(batch=batch, window=window, workers=workers, min_workers=min_workers, threads=threads)
+        if resume and journal is None:
+            raise ValueError("resume=True needs the journal of the earlier run: journal='run.journal'")
         reports = [report] if isinstance(report, (str, os.PathLike)) else report
         self._options = Options(
             gpus=None if gpus is None else gpu_list(gpus),

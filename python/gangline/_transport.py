@@ -97,8 +97,9 @@ def _cloudpickle() -> Any:
 
 
 def _main_has_file() -> bool:
-    main = sys.modules.get("__main__")
-    return getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
+    from gangline import _main
+
+    return getattr(sys.modules.get("__main__"), "__spec__", None) is not None or _main.main_file() is not None
 
 
 class Memory:

@@ -369,3 +369,16 @@ def test_a_function_below_the_first_use_of_a_pool_is_named(script):
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "later is not defined in" in said and "above the line that first uses a pool" in said, said
+
+
+def test_a_script_from_standard_input_has_functions():
+    pytest.importorskip("cloudpickle")
+    text = (
+        "import gangline\n"
+        "def double(_, x): return 2 * x\n"
+        "with gangline.Pool(None, double, workers=1) as pool: print(pool.map([1, 2]))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert ended.stdout == "[2, 4]\n", ended.stderr

@@ -296,6 +296,11 @@ def test_a_journal_leaves_out_what_is_done(tmp_path):
             pool.map([(1, 2)])
 
 
+def test_resume_needs_a_journal():
+    with pytest.raises(ValueError, match="resume=True needs the journal"):
+        Pool(None, tasks.echo, workers=1, resume=True)
+
+
 def test_a_journal_of_an_earlier_run_is_not_overwritten(tmp_path):
     journal = tmp_path / "run.journal"
     journal.write_text("something else\n")
