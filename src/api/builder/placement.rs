@@ -163,7 +163,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [batches](Builder::batch), or at sixteen of those if they are [padded](Builder::max_padded_size). It
     /// grows while items are fast, to about 2 ms of work for each producer and at most 8,192 items. It
     /// shrinks when slow items follow. In input order it also grows while one slow item holds the results of
-    /// others back: to 16 items (or batches) for each producer, and to 64 while the process has taken less than a
+    /// others back: to 16 items (or batches) for each producer, and to 64 while the process has grown by less than a
     /// tenth of the memory that it may have (Linux).
     ///
     /// ```
