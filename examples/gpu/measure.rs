@@ -241,7 +241,7 @@ impl Plan {
         }
         let make = self.workload.maker();
         let prepare = map(|_| Ok(()), move |_, (), text: String| Ok(make(&text)));
-        let mut preparing = OrderedRunner::new(prepare, self.workers)?;
+        let preparing = OrderedRunner::new(prepare, self.workers)?;
         Ok(preparing.then(runner).run(self.texts(times))?)
     }
 }
