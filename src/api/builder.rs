@@ -32,6 +32,7 @@ use crate::backend::process::processes::Processes;
 use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::limits::TimeLimits;
 use crate::backend::threads::measures::Measures;
+use crate::backend::threads::producer;
 #[cfg(test)]
 use crate::backend::threads::producer_factory::MakeBackend;
 use crate::backend::threads::producer_factory::ProducerFactory;
@@ -176,7 +177,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             return self
                 .build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Abandoned));
         }
-        self.build_with(ProducerFactory::threads)
+        self.build_with(producer::factory)
     }
 
     /// Puts producers into the backend that `make` makes.

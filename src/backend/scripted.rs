@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::backend::threads::call::call;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
-use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle::{self, Desk, FailedBatch};
 use crate::backend::threads::shared::Shared;
@@ -196,7 +195,7 @@ impl<R: Runner> Scripted<R> {
         let cx = ProducerContext::new(&self.setup, &run.wanted, &lease.items);
         let cx = cx.with_attempt(lease.attempt);
         let state = self.state.as_mut().expect("it is built before the first lease");
-        let site = || site(&self.setup, &lease.items, Some(lease.attempt));
+        let site = || self.setup.site(&lease.items, Some(lease.attempt));
         call(hook, site, || work(&self.runner, &cx, state)).map_err(|error| {
             if error.is_panic() {
                 self.state = None;

@@ -6,6 +6,7 @@ use crate::cfg::CfgNode;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::bell::Bells;
 use crate::device::{Device, HeldGpus, Place};
+use crate::error::Site;
 
 /// By which a hook learns that nothing waits for its call any more.
 #[derive(Debug, Clone, Copy)]
@@ -362,6 +363,19 @@ pub(crate) struct ProducerSetup {
     /// last field, so candle has closed the GPU by then.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) gpus: Option<Arc<HeldGpus>>,
+}
+
+impl ProducerSetup {
+    /// Where an error happened: on this producer, with these items.
+    pub(crate) fn site(&self, items: &[u64], attempt: Option<u32>) -> Site {
+        Site {
+            items: items.to_vec(),
+            device: self.place.devices().first().copied(),
+            producer: Some(self.producer),
+            attempt,
+            ..Site::default()
+        }
+    }
 }
 
 /// Tracks which items' results are still wanted.

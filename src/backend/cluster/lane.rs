@@ -21,7 +21,6 @@ use super::wire::{BatchRule, RunnerLoad};
 use crate::backend::remote::recipe::{Recipe, unsent};
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::limits::TimeLimits;
-use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::backend::threads::{leasing, settle};
@@ -463,7 +462,7 @@ impl<R: Runner> LaneRun<'_, R> {
 
     /// The device is the worker's, which names it.
     fn site(&self, lease: &Lease, host: Option<Arc<str>>) -> Site {
-        let site = site(self.setup, &lease.items, Some(lease.attempt));
+        let site = self.setup.site(&lease.items, Some(lease.attempt));
         Site { host, device: None, ..site }
     }
 }

@@ -9,7 +9,6 @@ use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::recipe::unsent;
 use crate::backend::threads::handover::signals::Revocations;
-use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::base::{BoxError, Hook};
 use crate::error::{Error, FrameError, Site, WorkerError};
@@ -114,7 +113,7 @@ impl<R: Runner> WorkerProcess<R> {
             None => Hook::ProducerWork,
             Some(_) => Hook::ProducerWorkBatch,
         };
-        (hook, site(&self.setup, &lease.items, Some(lease.attempt)))
+        (hook, self.setup.site(&lease.items, Some(lease.attempt)))
     }
 
     /// What an answer says of a call.
@@ -167,7 +166,7 @@ impl<R: Runner> WorkerProcess<R> {
         let each = lease.items.iter().zip(outcomes).map(|(&item, outcome)| {
             let part = message::take_part(&mut parts)?;
             let failed = |source| {
-                let site = Box::new(site(&self.setup, &[item], Some(lease.attempt)));
+                let site = Box::new(self.setup.site(&[item], Some(lease.attempt)));
                 Error::HookFailed { hook, site, source }
             };
             Ok(match outcome {

@@ -9,7 +9,6 @@ use super::shift::Shift;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use super::worker_process::{KeeperSettings, out_of_turn, refusal};
 use crate::backend::threads::handover::signals::Revocations;
-use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::{Backend, NextStep};
 use crate::base::Hook;
@@ -99,7 +98,7 @@ impl<R: Runner> Keeper<R> {
         let call = self.worker.next_call();
         let (limit, bell) = (self.worker.settings.limits.end, self.worker.bell());
         let answer = wait_for_answer(&mut child, bell, call, limit, interest);
-        let (hook, site) = (Hook::ProducerEnd, site(&self.worker.setup, &[], None));
+        let (hook, site) = (Hook::ProducerEnd, self.worker.setup.site(&[], None));
         let frame = match answer {
             ChildAnswer::Frame(frame) => frame,
             ChildAnswer::Died(source) => {

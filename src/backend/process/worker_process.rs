@@ -10,7 +10,6 @@ use super::processes::Processes;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::limits::{TimeLimits, grace_of};
-use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
@@ -219,7 +218,7 @@ impl<R: Runner> WorkerProcess<R> {
         let child = self.child.as_mut().expect("it was just started");
         child.send(init);
         let answer = wait_for_answer(child, &bell, call, limit, interest);
-        let (hook, site) = (Hook::ProducerInit, site(&self.setup, &[], None));
+        let (hook, site) = (Hook::ProducerInit, self.setup.site(&[], None));
         match answer {
             ChildAnswer::Frame(frame) => match frame.kind {
                 Kind::InitDone => match message::decode::<CallNumber>(&frame)?.call == call {

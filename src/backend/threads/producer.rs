@@ -9,7 +9,9 @@ use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::handover::signals::Tracking;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::backend::threads::lifetime::Lifetime;
+use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
 use crate::backend::threads::run::Run;
+use crate::backend::threads::run_settings::Overdue;
 use crate::backend::threads::shared::Shared;
 use crate::backend::threads::spans::TraceSpans;
 use crate::backend::{Backend, NextStep};
@@ -18,7 +20,7 @@ use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::{Lease, LeaseId};
+use crate::scheduler::{Bypass, Lease, LeaseId};
 
 /// A producer whose hooks run on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
@@ -28,6 +30,13 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) state: Option<R::ProducerState>,
     pub(super) lifetime: Lifetime,
     pub(super) shared: Shared,
+}
+
+/// Makes the producers of a pool whose hooks run on the producers' threads.
+pub(crate) fn factory<R: Runner + 'static>(runner: R) -> ProducerFactory<R> {
+    let make: Arc<MakeBackend<R>> =
+        Arc::new(|runner, setup, shared| Box::new(Producer::new(runner.clone(), setup, shared)));
+    ProducerFactory::new(runner, make, Bypass::Allowed, Overdue::Abandoned)
 }
 
 impl<R: Runner> Producer<R> {
@@ -149,7 +158,7 @@ impl<R: Runner> Producer<R> {
             let span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
             let outcome = call(
                 Hook::ProducerWork,
-                || site(&self.setup, &items, Some(attempt)),
+                || self.setup.site(&items, Some(attempt)),
                 || self.runner.producer_work(&cx, state, input),
             );
             TraceSpans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
@@ -175,7 +184,7 @@ impl<R: Runner> Producer<R> {
     }
 
     fn site(&self, items: &[u64]) -> Site {
-        site(&self.setup, items, None)
+        self.setup.site(items, None)
     }
 }
 
@@ -227,16 +236,6 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, &wanted, &[]).with_abandon_flag(flag);
         call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
             .map_err(|error| *error)
-    }
-}
-
-pub(crate) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
-    Site {
-        items: items.to_vec(),
-        device: setup.place.devices().first().copied(),
-        producer: Some(setup.producer),
-        attempt,
-        ..Site::default()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::backend::threads::producer::Producer;
 use crate::backend::threads::run_settings::Overdue;
 use crate::backend::threads::shared::Shared;
 use crate::runner::{ProducerSetup, Runner};
@@ -39,12 +38,13 @@ impl<R: Runner> Clone for ProducerFactory<R> {
 }
 
 impl<R: Runner + 'static> ProducerFactory<R> {
-    /// The hooks run on the producers' threads.
-    pub(crate) fn threads(runner: R) -> Self {
-        let make: Arc<MakeBackend<R>> = Arc::new(|runner, setup, shared| {
-            Box::new(Producer::new(runner.clone(), setup, shared))
-        });
-        let (bypass, overdue) = (Bypass::Allowed, Overdue::Abandoned);
+    /// `bypass`: whether the backends that `make` returns work on untracked items too, and not on leases only.
+    pub(crate) fn new(
+        runner: R,
+        make: Arc<MakeBackend<R>>,
+        bypass: Bypass,
+        overdue: Overdue,
+    ) -> Self {
         ProducerFactory { runner: Arc::new(runner), make, bypass, overdue, capacity: None }
     }
 
@@ -54,8 +54,7 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         expect(dead_code, reason = "without child processes, all producers are threads")
     )]
     pub(crate) fn leasing(runner: R, make: Arc<MakeBackend<R>>, overdue: Overdue) -> Self {
-        let (runner, bypass) = (Arc::new(runner), Bypass::Never);
-        ProducerFactory { runner, make, bypass, overdue, capacity: None }
+        ProducerFactory::new(runner, make, Bypass::Never, overdue)
     }
 
     /// Its producers are the seats of a cluster. Their workers form the batches, so each leases single items: as many as

@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use crate::backend::cpu_pool::{CpuPool, producer_thread};
 use crate::backend::threads::limits::{tick_of, ticks_in};
 use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producer::site;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
 use crate::backend::threads::ready::ReadySender;
@@ -198,7 +197,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
         beginning: Beginning,
     ) -> Result<ProducerThread<R>, Error> {
         let setup = (self.settings.setup)(place);
-        let (site, name) = (site(&setup, &[], None), format!("gangline-p{place}"));
+        let (site, name) = (setup.site(&[], None), format!("gangline-p{place}"));
         let shared = Shared::new(&self.stateless);
         let stack_size = self.settings.stack_size;
         // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.

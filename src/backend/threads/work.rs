@@ -4,7 +4,7 @@ use crate::backend::threads::call::call;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::leasing;
-use crate::backend::threads::producer::{Producer, site};
+use crate::backend::threads::producer::Producer;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle::{self, Desk};
 use crate::backend::threads::spans::TraceSpans;
@@ -120,7 +120,7 @@ impl<R: Runner> Producer<R> {
                 let setup = &self.setup;
                 let results = lease.items.iter().zip(outputs).map(|(&item, output)| {
                     output.map_err(|source| {
-                        let site = Box::new(site(setup, &[item], Some(lease.attempt)));
+                        let site = Box::new(setup.site(&[item], Some(lease.attempt)));
                         Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source }
                     })
                 });
@@ -140,7 +140,7 @@ impl<R: Runner> Producer<R> {
     ) -> std::result::Result<BatchOutputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt, .. } = lease;
-        let site = || site(&self.setup, items, Some(*attempt));
+        let site = || self.setup.site(items, Some(*attempt));
         let flag = self.shared.revocations.flag(Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
