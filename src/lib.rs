@@ -13,6 +13,8 @@ pub mod guide;
 pub mod journal;
 mod observe;
 mod policy;
+mod producers;
+mod run;
 mod runner;
 pub mod testing;
 
@@ -63,9 +65,9 @@ pub mod gpu {
 /// Inputs: lists made of an iterator's items, channels that end with a token, and sizes of items.
 pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
-    pub use crate::backend::threads::measures::Amount;
     pub use crate::concurrency::guard::{Guard, GuardedReceiver};
     pub use crate::concurrency::waiting::waiting;
+    pub use crate::run::measures::Amount;
 }
 
 /// Metrics of runs, for Prometheus and others.

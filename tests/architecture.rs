@@ -13,6 +13,8 @@ const LAYERS: &[&[&str]] = &[
     &["api", "testing"],
     &["engine"],
     &["backend"],
+    &["producers"],
+    &["run"],
     &["observe"],
     &["policy"],
     &["runner"],

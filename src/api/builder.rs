@@ -30,13 +30,7 @@ use crate::backend::cluster::nats::Nats;
 use crate::backend::process::processes::Processes;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::limits::TimeLimits;
-use crate::backend::threads::measures::Measures;
 use crate::backend::threads::producer;
-#[cfg(test)]
-use crate::backend::threads::producer_factory::MakeBackend;
-use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
 use crate::cfg::{CfgError, CfgNode};
@@ -51,6 +45,12 @@ use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
 use crate::observe::observing::Observers;
 use crate::policy::Policy;
+#[cfg(test)]
+use crate::producers::producer_factory::MakeBackend;
+use crate::producers::producer_factory::ProducerFactory;
+use crate::run::limits::TimeLimits;
+use crate::run::measures::Measures;
+use crate::run::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::runner::Runner;
 use crate::scheduler::batch::{Batch, Batching};
 

@@ -3,6 +3,5 @@
 
 pub(crate) mod check;
 pub(crate) mod codec;
-pub(crate) mod crashes;
 pub(crate) mod failure;
 pub(crate) mod recipe;

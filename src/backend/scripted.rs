@@ -4,15 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::threads::call::call;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::leasing;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::settle::{self, Desk, FailedBatch};
-use crate::backend::threads::shared::Shared;
-use crate::backend::{Backend, NextStep};
 use crate::base::BoxError;
 use crate::error::{Error, Hook, Site};
+use crate::producers::backend::{Backend, NextStep};
+use crate::producers::leasing;
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::call::call;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::settle::{self, Desk, FailedBatch};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
 
@@ -299,7 +299,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::threads::producer_factory::MakeBackend;
+    use crate::producers::producer_factory::MakeBackend;
     use crate::testing::conformance::{Law, Laws, Probe};
     use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 

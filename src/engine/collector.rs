@@ -3,17 +3,17 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::handover::{Handover, WakeReason, WakeThreshold};
-use crate::backend::threads::ordered_merge::OrderedMerge;
-use crate::backend::threads::outbox::Outcome;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
 use crate::base::memory::Headroom;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::observe::event::Event;
 use crate::observe::run_stats::CollectorTime;
+use crate::run::Run;
+use crate::run::handover::{Handover, WakeReason, WakeThreshold};
+use crate::run::ordered_merge::OrderedMerge;
+use crate::run::outbox::Outcome;
+use crate::run::weights::WeightQueue;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 

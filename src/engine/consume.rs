@@ -3,11 +3,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::backend::threads::abort_guard::AbortGuard;
-use crate::backend::threads::call::call;
-use crate::backend::threads::no_output::{Effect, FailedItem, NoOutput, Stage};
-use crate::backend::threads::run::{Run, RunOutcome};
-use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
@@ -16,6 +11,11 @@ use crate::engine::reckoning::{End, Receiver, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
 use crate::policy::Verdict;
+use crate::run::abort_guard::AbortGuard;
+use crate::run::call::call;
+use crate::run::no_output::{Effect, FailedItem, NoOutput, Stage};
+use crate::run::taken::{Failure, Taken};
+use crate::run::{Run, RunOutcome};
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
 

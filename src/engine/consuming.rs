@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::consume::{Consumed, Consumer, NAME};
-use crate::backend::threads::participants::Receiving;
-use crate::backend::threads::run::Run;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
+use crate::producers::participants::Receiving;
+use crate::run::Run;
 use crate::runner::Runner;
 
 /// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.

@@ -24,11 +24,6 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::item_names::ItemEntry;
-use crate::backend::threads::no_output::{Mark, NoOutput};
-use crate::backend::threads::parts::{Holes, ItemPath, OpenParents, PartStage};
-use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::{catch_theirs, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
@@ -40,6 +35,11 @@ use crate::engine::link::{
     reject, wait_for_permit,
 };
 use crate::error::{BoxError, Error, Result};
+use crate::run::Run;
+use crate::run::handover::feeder::Feeder;
+use crate::run::item_names::ItemEntry;
+use crate::run::no_output::{Mark, NoOutput};
+use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::runner::{RunControl, Runner};
 
 /// Expands a parent.

@@ -3,11 +3,6 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::measures::Rejected;
-use crate::backend::threads::measures::{Measured, Measures};
-use crate::backend::threads::no_output::NoOutput;
-use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
@@ -15,6 +10,11 @@ use crate::error::{BoxError, Error, PanicMessage};
 use crate::journal::{JournalError, Plan};
 use crate::observe::event::Event;
 use crate::policy::Verdict;
+use crate::run::Run;
+use crate::run::handover::feeder::Feeder;
+use crate::run::measures::Rejected;
+use crate::run::measures::{Measured, Measures};
+use crate::run::no_output::NoOutput;
 use crate::runner::Runner;
 
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::feed::{Pulled, Source};
 use super::link::NextItem;
 use super::own_feeder::OwnFeeder;
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
+use crate::run::Run;
+use crate::run::handover::feeder::Feeder;
 use crate::runner::Runner;
 
 /// The input of a line whose outputs a caller takes.

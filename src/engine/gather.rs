@@ -7,10 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::no_output::{FailedItem, Mark, NoOutput};
-use crate::backend::threads::parts::{Holes, ItemPath, PartStage};
-use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::engine::collector::Collector;
@@ -20,6 +16,10 @@ use crate::engine::link::{
     hurry, reject, take_permit,
 };
 use crate::error::{Error, PanicMessage, Result};
+use crate::run::Run;
+use crate::run::handover::feeder::Feeder;
+use crate::run::no_output::{FailedItem, Mark, NoOutput};
+use crate::run::parts::{Holes, ItemPath, PartStage};
 use crate::runner::Runner;
 
 /// Folds the parts of a parent.

@@ -11,15 +11,15 @@ use super::pool::Engine;
 use super::session::LiveCounts;
 use super::stage::StageEngine;
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producers::cancelled_or;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::{Rebuilt, RunKind};
-use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
+use crate::producers::cancelled_or;
+use crate::producers::participants::Participants;
+use crate::run::Run;
+use crate::run::run_shape::{Rebuilt, RunKind};
+use crate::run::taken::Taken;
 use crate::runner::Runner;
 
 /// A line of stages, from that of `R` to that of `S`. The types in between are erased.

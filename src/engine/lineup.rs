@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use super::consume::NAME;
 use super::link::{LinkKind, Relayed, Work};
-use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
-use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::participants::{Participants, ResultReceiver};
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::RunKind;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Result};
+use crate::producers::participants::{Participants, ResultReceiver};
+use crate::run::Run;
+use crate::run::handover::ceiling::{Ceiling, Weighed};
+use crate::run::journal_writer::JournalWriter;
+use crate::run::run_shape::RunKind;
 use crate::runner::Runner;
 
 /// The runs of a line and the links between them, in the order of the stages.

@@ -2,12 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::abort_guard::AbortGuard;
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::no_output::{Effect, FailedItem, Mark, NoOutput};
-use crate::backend::threads::parts::PartStage;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -17,6 +11,12 @@ use crate::engine::reckoning::{End, Reckoning};
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
 use crate::policy::Verdict;
+use crate::run::Run;
+use crate::run::abort_guard::AbortGuard;
+use crate::run::handover::feeder::Feeder;
+use crate::run::no_output::{Effect, FailedItem, Mark, NoOutput};
+use crate::run::parts::PartStage;
+use crate::run::taken::Taken;
 use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
 
@@ -487,9 +487,9 @@ mod tests {
 
     use super::*;
     use crate::api::map::map;
-    use crate::backend::threads::recording::Recording;
-    use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
     use crate::observe::event_log::{Detail, EventLog};
+    use crate::run::recording::Recording;
+    use crate::run::run_shape::{CarriedOver, InLine, Shape};
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
         let shape = Shape {

@@ -5,12 +5,12 @@ use std::thread::{self, JoinHandle};
 
 use super::feed::{Next, Source};
 use super::link::NextItem;
-use crate::backend::threads::abort_guard::AbortGuard;
-use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::concurrency::spawn::spawn;
 use crate::error::Error;
+use crate::run::Run;
+use crate::run::abort_guard::AbortGuard;
 use crate::runner::Runner;
 
 const NAME: &str = "gangline-f";

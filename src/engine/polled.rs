@@ -7,9 +7,9 @@ use futures_core::Stream;
 
 use super::feed::{FeederTime, Next, Pulled, Source};
 use super::outputs_driver::MOST_PER_POLL;
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, drop_quietly};
+use crate::run::Run;
+use crate::run::handover::feeder::Feeder;
 use crate::runner::Runner;
 
 /// A stream, and the item that was polled last. As an iterator it yields that item.

@@ -2,12 +2,12 @@
 //!
 //! Each receiver of results follows them: the consumer, the link to the next stage, and the caller of outputs.
 
-use crate::backend::threads::no_output::{Effect, FailedItem, Stage};
-use crate::backend::threads::run::Run;
-use crate::backend::threads::taken::{Failure, Taken};
 use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
+use crate::run::Run;
+use crate::run::no_output::{Effect, FailedItem, Stage};
+use crate::run::taken::{Failure, Taken};
 use crate::runner::Runner;
 
 /// The results that a receiver has taken, by outcome.

@@ -16,15 +16,15 @@ use super::line::{Begun, Line, join_links};
 use super::link::NextItem;
 #[cfg(feature = "futures")]
 use super::polled::{Polled, PolledFeeding};
-use crate::backend::threads::participants::ResultReceiver;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::{Rebuilt, RunKind};
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::concurrency::parker::block_on;
 use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
 use crate::observe::account::Account;
+use crate::producers::participants::ResultReceiver;
+use crate::run::Run;
+use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::runner::Runner;
 
 /// The driver of a run that a consumer ends. The sessions are kept by the engines, so that a leaked driver can still be

@@ -5,10 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pool::Engine;
-use crate::backend::threads::lost_producer::Abandoned;
-use crate::backend::threads::lost_producer::LostProducer;
-use crate::backend::threads::producers::Producers;
-use crate::backend::threads::run::Run;
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::consume::SkippedItem;
@@ -19,6 +15,10 @@ use crate::observe::event_log::EventLog;
 use crate::observe::report::{Ending, ProducerReport, RunReport, leave_out_vacant};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::observe::worker_report::{WorkerReport, seat_name};
+use crate::producers::Producers;
+use crate::run::Run;
+use crate::run::lost_producer::Abandoned;
+use crate::run::lost_producer::LostProducer;
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {

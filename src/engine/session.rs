@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::backend::threads::deadline_thread::DeadlineThread;
-use crate::backend::threads::handover::WakeReason;
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::taken::Taken;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
 use crate::observe::account::Account;
 use crate::observe::observing::Observing;
+use crate::producers::deadline_thread::DeadlineThread;
+use crate::producers::participants::Participants;
+use crate::run::Run;
+use crate::run::handover::WakeReason;
+use crate::run::taken::Taken;
 use crate::runner::Runner;
 
 /// A run in which producers take part.

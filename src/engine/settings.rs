@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::threads::producer_threads::ThreadSettings;
-use crate::backend::threads::producers::Building;
 use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::{CancelToken, SeenRequests};
@@ -12,6 +10,8 @@ use crate::concurrency::cancel::{CancelToken, SeenRequests};
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::Error;
+use crate::producers::Building;
+use crate::producers::producer_threads::ThreadSettings;
 use crate::runner::ProducerSetup;
 use crate::scheduler::batch::Batching;
 

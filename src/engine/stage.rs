@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::lineup::AllRuns;
 use super::pool::Engine;
-use crate::backend::threads::run_shape::Rebuilt;
 use crate::base::Order;
 use crate::concurrency::lock;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::report::stages::StagePart;
+use crate::run::run_shape::Rebuilt;
 use crate::runner::Runner;
 
 /// An engine as a stage of a line, whatever its items are. Its session is that of the run in progress.

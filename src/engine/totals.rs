@@ -2,13 +2,13 @@
 
 use super::consume::SkippedItem;
 use super::stage::StageEngine;
-use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::engine::link::{LinkKind, NextItem, Relayed};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
 use crate::observe::report::stages;
+use crate::run::taken::Taken;
 
 /// What a line keeps of its last run.
 #[derive(Debug, Default)]
@@ -136,7 +136,7 @@ fn depths(relayed: &[Relayed]) -> Vec<usize> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::backend::threads::taken::Failure;
+    use crate::run::taken::Failure;
 
     fn given(items: u64, passed_on: Option<u64>) -> NextItem {
         NextItem { items, unread: None, passed_on }

@@ -201,7 +201,7 @@ fn with_the_feeder_waiting_for_the_window(order: Order) {
     let (place, waits) = place();
     let hooks = Hooks::new().consume(move |cx, y| {
         if y >= BAD {
-            waits.wait(|| cx.is_cancelled());
+            waits.wait(|| cx.is_cancelled())?;
         }
         Ok(())
     });

@@ -2,9 +2,9 @@
 
 use super::Builder;
 use crate::api::pool::OrderKind;
-use crate::backend::threads::measures::Amount;
 use crate::base::Measure;
 use crate::error::BuildError;
+use crate::run::measures::Amount;
 use crate::runner::{BatchHook, Runner};
 use crate::scheduler::batch::Batch;
 

@@ -9,13 +9,13 @@ use crate::backend::cluster::lane::{Cluster, ClusterLane};
 use crate::backend::cluster::nats::Nats;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
-use crate::backend::threads::run_settings::Overdue;
 use crate::base::Measure;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Device, Devices};
 use crate::error::{BuildError, Error, WorkerError};
+use crate::producers::producer_factory::{MakeBackend, ProducerFactory};
+use crate::run::run_settings::Overdue;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {

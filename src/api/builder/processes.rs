@@ -9,12 +9,12 @@ use crate::backend::process::processes::Processes;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
-use crate::backend::threads::run_settings::Overdue;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::Devices;
 use crate::error::{Error, WorkerError};
+use crate::producers::producer_factory::{MakeBackend, ProducerFactory};
+use crate::run::run_settings::Overdue;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {

@@ -8,10 +8,10 @@ use super::waiting::{ChildAnswer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::recipe::unsent;
-use crate::backend::threads::handover::signals::Revocations;
-use crate::backend::threads::run::Run;
 use crate::base::{BoxError, Hook};
 use crate::error::{Error, FrameError, Site, WorkerError};
+use crate::run::Run;
+use crate::run::handover::signals::Revocations;
 use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Copies, Lease};
 

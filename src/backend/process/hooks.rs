@@ -12,10 +12,8 @@ use super::message::{
 };
 use super::outlet::Outlet;
 use super::worker::Serve;
-use crate::backend::cpu_pool::CpuPool;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
 use crate::backend::remote::recipe::{Recipe, unsent};
-use crate::backend::threads::call::call;
 use crate::base::panic::drop_quietly;
 use crate::base::{BoxError, Hook, Result};
 use crate::cfg::CfgNode;
@@ -24,6 +22,8 @@ use crate::concurrency::recallable::Recallable;
 use crate::concurrency::spawn::spawn;
 use crate::device::{self, Place};
 use crate::error::{Error, FrameError, Site};
+use crate::producers::cpu_pool::CpuPool;
+use crate::run::call::call;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 
 impl<R: Runner + 'static> Serve for Recipe<R> {

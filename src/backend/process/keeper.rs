@@ -6,12 +6,12 @@ use super::child::{Child, Traffic};
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::lifetime::Lifetime;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::shared::Shared;
 use crate::concurrency::now;
 use crate::error::Error;
 use crate::observe::worker_report::WorkerReport;
+use crate::producers::lifetime::Lifetime;
+use crate::producers::shared::Shared;
+use crate::run::Run;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Readiness;
 

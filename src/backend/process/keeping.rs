@@ -8,11 +8,11 @@ use super::message::{self, Bye};
 use super::shift::Shift;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use super::worker_process::{KeeperSettings, out_of_turn, refusal};
-use crate::backend::threads::handover::signals::Revocations;
-use crate::backend::threads::run::Run;
-use crate::backend::{Backend, NextStep};
 use crate::base::Hook;
 use crate::error::{Error, WorkerError};
+use crate::producers::backend::{Backend, NextStep};
+use crate::run::Run;
+use crate::run::handover::signals::Revocations;
 use crate::runner::{Runner, Wanted};
 use crate::scheduler::LeaseId;
 

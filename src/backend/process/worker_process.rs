@@ -9,12 +9,12 @@ use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
 use super::processes::Processes;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::limits::{TimeLimits, grace_of};
-use crate::backend::threads::run::Run;
 use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
 use crate::device::{InWorker, Place, in_worker};
 use crate::error::{Error, FrameError, WorkerError};
+use crate::run::Run;
+use crate::run::limits::{TimeLimits, grace_of};
 use crate::runner::{ProducerSetup, Runner};
 
 /// How long a process may take to say that it is a worker.

@@ -1,7 +1,7 @@
 //! Observes the untracked items of a producer.
 
-use crate::backend::threads::run::Run;
 use crate::observe::event_log::EventWriter;
+use crate::run::Run;
 use crate::runner::Runner;
 
 /// Observes the untracked items of a producer.

@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::call::call;
-use crate::backend::threads::failures::withdrawn;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::handover::item_queue::NextItem;
-use crate::backend::threads::handover::signals::Tracking;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
-use crate::backend::threads::lifetime::Lifetime;
-use crate::backend::threads::producer_factory::{MakeBackend, ProducerFactory};
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_settings::Overdue;
-use crate::backend::threads::shared::Shared;
-use crate::backend::threads::spans::TraceSpans;
-use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event_log::EventWriter;
+use crate::producers::backend::{Backend, NextStep};
+use crate::producers::lifetime::Lifetime;
+use crate::producers::producer_factory::{MakeBackend, ProducerFactory};
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::call::call;
+use crate::run::failures::withdrawn;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::handover::item_queue::NextItem;
+use crate::run::handover::signals::Tracking;
+use crate::run::run_settings::Overdue;
+use crate::run::spans::TraceSpans;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Bypass, Lease, LeaseId};
 
@@ -176,7 +176,7 @@ impl<R: Runner> Producer<R> {
         self.state.is_some() && self.lifetime.is_over(run, &self.setup)
     }
 
-    pub(super) fn lose_state(&mut self) {
+    pub(crate) fn lose_state(&mut self) {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }

@@ -1,17 +1,17 @@
 //! How a producer works on a lease: calls the hook and reports the outcomes.
 
-use crate::backend::threads::call::call;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::handover::item_queue::NextItem;
-use crate::backend::threads::leasing;
 use crate::backend::threads::producer::Producer;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::settle::{self, Desk};
-use crate::backend::threads::spans::TraceSpans;
-use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::observe::event_log::EventWriter;
+use crate::producers::backend::{Backend, NextStep};
+use crate::producers::leasing;
+use crate::run::Run;
+use crate::run::call::call;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::handover::item_queue::NextItem;
+use crate::run::settle::{self, Desk};
+use crate::run::spans::TraceSpans;
 use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Inputs, Lease, Readiness};
 

@@ -6,11 +6,11 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use super::{batch_producers, check, collect, feed, hub, run_measured, run_with};
-use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::measures::Measured;
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
+use crate::run::handover::feeder::Feeder;
+use crate::run::measures::Measured;
 use crate::scheduler::batch::{Batch, Batching, Size};
 use crate::scheduler::window::Window;
 

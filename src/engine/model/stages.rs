@@ -7,12 +7,6 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
-use crate::backend::threads::failures::withdrawn;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::handover::item_queue::NextItem;
-use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
@@ -25,6 +19,12 @@ use crate::engine::outputs_driver::{Caller, OutputsDriver, Yield};
 use crate::error::{Error, Result};
 use crate::observe::event::Destination;
 use crate::observe::event_log::{Detail, EventLog};
+use crate::run::Run;
+use crate::run::failures::withdrawn;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::handover::item_queue::NextItem;
+use crate::run::recording::Recording;
+use crate::run::run_shape::{CarriedOver, InLine, Shape};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::scheduler::window::Window;
 

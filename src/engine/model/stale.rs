@@ -8,12 +8,12 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 
 use super::{Hub, check, collect, feed, hub_of};
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::limits::TimeLimits;
-use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::concurrency::{Mutex, lock};
 use crate::policy::Policy;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::limits::TimeLimits;
+use crate::run::run_settings::RunSettings;
 use crate::scheduler::Backoff;
 use crate::scheduler::window::Window;
 use crate::scheduler::{

@@ -7,19 +7,19 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 
 use super::stages::Pass;
-use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
-use crate::backend::threads::handover::item_queue::{ItemQueue, NextItem};
-use crate::backend::threads::measures::Measures;
-use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::{Measure, Order};
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::feed::Source;
 use crate::engine::link::{Earlier, StageLink};
 use crate::observe::event_log::{Detail, EventLog};
+use crate::run::Run;
+use crate::run::handover::ceiling::{Ceiling, Weighed};
+use crate::run::handover::item_queue::{ItemQueue, NextItem};
+use crate::run::measures::Measures;
+use crate::run::recording::Recording;
+use crate::run::run_settings::RunSettings;
+use crate::run::run_shape::{CarriedOver, InLine, Shape};
 use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 

@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 
 use super::places::{Asked, Left, Places, Polled};
 use super::slot::{Slot, wake};
-use crate::backend::threads::no_output::{FailedItem, NoOutput};
-use crate::backend::threads::outbox::Outcome;
-use crate::backend::threads::outbox::{Answers, End};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
@@ -18,6 +15,9 @@ use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
+use crate::run::no_output::{FailedItem, NoOutput};
+use crate::run::outbox::Outcome;
+use crate::run::outbox::{Answers, End};
 use crate::runner::OpenItems;
 
 /// The calls of a service.

@@ -8,14 +8,14 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::*;
 use crate::api::map::map;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::producer_threads::ThreadIds;
-use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::concurrency::parker::block_on;
 use crate::engine::model::{check, explore};
+use crate::producers::producer_threads::ThreadIds;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::recording::Recording;
+use crate::run::run_shape::{CarriedOver, InLine, Shape};
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::{Outcome, Standing};
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::LaneRun;
 use crate::backend::cluster::publication::Reply;
 use crate::backend::cluster::wire::WorkerOutcome;
-use crate::backend::threads::settle;
 use crate::base::Hook;
 use crate::base::panic::drop_quietly;
 use crate::error::{ClusterError, Crash, Error, Site};
+use crate::run::settle;
 use crate::runner::Runner;
 
 impl<R: Runner> LaneRun<'_, R> {

@@ -7,10 +7,10 @@ use tracing::field::Empty;
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span};
 
-use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
 use crate::error::{Error, text_of};
+use crate::run::run_shape::{RunKind, Shape};
 
 /// The target of all spans, by which subscribers select them.
 const TARGET: &str = "gangline";

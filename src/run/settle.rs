@@ -1,10 +1,10 @@
 //! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
 
-use crate::backend::threads::failures::FailedItems;
-use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
+use crate::run::failures::FailedItems;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::{Run, RunOutcome};
 use crate::runner::Runner;
 use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 

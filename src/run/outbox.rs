@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::threads::no_output::NoOutput;
 use crate::concurrency::queue::{Receiver, Sender, queue};
+use crate::run::no_output::NoOutput;
 use crate::runner::OpenItems;
 
 /// The outcome of one item. Failures are boxed: outcomes are moved several times, and few of them are

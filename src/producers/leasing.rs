@@ -1,11 +1,11 @@
 //! What every backend does around the call of a hook under a lease.
 
-use crate::backend::threads::failures::withdrawn as withdrawn_part;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::settle::{self, Desk};
-use crate::backend::threads::shared::Shared;
-use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
+use crate::producers::backend::{Backend, NextStep};
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::failures::withdrawn as withdrawn_part;
+use crate::run::settle::{self, Desk};
 use crate::runner::Runner;
 use crate::scheduler::expansion;
 use crate::scheduler::{Begin, Copies, Lease, Readiness};

@@ -1,9 +1,9 @@
 //! How long a producer's state lives, if it is to be recycled.
 
-use crate::backend::threads::run::Run;
-use crate::backend::threads::shared::Shared;
 use crate::error::Error;
 use crate::observe::event::Event;
+use crate::producers::shared::Shared;
+use crate::run::Run;
 use crate::runner::{ProducerSetup, Runner};
 
 /// The life of a producer's state: see [`recycle_after`](crate::Builder::recycle_after).

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
 use super::lane::ProducerLane;
-use crate::backend::threads::outbox::{Outbox, Outcome, outbox};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{Lack, Waits};
+use crate::run::outbox::{Outbox, Outcome, outbox};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
 /// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
@@ -504,10 +504,10 @@ mod model {
     use shuttle::thread;
 
     use super::*;
-    use crate::backend::threads::run_settings::RunSettings;
-    use crate::backend::threads::run_shape::CarriedOver;
-    use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
+    use crate::run::run_settings::RunSettings;
+    use crate::run::run_shape::CarriedOver;
+    use crate::run::run_shape::Shape;
 
     /// All `items` start in the first producer's lane. `slow` of them last until all others are done.
     /// `is_slow` decides by the producer, the number of items it has done before, and the item.

@@ -3,10 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
-use super::no_output::{FailedItem, NoOutput};
-use super::parts::ItemPath;
-use super::run::Run;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::lock;
@@ -16,6 +12,10 @@ use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
 use crate::policy::Verdict;
+use crate::run::Run;
+use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
+use crate::run::no_output::{FailedItem, NoOutput};
+use crate::run::parts::ItemPath;
 use crate::runner::Runner;
 use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use crate::backend::cpu_pool::{CpuPool, producer_thread};
-use crate::backend::threads::limits::{tick_of, ticks_in};
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producer_loop::{Join, ProducerLoop, Replace};
-use crate::backend::threads::ready::ReadySender;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Site};
 use crate::observe::event::Event;
+use crate::producers::cpu_pool::{CpuPool, producer_thread};
+use crate::producers::participants::Participants;
+use crate::producers::producer_factory::ProducerFactory;
+use crate::producers::producer_loop::{Join, ProducerLoop, Replace};
+use crate::producers::ready::ReadySender;
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::limits::{tick_of, ticks_in};
 use crate::runner::{ProducerSetup, Runner, Wanted};
 
 /// Starts the threads of a pool's producers, and keeps them until they are joined.

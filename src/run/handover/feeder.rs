@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::Handover;
 use super::intake::{FeederEnds, Gap};
-use crate::backend::threads::handover::ceiling::Ceiling;
-use crate::backend::threads::handover::permits::{Permits, Want};
-use crate::backend::threads::handover::signals::Tracking;
-use crate::backend::threads::measures::Measured;
-use crate::backend::threads::outbox::Outcome;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{MutexGuard, lock, now, wait};
+use crate::run::handover::ceiling::Ceiling;
+use crate::run::handover::permits::{Permits, Want};
+use crate::run::handover::signals::Tracking;
+use crate::run::measures::Measured;
+use crate::run::outbox::Outcome;
 use crate::scheduler::Activity;
 use crate::scheduler::batch::Size;
 

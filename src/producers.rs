@@ -1,30 +1,43 @@
 //! The producers' threads, from start to shutdown.
 
+pub(crate) mod backend;
+#[cfg_attr(not(feature = "rayon"), path = "producers/no_cpu_pool.rs")]
+pub(crate) mod cpu_pool;
+pub(crate) mod deadline_thread;
+pub(crate) mod leasing;
+pub(crate) mod lifetime;
+pub(crate) mod participants;
+pub(crate) mod producer_factory;
+pub(crate) mod producer_loop;
+pub(crate) mod producer_threads;
+pub(crate) mod ready;
+pub(crate) mod shared;
+
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
-use crate::backend::cpu_pool::producer_thread;
-use crate::backend::threads::limits::{tick_of, ticks_in};
-use crate::backend::threads::lost_producer::{Abandoned, LostProducer, LostProducers};
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producer_loop::Replace;
-use crate::backend::threads::producer_threads::{
-    ProducerThread, ProducerThreads, ThreadIds, ThreadResult, ThreadSettings,
-};
-use crate::backend::threads::ready::{NoReport, ReadyReceiver, ready_channel};
-use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::Rebuilt;
-use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
 use crate::error::{Error, Hook, Site, text_of};
+use crate::producers::cpu_pool::producer_thread;
+use crate::producers::participants::Participants;
+use crate::producers::producer_factory::ProducerFactory;
+use crate::producers::producer_loop::Replace;
+use crate::producers::producer_threads::{
+    ProducerThread, ProducerThreads, ThreadIds, ThreadResult, ThreadSettings,
+};
+use crate::producers::ready::{NoReport, ReadyReceiver, ready_channel};
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::limits::{tick_of, ticks_in};
+use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
+use crate::run::run_shape::Rebuilt;
 use crate::runner::{Runner, Wanted};
 use crate::scheduler::Absence;
 use crate::scheduler::batch::Ceiling;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::threads::handover::signals::Revocations;
-use crate::backend::threads::participants::Away;
-use crate::backend::threads::run::Run;
 use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::observe::event::Event;
+use crate::producers::participants::Away;
+use crate::run::Run;
+use crate::run::handover::signals::Revocations;
 use crate::runner::Runner;
 use crate::scheduler::Generation;
 
@@ -59,7 +59,7 @@ impl Shared {
     }
 
     /// Whether it was abandoned in a hook outside of runs.
-    pub(super) fn left(&self) -> &AtomicBool {
+    pub(crate) fn left(&self) -> &AtomicBool {
         &self.own.left
     }
 
@@ -111,7 +111,7 @@ impl Shared {
     }
 
     /// Reports that the producer has built its state in a run.
-    pub(super) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
+    pub(crate) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
         let is_rebuilt = self.own.was_lost.swap(false, Ordering::Relaxed);
         run.event_log.tell(Event::ProducerReady { producer, took: self.init(), is_rebuilt });
     }

@@ -1,4 +1,31 @@
-//! The state that the threads of one run share.
+//! One run of one stage: the state that its threads share.
+//!
+//! Each run has its own [`Run`], so nothing of one run reaches the next. The [`handover`] moves items to the producers
+//! and results back, whatever the backend.
+
+pub(crate) mod abort_guard;
+pub(crate) mod call;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod crashes;
+pub(crate) mod failures;
+pub(crate) mod handover;
+pub(crate) mod item_names;
+pub(crate) mod journal_writer;
+pub(crate) mod limits;
+pub(crate) mod lost_producer;
+pub(crate) mod measures;
+pub(crate) mod no_output;
+pub(crate) mod ordered_merge;
+pub(crate) mod outbox;
+pub(crate) mod parts;
+pub(crate) mod recording;
+pub(crate) mod run_clock;
+pub(crate) mod run_settings;
+pub(crate) mod run_shape;
+pub(crate) mod settle;
+pub(crate) mod spans;
+pub(crate) mod taken;
+pub(crate) mod weights;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -6,24 +33,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-#[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::remote::crashes::Crashes;
-use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
-use crate::backend::threads::handover::undelivered::Undelivered;
-use crate::backend::threads::handover::{Handover, WakeReason};
-use crate::backend::threads::item_names::{ItemEntry, ItemNames};
-use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producer::ItemTimeouts;
-use crate::backend::threads::lost_producer::LostProducer;
-use crate::backend::threads::measures::Rejected;
-use crate::backend::threads::outbox::End;
-use crate::backend::threads::outbox::Outcome;
-use crate::backend::threads::parts::{ItemPath, PartStage};
-use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, InLine, RunKind, Shape};
-use crate::backend::threads::spans::TraceSpans;
-use crate::backend::threads::taken::ConsumerTally;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
@@ -36,6 +45,24 @@ use crate::journal::{JournalKey, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::policy::Policy;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+use crate::run::crashes::Crashes;
+use crate::run::handover::ceiling::{Ceiling, Weighed};
+use crate::run::handover::undelivered::Undelivered;
+use crate::run::handover::{Handover, WakeReason};
+use crate::run::item_names::{ItemEntry, ItemNames};
+use crate::run::journal_writer::JournalWriter;
+use crate::run::lost_producer::ItemTimeouts;
+use crate::run::lost_producer::LostProducer;
+use crate::run::measures::Rejected;
+use crate::run::outbox::End;
+use crate::run::outbox::Outcome;
+use crate::run::parts::{ItemPath, PartStage};
+use crate::run::recording::Recording;
+use crate::run::run_settings::RunSettings;
+use crate::run::run_shape::{CarriedOver, InLine, RunKind, Shape};
+use crate::run::spans::TraceSpans;
+use crate::run::taken::ConsumerTally;
 use crate::runner::{OpenItems, RunControl, Runner, Wanted};
 
 /// The shortest wait for a permit that is reported as an event.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::backend::Backend;
-use crate::backend::threads::run_settings::Overdue;
-use crate::backend::threads::shared::Shared;
+use crate::producers::backend::Backend;
+use crate::producers::shared::Shared;
+use crate::run::run_settings::Overdue;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Bypass;
 

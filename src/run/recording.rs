@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::journal_writer::JournalWriter;
+use crate::run::journal_writer::JournalWriter;
 
 /// What a run does of naming items and of recording them. A run of a single pool does all of it; in a
 /// pipeline the first stage plans and the last records.

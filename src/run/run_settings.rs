@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::threads::limits::TimeLimits;
-use crate::backend::threads::measures::Measures;
-use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::panic::catch;
 use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers};
+use crate::run::limits::TimeLimits;
+use crate::run::measures::Measures;
+use crate::run::run_shape::{RunKind, Shape};
 use crate::scheduler::OnError;
 use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
-use crate::backend::threads::limits::grace_of;
-use crate::backend::threads::lost_producer::{Abandoned, LostProducer};
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producer_loop::{Join, Replace};
-use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
 use crate::device::Devices;
 use crate::error::{Error, Hook, Site, text_of};
+use crate::producers::participants::Participants;
+use crate::producers::producer_loop::{Join, Replace};
+use crate::run::Run;
+use crate::run::limits::grace_of;
+use crate::run::lost_producer::{Abandoned, LostProducer};
 use crate::runner::Runner;
 use crate::scheduler::{Event, Expired, Phase, RunTime};
 

@@ -67,10 +67,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::backend::threads::ordered_merge::OrderedMerge;
-use crate::backend::threads::outbox::{Outbox, Outcome, Results, outbox};
-use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::weights::WeightQueue;
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::driver_bell::DriverBell;
@@ -78,15 +74,19 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::{Condvar, Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
+use crate::run::ordered_merge::OrderedMerge;
+use crate::run::outbox::{Outbox, Outcome, Results, outbox};
+use crate::run::run_shape::CarriedOver;
+use crate::run::weights::WeightQueue;
 use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
 
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
-use crate::backend::threads::handover::dispatch::Dispatch;
-use crate::backend::threads::handover::permits::Permits;
-use crate::backend::threads::outbox::{Answers, End};
+use crate::run::handover::dispatch::Dispatch;
+use crate::run::handover::permits::Permits;
+use crate::run::outbox::{Answers, End};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
 const COLLECTOR_DELAY: Duration = Duration::from_micros(250);

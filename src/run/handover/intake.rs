@@ -6,8 +6,8 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use crate::backend::threads::outbox::Outbox;
 use crate::concurrency::queue::{Receiver, Sender};
+use crate::run::outbox::Outbox;
 
 /// The maximum number of items that a producer takes at once. 64 make the cost of taking negligible, and an
 /// inbox of that capacity never has to grow.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
-use crate::backend::threads::abort_guard::AbortGuard;
-use crate::backend::threads::participants::Participants;
-use crate::backend::threads::ready::ReadySender;
-use crate::backend::threads::run::Run;
-use crate::backend::threads::shared::Shared;
-use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::error::Error;
+use crate::producers::backend::{Backend, NextStep};
+use crate::producers::participants::Participants;
+use crate::producers::ready::ReadySender;
+use crate::producers::shared::Shared;
+use crate::run::Run;
+use crate::run::abort_guard::AbortGuard;
 use crate::runner::Runner;
 use crate::scheduler::{Absence, Generation};
 
@@ -194,14 +194,14 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::backend::threads::producer::Producer;
-    use crate::backend::threads::recording::Recording;
-    use crate::backend::threads::run_settings::RunSettings;
-    use crate::backend::threads::run_shape::{CarriedOver, InLine, Shape};
     use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
     use crate::device::Devices;
     use crate::observe::event_log::{Detail, EventLog};
+    use crate::run::recording::Recording;
+    use crate::run::run_settings::RunSettings;
+    use crate::run::run_shape::{CarriedOver, InLine, Shape};
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};
 
     fn setup(devices: &Devices) -> ProducerSetup {

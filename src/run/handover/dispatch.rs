@@ -1,10 +1,10 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
-use crate::backend::threads::handover::inputs::KeptInputs;
-use crate::backend::threads::handover::signals::{Pending, Signals, Tracking};
-use crate::backend::threads::run_clock::RunClock;
-use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::{Mutex, lock};
+use crate::run::handover::inputs::KeptInputs;
+use crate::run::handover::signals::{Pending, Signals, Tracking};
+use crate::run::run_clock::RunClock;
+use crate::run::run_shape::CarriedOver;
 use crate::scheduler::ahead;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
@@ -293,10 +293,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::threads::run_settings::RunSettings;
-    use crate::backend::threads::run_shape::{RunKind, Shape};
     use crate::base::Order;
     use crate::policy::{Policy, Stragglers};
+    use crate::run::run_settings::RunSettings;
+    use crate::run::run_shape::{RunKind, Shape};
     use crate::scheduler::batch::{Batch, Batching};
     use crate::scheduler::{self, Copies, Memory};
 

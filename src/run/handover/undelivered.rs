@@ -2,8 +2,8 @@
 
 use std::sync::PoisonError;
 
-use crate::backend::threads::handover::Handover;
-use crate::backend::threads::outbox::Outcome;
+use crate::run::handover::Handover;
+use crate::run::outbox::Outcome;
 
 /// Items and results that remain in the hand-over at the end of a run.
 pub(crate) struct Undelivered<I, T> {

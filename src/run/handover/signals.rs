@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::backend::threads::run_clock::RunClock;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::bell::{Bell, Bells};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
+use crate::run::run_clock::RunClock;
 use crate::runner::AbandonFlag;
 use crate::scheduler::{Event, Expired, LeaseId, ProducerId, RunTime, Scheduler};
 

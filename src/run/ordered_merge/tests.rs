@@ -3,9 +3,9 @@ use std::collections::{BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
-use crate::backend::threads::no_output::NoOutput;
-use crate::backend::threads::outbox::{Outbox, outbox};
 use crate::error::Error;
+use crate::run::no_output::NoOutput;
+use crate::run::outbox::{Outbox, outbox};
 
 /// Producers that take from one input and steal from each other, as the hand-over lets them.
 struct Producers {

@@ -1,6 +1,6 @@
 //! Ends a run when a thread leaves it, above all if that thread dies of a bug of ours.
 
-use super::run::Run;
+use crate::run::Run;
 use crate::runner::Runner;
 
 /// Aborts a run when dropped, so that all parties leave even if this thread dies of a bug of ours. They would wait

@@ -1,8 +1,8 @@
 //! One producer's part of the hand-over.
 
-use crate::backend::threads::outbox::{Outbox, Results, outbox};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Inbox, Mutex, Stealer};
+use crate::run::outbox::{Outbox, Results, outbox};
 
 /// One producer's part of the hand-over.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 #[cfg(not(shuttle))]
 mod tests;
 
-use crate::backend::threads::outbox::{Outcome, Results};
 use crate::base::Order;
+use crate::run::outbox::{Outcome, Results};
 use crate::scheduler::reorder::Reorder;
 
 /// Merges the results of all lanes; a lane is the outbox of one producer.
