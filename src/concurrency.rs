@@ -23,6 +23,7 @@ pub(crate) mod recallable;
 mod ring;
 pub(crate) mod spawn;
 pub(crate) mod waiting;
+pub(crate) mod yields;
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::api::pool::{AnyOrderRunner, Pool};
-use crate::concurrency::parker::block_on;
 use crate::engine::service::board::Deadline;
 use crate::engine::service::{PendingCall, ServiceHost};
 use crate::error::Error;
@@ -416,11 +415,11 @@ impl<R: Runner> Ticket<R> {
     }
 }
 
-fn wait_for<R: Runner>(mut call: PendingCall<R>) -> Result<R::Output, Error> {
+fn wait_for<R: Runner>(call: PendingCall<R>) -> Result<R::Output, Error> {
     if call.calls().is_own_thread() {
         return Err(Error::OwnThread {});
     }
-    block_on(|cx| call.poll(cx))
+    call.wait()
 }
 
 impl<R: Runner> Future for Call<R> {

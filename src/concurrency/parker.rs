@@ -1,26 +1,94 @@
-//! A waker that unblocks one thread.
+//! Parks one thread until it is woken.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
+use super::bell::Bell;
+use super::yields::Yields;
 use super::{Condvar, Mutex, lock, wait};
 
-/// Blocks a thread until its waker is used.
+/// Parks one thread until it is woken. A wake-up that comes first is kept.
 #[derive(Debug, Default)]
-struct Parker {
-    is_woken: Mutex<bool>,
+pub(crate) struct Parker {
+    state: Mutex<State>,
     woken: Condvar,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Running,
+    Parked,
+    Woken,
+}
+
+impl Parker {
+    /// Wakes the thread. Only one that is parked costs a call of the kernel.
+    pub(crate) fn wake(&self) {
+        let before = std::mem::replace(&mut *lock(&self.state), State::Woken);
+        if before == State::Parked {
+            self.woken.notify_one();
+        }
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        *lock(&self.state) == State::Woken
+    }
+
+    /// Clears the wake-up, and returns whether there was one. Only the thread itself calls it.
+    pub(crate) fn take_wake_up(&self) -> bool {
+        std::mem::take(&mut *lock(&self.state)) == State::Woken
+    }
+
+    /// Parks until the thread is woken, at most for `most`. It may then return early.
+    pub(crate) fn park(&self, most: Option<Duration>) {
+        let mut state = lock(&self.state);
+        while *state != State::Woken && most != Some(Duration::ZERO) {
+            *state = State::Parked;
+            let Some(most) = most else {
+                state = wait(&self.woken, state);
+                continue;
+            };
+            let waited = self.woken.wait_timeout(state, most);
+            state = waited.expect("nothing panics under a lock of ours").0;
+            break;
+        }
+        *state = State::Running;
+    }
 }
 
 impl Wake for Parker {
     fn wake(self: Arc<Self>) {
-        *lock(&self.is_woken) = true;
-        self.woken.notify_one();
+        Parker::wake(&self);
     }
 }
 
-/// Blocks the calling thread until `poll` is ready.
-pub(crate) fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+/// It takes the lock of the parker, under which nothing waits.
+impl Bell for Parker {
+    fn ring(&self) {
+        self.wake();
+    }
+}
+
+/// Blocks the calling thread until `poll` is ready, for waits of any length.
+pub(crate) fn block_on<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    block_on_with(|_| false, poll)
+}
+
+/// Like [`block_on`], for what is often ready within microseconds.
+pub(crate) fn block_on_soon<T>(
+    yields: &Yields,
+    poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> T {
+    block_on_with(|parker| yields.until(|| parker.take_wake_up()), poll)
+}
+
+/// Before it parks, the thread asks whether it `is_woken`, which then clears the wake-up.
+fn block_on_with<T>(
+    is_woken: impl Fn(&Parker) -> bool,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> T {
     let parker = Arc::new(Parker::default());
     let waker = Waker::from(parker.clone());
     let mut cx = Context::from_waker(&waker);
@@ -28,10 +96,8 @@ pub(crate) fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> 
         if let Poll::Ready(value) = poll(&mut cx) {
             return value;
         }
-        let mut is_woken = lock(&parker.is_woken);
-        while !*is_woken {
-            is_woken = wait(&parker.woken, is_woken);
+        if !is_woken(&parker) {
+            parker.park(None);
         }
-        *is_woken = false;
     }
 }

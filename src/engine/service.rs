@@ -25,6 +25,7 @@ use super::session::Session;
 use super::settings::Settings;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::parker::{block_on, block_on_soon};
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::device::Devices;
@@ -443,6 +444,14 @@ impl<R: Runner> PendingCall<R> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Refused(error) => Poll::Ready(Err(error)),
             _ => panic!("a call was polled after it had been answered"),
+        }
+    }
+
+    /// Blocks the calling thread until the call is answered.
+    pub(crate) fn wait(mut self) -> Result<R::Output, Error> {
+        match self.calls.run.clone() {
+            Some(run) => block_on_soon(run.handover.yields(), |cx| self.poll(cx)),
+            None => block_on(|cx| self.poll(cx)),
         }
     }
 

@@ -39,8 +39,8 @@
 //!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer.
 //! - The **feeder** sleeps on `returned`, and states under the lock of `permits` what it waits for. The
 //!   collector returns permits after a quarter of the window, and all of them before it sleeps.
-//! - No party spins before it sleeps. With as many producers as CPUs, a party that spins keeps off the CPU the
-//!   one that it waits for; a sleeper costs less, since several items share each wake-up.
+//! - Each party [yields](Yields) the CPU a few times before it sleeps, and never spins. With as many producers as
+//!   CPUs, a party that spins keeps off the CPU the one that it waits for.
 //! - `halt`, `end` and `abort` set what each party checks, and then wake that party.
 //!
 //! A producer leaves only when the run is aborted, which is also how a successful run ends. A producer that
@@ -72,6 +72,7 @@ use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
+use crate::concurrency::yields::Yields;
 use crate::concurrency::{Condvar, Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::run::ordered_merge::OrderedMerge;
@@ -107,6 +108,8 @@ pub(crate) struct Handover<I, T> {
     waiting: CachePadded<EventCount>,
     permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
+    /// Of all parties.
+    yields: Yields,
     /// Wakes the feeder if it is the run's driver, which waits elsewhere.
     driver: Arc<DriverBell>,
     /// The feeder's ends, until the feeder takes them.
@@ -205,6 +208,7 @@ impl<I, T> Handover<I, T> {
                 aborted: false,
             })),
             returned: Condvar::new(),
+            yields: Yields::default(),
             driver: Arc::default(),
             feeding: Mutex::new(Some(FeederEnds {
                 inlet,
@@ -273,6 +277,11 @@ impl<I, T> Handover<I, T> {
 
     pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
         (0..self.lanes()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
+    }
+
+    /// The yields of the run's threads.
+    pub(crate) fn yields(&self) -> &Yields {
+        &self.yields
     }
 
     /// The number of producers.
@@ -428,9 +437,11 @@ impl<I, T> Handover<I, T> {
     ) -> WakeReason {
         self.dispatch.note_consumer(Activity::Waiting);
         let has_news = || self.has_news(total) || may_feed();
-        match wake_threshold(merge) {
-            WakeThreshold::None => self.wait_for_one(merge, has_news, due),
-            WakeThreshold::For { results } => self.wait_for_several(merge, has_news, results),
+        if !self.yields.until(|| has_news() || merge.has_new()) {
+            match wake_threshold(merge) {
+                WakeThreshold::None => self.wait_for_one(merge, has_news, due),
+                WakeThreshold::For { results } => self.wait_for_several(merge, has_news, results),
+            }
         }
         self.dispatch.note_consumer(Activity::Working);
         self.wake_reason()

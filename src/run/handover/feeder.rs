@@ -299,6 +299,9 @@ impl<I, T> Handover<I, T> {
     }
 
     fn sleep_for(&self, want: Want) {
+        if self.yields.until(|| self.is_halted() || self.has(want)) {
+            return;
+        }
         let mut permits = lock(&self.permits);
         while !permits.has(want) && !permits.halted {
             permits.awaited = Some(want);

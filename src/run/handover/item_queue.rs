@@ -211,7 +211,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.handover.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
-        dispatch.sleep(self.producer, until);
+        if !self.handover.yields.until(|| dispatch.signals.take_wake_up(self.producer)) {
+            dispatch.sleep(self.producer, until);
+        }
         self.has_waited(self.lack(until), since);
     }
 
@@ -392,6 +394,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 || lock(&handover.intake).items.len() > 0
                 || handover.lane_with_items(self.producer).is_some()
         };
+        if handover.yields.until(|| has_news() || handover.dispatch.signals.has_waiting()) {
+            return FromIntake::Waited;
+        }
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
         let until = match handover.dispatch.lease(self.producer, self.readiness) {
             Next::Work(lease) => return FromIntake::Leased(lease),

@@ -1,14 +1,16 @@
 //! How producers learn what the scheduler has decided.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::concurrency::bell::{Bell, Bells};
+#[cfg(all(feature = "nats", target_os = "linux"))]
+use crate::concurrency::bell::Bell;
+use crate::concurrency::bell::Bells;
 use crate::concurrency::event_count::EventCount;
-use crate::concurrency::{Condvar, Mutex, lock, wait};
+use crate::concurrency::parker::Parker;
+use crate::concurrency::{Mutex, lock};
 use crate::run::run_clock::RunClock;
 use crate::runner::AbandonFlag;
 use crate::scheduler::{Event, Expired, LeaseId, ProducerId, RunTime, Scheduler};
@@ -28,8 +30,8 @@ pub(crate) enum Tracking {
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(super) tracking: Tracking,
-    /// One per producer.
-    sleepers: Box<[CachePadded<Arc<Sleeper>>]>,
+    /// One per producer, which parks here until it is woken.
+    sleepers: Box<[CachePadded<Arc<Parker>>]>,
     /// The number of producers that sleep here.
     sleeping: AtomicUsize,
     /// Those of the thread that has last entered the run for each producer.
@@ -49,21 +51,6 @@ pub(super) struct Pending {
     pub(super) wakes: Vec<ProducerId>,
     /// All other events, for the caller.
     pub(super) events: Vec<Event>,
-}
-
-/// One producer sleeps here until it is woken.
-#[derive(Debug)]
-struct Sleeper {
-    is_woken: Mutex<bool>,
-    woken: Condvar,
-}
-
-/// It takes the lock of the sleeper, under which nothing waits.
-impl Bell for Sleeper {
-    fn ring(&self) {
-        *lock(&self.is_woken) = true;
-        self.woken.notify_one();
-    }
 }
 
 /// Which calls of a producer's thread are revoked: the number of the last, or [`ALL`] once the producer is abandoned.
@@ -102,10 +89,9 @@ impl Revocations {
 
 impl Signals {
     pub(super) fn new(producers: usize, tracking: Tracking) -> Self {
-        let sleeper = || Arc::new(Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() });
         Signals {
             tracking,
-            sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
+            sleepers: (0..producers).map(|_| CachePadded::default()).collect(),
             sleeping: AtomicUsize::new(0),
             revocations: (0..producers).map(|_| Mutex::default()).collect(),
             bells: Bells::default(),
@@ -153,7 +139,7 @@ impl Signals {
         if producers.is_empty() {
             return;
         }
-        producers.iter().for_each(|&producer| self.sleepers[producer].ring());
+        producers.iter().for_each(|&producer| self.sleepers[producer].wake());
         if self.tracking == Tracking::Failed {
             self.idle.notify_all();
         }
@@ -171,34 +157,17 @@ impl Signals {
 
     /// Clears the producer's wake-up, and returns whether there was one.
     pub(super) fn take_wake_up(&self, producer: ProducerId) -> bool {
-        std::mem::take(&mut *lock(&self.sleepers[producer].is_woken))
+        self.sleepers[producer].take_wake_up()
     }
 
     pub(super) fn is_woken(&self, producer: ProducerId) -> bool {
-        *lock(&self.sleepers[producer].is_woken)
+        self.sleepers[producer].is_woken()
     }
 
     /// Sleeps until the producer is woken, at most until `until`.
     pub(super) fn sleep(&self, producer: ProducerId, until: Option<RunTime>, clock: &RunClock) {
-        let Sleeper { is_woken, woken } = &**self.sleepers[producer];
         self.sleeping.fetch_add(1, Ordering::Relaxed);
-        let mut guard = lock(is_woken);
-        match until {
-            None => {
-                while !*guard {
-                    guard = wait(woken, guard);
-                }
-            }
-            Some(until) => {
-                let most = until.since(clock.now());
-                if !*guard && most > Duration::ZERO {
-                    let waited = woken.wait_timeout(guard, most);
-                    guard = waited.expect("nothing panics under a lock of ours").0;
-                }
-            }
-        }
-        *guard = false;
-        drop(guard);
+        self.sleepers[producer].park(until.map(|until| until.since(clock.now())));
         self.sleeping.fetch_sub(1, Ordering::Relaxed);
     }
 
