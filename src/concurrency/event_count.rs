@@ -13,11 +13,24 @@ use super::{Barrier, Condvar, Mutex, lock, wait};
 /// The maximum sleep if the heavy fence failed, since a wake-up may then be missed.
 const UNFENCED: Duration = Duration::from_millis(10);
 
+/// The largest number of sleepers that are told to wake at the same time and have not yet noticed.
+///
+/// One wake-up takes a publisher several microseconds. With hundreds of sleepers, a publisher that wakes one for
+/// every item publishes items more slowly than their workers finish them, so each of them sleeps again. A model
+/// has few threads, so there the limit is the least.
+const MOST_UNSEEN: usize = if cfg!(shuttle) { 1 } else { 8 };
+/// With more producers than this, each side executes a fence of its own.
+const MANY: usize = 32;
+
 /// Wakes threads that found nothing to do.
 ///
 /// The publisher makes work visible, then calls [`notify`](EventCount::notify), which costs a load
 /// while no thread sleeps. A sleeper is counted first and looks for work a last time afterwards. Between
 /// the two steps of either side there is a full fence, so at least one of them sees the other's.
+///
+/// A publisher wakes no further sleeper while [`MOST_UNSEEN`] are on their way: they will see what it has published,
+/// since they notice under the lock that it holds. So a thread that was woken, and found more work than it takes,
+/// notifies again.
 #[derive(Debug)]
 pub(crate) struct EventCount {
     /// The number of sleepers not yet told to wake. Written only under the lock of `told`.
@@ -50,6 +63,17 @@ impl UnseenWakes {
 impl EventCount {
     pub(crate) fn new() -> Self {
         EventCount::with_barrier(Barrier::new())
+    }
+
+    /// Creates one for the producers of a run, or for what waits for them.
+    ///
+    /// Many producers work on long items, so one of them sleeps for every item or two. The heavy fence interrupts
+    /// every core, and only one thread at a time may request it: then it is cheaper if each side has a fence.
+    pub(crate) fn among(producers: usize) -> Self {
+        match producers > MANY {
+            true => EventCount::with_barrier(Barrier::Symmetric),
+            false => EventCount::new(),
+        }
     }
 
     /// Creates one for a task as its sleeper. A task cannot sleep for a short time, as a thread does if the heavy fence
@@ -196,7 +220,7 @@ impl EventCount {
     pub(crate) fn wake_one(&self) {
         let mut told = lock(&self.told);
         let untold = self.untold.load(Ordering::Relaxed);
-        if untold == 0 {
+        if untold == 0 || told.sleepers >= MOST_UNSEEN {
             return;
         }
         self.untold.store(untold - 1, Ordering::Relaxed);

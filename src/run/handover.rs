@@ -31,9 +31,9 @@
 //!
 //! - A **producer** sleeps on `idle` when the intake and all inboxes are empty. The feeder notifies `idle`
 //!   after each push. So does a producer that takes or steals several items, or leaves some behind. Each
-//!   notification wakes one sleeper, which in turn notifies if it leaves items. Items move from the intake to
-//!   an inbox under the intake's lock, which a producer takes for its last look before sleeping. Stolen items
-//!   are briefly in no inbox, so the thief notifies once they have arrived.
+//!   notification wakes one sleeper, unless several are on their way. A woken producer notifies if it leaves
+//!   items. Items move from the intake to an inbox under the intake's lock, which a producer takes for its last
+//!   look before sleeping. Stolen items are briefly in no inbox, so the thief notifies once they have arrived.
 //! - The **collector** sleeps on `waiting` when no outbox has the next result in order. It sets for each
 //!   producer after how many more results to wake it: one, or half a window in all while results are
 //!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer.
@@ -58,6 +58,7 @@ pub(crate) mod item_queue;
 mod lane;
 mod permits;
 pub(crate) mod signals;
+mod stocked;
 pub(crate) mod undelivered;
 
 use std::collections::VecDeque;
@@ -87,6 +88,7 @@ use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
 use crate::run::handover::dispatch::Dispatch;
 use crate::run::handover::permits::Permits;
+use crate::run::handover::stocked::Stocked;
 use crate::run::outbox::{Answers, End};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
@@ -100,6 +102,8 @@ pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     /// One for each producer.
     lanes: Box<[CachePadded<ProducerLane<I, T>>]>,
+    /// Which of them may have items in their inboxes.
+    stocked: Stocked,
     /// The number of producers that work at the same time.
     producers: usize,
     /// The number of items given out in all, or [`UNKNOWN`].
@@ -196,9 +200,10 @@ impl<I, T> Handover<I, T> {
                 shares: Shares::new(producers, largest_take::<I>()),
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
+            stocked: Stocked::new(producers),
             producers,
             total: AtomicU64::new(UNKNOWN),
-            waiting: CachePadded::new(EventCount::new()),
+            waiting: CachePadded::new(EventCount::among(producers)),
             permits: CachePadded::new(Mutex::new(Permits {
                 free: window,
                 weight: 0,
@@ -276,7 +281,12 @@ impl<I, T> Handover<I, T> {
     }
 
     pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
-        (0..self.lanes()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
+        self.stocked.lanes().find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
+    }
+
+    /// Whether there are untracked items for producers other than `but`, or for it in the inboxes of others.
+    fn has_items(&self, but: usize) -> bool {
+        !lock(&self.intake).is_empty() || self.lane_with_items(but).is_some()
     }
 
     /// The yields of the run's threads.

@@ -18,6 +18,8 @@ use crate::scheduler::{Lease, Next, Readiness, RunTime};
 const TAKE_LASTS: Duration = Duration::from_micros(50);
 /// The maximum number of neighbours that a producer looks at each time.
 const WATCHED: usize = 64;
+/// The progress of a lane that had nothing to steal.
+const UNSEEN: u64 = u64::MAX;
 
 /// A producer's end.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             take: 1,
             took_at: None,
             looked_at: None,
-            seen: vec![u64::MAX; WATCHED.min(handover.lanes())],
+            seen: vec![UNSEEN; WATCHED.min(handover.lanes())],
             watched_from: 0,
             readiness: Readiness::Ready,
             is_careful: false,
@@ -279,6 +281,20 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     fn look_for_item(&mut self) -> Option<NextItem<I>> {
+        let mut slept = false;
+        let found = self.look(&mut slept);
+        // Its wake-up may have stood for several items, and it has not looked at all of them.
+        if slept && found.is_some() && self.handover.has_items(self.producer) {
+            self.handover.dispatch.signals.idle.notify();
+        }
+        found
+    }
+
+    /// Looks until there is an item or a lease. Sets `slept` if it may have used up a wake-up.
+    fn look(&mut self, slept: &mut bool) -> Option<NextItem<I>> {
+        if self.ends == EndsHolder::Own {
+            self.handover.stocked.clear(self.producer);
+        }
         let (mut since, mut lack) = (None, Lack::Items);
         loop {
             // The clock is read once per round. A round that finds an item counts up to its start only, which
@@ -304,11 +320,12 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 }
                 // It may have slept first: nothing else adds that wait.
                 FromIntake::Leased(lease) => {
+                    *slept = true;
                     self.waited.add(lack, now() - began);
                     self.own().advance();
                     return Some(NextItem::Leased(lease));
                 }
-                FromIntake::Waited => {}
+                FromIntake::Waited => *slept = true,
                 FromIntake::InLane(victim) => {
                     if let Some((seq, item)) = self.steal(victim) {
                         return Some(NextItem::Untracked(seq, item));
@@ -332,9 +349,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         for i in 0..self.seen.len() {
             let lane = self.watched(i);
-            let stands_still = self.handover.lanes[lane].progress() == self.seen[i];
-            if stands_still
-                && lane != self.producer
+            if lane != self.producer
+                && self.handover.stocked.has(lane)
+                && self.handover.lanes[lane].progress() == self.seen[i]
                 && let Some(item) = self.steal(lane)
             {
                 return Some(item);
@@ -349,7 +366,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn watch_next(&mut self) {
         self.watched_from = self.watched(self.seen.len());
         for i in 0..self.seen.len() {
-            self.seen[i] = self.handover.lanes[self.watched(i)].progress();
+            let lane = self.watched(i);
+            let is_stocked = self.handover.stocked.has(lane);
+            self.seen[i] = if is_stocked { self.handover.lanes[lane].progress() } else { UNSEEN };
         }
     }
 
@@ -362,6 +381,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
         let victim = &self.handover.lanes[victim].inbox;
         let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
+        if !self.inbox.is_empty() {
+            self.handover.stocked.set(self.producer);
+        }
         // A sleeper may have looked while these items were in neither inbox. The victim's remaining items may
         // come from a steal of its own, after which it woke only this producer.
         if !self.inbox.is_empty() || !victim.is_empty() {
@@ -389,11 +411,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         handover.run_dry();
         self.flush();
-        let has_news = || {
-            handover.is_aborted()
-                || lock(&handover.intake).items.len() > 0
-                || handover.lane_with_items(self.producer).is_some()
-        };
+        let has_news = || handover.is_aborted() || handover.has_items(self.producer);
         if handover.yields.until(|| has_news() || handover.dispatch.signals.has_waiting()) {
             return FromIntake::Waited;
         }
@@ -451,6 +469,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         intake.shares.take(share);
         let mut items = seqs.zip(intake.items.take(share));
         let first = items.next()?;
+        if share > 1 {
+            self.handover.stocked.set(self.producer);
+        }
         items.for_each(|item| self.inbox.push(item));
         Some((first, here > 1))
     }
@@ -531,6 +552,7 @@ mod model {
         let mut first = lock(&hub.lanes[0].working);
         let (inbox, _) = first.as_mut().expect("no producer has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
+        hub.stocked.set(0);
         drop(first);
         let done = Arc::new((Mutex::new(0), Condvar::new()));
         let work = |lane| {

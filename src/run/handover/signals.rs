@@ -97,7 +97,7 @@ impl Signals {
             bells: Bells::default(),
             recalls: Recalls::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
-            idle: CachePadded::new(EventCount::new()),
+            idle: CachePadded::new(EventCount::among(producers)),
         }
     }
 
