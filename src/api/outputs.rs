@@ -17,7 +17,8 @@ use crate::runner::Runner;
 ///
 /// The thread that calls [`next`](Iterator::next) also pulls the input. Nothing is pulled before the first `next`. Each
 /// later one pulls an item in place of the last result, even if another result is ready, so that the producers work
-/// while the caller does. If none is ready, it pulls as much as the first window has room for, and waits. A result is
+/// while the caller does. If a pool's window holds eight items or more, it does so for a quarter of the window at once,
+/// at most 32 items. If none is ready, it pulls as much as the first window has room for, and waits. A result is
 /// in flight in the last stage until the next is asked for.
 ///
 /// While the input blocks, `next` blocks with it, even if a result is ready. For a source that pauses use

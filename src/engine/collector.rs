@@ -175,12 +175,11 @@ impl<T> Collector<T> {
         self.is_lent = true;
     }
 
-    /// Counts the result that the caller had as consumed, and returns its permit. Returns whether it had one.
+    /// Counts the result that the caller had as consumed. Returns whether it had one.
     pub(crate) fn take_back<I>(&mut self, handover: &Handover<I, T>) -> bool {
         let was_lent = std::mem::take(&mut self.is_lent);
         if was_lent {
             self.done(handover);
-            self.repay(handover);
         }
         was_lent
     }
@@ -190,6 +189,11 @@ impl<T> Collector<T> {
         let kept = self.window.keep(self.owed);
         self.quarter = self.window.quarter();
         handover.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
+    }
+
+    /// The number of consumed results after which their permits are returned, at the latest.
+    pub(crate) fn quarter(&self) -> usize {
+        self.quarter
     }
 
     /// The number of results that the consumer has finished.

@@ -90,13 +90,14 @@ impl<I, T> Source<I, T> {
         self.end(run, &mut feeder);
     }
 
-    /// Pulls one item, for which there is a permit, and gives it out.
-    pub(crate) fn pull_one<R: Runner<Input = T>>(
+    /// Pulls up to `most` items, while there are permits at hand, and gives them out.
+    pub(crate) fn pull_some<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
         feeder: &mut Feeder<T, R::Output>,
+        most: u64,
     ) -> Pulled {
-        self.pull(run, feeder, self.next, 1)
+        self.pull(run, feeder, self.next, most)
     }
 
     /// Pulls the item that was polled, for which there is a permit, and gives it out, also if the run was told to stop
@@ -107,7 +108,7 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
     ) -> Pulled {
         feeder.has_polled(true);
-        let pulled = self.pull_one(run, feeder);
+        let pulled = self.pull_some(run, feeder, 1);
         feeder.has_polled(false);
         pulled
     }

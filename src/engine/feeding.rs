@@ -69,16 +69,18 @@ impl<I, R: Runner> Feeding<I, R> {
         Feeding::Here(Box::new(Pulling { source, feeder, is_over: false, lack: Lack::Room, time }))
     }
 
-    /// Pulls one item, if there is one and the window has room. Returns whether it did. `is_ready` polls the source.
+    /// Pulls up to `most` items as the window has room, and one from a stream. Returns their number, which is 0 at the
+    /// end of the input, or `None` if it could pull none. `is_ready` polls the source.
     pub(super) fn pull(
         &mut self,
         run: &Run<R>,
         pull: Pull,
+        most: u64,
         is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
-    ) -> bool {
+    ) -> Option<u64> {
         match self {
-            Feeding::Here(pulling) => pulling.pull(run, pull, is_ready),
-            Feeding::Elsewhere(_) => false,
+            Feeding::Here(pulling) => pulling.pull(run, pull, most, is_ready),
+            Feeding::Elsewhere(_) => None,
         }
     }
 
@@ -166,17 +168,19 @@ impl<I, R: Runner> Pulling<I, R> {
         &mut self,
         run: &Run<R>,
         pull: Pull,
+        most: u64,
         is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
-    ) -> bool {
+    ) -> Option<u64> {
         let Pulling { source, feeder, time, .. } = self;
         if self.is_over {
-            return false;
+            return None;
         }
+        let before = source.pulled();
         let pulled = if run.handover.is_halted() {
             // The results that are taken meanwhile make room for an item that was pulled before.
             if !feeder.may_end(&run.handover) {
                 self.lack = Lack::Room;
-                return false;
+                return None;
             }
             source.end(run, feeder);
             Pulled::End
@@ -185,18 +189,18 @@ impl<I, R: Runner> Pulling<I, R> {
             let _pulling = run.pulling();
             if is_ready(source).is_pending() {
                 self.lack = Lack::Item;
-                return false;
+                return None;
             }
             match pull {
-                Pull::Call => source.pull_one(run, feeder),
+                Pull::Call => source.pull_some(run, feeder, most),
                 Pull::Poll => source.pull_polled(run, feeder),
             }
         } else {
             self.lack = Lack::Room;
-            return false;
+            return None;
         };
         self.is_over = matches!(pulled, Pulled::End);
-        true
+        Some(self.source.pulled() - before)
     }
 
     fn awaits_room(&self) -> bool {

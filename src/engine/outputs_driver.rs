@@ -29,7 +29,10 @@ use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
 /// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
-pub(super) const MOST_PER_POLL: u32 = 128;
+pub(super) const MOST_PER_POLL: u64 = 128;
+
+/// The most results that a thread replaces together. A slow source delays the next result by so many items.
+const MOST_IN_GROUP: usize = 32;
 
 /// The driver of a run whose outputs a caller takes. The sessions are kept by the engines, so that a leaked driver can
 /// still be ended.
@@ -163,11 +166,15 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
         caller.keep(&self.begun.first);
         self.end_wait();
         self.unreplaced += u64::from(self.collector.take_back(&self.begun.last.handover));
-        while pulls > 0
-            && (self.unreplaced > 0 || caller.pull() != Pull::Call)
-            && self.pull(caller, &mut is_ready)
-        {
-            pulls -= 1;
+        if self.unreplaced >= self.group() || caller.pull() != Pull::Call {
+            self.collector.repay(&self.begun.last.handover);
+            while pulls > 0 && (self.unreplaced > 0 || caller.pull() != Pull::Call) {
+                let Some(pulled) = self.pull(caller, self.unreplaced, &mut is_ready) else { break };
+                pulls -= pulled.max(1);
+            }
+            if let Feeding::Elsewhere(_) = self.feeding {
+                self.unreplaced = 0;
+            }
         }
         let next = loop {
             match self.look() {
@@ -177,7 +184,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
                     self.begun.first.driver().ring();
                     break Poll::Pending;
                 }
-                Look::Missing if self.pull(caller, &mut is_ready) => pulls -= 1,
+                Look::Missing if self.pull(caller, 1, &mut is_ready).is_some() => pulls -= 1,
                 Look::Missing => match self.home.check() {
                     Ok(()) if self.wait(caller).is_ready() => {}
                     Ok(()) => break Poll::Pending,
@@ -192,14 +199,26 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
         next
     }
 
+    /// The number of consumed results that are replaced together. As in a run, no more than a quarter of the window
+    /// is missing meanwhile. With several stages the first may be empty while results wait in the last, so there each
+    /// is replaced at once.
+    fn group(&self) -> u64 {
+        match self.begun.links.is_empty() {
+            true => self.collector.quarter().min(MOST_IN_GROUP) as u64,
+            false => 1,
+        }
+    }
+
+    /// Pulls up to `most` items; a task pulls one at a time. Returns their number, and `None` if it could pull none.
     fn pull(
         &mut self,
         caller: Caller<'_>,
+        most: u64,
         is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
-    ) -> bool {
-        let has_pulled = self.feeding.pull(&self.begun.first, caller.pull(), is_ready);
-        self.unreplaced = self.unreplaced.saturating_sub(u64::from(has_pulled));
-        has_pulled
+    ) -> Option<u64> {
+        let pulled = self.feeding.pull(&self.begun.first, caller.pull(), most, is_ready)?;
+        self.unreplaced = self.unreplaced.saturating_sub(pulled.max(1));
+        Some(pulled)
     }
 
     /// Looks for the next step, without waiting.
@@ -354,9 +373,9 @@ impl Caller<'_> {
         }
     }
 
-    fn most_pulls(self) -> u32 {
+    fn most_pulls(self) -> u64 {
         match self {
-            Caller::Thread => u32::MAX,
+            Caller::Thread => u64::MAX,
             Caller::Task(_) => MOST_PER_POLL,
         }
     }
