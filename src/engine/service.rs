@@ -415,6 +415,17 @@ impl<R: Runner> PendingCall<R> {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<R::Output, Error>> {
+        if let Stage::Open { .. } = &self.stage
+            && let Err(error) = self.calls.board.check_home()
+        {
+            std::mem::forget(std::mem::replace(&mut self.stage, Stage::Over));
+            return Poll::Ready(Err(error));
+        }
+        self.poll_at_home(cx)
+    }
+
+    /// Like [`poll`](PendingCall::poll), in the process that began the call.
+    fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<R::Output, Error>> {
         if let Stage::Queued { arrival, .. } = self.stage {
             let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());
             let Poll::Ready(granted) = asked else { return Poll::Pending };
@@ -431,10 +442,6 @@ impl<R: Runner> PendingCall<R> {
             }
         }
         if let Stage::Open { slot, .. } = &self.stage {
-            if let Err(error) = self.calls.board.check_home() {
-                std::mem::forget(std::mem::replace(&mut self.stage, Stage::Over));
-                return Poll::Ready(Err(error));
-            }
             let answer = slot.poll(cx.waker());
             if answer.is_ready() {
                 self.stage = Stage::Over;
@@ -447,11 +454,13 @@ impl<R: Runner> PendingCall<R> {
         }
     }
 
-    /// Blocks the calling thread until the call is answered.
+    /// Blocks the calling thread until the call is answered. A process that is forked meanwhile does not have the
+    /// thread, so only the first look asks in which process it is: that asks the kernel.
     pub(crate) fn wait(mut self) -> Result<R::Output, Error> {
+        self.calls.board.check_home()?;
         match self.calls.run.clone() {
-            Some(run) => block_on_soon(run.handover.yields(), |cx| self.poll(cx)),
-            None => block_on(|cx| self.poll(cx)),
+            Some(run) => block_on_soon(run.handover.yields(), |cx| self.poll_at_home(cx)),
+            None => block_on(|cx| self.poll_at_home(cx)),
         }
     }
 
@@ -463,6 +472,9 @@ impl<R: Runner> PendingCall<R> {
 impl<R: Runner> Drop for PendingCall<R> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        if let Stage::Over = stage {
+            return;
+        }
         if self.calls.board.check_home().is_err() {
             return std::mem::forget(stage);
         }
