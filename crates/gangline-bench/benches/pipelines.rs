@@ -4,6 +4,8 @@
 //! - Two stages of one producer, 1 us of work per item each, against the slower of the two alone.
 //! - A million parts of one parent, expanded and gathered, against a million items through one stage and
 //!   through two. A part should take at most 1.2 times as long as an item of one stage, and 100 ns for the gathering.
+//! - As many parts of a thousand parents: at most 100 ns each.
+//! - The outputs of a pool, taken one by one, against a run: at most 100 ns each.
 //!
 //! Each figure is the median of nine rounds, in which the variants take turns.
 
@@ -33,7 +35,9 @@ fn main() -> Result<()> {
     // First, since the peak is that of the whole process.
     memory(effort)?;
     two_stages(effort)?;
-    expansion(effort)
+    expansion(effort)?;
+    parents(effort)?;
+    outputs(effort)
 }
 
 /// Works for 1 us without giving the processor away.
@@ -140,6 +144,42 @@ fn expansion(Effort { rounds, items: count }: Effort) -> Result<()> {
     println!("  {:.2} of the hand-over of items through one stage", expanded / single);
     let part = |seconds: f64| seconds * 1e9 / count as f64;
     println!("  {:.0} ns per part; an item of one stage {:.0} ns", part(expanded), part(single));
+    Ok(())
+}
+
+fn parents(Effort { rounds, items }: Effort) -> Result<()> {
+    let mut open = OrderedRunner::new(pass(), 1)?;
+    let mut parts = OrderedRunner::new(pass(), 1)?;
+    let mut write = OrderedRunner::new(last(), 1)?;
+    let (parents, each) = (1_000.min(items / 10), items / 1_000.min(items / 10));
+    let times = (0..rounds).map(|_| {
+        time(|| {
+            let pipeline = Pipeline::new(&mut open).expand(move |_| 0..each).then(&mut parts);
+            let pipeline =
+                pipeline.gather(|_| 0, |sum: &mut u64, _, _, x| *sum = sum.wrapping_add(x));
+            Ok(pipeline.then(&mut write).run(0..parents)?)
+        })
+    });
+    let seconds = median(times.collect::<Result<_>>()?);
+    println!(
+        "{each} parts of each of {parents} parents: {:.0} ns per part",
+        seconds * 1e9 / items as f64
+    );
+    Ok(())
+}
+
+fn outputs(Effort { rounds, items }: Effort) -> Result<()> {
+    let mut pool = OrderedRunner::new(sum(Ok), 2)?;
+    let (mut run, mut taken) = (vec![], vec![]);
+    for _ in 0..rounds {
+        run.push(time(|| Ok(pool.run(0..items)?))?);
+        taken.push(time(|| {
+            let mut outputs = pool.outputs(0..items);
+            Ok(outputs.try_fold(0_u64, |sum, output| output.map(|y| sum.wrapping_add(y)))?)
+        })?);
+    }
+    let each = |times: Vec<f64>| median(times) * 1e9 / items as f64;
+    println!("outputs: {:.0} ns each; an item of a run {:.0} ns", each(taken), each(run));
     Ok(())
 }
 

@@ -25,12 +25,13 @@ const MODEL: Duration = Duration::from_micros(200);
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Calls of a service");
-    overhead(options, report)?;
+    overhead(options, report, options.threads)?;
+    overhead(options, report, 1)?;
     batching(options, report)
 }
 
-/// One caller for each producer, each with one call at a time: nothing but hand-overs.
-fn overhead(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+/// Some callers, each with one call at a time: nothing but hand-overs.
+fn overhead(options: &Options, report: &mut Report, callers: usize) -> Result<(), BoxError> {
     let (threads, calls) = (options.threads, options.effort.part_of(100_000));
     let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let service = OrderedRunner::new(same, threads)?.into_service();
@@ -38,16 +39,16 @@ fn overhead(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let channels = Bare::start(Channels::new(), threads);
     let times = Heats::of(options.rounds, || {
         [
-            per_call(threads, calls, |x| service.call(x).expect("no item fails")),
-            per_call(threads, calls, |x| sleepers.hand_over.call(x)),
-            per_call(threads, calls, |x| channels.hand_over.call(x)),
+            per_call(callers, calls, |x| service.call(x).expect("no item fails")),
+            per_call(callers, calls, |x| sleepers.hand_over.call(x)),
+            per_call(callers, calls, |x| channels.hand_over.call(x)),
         ]
     });
     service.close()?;
     sleepers.end();
     channels.end();
-    let header = "one caller per producer, no work: time per call";
-    let mut table = Table::new([header, "least", "median"]);
+    let header = format!("{callers} callers, {threads} producers, no work: time per call");
+    let mut table = Table::new([header, "least".to_owned(), "median".to_owned()]);
     let names = [
         "`Service::call`",
         "two locks, threads that sleep",
@@ -58,7 +59,9 @@ fn overhead(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     }
     report.table(&table);
     let more = Duration::from_nanos((times.least(0) - times.least(1)).max(0.0) as u64);
-    let what = "a call: more than handing over an input and its answer, by threads that sleep";
+    let what = format!(
+        "a call of {callers}: more than handing over an input and its answer, by threads that sleep"
+    );
     report.promise(Promise::at_most(what, MOST_OVERHEAD, more));
     Ok(())
 }

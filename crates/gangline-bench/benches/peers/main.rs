@@ -12,6 +12,7 @@ mod effort;
 mod gangs;
 mod idle;
 mod machine;
+mod many;
 mod memory;
 mod observed;
 mod options;
@@ -70,6 +71,7 @@ fn measure(options: &Options) -> Result<(), BoxError> {
             Section::Throughput => throughput::measure(options, &mut report)?,
             Section::Speedup => speedup::measure(options, &mut report)?,
             Section::SlowItem => slow_item::measure(options, &mut report)?,
+            Section::Many => many::measure(options, &mut report)?,
             Section::Pause => pause::measure(options, &mut report)?,
             Section::Skew => skew::measure(options, &mut report)?,
             Section::Idle => idle::measure(options, &mut report)?,

@@ -18,7 +18,8 @@ sections can judge. Run it on a quiet machine with at least two cores.
   --quick            fewer rounds and items: one to two minutes instead of four to six
   --rows LIST        amounts of work per item, for the section throughput (all):
                      none,60ns,1us,10us,10ns,200ns,5us,100us
-  --sections LIST    (all) throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,calls,memory
+  --sections LIST    (all) throughput,speedup,slow-item,many,pause,skew,idle,busy,ownership,observed,calls,
+                     memory
   --threads N        producers, and threads of the peers (2); most promises are about 2
   --rounds N         rounds of each section (9; quick: 5); the section busy takes at most 5 (quick: 3)
   --out DIR          draw the plots, as SVG, into this folder; needs throughput and speedup
@@ -54,6 +55,7 @@ pub enum Section {
     Throughput,
     Speedup,
     SlowItem,
+    Many,
     Pause,
     Skew,
     Idle,
@@ -129,10 +131,11 @@ impl Typed {
 }
 
 impl Section {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Throughput,
         Self::Speedup,
         Self::SlowItem,
+        Self::Many,
         Self::Pause,
         Self::Skew,
         Self::Idle,
@@ -148,6 +151,7 @@ impl Section {
             Self::Throughput => "throughput",
             Self::Speedup => "speedup",
             Self::SlowItem => "slow-item",
+            Self::Many => "many",
             Self::Pause => "pause",
             Self::Skew => "skew",
             Self::Idle => "idle",

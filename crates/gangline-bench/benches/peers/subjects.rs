@@ -1,7 +1,7 @@
 //! The subjects, one in each file.
 
 mod bare;
-mod channels;
+pub mod channels;
 mod easycore;
 mod gangline;
 mod orx;

@@ -35,11 +35,17 @@ impl Subject for Channels {
     }
 
     fn run(&mut self, items: u64, work: Work) -> Outcome {
-        Outcome::of(|| sum(self.threads, self.capacity, items, work))
+        Outcome::of(|| sum(self.threads, self.capacity, items, move |x| work.on(x)))
     }
 }
 
-fn sum(threads: usize, capacity: usize, items: u64, work: Work) -> u64 {
+/// Sums the results of `work` on the items 0, 1, 2, ... in order.
+pub fn sum(
+    threads: usize,
+    capacity: usize,
+    items: u64,
+    work: impl Fn(u64) -> u64 + Copy + Send,
+) -> u64 {
     let (give, take) = bounded(capacity);
     let (deliver, collect) = bounded(capacity);
     thread::scope(|scope| {
@@ -50,7 +56,7 @@ fn sum(threads: usize, capacity: usize, items: u64, work: Work) -> u64 {
             let (take, deliver) = (take.clone(), deliver.clone());
             scope.spawn(move || {
                 for (index, x) in take {
-                    deliver.send((index, work.on(x))).expect("the consumer is left");
+                    deliver.send((index, work(x))).expect("the consumer is left");
                 }
             });
         }
