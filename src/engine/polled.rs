@@ -75,14 +75,20 @@ impl<R: Runner> PolledFeeding<R> {
         let PolledFeeding { feeder, time } = self;
         time.feed_again(run);
         for _ in 0..MOST_PER_POLL {
-            if run.handover.is_halted() {
+            let is_halted = run.handover.is_halted();
+            let may_go_on = match is_halted {
+                // An item that waits for room is given out first, and the task does not block.
+                true => feeder.awaits_no_end(&run.handover),
+                false => feeder.awaits_no_permit(&run.handover),
+            };
+            if !may_go_on {
+                time.starve(run);
+                return Poll::Pending;
+            }
+            if is_halted {
                 source.end(run, feeder);
                 time.leave(run);
                 return Poll::Ready(());
-            }
-            if !feeder.awaits_no_permit(&run.handover) {
-                time.starve(run);
-                return Poll::Pending;
             }
             let _pulling = run.pulling();
             ready!(source.poll_item(cx));

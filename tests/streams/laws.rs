@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::thread;
 
 use futures_lite::{StreamExt, stream};
-use gangline::{Batch, Error, OnError, Order};
+use gangline::{Batch, CancelToken, Error, OnError, Order};
 
 use crate::drivers::{Driver, Line, Setup, Shape, every_driver};
 use crate::hooks::{Gauge, Hooks, sorted};
@@ -26,6 +26,7 @@ every_driver!(
     a_source_that_panics_is_the_error,
     a_cancel_of_any_stage_is_the_error,
     a_drain_of_any_stage_completes_what_was_pulled,
+    a_drain_gives_out_an_item_that_waits_for_room,
     a_closed_stage_is_the_only_error,
     a_state_that_was_lost_is_rebuilt,
 );
@@ -39,6 +40,7 @@ every_driver!(
     a_pending_input_delays_no_result,
     a_cancel_of_any_stage_wakes_the_task,
     a_drain_of_any_stage_ends_a_pending_input,
+    a_drain_behind_a_heavy_item_blocks_no_task,
 );
 
 fn all_items_come_through(shape: Shape) {
@@ -252,6 +254,22 @@ fn a_drain_of_any_stage_completes_what_was_pulled(shape: Shape) {
     }
 }
 
+fn a_drain_gives_out_an_item_that_waits_for_room(shape: Shape) {
+    let token = CancelToken::new();
+    let weighed = |_, it: Setup| it.window_weight(2_u64, |_| 2_u64).cancel_token(token.clone());
+    let mut line = shape.line(|_| Hooks::new(), weighed, || ());
+    for at in [0, 1, 20] {
+        let drains = token.clone();
+        let ran = line.drive((0..).inspect(move |&x| {
+            if x == at {
+                drains.drain();
+            }
+        }));
+        assert!(ran.error.is_none(), "{:?}", ran.error);
+        assert_eq!(ran.ok, (0..=at).collect::<Vec<_>>());
+    }
+}
+
 fn a_closed_stage_is_the_only_error(shape: Shape) {
     for closed in 0..shape.stages {
         let mut line = shape.line(|_| Hooks::new(), |_, it| it, || ());
@@ -391,6 +409,34 @@ fn a_drain_of_any_stage_ends_a_pending_input(shape: Shape) {
         let ran = line.drive_stream(stream::iter([Ok(7)]).chain(acting(move || token.drain())));
         assert_eq!((ran.ok, ran.error.is_none()), (vec![7], true));
     }
+}
+
+/// The second item is pulled, and has no room before the hook returns.
+fn a_drain_behind_a_heavy_item_blocks_no_task(shape: Shape) {
+    let (gate, token) = (Arc::new(Gate::new()), CancelToken::new());
+    let pulled = Arc::new(Counter::new());
+    let hooks = |_| {
+        let passes = gate.clone();
+        Hooks::new().work(move |_, x| {
+            passes.pass();
+            Ok(x)
+        })
+    };
+    let weighed = |_, it: Setup| it.window_weight(1_u64, |_| 1_u64).cancel_token(token.clone());
+    let mut line = shape.line(hooks, weighed, || ());
+    let pulls = pulled.clone();
+    let items = (0..9).inspect(move |_| _ = pulls.add(1));
+    line.with_task(stream::iter(items.map(Ok)), |mut task| {
+        while pulled.get() < 2 {
+            assert!(task(), "the hook has not returned");
+        }
+        token.drain();
+        assert!(task(), "it still does");
+        token.cancel();
+        task();
+    });
+    gate.open();
+    assert_eq!(line.drive(5..8).ok, [5, 6, 7]);
 }
 
 /// A stream that yields nothing. While its task waits, another thread calls `act`.

@@ -93,15 +93,29 @@ impl<I, T> Feeder<I, T> {
     /// wait; what it waits for then rings the bell of the run's driver.
     #[cfg(feature = "futures")]
     pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
-        if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
+        if !self.awaits_no_room(handover) {
             return false;
         }
-        self.give_out_held_now(handover);
         let least = handover.lot();
         if self.permits == 0 && handover.has_or_awaits(Want::Permits { least }) {
             self.permits = handover.free_permits(least);
         }
         self.permits > 0
+    }
+
+    /// Like [`may_end`](Feeder::may_end), for a task, which the bell of the run's driver wakes if not.
+    #[cfg(feature = "futures")]
+    pub(crate) fn awaits_no_end(&mut self, handover: &Handover<I, T>) -> bool {
+        self.awaits_no_room(handover) || handover.is_aborted()
+    }
+
+    #[cfg(feature = "futures")]
+    fn awaits_no_room(&mut self, handover: &Handover<I, T>) -> bool {
+        if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
+            return false;
+        }
+        self.give_out_held_now(handover);
+        true
     }
 
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
