@@ -62,6 +62,10 @@ impl Gate {
         entered.is_ok().then_some(Inside(self))
     }
 
+    fn pulled(&self) -> u64 {
+        self.pulled.load(Ordering::Relaxed)
+    }
+
     fn is_closed(&self) -> bool {
         self.state.load(Ordering::Acquire) == CLOSED
     }
@@ -140,9 +144,9 @@ impl OwnFeeder {
         Ok(OwnFeeder { thread, gate, unread, most })
     }
 
-    /// The number of items that the source had at the start, if it knew it.
+    /// The number of items left, if the source knew it at the start.
     pub(super) fn unread(&self) -> Option<u64> {
-        self.unread
+        self.unread.map(|all| all.saturating_sub(self.gate.pulled()))
     }
 
     /// The largest number of items that the source had at the start, if it knew one.
@@ -150,16 +154,24 @@ impl OwnFeeder {
         self.most
     }
 
+    /// The input so far, as the first stage counts it.
+    fn given(&self) -> NextItem {
+        NextItem { items: self.gate.pulled(), unread: self.unread(), passed_on: None }
+    }
+
     /// Leaves the thread after the run was aborted. Waits for it, unless it is inside the caller's iterator, which may
     /// block for ever.
     pub(super) fn leave(self) -> NextItem {
-        let OwnFeeder { thread, gate, .. } = self;
         // The caller's iterator may drop this value, on that thread.
-        let is_elsewhere = gate.close() || thread.thread().id() == thread::current().id();
-        match (!is_elsewhere).then(|| thread.join()) {
-            Some(Ok(given)) => given,
-            Some(Err(payload)) if !thread::panicking() => std::panic::resume_unwind(payload),
-            _ => NextItem { items: gate.pulled.load(Ordering::Relaxed), ..NextItem::default() },
+        let is_own = self.thread.thread().id() == thread::current().id();
+        if self.gate.close() || is_own {
+            return self.given();
+        }
+        let given = self.given();
+        match self.thread.join() {
+            Ok(given) => given,
+            Err(payload) if !thread::panicking() => std::panic::resume_unwind(payload),
+            Err(_) => given,
         }
     }
 }

@@ -14,6 +14,8 @@ both_orders!(
     dropping_them_ends_the_producers,
     dropping_them_does_not_wait_for_a_source_that_blocks,
     the_pool_comes_back,
+    what_is_left_to_read_is_known_while_they_last,
+    what_a_blocking_source_has_left_is_known,
     a_cancel_is_the_last_error,
     everything_is_accounted_for,
 );
@@ -101,6 +103,35 @@ fn the_pool_comes_back(order: Order) {
         assert_eq!(sorted(pool.run(0..10).unwrap()), (0..10).collect::<Vec<_>>());
     }
     assert_eq!(pool.order(), order);
+}
+
+fn what_is_left_to_read_is_known_while_they_last(order: Order) {
+    let mut outputs = Hooks::new().windowed(order, 1, 2).into_outputs(0..9);
+    for taken in 1..=9 {
+        outputs.next().unwrap().unwrap();
+        let unread = outputs.account().unread.unwrap();
+        assert!((7..=9).contains(&(unread + taken)), "{unread} after {taken}");
+    }
+    assert_eq!(outputs.account().unread, Some(0));
+}
+
+/// The source returns its third item once the pool is back.
+fn what_a_blocking_source_has_left_is_known(order: Order) {
+    let (gate, inside) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+    let (passed, entered) = (gate.clone(), inside.clone());
+    let items: Vec<u64> = (0..9).collect();
+    let items = items.into_iter().inspect(move |&x| {
+        if x == 2 {
+            entered.open();
+            passed.pass();
+        }
+    });
+    let outputs = Hooks::new().pool(order, 1).into_outputs(items);
+    inside.pass();
+    let account = outputs.into_pool().account();
+    gate.open();
+    let pulled = account.ok + account.failed + account.cancelled;
+    assert_eq!((pulled, account.unread), (2, Some(7)), "{account:?}");
 }
 
 fn a_cancel_is_the_last_error(order: Order) {
