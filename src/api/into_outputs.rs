@@ -145,8 +145,8 @@ impl<L, R: Runner + 'static, S: Runner + 'static> Iterator for IntoOutputs<L, R,
         self.outputs.get_mut().next(line)
     }
 
-    /// At most what the input had at the start, less what was yielded. A cancel after the last output yields
-    /// one error more.
+    /// At most what the input had at the start, less what was yielded. An error of the whole run, such as a cancel or
+    /// one failure too many, may come after the last output, as one item more.
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.outputs.look().size_hint()
     }

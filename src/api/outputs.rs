@@ -26,7 +26,9 @@ use crate::runner::Runner;
 /// own; to feed one runner from another, [`then`](crate::Pool::then).
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
-/// cancels what is in progress and waits for the hooks that are running.
+/// cancels what is in progress and waits for the hooks that are running. If it is forgotten
+/// ([`mem::forget`](std::mem::forget)), the next use of a pool does that; only the outputs that the iterator has
+/// received are leaked with it.
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};
@@ -60,7 +62,8 @@ impl<R: Runner + 'static, I, S: Runner + 'static> Iterator for Outputs<'_, R, I,
     }
 
     /// At most what the input still has, and what is in flight. How much comes is not known before the end,
-    /// since an error can be the last item. A cancel after the last output yields one error more.
+    /// since an error can be the last item. An error of the whole run, such as a cancel or one failure too many, may
+    /// come after the last output, as one item more.
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.outputs.look().size_hint()
     }
