@@ -190,6 +190,10 @@ impl Interrupt for Building {
 
     /// The first run then takes no input.
     fn drain(&self) {}
+
+    fn is_aborted(&self) -> bool {
+        self.is_cancelled()
+    }
 }
 
 impl<R: Runner + 'static> Producers<R> {

@@ -450,6 +450,10 @@ impl<R: Runner> Interrupt for Run<R> {
     fn end_backoff(&self) {
         self.handover.dispatch.end_backoff();
     }
+
+    fn is_aborted(&self) -> bool {
+        self.handover.wake_reason() == WakeReason::Aborted
+    }
 }
 
 impl<R: Runner> Weighed for Run<R> {

@@ -40,6 +40,8 @@ pub(crate) trait Interrupt: Send + Sync {
     fn drain(&self);
     /// Makes all retries due at once.
     fn end_backoff(&self) {}
+    /// Whether it is aborted, for whatever reason.
+    fn is_aborted(&self) -> bool;
 }
 
 /// Counts the requests of each kind that were made, or that one watcher has seen.

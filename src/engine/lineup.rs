@@ -155,4 +155,9 @@ impl Interrupt for AllRuns {
             later.iter().for_each(|run| run.end_backoff());
         }
     }
+
+    /// Whether all are. The first may be aborted by an error that waits for its turn in a later stage.
+    fn is_aborted(&self) -> bool {
+        self.0.iter().all(|run| run.is_aborted())
+    }
 }

@@ -87,8 +87,12 @@ impl<R: Runner> Session<R> {
         }
     }
 
+    /// Whether all stages are aborted.
     fn is_aborted(&self) -> bool {
-        self.run.handover.wake_reason() == WakeReason::Aborted
+        match &self.all {
+            Some(all) => all.is_aborted(),
+            None => self.run.is_aborted(),
+        }
     }
 
     /// Aborts the run, waits until no thread takes part, and drops what is left.

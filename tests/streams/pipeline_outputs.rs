@@ -7,7 +7,7 @@ use gangline::{AnyOrderRunner, Journal, OnError, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(
     every_output_comes_under_tokio,
@@ -15,6 +15,7 @@ both_orders!(
     a_gathered_output_is_in_flight_until_the_next_is_asked_for,
     a_dropped_stream_counts_the_errors_that_its_caller_has,
     a_stream_dropped_at_its_end_leaves_the_stages_usable,
+    leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use,
     the_weights_of_all_stages_are_bounded,
     a_journal_is_refused,
 );
@@ -162,6 +163,43 @@ fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
     gate.open();
     let outputs = both.outputs_stream(stream::iter(5..8)).map(Result::unwrap);
     assert_eq!(sorted(block_on(outputs.collect())), [5, 6, 7]);
+}
+
+/// The run of the first stage is over while the second is full, so its error waits for its turn there.
+fn leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use(order: Order) {
+    let each = move |is_task: bool, stage: usize| {
+        let over = Arc::new(Gate::new());
+        let opens = over.clone();
+        let hooks = Hooks::new().work(move |cx, x| {
+            if x == 3 {
+                while !cx.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                opens.open();
+            }
+            Ok(x)
+        });
+        let builder = AnyOrderRunner::builder(hooks).order(order).devices(1);
+        let limit = std::time::Duration::from_millis(30);
+        let mut a = builder.window(4).run_timeout(limit).build().unwrap();
+        let mut b = Hooks::new().windowed(order, 1, 1);
+        let mut both = gangline::Pipeline::new(&mut a).then(&mut b);
+        let mut outputs = both.outputs(0..);
+        assert_eq!(outputs.next().unwrap().unwrap(), 0);
+        std::mem::forget(outputs);
+        over.pass();
+        drop(both);
+        let next = if stage == 0 { &mut a } else { &mut b };
+        let came = match is_task {
+            true => block_on(next.run_stream(stream::iter(5..8))),
+            false => next.run(5..8),
+        };
+        // On a slow machine the limit may be over.
+        assert!(came.is_ok_and(|all| sorted(all) == [5, 6, 7]) || stage == 0);
+    };
+    for (is_task, stage) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+        no_hang(move || each(is_task, stage));
+    }
 }
 
 fn the_weights_of_all_stages_are_bounded(order: Order) {
