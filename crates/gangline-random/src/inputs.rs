@@ -1,7 +1,11 @@
 //! An input that fails, panics, cancels or drains at an item.
 
 use std::sync::Arc;
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use futures_lite::stream::{self, Stream};
 use gangline::CancelToken;
 
 use crate::item::{Fault, Item};
@@ -16,6 +20,52 @@ pub(crate) struct InputFaults {
     pub(crate) drains_at: Option<u64>,
     /// Whether `size_hint` says how much is left.
     pub(crate) has_size: bool,
+}
+
+/// What another thread asks of a run, this long after its start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ask {
+    Cancel(Duration),
+    Drain(Duration),
+}
+
+impl Ask {
+    pub(crate) fn random(random: &mut fastrand::Rng) -> Option<Self> {
+        let most = [50, 500, 5_000][random.usize(0..3)];
+        let after = Duration::from_micros(random.u64(0..most));
+        match random.u8(0..16) {
+            0 => Some(Ask::Cancel(after)),
+            1 => Some(Ask::Drain(after)),
+            _ => None,
+        }
+    }
+
+    /// Asks from a thread of its own.
+    pub(crate) fn begin(self, token: CancelToken) -> JoinHandle<()> {
+        thread::spawn(move || match self {
+            Ask::Cancel(after) => {
+                thread::sleep(after);
+                token.cancel();
+            }
+            Ask::Drain(after) => {
+                thread::sleep(after);
+                token.drain();
+            }
+        })
+    }
+}
+
+/// A stream of these items that is pending before every fourth.
+pub(crate) fn pausing<I: Iterator>(mut items: I) -> impl Stream<Item = I::Item> {
+    let mut polls = 0_u64;
+    stream::poll_fn(move |cx| {
+        polls += 1;
+        if polls.is_multiple_of(5) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(items.next())
+    })
 }
 
 /// Yields the items with these faults, in order.

@@ -6,11 +6,10 @@ mod stage;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_lite::future::block_on;
-use futures_lite::stream::{self, Stream};
+use futures_lite::stream;
 use gangline::expansion::Open;
 use gangline::order::Order;
 use gangline::{
@@ -19,6 +18,7 @@ use gangline::{
 };
 
 use self::checks::check_resumed;
+use crate::inputs::{Ask, pausing};
 use crate::item::hash;
 use crate::laws::{Broken, Laws};
 use crate::live::{Count, Live, check_nothing_left, threads};
@@ -107,6 +107,7 @@ struct Plan {
     /// The stage with the token that cancels and drains.
     token_of: usize,
     drains_at: Option<u64>,
+    asks: Option<Ask>,
     input_fails_at: Option<u64>,
     input_panics_at: Option<u64>,
     /// The iterator of this parent's parts panics, of 256.
@@ -234,6 +235,7 @@ pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
         let sound = Plan {
             cancels_at: None,
             drains_at: None,
+            asks: None,
             input_fails_at: None,
             input_panics_at: None,
             runs_again: false,
@@ -337,11 +339,16 @@ impl Run<'_> {
             let sound = Plan {
                 cancels_at: None,
                 drains_at: None,
+                asks: None,
                 input_fails_at: None,
                 input_panics_at: None,
                 take: None,
                 ..*self.plan
             };
+            if self.plan.asks.is_some() {
+                // It may have come after the end.
+                drop(pipeline.try_run(std::iter::empty::<Result<Value, String>>()));
+            }
             self.once(sound, &mut pipeline);
         }
         came
@@ -353,6 +360,7 @@ impl Run<'_> {
     {
         self.record.pulled.store(0, Ordering::Release);
         let (record, token) = (self.record.clone(), self.token.clone());
+        let asked = plan.asks.map(|ask| ask.begin(token.clone()));
         let inputs = Inputs { plan, next: 0, record, token };
         let result = match plan.way {
             Way::Run => Some(pipeline.try_run(inputs)),
@@ -363,6 +371,7 @@ impl Run<'_> {
                 self.take(plan, &mut stream::block_on(outputs))
             }
         };
+        asked.into_iter().for_each(|asked| asked.join().expect("it only asks"));
         let consumed = self.record.take_consumed();
         let pulled = self.record.pulled.load(Ordering::Acquire);
         let came = Came { consumed, result, account: pipeline.account(), pulled };
@@ -394,19 +403,6 @@ impl Run<'_> {
             }
         }
     }
-}
-
-/// A stream of these items that is pending before every fourth.
-fn pausing<I: Iterator>(mut items: I) -> impl Stream<Item = I::Item> {
-    let mut polls = 0_u64;
-    stream::poll_fn(move |cx| {
-        polls += 1;
-        if polls.is_multiple_of(5) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(items.next())
-    })
 }
 
 /// Whether outputs go on after this error.

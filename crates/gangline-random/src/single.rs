@@ -1,16 +1,19 @@
 //! One pool, and its runs.
 
 mod checks;
+mod plan;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_lite::future::block_on;
+use futures_lite::stream;
 use gangline::order::{CompletionOrder, InputOrder, Order, OrderKind, RuntimeOrder};
 use gangline::{Account, Batch, Builder, Error, Hook, Journal, OnError, Pool};
 
 use self::checks::{check, check_resumed};
-use crate::inputs::{InputFaults, Inputs};
+use crate::inputs::{Ask, InputFaults, Inputs, pausing};
 use crate::item::Fault;
 use crate::laws::{Broken, Laws};
 use crate::live::{check_nothing_left, threads};
@@ -30,6 +33,15 @@ enum Consume {
     Run,
     Outputs,
     IntoOutputs,
+    /// With a stream of async code as the input.
+    RunStream,
+    OutputsStream,
+}
+
+impl Consume {
+    fn has_consumer(self) -> bool {
+        matches!(self, Consume::Run | Consume::RunStream)
+    }
 }
 
 /// The settings of a pool.
@@ -62,6 +74,7 @@ struct Plan {
     runs_again: bool,
     closes: bool,
     inputs: InputFaults,
+    asks: Option<Ask>,
     items: Arc<[Fault]>,
 }
 
@@ -215,55 +228,6 @@ pub(crate) fn random_fault(random: &mut fastrand::Rng, kinds: u16) -> Fault {
     }
 }
 
-impl Plan {
-    fn random(random: &mut fastrand::Rng) -> Self {
-        let settings = Settings::random(random);
-        let items = match random.u8(0..10) {
-            0 => random.u64(0..3),
-            1 => random.u64(100..800),
-            _ => random.u64(1..60),
-        };
-        let (one_in, kinds) = (random.u64(1..60), random.u16(0..256));
-        let mut faults: Vec<Fault> = (0..items)
-            .map(|_| match random.u64(0..one_in) {
-                0 => random_fault(random, kinds),
-                _ => Fault::None,
-            })
-            .collect();
-        if settings.timeout == Timeout::Short && items > 0 {
-            for _ in 0..random.u8(1..4) {
-                faults[random.usize(0..items as usize)] = Fault::Slow;
-            }
-        }
-        let mut inputs = InputFaults { has_size: random.bool(), ..InputFaults::default() };
-        let at = Some(random.u64(0..items + 2));
-        match random.u8(0..20) {
-            0 => inputs.fails_at = at,
-            1 => inputs.panics_at = at,
-            2 | 3 => inputs.cancels_at = at,
-            4 => inputs.drains_at = at,
-            _ => {}
-        }
-        let journal = random.u8(0..12) == 0;
-        let consume = match random.u8(0..5) {
-            0 if !journal => Consume::Outputs,
-            1 if !journal => Consume::IntoOutputs,
-            _ => Consume::Run,
-        };
-        Plan {
-            settings,
-            order_type: random.u8(0..2),
-            consume,
-            take: (random.u8(0..3) == 0).then(|| random.usize(0..items as usize + 2)),
-            journal,
-            runs_again: random.bool(),
-            closes: random.bool(),
-            inputs,
-            items: faults.into(),
-        }
-    }
-}
-
 pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
     let plan = Plan::random(random);
     let laws = Laws::default();
@@ -279,27 +243,6 @@ pub(crate) fn run(random: &mut fastrand::Rng) -> (String, Vec<Broken>) {
         }
     }
     (format!("{plan:?}"), laws.into_broken())
-}
-
-impl Plan {
-    /// The same items and settings, without faults of the run itself.
-    fn clone_for_resume(&self) -> Plan {
-        let mut settings = self.settings.clone();
-        settings.hooks =
-            HookFaults { takes_out: settings.hooks.takes_out, ..HookFaults::default() };
-        settings.min_producers = None;
-        Plan {
-            settings,
-            order_type: self.order_type,
-            consume: Consume::Run,
-            take: None,
-            journal: true,
-            runs_again: false,
-            closes: self.closes,
-            inputs: InputFaults::default(),
-            items: self.items.clone(),
-        }
-    }
 }
 
 /// What a run came to.
@@ -383,6 +326,7 @@ fn use_pool<O: OrderKind>(
         record: record.clone(),
         token: pool.cancel_token(),
     };
+    let asked = plan.asks.map(|ask| ask.begin(pool.cancel_token()));
     let result = match plan.consume {
         Consume::Run => Some(pool.try_run(inputs).map(drop)),
         Consume::Outputs => consume(plan, record, &mut pool.try_outputs(inputs)),
@@ -392,7 +336,13 @@ fn use_pool<O: OrderKind>(
             pool = outputs.into_pool();
             result
         }
+        Consume::RunStream => Some(block_on(pool.try_run_stream(pausing(inputs))).map(drop)),
+        Consume::OutputsStream => {
+            let outputs = pool.try_outputs_stream(pausing(inputs));
+            consume(plan, record, &mut stream::block_on(outputs))
+        }
     };
+    asked.into_iter().for_each(|asked| asked.join().expect("it only asks"));
     let outcome = Outcome { seen: record.seen(), result, account: pool.account() };
     check(plan, laws, record, &outcome, has_journal);
     if plan.runs_again && !has_journal {
@@ -430,6 +380,10 @@ fn run_again<O: OrderKind>(
         record: record.clone(),
         token: pool.cancel_token(),
     };
+    if plan.asks.is_some() {
+        // It may have come after the end.
+        drop(pool.run([]));
+    }
     // A cancel at the end of an `outputs` may still end the next run.
     let result = pool.run(inputs.map(|item| item.expect("it has no faults")));
     match result {

@@ -25,7 +25,7 @@ impl Run<'_> {
             Some(Ok(())) => self.check_complete(plan, came, resumes),
             Some(Err(error)) => {
                 let holds = match error {
-                    Error::Cancelled { .. } => plan.cancels_at.is_some(),
+                    Error::Cancelled { .. } => plan.cancels(),
                     error
                         if error.is_input()
                             && error.is_panic()
@@ -80,7 +80,7 @@ impl Run<'_> {
 
     pub(super) fn check_complete(&self, plan: &Plan, came: &Came, resumes: bool) {
         let (laws, Came { account, pulled, .. }) = (self.laws, came);
-        if plan.drains_at.is_none() {
+        if !plan.drains() {
             laws.equal("all is pulled", pulled, &plan.parents);
         }
         laws.equal("nothing is cancelled", &account.cancelled, &0);

@@ -39,6 +39,7 @@ impl Plan {
             cancels_at: None,
             token_of: random.usize(0..2),
             drains_at: None,
+            asks: Ask::random(random),
             input_fails_at: None,
             input_panics_at: None,
             parts_panic: if faults && random.u8(0..4) == 0 { random.u64(0..40) } else { 0 },
@@ -155,6 +156,16 @@ impl Plan {
     /// Whether some stage ends the run at a failure.
     pub(super) fn may_stop(&self) -> bool {
         self.used().any(|stage| !stage.skips)
+    }
+
+    /// Whether the run may be cancelled.
+    pub(super) fn cancels(&self) -> bool {
+        self.cancels_at.is_some() || matches!(self.asks, Some(Ask::Cancel(_)))
+    }
+
+    /// Whether the input may end early.
+    pub(super) fn drains(&self) -> bool {
+        self.drains_at.is_some() || matches!(self.asks, Some(Ask::Drain(_)))
     }
 
     pub(super) fn is_ordered(&self) -> bool {

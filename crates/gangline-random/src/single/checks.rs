@@ -16,8 +16,8 @@ pub(super) fn check(
     let sum = account.ok + account.failed + account.already_done + account.cancelled;
     let panicked = plan.inputs.panics_at.is_some_and(|at| at < pulled);
     // A feeder of its own may still be in `next` when the outputs have ended.
-    let pulls = plan.consume == Consume::IntoOutputs
-        && (plan.inputs.cancels_at.is_some() || !matches!(result, Some(Ok(()))));
+    let pulls =
+        plan.consume == Consume::IntoOutputs && (plan.cancels() || !matches!(result, Some(Ok(()))));
     laws.check(
         "the account adds up",
         sum == pulled || (panicked || pulls) && sum + 1 == pulled,
@@ -46,7 +46,7 @@ pub(super) fn check(
         None => {}
         Some(Ok(())) => {
             check_complete(plan, laws, outcome, pulled);
-            if plan.consume == Consume::Run {
+            if plan.consume.has_consumer() {
                 laws.equal("consumer_end is called once", &ends, &1);
             }
         }
@@ -93,11 +93,12 @@ pub(super) fn check_items(plan: &Plan, laws: &Laws, seen: &[Seen], resumes: bool
 /// A run that succeeded did all.
 pub(super) fn check_complete(plan: &Plan, laws: &Laws, outcome: &Outcome, pulled: u64) {
     let Outcome { seen, account, .. } = outcome;
-    let stopped = plan.consume == Consume::Run
+    let stopped = plan.consume.has_consumer()
         && seen.last().is_some_and(|it| {
             plan.items[it.x() as usize] == Fault::Stop && matches!(it, Seen::Consumed { .. })
         });
-    let drained = plan.inputs.drains_at.is_some_and(|at| at < pulled);
+    let asked = matches!(plan.asks, Some(Ask::Drain(_)));
+    let drained = asked || plan.inputs.drains_at.is_some_and(|at| at < pulled);
     let done = seen.len() as u64 + account.already_done;
     if !stopped {
         laws.equal("all that was pulled is done", &done, &pulled);
@@ -114,7 +115,7 @@ pub(super) fn check_complete(plan: &Plan, laws: &Laws, outcome: &Outcome, pulled
     let cancelled = plan.inputs.cancels_at.is_some_and(|at| at + 1 < pulled);
     laws.check("a cancelled run fails", !cancelled || stopped, || format!("{account:?}"));
     let hooks = plan.settings.hooks;
-    let hook = plan.consume == Consume::Run && (hooks.consumer_init || hooks.consumer_end);
+    let hook = plan.consume.has_consumer() && (hooks.consumer_init || hooks.consumer_end);
     laws.check("a consumer's failure fails the run", !hook, String::new);
 }
 
@@ -128,7 +129,7 @@ pub(super) fn check_error(
 ) {
     let settings = &plan.settings;
     let items = error.items();
-    let consumes = plan.consume == Consume::Run;
+    let consumes = plan.consume.has_consumer();
     let fault_of = |item: &u64| plan.items.get(*item as usize).copied();
     let can_fail = |item: &u64| {
         plan.inputs.fails_at == Some(*item)
@@ -138,7 +139,7 @@ pub(super) fn check_error(
     let consumer_fails =
         |item: &u64| matches!(fault_of(item), Some(Fault::Consumer | Fault::ConsumerPanic));
     let holds = match error {
-        Error::Cancelled { .. } => plan.inputs.cancels_at.is_some(),
+        Error::Cancelled { .. } => plan.cancels(),
         Error::InputPanicked { item, .. } => plan.inputs.panics_at == Some(*item),
         Error::InputFailed { item, .. } => plan.inputs.fails_at == Some(*item) && !settings.skips,
         Error::TooManyFailures { failed, .. } => {
