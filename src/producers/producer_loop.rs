@@ -95,13 +95,14 @@ impl<R: Runner> ProducerLoop<R> {
             drop(span);
             bug.disarm();
             let lost = (producer, generation);
+            // The next run, which waits until this thread has left, finds the other. That one waits for the end of this
+            // one's state.
             let replacement = Join::of_replacement(&run, &participants, lost);
+            replacement.into_iter().for_each(&replace);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);
             drop(present);
-            // The other waits for the end of this one's state.
-            replacement.into_iter().for_each(&replace);
         }
         let ended = self.backend.end();
         match self.failed_end {

@@ -1,7 +1,7 @@
 //! Producers that are lost, and others that take their places.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gangline::event::Event;
@@ -322,5 +322,29 @@ fn observers_get_an_event_for_each_replacement() {
         let text = report.to_string();
         assert!(text.contains("producer 0 (cpu) was replaced once"), "{text}");
         seen.gate.open();
+    });
+}
+
+/// A run may end while the thread of a lost producer is about to start the one that replaces it.
+#[test]
+fn the_next_run_has_the_new_producer_and_not_the_lost_one() {
+    no_hang(|| {
+        for items in 1..40 {
+            let broken = Arc::new(OnceLock::new());
+            let works = broken.clone();
+            let hooks = Hooks::new().work(move |cx, x| {
+                let thread = std::thread::current().id();
+                let is_broken = || *works.get_or_init(|| thread) == thread;
+                if cx.producer() == 0 && is_broken() { Err("broken".into()) } else { Ok(x) }
+            });
+            let builder = UnorderedRunner::builder(hooks).devices(2).retries(1);
+            let mut pool = builder.quarantine_after(1).replace_lost(1).build().unwrap();
+            assert_eq!(pool.run(0..items).unwrap().len(), items as usize);
+            // It is broken only once it has failed an item.
+            let is_lost = broken.get().is_some();
+            assert_eq!(pool.run(0..20).unwrap().len(), 20);
+            let failed: u64 = pool.report().producers.iter().map(|it| it.failed).sum();
+            assert!(failed == 0 || !is_lost, "{}", pool.report());
+        }
     });
 }
