@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any, Callable, Optional
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Callable, Optional, Union
 
 from gangline._errors import PoolError, full_text
 from gangline._records import Record
 from gangline._run import Item, Run
-from gangline._transport import is_plain, pack
+from gangline._transport import Packed, is_plain, pack
 
-__all__ = ["Call", "Window"]
+__all__ = ["Call", "CompletionCall", "JournaledCall", "Window"]
 
 #: Items that each worker may have ahead while inputs and outputs are small: a slow item then holds up no worker.
 PER_WORKER = 64
@@ -23,6 +22,11 @@ MOST_AHEAD = 1_024
 
 #: Outputs that have to be small before more is read ahead.
 FIRST = 8
+
+#: Bytes after which lines are sent, if the input never blocks.
+MOST_UNSENT = 64 << 10
+
+_END = object()
 
 
 class Window:
@@ -50,7 +54,13 @@ class Window:
         self._roomy = max(self._least, PER_WORKER * workers)
         self._seconds = AHEAD
         self._seen = 0
-        self._may_grow = fixed is None
+        self._is_fixed = fixed is not None
+        self._may_grow = not self._is_fixed
+
+    @property
+    def wake_at(self) -> int:
+        """With how few items in flight more are read. A wake-up for each item would take longer than the item."""
+        return self.size - 1 if self._is_fixed else self.size // 2
 
     def learn(self, seconds: float) -> None:
         """Take the time of an attempt into account."""
@@ -80,19 +90,24 @@ class Call:
         items: Iterable[Any],
         keys: Callable[[int, Any], Any],
         window: Window,
-        observe: Callable[[Record], None],
+        observe: Callable[[Sequence[Record]], None],
     ) -> None:
         self._run = run
         self._items = items
         self._key = keys
         self._window = window
         self._observe = observe
-        self._state = threading.Condition()
-        # All of these under the lock. A record waits here until its turn.
+        self._lock = threading.Lock()
+        # Two, so that a record does not wake the feeder, nor a permit the caller.
+        self._has_records = threading.Condition(self._lock)
+        self._has_room = threading.Condition(self._lock)
+        # A record waits here until its turn.
         self._waiting: dict[int, Record] = {}
-        self._in_flight = 0
-        self._pulled = 0
         self._handed_out = 0
+        # The feeder writes one and the caller the other; both are read without the lock.
+        self._pulled = 0
+        self._taken = 0
+        self._is_out_of_room = False
         self._is_exhausted = False
         self._is_stopped = False
         self._input_error: Optional[BaseException] = None
@@ -102,35 +117,40 @@ class Call:
         threading.Thread(target=self._feed, name="gangline-feeder", daemon=True).start()
         self._run.listen(self._wake)
         try:
-            while (record := self._next()) is not None:
-                yield record
-                # In flight until now: the caller worked on it.
-                with self._state:
-                    self._in_flight -= 1
-                    self._state.notify_all()
+            while records := self._next_records():
+                for record in records:
+                    yield record
+                    # In flight until now: the caller worked on it.
+                    self._taken += 1
+                    if self._is_out_of_room and self._in_flight() <= self._window.wake_at:
+                        with self._lock:
+                            self._has_room.notify()
         finally:
             self._run.forget(self._wake)
-            with self._state:
+            with self._lock:
                 self._is_stopped = True
                 self._waiting.clear()
-                self._state.notify_all()
+                self._has_room.notify()
 
-    def _next(self) -> Optional[Record]:
-        with self._state:
+    def _next_records(self) -> list[Record]:
+        """Wait for records whose turn it is. After the last there are none."""
+        with self._lock:
             while True:
-                record = self._take()
-                if record is not None:
-                    return record
+                records = self._take()
+                self._handed_out += len(records)
+                if records:
+                    return records
                 if self._is_complete():
                     if self._input_error is not None:
                         raise self._input_error
-                    return None
-                self._state.wait()
+                    return []
+                self._has_records.wait()
 
-    def _take(self) -> Optional[Record]:
-        record = self._waiting.pop(self._handed_out, None)
-        self._handed_out += record is not None
-        return record
+    def _take(self) -> list[Record]:
+        records: list[Record] = []
+        while (record := self._waiting.pop(self._handed_out + len(records), None)) is not None:
+            records.append(record)
+        return records
 
     def _is_complete(self) -> bool:
         if self._is_exhausted and self._handed_out == self._pulled:
@@ -140,70 +160,101 @@ class Call:
         return False
 
     def _wake(self) -> None:
-        with self._state:
-            self._state.notify_all()
+        with self._lock:
+            self._has_records.notify()
+            self._has_room.notify()
+
+    def _in_flight(self) -> int:
+        return self._pulled - self._taken
+
+    def _wait_for_room(self) -> int:
+        """Wait for permits with the lock, and return how many there are: none if no more are wanted."""
+        while (room := self._window.size - self._in_flight()) <= 0 and not self._is_over():
+            self._is_out_of_room = True
+            # Looks again: the caller takes a record, and then looks whether room is wanted.
+            if self._in_flight() > self._window.wake_at:
+                self._has_room.wait()
+            self._is_out_of_room = False
+        return 0 if self._is_over() else room
+
+    def _is_over(self) -> bool:
+        return self._is_stopped or self._run.is_closing or self._run.has_ended
 
     # The feeder's thread.
 
     def _feed(self) -> None:
         try:
             source = iter(self._items)
-            while self._may_pull():
-                try:
-                    value = next(source)
-                except StopIteration:
-                    with self._state:
-                        self._is_exhausted = True
-                    break
-                with self._state:
-                    index = self._pulled
-                key = self._key(index, value)
-                with self._state:
-                    self._pulled += 1
-                    self._in_flight += 1
-                self._send(index, key, value)
+            # An input that may block is sent item by item, so that none waits for the next.
+            most = MOST_AHEAD if isinstance(self._items, (list, tuple, range)) else 1
+            # The permits come before the pull, so that nothing is read too early.
+            while not self._is_exhausted and (room := self._permits()):
+                self._feed_some(source, min(room, most))
         except BaseException as error:
-            with self._state:
-                self._input_error = error
-                self._is_exhausted = True
+            self._input_error = error
+            self._is_exhausted = True
         finally:
             self._wake()
             self._ended_feeding()
 
-    def _may_pull(self) -> bool:
-        """Wait for a permit. The permit comes before the pull, so that nothing is read too early."""
-        with self._state:
-            while self._in_flight >= self._window.size and not self._is_over():
-                self._state.wait()
-            return not self._is_over()
+    def _permits(self) -> int:
+        with self._lock:
+            return self._wait_for_room()
 
-    def _is_over(self) -> bool:
-        return self._is_stopped or self._run.is_closing or self._run.has_ended
+    def _feed_some(self, source: Iterator[Any], most: int) -> None:
+        """Send this many items, or those that are left."""
+        lines: list[tuple[str, Item]] = []
+        size = 0
+        try:
+            for _ in range(most):
+                value = next(source, _END)
+                if value is _END:
+                    self._is_exhausted = True
+                    break
+                item = Item(self._pulled, self._key(self._pulled, value), self._done)
+                self._pulled += 1
+                packed = self._packed(item, value)
+                if isinstance(packed, Packed):
+                    # It may wait for memory that those before it have.
+                    self._run.feed(lines)
+                    lines, size = [], 0
+                    self._run.feed_large(packed, item)
+                elif packed is not None:
+                    lines.append((packed, item))
+                    size += len(packed)
+                if size > MOST_UNSENT:
+                    self._run.feed(lines)
+                    lines, size = [], 0
+        finally:
+            self._run.feed(lines)
 
-    def _send(self, index: int, key: Any, value: Any) -> None:
+    def _packed(self, item: Item, value: Any) -> Union[str, Packed, None]:
+        """Return the form in which an input is sent. One that has none has failed."""
         try:
             packed = pack(value)
-            if not isinstance(packed, str):
-                with self._state:
-                    self._window.stay_small()
-            self._run.feed(packed, Item(index, key, self._done))
         except Exception as error:
-            self._done(Record(index, key, None, full_text(error), (), 0.0, 0))
+            self._done([Record(item.index, item.key, None, full_text(error), (), 0.0, 0)])
+            return None
+        if not isinstance(packed, str):
+            with self._lock:
+                self._window.stay_small()
+        return packed
 
     def _ended_feeding(self) -> None:
         """Do what is left after the last item."""
 
     # The thread that reads records.
 
-    def _done(self, record: Record, is_large: bool = False) -> None:
-        self._observe(record)
-        with self._state:
-            if is_large:
+    def _done(self, records: Sequence[Record], has_large: bool = False) -> None:
+        self._observe(records)
+        with self._lock:
+            if has_large:
                 self._window.stay_small()
-            self._window.learn(record.seconds)
-            if not self._is_stopped:
-                self._place(record)
-                self._state.notify_all()
+            for record in records:
+                self._window.learn(record.seconds)
+                if not self._is_stopped:
+                    self._place(record)
+            self._has_records.notify()
 
     def _place(self, record: Record) -> None:
         self._waiting[record.index] = record
@@ -214,13 +265,11 @@ class CompletionCall(Call):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._ended: deque[Record] = deque()
+        self._ended: list[Record] = []
 
-    def _take(self) -> Optional[Record]:
-        if not self._ended:
-            return None
-        self._handed_out += 1
-        return self._ended.popleft()
+    def _take(self) -> list[Record]:
+        records, self._ended = self._ended, []
+        return records
 
     def _place(self, record: Record) -> None:
         self._ended.append(record)
@@ -233,6 +282,10 @@ class JournaledCall(CompletionCall):
     keep it from reading on.
     """
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._placed = 0
+
     def _is_complete(self) -> bool:
         if not self._run.has_ended:
             return False
@@ -241,19 +294,25 @@ class JournaledCall(CompletionCall):
             raise error or PoolError("the pool was closed")
         return True
 
-    def _may_pull(self) -> bool:
-        with self._state:
-            return not self._is_over()
+    def _in_flight(self) -> int:
+        return self._placed - self._taken
 
-    def _send(self, index: int, key: Any, value: Any) -> None:
-        if not is_plain(value):
-            raise TypeError("with a journal, inputs are plain JSON: texts, numbers, None, lists and objects of these")
-        super()._send(index, key, value)
+    def _permits(self) -> int:
+        return 0 if self._is_over() else MOST_AHEAD
+
+    def _packed(self, item: Item, value: Any) -> Union[str, Packed, None]:
+        packed = super()._packed(item, value) if is_plain(value) else None
+        if not isinstance(packed, str):
+            raise TypeError(
+                "with a journal, inputs are plain JSON up to 64 KiB: texts, numbers, None, lists and objects of these"
+            )
+        return packed
 
     def _ended_feeding(self) -> None:
         self._run.end_input()
 
     def _place(self, record: Record) -> None:
-        while len(self._ended) >= self._window.size and not (self._is_stopped or self._run.is_closing):
-            self._state.wait()
+        self._has_records.notify()
+        self._wait_for_room()
+        self._placed += 1
         super()._place(record)

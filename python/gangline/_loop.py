@@ -51,7 +51,7 @@ class JsonCodec:
         ValueError: NaN is not JSON
         """
         try:
-            return json.dumps(output, default=plain, allow_nan=False, separators=(",", ":"))
+            return _encode(output)
         except ValueError as error:
             if "JSON compliant" in str(error):
                 raise ValueError(f"{non_finite(output)} is not JSON") from None
@@ -69,6 +69,10 @@ def plain(value: Any) -> Any:
     if callable(tolist):
         return tolist()
     raise TypeError(f"an output of type {type(value).__name__} is not JSON")
+
+
+#: One encoder for all outputs: `json.dumps` with arguments makes one for each.
+_encode = json.JSONEncoder(default=plain, allow_nan=False, separators=(",", ":")).encode
 
 
 def non_finite(output: Any) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from types import TracebackType
 from typing import Any, Callable, Generic, Literal, Optional, TypeVar, Union
 
@@ -166,10 +166,10 @@ class Pool(Generic[State]):
         # The program holds these until a record has come: they must not hold the pool.
         summary, progress = self._summary, progress_of(shown, items)
 
-        def observe(record: Record) -> None:
-            summary.add(record)
+        def observe(records: Sequence[Record]) -> None:
+            summary.add(records)
             if progress is not None:
-                progress.add(record)
+                progress.add(records)
 
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Optional
 
 from gangline._records import Record
@@ -23,10 +24,10 @@ class Progress:
         self._drawn = 0.0
         self._is_live = sys.stderr is not None and sys.stderr.isatty()
 
-    def add(self, record: Record) -> None:
-        """Count a record."""
-        self._done += 1
-        self._failed += not record.ok
+    def add(self, records: Sequence[Record]) -> None:
+        """Count records."""
+        self._done += len(records)
+        self._failed += sum(not record.ok for record in records)
         now = time.monotonic()
         if self._is_live and now - self._drawn >= 0.1:
             self._drawn = now

@@ -16,7 +16,8 @@ import sys
 import threading
 import weakref
 from collections import deque
-from typing import Any, Callable, Optional, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from gangline import _child, _main
 from gangline._errors import PoolError
@@ -38,7 +39,7 @@ _Message = dict[str, Any]
 class Item:
     """An item that the program has, and where its record goes."""
 
-    def __init__(self, index: int, key: Any, done: Callable[[Record, bool], None]) -> None:
+    def __init__(self, index: int, key: Any, done: Callable[[Sequence[Record], bool], None]) -> None:
         self.index = index
         self.key = key
         self.done = done
@@ -146,8 +147,7 @@ class Run:
     @property
     def has_ended(self) -> bool:
         """Whether all records have come."""
-        with self._state:
-            return self._has_ended
+        return self._has_ended
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call this once no more records will come, or are wanted; at once if that is so now."""
@@ -162,19 +162,24 @@ class Run:
         with self._state, contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
-    def feed(self, value: Union[str, Packed], item: Item) -> None:
-        """Give the program an item. May block while it does not read, and never after it has ended."""
-        if isinstance(value, Packed):
-            value = json.dumps({MARK: {"memory": item.hold(value, self._places)}})
+    def feed(self, lines: Sequence[tuple[str, Item]]) -> None:
+        """Give the program items. May block while it does not read, and never after it has ended."""
+        if not lines:
+            return
         with self._feeding:
             with self._state:
-                self._fed += 1
-                number = self._fed
                 if self._has_ended or self._error:
-                    item.release()
+                    for _, item in lines:
+                        item.release()
                     return
-                self._items[number] = item
-            self._write(f"{value}\n".encode())
+                for _, item in lines:
+                    self._fed += 1
+                    self._items[self._fed] = item
+            self._write("".join(f"{line}\n" for line, _ in lines).encode())
+
+    def feed_large(self, value: Packed, item: Item) -> None:
+        """Give the program an item whose input is in memory, once there is a place for that."""
+        self.feed([(json.dumps({MARK: {"memory": item.hold(value, self._places)}}), item)])
 
     def _write(self, line: bytes) -> None:
         stdin = self._process.stdin
@@ -290,10 +295,10 @@ class Run:
                 pending += piece
                 end = pending.rfind(b"\n", searched) + 1
                 if end:
-                    lines = bytes(pending[:end])
+                    # One call for all lines, which is quicker than one for each.
+                    lines = pending[: end - 1].replace(b"\n", b",")
                     del pending[:end]
-                    for line in lines.splitlines():
-                        self._take(json.loads(line))
+                    self._take(json.loads(b"[" + lines + b"]"))
 
     def _hear(self) -> bool:
         """Take a notice of a worker. Returns whether more may come."""
@@ -327,32 +332,38 @@ class Run:
                 raise PoolError("the memory of an output was not sent")
         return self._memories.pop(content["memory"])
 
-    def _take(self, message: _Message) -> None:
-        if str(message.get("error")).endswith(NONE_LEFT):
-            return  # The error is the pool's, and not the item's.
+    def _take(self, messages: list[_Message]) -> None:
+        # By the calls that wait for them.
+        ended: dict[Callable[[Sequence[Record], bool], None], list[Record]] = {}
+        has_large = False
+        # The error of an item for which no worker was left is the pool's.
+        messages = [message for message in messages if not str(message.get("error")).endswith(NONE_LEFT)]
         with self._state:
-            item = self._items.pop(message["item"], None)
-        if item is None:
-            return
-        item.release()
+            items = [self._items.pop(message["item"], None) for message in messages]
+        for item, message in zip(items, messages):
+            if item is not None:
+                item.release()
+                has_large |= is_in_memory(message.get("output"))
+                ended.setdefault(item.done, []).append(self._record(item, message))
+        for done, records in ended.items():
+            done(records, has_large)
+
+    def _record(self, item: Item, message: _Message) -> Record:
         value, error, output = None, message.get("error"), message.get("output")
         if error is None:
             try:
                 value = unpack(output, self._memory_of)
             except Exception as unreadable:
                 error = f"the output cannot be rebuilt: {type(unreadable).__name__}: {unreadable}"
-        item.done(
-            Record(
-                index=item.index,
-                key=item.key,
-                value=value,
-                error=error,
-                gpus=tuple(map(str, message.get("gpus") or ())),
-                seconds=float(message.get("seconds") or 0.0),
-                attempts=int(message.get("attempts") or 0),
-                worker=message.get("slot"),
-            ),
-            is_in_memory(output),
+        return Record(
+            index=item.index,
+            key=item.key,
+            value=value,
+            error=error,
+            gpus=tuple(map(str, message.get("gpus") or ())),
+            seconds=float(message.get("seconds") or 0.0),
+            attempts=int(message.get("attempts") or 0),
+            worker=message.get("slot"),
         )
 
     def _why_ended(self, status: int) -> Optional[PoolError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Optional
 
 from gangline._records import Record
@@ -31,7 +32,7 @@ class Summary:
     """Counts records by worker, and keeps the first failures.
 
     >>> summary = Summary()
-    >>> summary.add(Record(0, "a.mrc", None, "ValueError: bad", ("1",), 0.5, 2, 0))
+    >>> summary.add([Record(0, "a.mrc", None, "ValueError: bad", ("1",), 0.5, 2, 0)])
     >>> print(str(summary).partition(" in ")[0])
     1 items
     >>> print(str(summary).partition(": ")[2])
@@ -56,19 +57,26 @@ class Summary:
         with self._lock:
             self._started = self._last = self._started or time.monotonic()
 
-    def add(self, record: Record) -> None:
-        """Count a record."""
+    def add(self, records: Sequence[Record]) -> None:
+        """Count records."""
         with self._lock:
             self._last = time.monotonic()
-            self._items += 1
-            self._failed += not record.ok
-            self._retried += record.attempts > 1
-            if record.worker is not None:
-                worker = self._workers.setdefault(record.worker, _Worker(record))
-                worker.items += 1
-                worker.failed += not record.ok
-                worker.seconds += record.seconds
-            if record.error is not None and len(self._failures) < MOST_FAILURES:
+            for record in records:
+                self._add(record)
+
+    def _add(self, record: Record) -> None:
+        self._items += 1
+        self._retried += record.attempts > 1
+        if record.worker is not None:
+            worker = self._workers.get(record.worker)
+            if worker is None:
+                worker = self._workers[record.worker] = _Worker(record)
+            worker.items += 1
+            worker.failed += record.error is not None
+            worker.seconds += record.seconds
+        if record.error is not None:
+            self._failed += 1
+            if len(self._failures) < MOST_FAILURES:
                 key = "" if record.key is None else f" ({record.key})"
                 self._failures.append(f"  {record.index}{key}: {record.error.splitlines()[0]}")
 

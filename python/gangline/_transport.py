@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import mmap
 import os
 import pickle
@@ -24,6 +25,9 @@ MARK = "__gangline__"
 MOST_VALUES = 4_096
 
 _ALIGNMENT = 64
+
+#: One encoder for all values: `json.dumps` with arguments makes one for each.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def is_plain(value: Any) -> bool:  # noqa: PLR0911
@@ -156,9 +160,7 @@ class Packed:
 def pack(value: Any) -> Union[str, Packed]:
     """Return the JSON of a plain value or of a small pickle, and the parts of a large one."""
     if is_plain(value):
-        import json
-
-        text = json.dumps(value, separators=(",", ":"))
+        text = _encode(value)
         if len(text) <= LARGEST_TEXT:
             return text
     packed = Packed(value)
