@@ -1,8 +1,8 @@
 """Times gangline's pool beside others: ``python benches/peers.py --workers 8``.
 
-Each figure is the median of several runs in a process of its own, in which the workers have been started before,
-except for the first figure. A peer that is not installed is left out; one that has not ended after ``--limit``
-seconds has no figure.
+Each figure is the best of several runs, each in a process of its own, in which the workers have been started before,
+except for the first figure. The peers take turns, so that other load on the machine meets them all. A peer that is not
+installed is left out; one that has not ended after ``--limit`` seconds has no figure.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import importlib.util
-import itertools
 import json
 import multiprocessing
 import os
 import signal
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, Callable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Callable, NamedTuple, Optional
 
 import gangline
 
 Work = Callable[[Any], Any]
-Imap = Callable[[Work, Iterable[Any]], Iterator[Any]]
+Imap = Callable[[Iterable[Any]], Iterable[Any]]
+
+#: Inputs in a list, where lists are compared.
+LIST = 32
+
+#: A folder in which each worker of gangline's pool makes a file.
+READY = "PEERS_READY"
 
 
 def nothing(x: Any) -> Any:
@@ -37,57 +43,160 @@ def one_ms(x: Any) -> Any:
     return x
 
 
+def ten_ms(x: Any) -> Any:
+    time.sleep(0.01)
+    return x
+
+
+def fixed_cost(x: Any) -> Any:
+    time.sleep(0.05)
+    return x
+
+
 def skewed(x: int) -> int:
     time.sleep(0.5 if x == 0 else 0.01)
     return x
 
 
-def killed(x: int) -> int:
-    if x == 10:
-        os.kill(os.getpid(), signal.SIGKILL)
+def load(_: gangline.Context) -> None:
+    import numpy  # noqa: F401
+
+    Path(os.environ[READY], str(os.getpid())).touch()
+
+
+class Single:
+    """A function of the peers, as a pool of gangline calls it."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def __call__(self, _: None, x: Any) -> Any:
+        return self._work(x)
+
+
+class InLists(Single):
+    """The same with lists: one call of a function that costs as much for a list as for an item."""
+
+    def __call__(self, _: None, xs: list[Any]) -> list[Any]:
+        if self._work is fixed_cost:
+            time.sleep(0.05)
+            return xs
+        return [self._work(x) for x in xs]
+
+
+class Case(NamedTuple):
+    """What is measured."""
+
+    name: str
+    #: Makes the figure of the seconds.
+    figure: Callable[[float, int], float]
+    work: Work
+    items: Callable[[], Sequence[Any]]
+    #: How many inputs go to a worker at once; `None` for what the peer does by itself.
+    chunk: Optional[int] = None
+    only_gangline: bool = False
+
+
+def arrays(megabytes: int, count: int) -> Callable[[], Sequence[Any]]:
+    def items() -> Sequence[Any]:
+        import numpy as np
+
+        return [np.ones(megabytes << 17)] * count
+
+    return items
+
+
+CASES = {
+    "start": Case("first result, ms", lambda taken, _: taken * 1e3, nothing, lambda: [0]),
+    "lists": Case(
+        f"empty tasks in lists of {LIST}, us each",
+        lambda taken, _: taken * 1e6 / 50_000,
+        nothing,
+        lambda: range(50_000),
+        LIST,
+    ),
+    "empty": Case("empty tasks, us each", lambda taken, _: taken * 1e6 / 10_000, nothing, lambda: range(10_000)),
+    "short": Case("tasks of 1 ms, tasks/s", lambda taken, _: 4_000 / taken, one_ms, lambda: range(4_000)),
+    "ten": Case(
+        "tasks of 10 ms, % above the ideal",
+        lambda taken, workers: (taken / (1_000 * 0.01 / workers) - 1) * 100,
+        ten_ms,
+        lambda: range(1_000),
+    ),
+    "skewed": Case("tasks of 10 ms behind one of 0.5 s, s", lambda taken, _: taken, skewed, lambda: range(200)),
+    "single": Case("fixed cost of 50 ms, s", lambda taken, _: taken, fixed_cost, lambda: range(160), None, True),
+    "batch": Case("the same in lists of 8, s", lambda taken, _: taken, fixed_cost, lambda: range(160), 8, True),
+    "1 MB": Case("1 MiB there and back, MiB/s", lambda taken, _: 800 / taken, nothing, arrays(1, 400)),
+    "8 MB": Case("8 MiB there and back, MiB/s", lambda taken, _: 1_600 / taken, nothing, arrays(8, 100)),
+}
+
+
+def use_gangline(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
+    work = Single(case.work) if case.chunk is None else InLists(case.work)
+    is_start = case is CASES["start"]
+    options = {"workers": workers, "batch": case.chunk}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        gangline.Pool(None if is_start else load, work, preload=not is_start, **options) as pool,
+    ):
+        os.environ[READY] = folder
+        while not is_start and len(os.listdir(folder)) < workers:
+            pool.map([0])
+        then(lambda items: (record.value for record in pool.imap(items)))
+
+
+def warm_up(workers: int, imap: Callable[[Work, Iterable[Any]], Iterable[Any]]) -> None:
+    """Let all workers of a peer start, and import what they need."""
+    drain(imap(import_numpy, range(4 * workers)))
+
+
+def import_numpy(x: int) -> int:
+    import numpy  # noqa: F401
+
+    time.sleep(0.1)
     return x
 
 
-def call(_: None, call: tuple[Work, Any]) -> Any:
-    work, x = call
-    return work(x)
-
-
-def array(_: int) -> Any:
-    import numpy as np
-
-    return np.ones(1 << 20)
-
-
-def use_gangline(workers: int, then: Callable[[Imap], None]) -> None:
-    with gangline.Pool(None, call, workers=workers) as pool:
-        then(lambda work, items: (record.value for record in pool.imap((work, item) for item in items)))
-
-
-def use_multiprocessing(workers: int, then: Callable[[Imap], None]) -> None:
+def use_multiprocessing(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        then(pool.imap)
+        if case is not CASES["start"]:
+            warm_up(workers, pool.imap)
+        then(lambda items: pool.imap(case.work, items, case.chunk or 1))
 
 
-def use_futures(workers: int, then: Callable[[Imap], None]) -> None:
+def use_futures(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        then(pool.map)
+        if case is not CASES["start"]:
+            warm_up(workers, pool.map)
+        then(lambda items: pool.map(case.work, items, chunksize=case.chunk or 1))
 
 
-def use_joblib(workers: int, then: Callable[[Imap], None]) -> None:
+def use_joblib(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
     import joblib
 
-    parallel = joblib.Parallel(n_jobs=workers, return_as="generator")
-    with parallel:
-        then(lambda work, items: parallel(joblib.delayed(work)(item) for item in items))
+    with joblib.Parallel(n_jobs=workers, return_as="generator", batch_size=case.chunk or "auto") as parallel:
+
+        def imap(work: Work, items: Iterable[Any]) -> Iterable[Any]:
+            return parallel(joblib.delayed(work)(item) for item in items)
+
+        if case is not CASES["start"]:
+            warm_up(workers, imap)
+        then(lambda items: imap(case.work, items))
 
 
-def use_mpire(workers: int, then: Callable[[Imap], None]) -> None:
+def use_mpire(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
     import mpire
 
     with mpire.WorkerPool(workers, start_method="spawn", keep_alive=True) as pool:
-        then(lambda work, items: pool.imap(work, items, chunk_size=1))
+
+        def imap(work: Work, items: Iterable[Any], chunk: Optional[int]) -> Iterable[Any]:
+            # A tuple, since it takes items of other kinds apart.
+            return pool.imap(work, [(item,) for item in items], chunk_size=chunk)
+
+        if case is not CASES["start"]:
+            warm_up(workers, lambda work, items: imap(work, items, 1))
+        then(lambda items: imap(case.work, items, case.chunk))
 
 
 PEERS = {
@@ -99,61 +208,48 @@ PEERS = {
 }
 
 
-def drain(records: Iterator[Any]) -> int:
-    return sum(1 for _ in records)
-
-
-def large(imap: Imap) -> None:
-    import numpy as np
-
-    drain(imap(nothing, itertools.repeat(np.ones(1 << 20), 100)))
-
-
-#: What is measured: its name, how a figure is made of seconds, and the work.
-CASES: dict[str, tuple[str, Callable[[float], float], Callable[[Imap], object]]] = {
-    "start": ("first result, ms", lambda taken: taken * 1e3, lambda imap: drain(imap(nothing, [0]))),
-    "empty": ("empty task, us", lambda taken: taken * 1e6 / 10_000, lambda imap: drain(imap(nothing, range(10_000)))),
-    "short": ("task of 1 ms, tasks/s", lambda taken: 2_000 / taken, lambda imap: drain(imap(one_ms, range(2_000)))),
-    "skewed": ("a slow one in front, s", lambda taken: taken, lambda imap: drain(imap(skewed, range(200)))),
-    "large": ("8 MiB there and back, MiB/s", lambda taken: 1_600 / taken, large),
-    "killed": ("a worker is killed, s", lambda taken: taken, lambda imap: drain(imap(killed, range(100)))),
-}
+def drain(results: Iterable[Any]) -> int:
+    return sum(1 for _ in results)
 
 
 def measure(peer: str, case: str, workers: int) -> None:
     """Print the seconds that a case takes."""
 
     def run(imap: Imap) -> None:
-        if case != "start":
-            # Starts all workers, and imports what they need.
-            drain(imap(array, range(4 * workers)))
+        items = CASES[case].items()
         begun = time.perf_counter() if case != "start" else entered
-        how = "ended"
-        try:
-            CASES[case][2](imap)
-        except Exception as error:
-            how = type(error).__name__
-        print(json.dumps([time.perf_counter() - begun, how]), flush=True)
+        drained = drain(imap(items))
+        assert drained == len(items), "a result is missing"
+        print(json.dumps(time.perf_counter() - begun), flush=True)
 
     entered = time.perf_counter()
-    PEERS[peer](workers, run)
+    PEERS[peer](workers, CASES[case], run)
 
 
-def figure(peer: str, case: str, options: argparse.Namespace) -> str:
+def timed(peer: str, case: str, options: argparse.Namespace) -> Optional[float]:
+    """Return the seconds that one run takes, if it ends."""
     command = [sys.executable, __file__, "--workers", str(options.workers), "--one", peer, case]
-    seconds = []
-    for _ in range(options.runs):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
-        try:
-            taken, how = json.loads(process.communicate(timeout=options.limit)[0] or '[0, "died"]')
-        except subprocess.TimeoutExpired:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return float(process.communicate(timeout=options.limit)[0])
+    except (subprocess.TimeoutExpired, ValueError):
+        return None
+    finally:
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return f"hangs ({options.limit:.0f} s)"
-        if how != "ended":
-            return str(how)
-        seconds.append(taken)
-    return f"{CASES[case][1](statistics.median(seconds)):.4g}"
+
+
+def cells(case: str, peers: Iterable[str], options: argparse.Namespace) -> list[str]:
+    """Return the figures of a case, one for each peer."""
+    best: dict[str, float] = {}
+    for _ in range(options.runs):
+        for peer in peers:
+            if peer == "gangline" or not CASES[case].only_gangline:
+                taken = timed(peer, case, options)
+                if taken is not None:
+                    best[peer] = min(taken, best.get(peer, taken))
+    return [f"{CASES[case].figure(best[peer], options.workers):,.3g}" if peer in best else "" for peer in peers]
 
 
 def main() -> None:
@@ -161,17 +257,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--case", choices=CASES, action="append", help="only these")
+    parser.add_argument("--peer", choices=PEERS, action="append", help="only these")
     parser.add_argument("--one", nargs=2, metavar=("PEER", "CASE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         measure(*options.one, options.workers)
         return
     inside = {"futures": "concurrent.futures"}
-    peers = [peer for peer in PEERS if importlib.util.find_spec(inside.get(peer, peer))]
-    print(f"{options.workers} workers, Python {sys.version.split()[0]}, median of {options.runs}\n")
+    peers = options.peer or [peer for peer in PEERS if importlib.util.find_spec(inside.get(peer, peer))]
+    print(f"{options.workers} workers, Python {sys.version.split()[0]}, best of {options.runs}\n")
     print(f"| | {' | '.join(peers)} |\n|---|{'---:|' * len(peers)}", flush=True)
-    for case, (name, _, _) in CASES.items():
-        print(f"| {name} | {' | '.join(figure(peer, case, options) for peer in peers)} |", flush=True)
+    for case in options.case or CASES:
+        print(f"| {CASES[case].name} | {' | '.join(cells(case, peers, options))} |", flush=True)
 
 
 if __name__ == "__main__":
