@@ -1,5 +1,6 @@
 //! Jobs for warm workers: one process per slot, which receives one input or list after the other.
 
+mod asked;
 mod attempt;
 mod conversing;
 mod end;

@@ -14,32 +14,13 @@ use crate::execute::protocol::Takes;
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
 use crate::execute::warm::Warm;
+use crate::execute::warm::asked::{Asked, Broken};
 use crate::execute::warm::conversing::Message;
 use crate::execute::worker_slots::{Fate, Worker};
 use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{JobResult, Outcome, Printed, short};
-use crate::output::place::Place;
 use crate::plain::Plain;
-use crate::plan::job::Job;
-
-/// A job that a worker is asked for.
-pub(super) struct Asked<'a> {
-    pub(super) job: &'a Job,
-    pub(super) attempt: u32,
-    results: Option<Place>,
-    pub(super) printed: Printed,
-    pub(super) started: SystemTime,
-    pub(super) took: Duration,
-    /// What became of it, once that is known.
-    pub(super) worked: Option<Worked>,
-}
-
-/// Why jobs have no answer.
-pub(super) struct Broken {
-    pub(super) result: JobResult,
-    pub(super) whole: Whole,
-}
 
 /// What came of asking a worker.
 enum Asking {
@@ -49,14 +30,6 @@ enum Asking {
     Unready(JobResult),
     /// It got ready, and left these jobs without an answer.
     Broken(Broken, Vec<usize>),
-}
-
-impl<'a> Asked<'a> {
-    fn new(tried: &Tried<'a>) -> Asked<'a> {
-        let &Tried { job, attempt } = tried;
-        let (results, printed, took, worked) = Default::default();
-        Asked { job, attempt, results, printed, started: SystemTime::now(), took, worked }
-    }
 }
 
 impl Warm {
@@ -262,12 +235,6 @@ impl Warm {
             self.lanes.close();
         }
         Fate::GivenUp
-    }
-}
-
-impl Asked<'_> {
-    fn is_open(&self) -> bool {
-        self.worked.is_none()
     }
 }
 

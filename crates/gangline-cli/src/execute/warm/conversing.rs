@@ -11,7 +11,7 @@ use crate::execute::job_runner::Whole;
 use crate::execute::process::End;
 use crate::execute::protocol::{self, Answer, Item, Items, Reply, Takes, Violation};
 use crate::execute::warm::Warm;
-use crate::execute::warm::attempt::{Asked, Broken};
+use crate::execute::warm::asked::{Asked, Broken};
 use crate::execute::worker_slots::Worker;
 use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobResult, Printed};
