@@ -378,7 +378,5 @@ def test_a_script_from_standard_input_has_functions():
         "def double(_, x): return 2 * x\n"
         "with gangline.Pool(None, double, workers=1) as pool: print(pool.map([1, 2]))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=20, check=False
-    )
+    ended = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, timeout=20, check=False)
     assert ended.stdout == "[2, 4]\n", ended.stderr
