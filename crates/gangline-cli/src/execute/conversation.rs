@@ -25,6 +25,9 @@ pub(crate) struct Conversation {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// A line that is being sent, and how much of it was. A worker may log before it has read all of a line.
+    line: Vec<u8>,
+    sent: usize,
     /// Bytes after the last complete line, and how many of them are known to have no line end.
     read: Vec<u8>,
     searched: usize,
@@ -87,6 +90,8 @@ impl Conversation {
             stdin,
             stdout,
             stderr,
+            line: Vec::new(),
+            sent: 0,
             read: Vec::new(),
             searched: 0,
         };
@@ -101,16 +106,21 @@ impl Conversation {
         Sent { at: Instant::now(), stopped: self.groups.stopped() }
     }
 
-    /// Sends a line, unless it is empty, and waits for one. The limit counts from `sent`.
-    pub(crate) fn ask(
+    /// Begins to send a line, of which [`hear_line`](Self::hear_line) sends the rest.
+    pub(crate) fn send(&mut self, line: Vec<u8>) -> Result<(), Silence> {
+        (self.line, self.sent) = (line, 0);
+        // The pipe mostly has room, so it is not asked first.
+        self.say().map_err(Silence::Failed)
+    }
+
+    /// Waits for a line. The limit counts from `sent`.
+    pub(crate) fn hear_line(
         &mut self,
-        line: &[u8],
         sent: Sent,
         limit: &dyn Fn() -> Option<Duration>,
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
         let Aside { stderr, spill } = aside;
-        let mut unsaid = line;
         let mut deaf_at = None;
         loop {
             if let Some(line) = self.line() {
@@ -127,13 +137,16 @@ impl Conversation {
                 Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
                 limit => limit.map(|limit| limit - running),
             };
+            if self.is_sending() && self.stdin.is_none() {
+                deaf_at.get_or_insert_with(Instant::now);
+            }
             // The worker may be about to end and to say why.
             let patience = deaf_at.map(|since: Instant| LAST_WORDS.saturating_sub(since.elapsed()));
             if patience.is_some_and(|patience| patience.is_zero()) {
                 return Err(Silence::Deaf);
             }
             let left = left.into_iter().chain(patience).min();
-            let ready = self.wait(!unsaid.is_empty(), left).map_err(Silence::Failed)?;
+            let ready = self.wait(self.is_sending(), left).map_err(Silence::Failed)?;
             if ready.bell {
                 self.groups.bell(self.worker).silence();
             }
@@ -141,10 +154,7 @@ impl Conversation {
                 self.listen(stderr, spill).map_err(Silence::Failed)?;
             }
             if ready.stdin {
-                unsaid = self.say(unsaid).map_err(Silence::Failed)?;
-                if self.stdin.is_none() {
-                    deaf_at.get_or_insert_with(Instant::now);
-                }
+                self.say().map_err(Silence::Failed)?;
             }
             let read =
                 if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
@@ -156,18 +166,18 @@ impl Conversation {
         }
     }
 
-    /// Whether it can take an item: it has not ended, and has not written anything unasked.
+    /// Whether it can take an item: it has not ended, reads, and has not written anything unasked.
     pub(crate) fn is_fit(&self) -> bool {
-        let ready = self.wait(false, Some(Duration::ZERO));
-        let is_silent = ready.is_ok_and(|ready| !ready.process && !ready.stdout);
-        self.read.is_empty() && is_silent && self.is_heard()
-    }
-
-    /// Whether its standard input is open.
-    fn is_heard(&self) -> bool {
-        // With no events requested, `poll` reports only that the reader of a pipe is gone.
-        let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
-        stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
+        let Some(stdin) = self.stdin.as_ref().filter(|_| self.read.is_empty()) else {
+            return false;
+        };
+        let watched = [
+            self.leader.running().map(|(_, process)| (process, PollFlags::IN)),
+            self.stdout.as_ref().map(|stdout| (stdout.as_fd(), PollFlags::IN)),
+            // With no events requested, `poll` reports only that the reader of a pipe is gone.
+            Some((stdin.as_fd(), PollFlags::empty())),
+        ];
+        ready(watched, Some(Duration::ZERO)).is_ok_and(|ready| ready == [false; 3])
     }
 
     /// Closes the worker's input, and waits at most `longest` for its end. Returns its status if it has ended.
@@ -242,18 +252,20 @@ impl Conversation {
         Some(std::mem::replace(&mut self.read, rest))
     }
 
-    fn say<'l>(&mut self, line: &'l [u8]) -> io::Result<&'l [u8]> {
-        let Some(stdin) = &mut self.stdin else { return Ok(line) };
-        match stdin.write(line) {
-            Ok(written) => Ok(&line[written..]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(line),
+    fn is_sending(&self) -> bool {
+        self.sent < self.line.len()
+    }
+
+    fn say(&mut self) -> io::Result<()> {
+        let Some(stdin) = &mut self.stdin else { return Ok(()) };
+        match stdin.write(&self.line[self.sent..]) {
+            Ok(written) => self.sent += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // It no longer reads. The exit is detected elsewhere.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.stdin = None;
-                Ok(line)
-            }
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     fn hear(&mut self) -> io::Result<Heard> {

@@ -39,11 +39,7 @@ mod tests {
     #[test]
     fn a_zero_timeout_does_not_wait() {
         let none = timespec(Duration::ZERO);
-        assert_eq!(
-            (none.tv_sec, none.tv_nsec),
-            (0, 0),
-            "each input to a warm worker asks so twice"
-        );
+        assert_eq!((none.tv_sec, none.tv_nsec), (0, 0), "each message to a warm worker asks so");
         let some = timespec(Duration::from_micros(2_000_001));
         assert_eq!((some.tv_sec, some.tv_nsec), (2, 1_000));
     }

@@ -22,7 +22,7 @@ enum WorkerSlot {
 /// The state of one slot.
 #[derive(Default)]
 pub(super) struct Worker {
-    pub(super) conversation: Option<Conversation>,
+    pub(super) conversation: Option<Box<Conversation>>,
     /// What it has said that it takes.
     pub(super) takes: Takes,
     pub(super) spill: Arc<Spill>,

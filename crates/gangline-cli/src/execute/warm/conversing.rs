@@ -40,14 +40,15 @@ impl Warm {
         let places: HashMap<u64, usize> =
             inputs.into_iter().map(|(at, _)| (asked[at].job.number, at)).collect();
         let sent = worker.conversation().sent_now();
-        let (mut line, mut open) = (&*line, places.len());
+        if let Err(silence) = worker.conversation().send(line) {
+            return Err(self.broken(worker, result_of(silence), said));
+        }
+        let mut open = places.len();
         while open > 0 {
             let spill = Arc::clone(&worker.spill);
             let aside = Aside { stderr: said, spill: &spill };
             let limit = || self.lanes.shared.limit();
-            let reply = worker.conversation().ask(line, sent, &limit, aside);
-            line = b"";
-            let reply = match reply {
+            let reply = match worker.conversation().hear_line(sent, &limit, aside) {
                 Ok(reply) => reply,
                 Err(silence) => return Err(self.broken(worker, result_of(silence), said)),
             };

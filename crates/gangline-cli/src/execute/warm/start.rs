@@ -55,18 +55,19 @@ impl Warm {
         let mut command = commands::command(command.fill(&values), given);
         let threads = self.threads.limit(&mut command);
         let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
-        worker.conversation = Some(started.map_err(|error| match error.kind() {
+        let started = started.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 // The slot is not at fault: no other finds the program.
                 worker.unready = 0;
                 JobResult::NotStarted(error)
             }
             _ => JobResult::WorkerFailed(format!("could not be started: {error}")),
-        })?);
+        })?;
+        worker.conversation = Some(Box::new(started));
         let worker_number = self.number(slot);
         let (gangline, batch) = (VERSION, self.batch);
         let hello = Hello { gangline, worker: worker_number, gpus: &given.ids, threads, batch };
-        let ready = self.greet(worker, &protocol::line(&hello), said);
+        let ready = self.greet(worker, protocol::line(&hello), said);
         let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
         worker.takes = protocol::read_ready(&ready)
             .map_err(|violation| self.fail(worker, violation.to_string(), said))?;
@@ -82,13 +83,17 @@ impl Warm {
     fn greet(
         &self,
         worker: &mut Worker,
-        line: &[u8],
+        line: Vec<u8>,
         said: &mut Captured,
     ) -> Result<Vec<u8>, JobResult> {
         let soon = LONG_WAIT.min(self.start_timeout / 4);
         let sent = worker.conversation().sent_now();
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
-        match self.await_ready(worker.conversation(), line, (sent, soon), aside) {
+        let greeted = match worker.conversation().send(line) {
+            Ok(()) => self.await_ready(worker.conversation(), (sent, soon), aside),
+            Err(silence) => Err(silence),
+        };
+        match greeted {
             Err(Silence::TimedOut(_)) => {}
             Ok(line) => return Ok(line),
             Err(silence) => return Err(self.end_worker(worker, result_of(silence), said)),
@@ -101,8 +106,7 @@ impl Warm {
         );
         self.tell_once(&self.reported.slow_start, &text);
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
-        // The line was sent.
-        self.await_ready(worker.conversation(), b"", (sent, self.start_timeout), aside)
+        self.await_ready(worker.conversation(), (sent, self.start_timeout), aside)
             .map_err(|silence| self.end_worker(worker, result_of(silence), said))
     }
 
@@ -110,17 +114,15 @@ impl Warm {
     fn await_ready(
         &self,
         conversation: &mut Conversation,
-        mut line: &[u8],
         (sent, limit): (Sent, Duration),
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
         let Aside { stderr, spill } = aside;
         loop {
             let aside = Aside { stderr, spill };
-            let reply = conversation.ask(line, sent, &|| Some(limit), aside)?;
+            let reply = conversation.hear_line(sent, &|| Some(limit), aside)?;
             let Some(text) = protocol::read_log(&reply) else { return Ok(reply) };
             stderr.push(spill, &text).map_err(Silence::Failed)?;
-            line = b"";
         }
     }
 }
