@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 __all__ = ["Options", "Paths", "Time", "find_program", "visible_gpus"]
 
@@ -32,6 +30,8 @@ def find_program() -> str:
         path = os.path.join(folder, "gangline")
         if os.access(path, os.X_OK):
             return path
+    import shutil
+
     found = shutil.which("gangline")
     if found is None:
         raise FileNotFoundError("the program gangline is not installed beside this module, and not in PATH")
@@ -97,8 +97,7 @@ def visible_gpus() -> list[str]:
     return [str(index) for index, _ in enumerate(re.findall(r"^GPU \d+:", listed, re.MULTILINE))]
 
 
-@dataclass
-class Options:
+class Options(NamedTuple):
     """The options of a pool that are those of the program."""
 
     gpus: Optional[str] = None
@@ -121,7 +120,7 @@ class Options:
     #: Whether the program puts records in order, and not the pool.
     keeps_order: bool = False
     window: Optional[int] = None
-    report: list[str] = field(default_factory=list)
+    report: Sequence[str] = ()
     min_workers: Optional[int] = None
     #: Whether workers see all GPUs, and not only their own.
     sees_all: bool = False
@@ -139,7 +138,7 @@ class Options:
 
     def arguments(self) -> list[str]:
         """Return the arguments between ``run`` and the worker's command."""
-        arguments = ["run", "--warm", "--jsonl", "--records", "--grace", "0s"]
+        arguments = ["run", "--warm", "--jsonl", "--records=outcome", "--grace", "0s"]
         values = {
             "gpu-list": self.gpus,
             "devices": self.devices,

@@ -17,6 +17,7 @@ mod memory_watch;
 pub(crate) mod process;
 pub(crate) mod protocol;
 pub(crate) mod readiness;
+mod records;
 pub(crate) mod retries;
 pub(crate) mod run;
 pub(crate) mod sequence;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -30,7 +30,15 @@ pub(crate) struct Printing {
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "line_buffer")]
     pub(crate) files: bool,
     /// Print a line of JSON for each job, with its input, and its output or error
-    #[arg(long, action = ArgAction::SetTrue)]
+    #[arg(long, value_name = "FIELDS", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     #[arg(conflicts_with_all = ["files", "line_buffer", "tag", "tagstring"])]
-    pub(crate) records: bool,
+    pub(crate) records: Option<RecordFields>,
+}
+
+/// What a record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecordFields {
+    All,
+    /// All but the input and the key, which the reader may know by the number of the job
+    Outcome,
 }

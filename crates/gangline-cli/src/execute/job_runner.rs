@@ -8,12 +8,12 @@ use std::thread;
 use crate::error::{CliError, Context};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::Channel;
+use crate::execute::records::Unwritten;
 use crate::execute::retries::{Cost, Settled};
-use crate::execute::shared::Output;
+use crate::execute::shared::{Output, Shared};
 use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{JobFailed, JobResult, Next, Outcome, Printed};
-use crate::output::record::Record;
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -88,7 +88,7 @@ impl<W: Work> Runner for JobRunner<W> {
         state: &mut W::State,
         job: Job,
     ) -> Result<Arc<Outcome>> {
-        self.work_on(cx.producer(), state, &[job])?.remove(0)
+        self.ended(self.work_on(cx.producer(), state, &[job])?).remove(0)
     }
 
     fn producer_work_batch(
@@ -97,7 +97,7 @@ impl<W: Work> Runner for JobRunner<W> {
         state: &mut W::State,
         list: &mut Vec<Job>,
     ) -> Result<Vec<Ended>> {
-        self.work_on(cx.producer(), state, list)
+        Ok(self.ended(self.work_on(cx.producer(), state, list)?))
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
@@ -107,27 +107,28 @@ impl<W: Work> Runner for JobRunner<W> {
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Writing> {
         self.lanes.begin_one();
-        Ok(Writing(Arc::clone(&self.lane.gate)))
+        let (gate, shared) = (Arc::clone(&self.lane.gate), Arc::clone(&self.lanes.shared));
+        Ok(Writing { gate, shared, records: Unwritten::default() })
     }
 
     fn consumer_work(
         &self,
         _: &ConsumerContext<'_>,
-        _: &mut Writing,
+        writing: &mut Writing,
         outcome: Arc<Outcome>,
     ) -> Result<()> {
-        self.write(&outcome)
+        self.write(&mut writing.records, &outcome)
     }
 
     fn consumer_skipped(
         &self,
         _: &ConsumerContext<'_>,
-        _: &mut Writing,
+        writing: &mut Writing,
         error: &Error,
     ) -> Result<()> {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
         let Some(JobFailed { outcome, .. }) = source else { return Ok(()) };
-        self.write(outcome)?;
+        self.write(&mut writing.records, outcome)?;
         let Outcome { number, result, .. } = &**outcome;
         // The first job without its program has printed a message for all.
         if matches!(result, JobResult::NoProgram(_)) {
@@ -138,7 +139,10 @@ impl<W: Work> Runner for JobRunner<W> {
         Ok(())
     }
 
-    fn consumer_flush(&self, _: &ConsumerContext<'_>, _: &mut Writing) -> Result<()> {
+    fn consumer_flush(&self, _: &ConsumerContext<'_>, writing: &mut Writing) -> Result<()> {
+        // Before the journal says so.
+        let written = writing.records.write(&self.lanes.shared.terminal);
+        self.go_on_if(written.map_err(|error| (UNWRITTEN, error)))?;
         if let Some(held) = &self.lane.held {
             held.commits();
         }
@@ -297,15 +301,27 @@ impl<W: Work> JobRunner<W> {
         }
     }
 
+    /// Counts the jobs whose records the consumer prints next.
+    fn ended(&self, list: Vec<Ended>) -> Vec<Ended> {
+        if let Some(records) = &self.lane.records {
+            let is_last = |ended: &&Ended| match ended {
+                Ok(_) => true,
+                Err(error) => error.downcast_ref().is_some_and(JobFailed::is_last),
+            };
+            records.ended(list.iter().filter(is_last).count());
+        }
+        list
+    }
+
     /// Writes the output of a job when its turn comes.
-    fn write(&self, outcome: &Outcome) -> Result<()> {
+    fn write(&self, records: &mut Unwritten, outcome: &Outcome) -> Result<()> {
         let shared = &self.lanes.shared;
         let printed = outcome.take_printed();
         if let Some(turns) = &self.lane.turns {
             turns.wait_for(outcome.number);
         }
-        let shown = self.show(outcome, &printed);
-        let shown = shown.map_err(|error| ("the outputs of jobs cannot be written", error));
+        let shown = self.show(records, outcome, &printed);
+        let shown = shown.map_err(|error| (UNWRITTEN, error));
         let written = shown.and_then(|()| match &shared.results {
             Some(results) => results
                 .append(outcome, &printed)
@@ -323,9 +339,14 @@ impl<W: Work> JobRunner<W> {
             held.printed(outcome.number);
         }
         self.lane.end_one();
+        self.go_on_if(written)
+    }
+
+    /// Ends the run if an output could not be written.
+    fn go_on_if(&self, written: Result<(), (&str, io::Error)>) -> Result<()> {
         written.map_err(|(what, error)| {
             let text = error.to_string();
-            shared.fail_output(what, error);
+            self.lanes.shared.fail_output(what, error);
             self.lanes.give_up();
             text.into()
         })
@@ -361,12 +382,16 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Prints what has not been printed while the job ran.
-    fn show(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+    fn show(
+        &self,
+        unwritten: &mut Unwritten,
+        outcome: &Outcome,
+        printed: &Printed,
+    ) -> io::Result<()> {
         let shared = &self.lanes.shared;
         let tag = outcome.tag.as_deref();
-        if let Some(shape) = &self.lane.records {
-            let record = Record::of(outcome, printed, shape)?;
-            shared.terminal.write(None, Channel::Stdout, &record.line()?)?;
+        if let Some(records) = &self.lane.records {
+            records.print(unwritten, outcome, printed, &shared.terminal)?;
             return shared.terminal.write_captured(None, &Captured::default(), &printed.stderr);
         }
         match (&printed.file, shared.rules.showing) {
@@ -396,13 +421,22 @@ impl<W: Work> JobRunner<W> {
 
 /// Held by the consumer, which writes outputs. After it is gone, as when the journal cannot be written, no
 /// job waits for its turn and no thread for input.
-pub(crate) struct Writing(Arc<Gate>);
+pub(crate) struct Writing {
+    gate: Arc<Gate>,
+    shared: Arc<Shared>,
+    records: Unwritten,
+}
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        self.0.abandon();
+        if let Err(error) = self.records.write(&self.shared.terminal) {
+            self.shared.fail_output(UNWRITTEN, error);
+        }
+        self.gate.abandon();
     }
 }
+
+const UNWRITTEN: &str = "the outputs of jobs cannot be written";
 
 /// The error of a job that was taken when the run was ending.
 const NOT_STARTED: &str = "it was not started because the run was ending";

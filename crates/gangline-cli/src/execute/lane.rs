@@ -10,6 +10,7 @@ use crate::error::CliError;
 use crate::execute::groups::Groups;
 use crate::execute::held::Held;
 use crate::execute::process::End;
+use crate::execute::records::Records;
 use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
@@ -22,7 +23,6 @@ use crate::plain::Plain;
 use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
 use crate::plan::texts::{self, OnSlot, Texts};
-use crate::plan::value::Shape;
 use gangline::CancelToken;
 
 /// State that the hooks and the signal thread of one lane share.
@@ -38,8 +38,8 @@ pub(crate) struct Lane {
     pub(crate) retries: Arc<Retries>,
     /// Set if there is a journal.
     pub(crate) held: Option<Arc<Held>>,
-    /// Set if a record is printed for each job: how its inputs become a value.
-    pub(crate) records: Option<Arc<Shape>>,
+    /// Set if a record is printed for each job.
+    pub(crate) records: Option<Arc<Records>>,
     pub(crate) lists: Arc<Lists>,
 }
 

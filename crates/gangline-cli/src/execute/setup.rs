@@ -14,6 +14,7 @@ use crate::execute::groups::Groups;
 use crate::execute::held::Held;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
+use crate::execute::records::Records;
 use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
@@ -63,7 +64,10 @@ pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         }
         let held = held(args, plan)?;
         let retries = Arc::new(Retries::new(args.failure.retries));
-        let records = args.printing.records.then(|| Arc::new(plan.warm_inputs().shape));
+        let records = args
+            .printing
+            .records
+            .map(|fields| Records::new(fields, plan.warm_inputs().shape, order(args)));
         let lists = Arc::default();
         lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held, records, lists });
         first_worker += plan.slots.len();

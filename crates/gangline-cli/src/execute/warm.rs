@@ -19,7 +19,7 @@ use crate::output::capture::Captured;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, Slot};
-use crate::plan::template::Template;
+use crate::plan::template::{Template, Values};
 use crate::plan::texts::OnSlot;
 
 /// The warm workers on the slots of one lane.
@@ -28,6 +28,8 @@ pub(crate) struct Warm {
     lane: Lane,
     slots: Vec<Slot>,
     inputs: WarmInputs,
+    /// The command of each slot's worker, quoted for a shell.
+    typed: Vec<String>,
     /// The number of workers that are started before there are jobs.
     preloaded: usize,
     /// The largest list that is sent.
@@ -71,11 +73,18 @@ impl Warm {
         let preloaded = if preload { most } else { 0 };
         let threads = Threads::new(args, slots.len());
         let workers = WorkerSlots::new(slots.len());
+        let typed = slots.iter().zip(lane.first_worker..).map(|(slot, worker)| {
+            let gpus = &slot.given(&inputs.command).ids;
+            let values = Values { fields: &[], number: 0, gpus, worker, attempt: 1 };
+            inputs.command.fill(&values).quoted()
+        });
+        let typed = typed.collect();
         Warm {
             lanes,
             lane,
             slots,
             inputs,
+            typed,
             preloaded,
             batch,
             start_timeout,
@@ -148,6 +157,11 @@ impl Warm {
     fn on_slot<'a>(&'a self, slot: usize, job: &Job, attempt: u32) -> OnSlot<'a> {
         let gpus = &self.given(&job.command, slot).ids;
         OnSlot { gpus, worker: self.number(slot), attempt }
+    }
+
+    /// A job as logs and messages show it.
+    fn typed(&self, slot: usize, key: &str) -> String {
+        format!("{} < {key}", self.typed[slot])
     }
 
     /// The number of a slot among those of all lanes.

@@ -244,6 +244,13 @@ pub(crate) struct JobFailed {
     pub(crate) next: Next,
 }
 
+impl JobFailed {
+    /// Whether the job has no further attempt.
+    pub(crate) fn is_last(&self) -> bool {
+        self.next == Next::Nothing
+    }
+}
+
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {

@@ -13,8 +13,10 @@ use crate::plan::value::Shape;
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
     item: u64,
-    key: &'a str,
-    input: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,19 +32,14 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// The record of a job. With a shape it has its input, and its key.
     pub(crate) fn of(
         outcome: &'a Outcome,
         printed: &Printed,
-        shape: &Shape,
+        shape: Option<&Shape>,
     ) -> io::Result<Record<'a>> {
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let input = match shape.value(&outcome.fields) {
-            Some(input) => input,
-            // It is not UTF-8.
-            None => to_raw_value(
-                &outcome.fields.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>(),
-            )?,
-        };
+        let input = shape.map(|shape| input(outcome, shape)).transpose()?;
         let error = outcome.result.error();
         let causes = error.as_ref().map(|_| outcome.result.causes());
         let output = match error {
@@ -51,7 +48,7 @@ impl<'a> Record<'a> {
         };
         Ok(Record {
             item: outcome.number,
-            key: &outcome.key,
+            key: shape.map(|_| &*outcome.key),
             input,
             output,
             error,
@@ -64,11 +61,25 @@ impl<'a> Record<'a> {
         })
     }
 
-    pub(crate) fn line(&self) -> io::Result<Vec<u8>> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        Ok(line)
+    /// Adds it to lines.
+    pub(crate) fn write_line(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+        serde_json::to_writer(&mut *lines, self)?;
+        lines.push(b'\n');
+        Ok(())
     }
+}
+
+/// The inputs of a job as a value.
+fn input(outcome: &Outcome, shape: &Shape) -> io::Result<Box<RawValue>> {
+    let value = shape.value(&outcome.fields);
+    value.map_or_else(
+        // It is not UTF-8.
+        || {
+            let texts = outcome.fields.iter().map(|it| it.to_string_lossy());
+            Ok(to_raw_value(&texts.collect::<Vec<_>>())?)
+        },
+        Ok,
+    )
 }
 
 /// The output as a value: what a worker has answered, or the text that a command has printed.

@@ -106,6 +106,24 @@ fn a_worker_answers_values() {
 }
 
 #[test]
+fn records_have_their_inputs_unless_only_outcomes_are_asked_for() {
+    let place = Place::new();
+    let line = "-j1 --no-keep-order --shell -- 'exit $1' ::: 0 3";
+    for (option, fields) in [("--records", ["key", "input"].as_slice()), ("--records=outcome", &[])]
+    {
+        let found = records(&place.run_typed(&format!("{option} {line}")));
+        let has = |record: &Value, field: &str| record.get(field).is_some();
+        for (record, outcome) in found.iter().zip(["output", "error"]) {
+            let inputs: Vec<_> =
+                ["key", "input"].into_iter().filter(|field| has(record, field)).collect();
+            assert_eq!(inputs, fields, "{option}: {record}");
+            assert!(has(record, outcome), "{option}: {record}");
+        }
+        assert_eq!(found.len(), 2);
+    }
+}
+
+#[test]
 fn inputs_with_names_are_objects() {
     let place = Place::new();
     place.write("t.csv", "id,name\n1,x y\n");

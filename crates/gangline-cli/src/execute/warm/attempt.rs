@@ -124,8 +124,7 @@ impl Warm {
     fn prepare(&self, slot: usize, asked: &mut Asked<'_>) -> Option<Box<RawValue>> {
         let (job, shared) = (asked.job, &self.lanes.shared);
         if shared.rules.commands == Announced::Yes {
-            let words = job.words(&self.given(&job.command, slot).ids, self.number(slot), 1);
-            commands::announce(shared, &format!("{} < {}", words.quoted(), job.key()));
+            commands::announce(shared, &self.typed(slot, &job.key()));
         }
         (asked.started, asked.took) = (SystemTime::now(), Duration::ZERO);
         asked.printed = Printed::default();
@@ -187,12 +186,12 @@ impl Warm {
     fn outcome(&self, slot: usize, asked: &mut Asked<'_>, result: JobResult) -> Outcome {
         let Asked { job, attempt, started, took, .. } = *asked;
         let on_slot = self.on_slot(slot, job, attempt);
-        let words = job.words(on_slot.gpus, on_slot.worker, 1);
+        let key = job.key();
         Outcome {
             number: job.number,
-            key: job.key(),
+            command: self.typed(slot, &key),
+            key,
             fields: Arc::clone(&job.fields),
-            command: format!("{} < {}", words.quoted(), job.key()),
             attempts: attempt,
             slot: on_slot.worker,
             gpus: Arc::clone(&self.slots[slot].gpus),
@@ -207,10 +206,8 @@ impl Warm {
 
     fn tell_of_move(&self, slot: usize, asked: &[Asked<'_>], result: &JobResult) {
         let Some(first) = asked.iter().find(|asked| asked.is_open()) else { return };
-        let on_slot = self.on_slot(slot, first.job, first.attempt);
-        let words = first.job.words(on_slot.gpus, on_slot.worker, 1);
-        let (number, key) = (first.job.number, first.job.key());
-        let command = format!("{} < {key}", words.quoted());
+        let number = first.job.number;
+        let command = self.typed(slot, &first.job.key());
         let command = short(&command);
         let text = format!("job {number} {result}, and is tried again: {command}");
         self.lanes.shared.terminal.tell(&text);
