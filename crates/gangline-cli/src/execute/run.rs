@@ -192,6 +192,7 @@ fn drive<W: Work + 'static>(
         remove_cut_off(&mut report, &own.retries.take_cut_off());
         advise(&mut report);
         own.lists.describe(&mut report);
+        own.starts.remove_from(&mut report);
         report
     });
     let closed = pool.close();

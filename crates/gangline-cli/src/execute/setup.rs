@@ -68,8 +68,19 @@ pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
             .printing
             .records
             .map(|fields| Records::new(fields, plan.warm_inputs().shape, order(args)));
-        let lists = Arc::default();
-        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held, records, lists });
+        let (lists, starts) = Default::default();
+        lanes.push(Lane {
+            gate,
+            token,
+            first_worker,
+            turns,
+            texts,
+            retries,
+            held,
+            records,
+            lists,
+            starts,
+        });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))

@@ -45,6 +45,8 @@ for line in sys.stdin:
         elif what == "slow":
             open("hanging", "w").close()
             time.sleep(0.5)
+        elif what == "nap":
+            time.sleep(0.05)
         elif what == "missing":
             continue
         elif what == "garbage":
@@ -85,6 +87,43 @@ fn inputs(count: usize) -> String {
 /// What a list prints if each input is its output.
 fn outputs(inputs: &str) -> String {
     inputs.split(' ').map(|input| format!("{input}\n")).collect()
+}
+
+#[test]
+fn a_message_for_the_log_before_a_long_line_was_read_leaves_the_line_whole() {
+    let place = Place::new();
+    // More than a pipe holds, so that it is half sent when the message comes.
+    place.write("input", format!("\"{}\"\n", "x".repeat(300_000)));
+    let worker = r#"
+import json, os, select
+hello = os.read(0, 10_000)
+os.write(1, b'{"gangline":2}\n')
+select.select([0], [], [])
+os.write(1, b'{"log":"a line comes"}\n')
+line = b""
+while not line.endswith(b"\n"):
+    line += os.read(0, 100_000)
+item = json.loads(line)
+os.write(1, json.dumps({"item": item["item"], "output": len(item["input"])}).encode() + b"\n")
+"#;
+    place.write("long", worker);
+    let ran = place.run_typed("-j1 --warm --jsonl --timeout 20s --input input -- python3 long");
+    ran.check(0, "300000\n");
+    ran.check_said(0, &["a line comes"]);
+}
+
+#[test]
+fn the_start_of_a_worker_makes_no_job_a_straggler() {
+    let place = Place::new();
+    place.write("slow", WORKER.replacen("hello =", "time.sleep(1)\nhello =", 1));
+    let inputs = (0..8).map(|_| "nap").collect::<Vec<_>>().join(" ");
+    for options in ["--batch 2", "--batch 1"] {
+        let line = format!("-j1 --warm {options} --report r.txt -- python3 slow");
+        let ran = place.run_typed(&format!("{line} ::: {inputs}"));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let text = place.read("r.txt");
+        assert!(!text.contains("straggler: job 1 "), "{text}");
+    }
 }
 
 #[test]

@@ -84,6 +84,7 @@ impl Warm {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let Some(input) = self.prepare(slot, &mut asked[first]) else { return Asking::Answered };
         let mut said = Captured::default();
+        let is_started = worker.conversation.is_some();
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
             asked[first].printed.stderr = said;
             (asked[first].started, asked[first].took) = (started, clock.elapsed());
@@ -107,6 +108,10 @@ impl Warm {
             self.lane.lists.sent(inputs.len());
         }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
+        if !is_started {
+            let jobs = sent.iter().map(|at| asked[*at].job.number);
+            self.lane.starts.waited(jobs, clock.elapsed());
+        }
         let message = Message { inputs, started, clock };
         let Err(broken) = self.converse(slot, worker, asked, message, &mut said) else {
             return Asking::Answered;
