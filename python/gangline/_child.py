@@ -7,7 +7,6 @@ import os
 import pickle
 import select
 import signal
-import socket
 import sys
 import threading
 from typing import Any, Optional
@@ -29,15 +28,15 @@ VARIABLE = "GANGLINE_POOL"
 class Driver:
     """The socket to the process that made the pool: notices, and memory with large outputs."""
 
-    def __init__(self, connection: socket.socket, process: int) -> None:
-        self._connection = connection
+    def __init__(self, descriptor: int, process: int) -> None:
+        self._descriptor = descriptor
         self._process = process
         self._sent = 0
 
     def watch(self) -> None:
         """End the run when the driver has died: this worker, and the program with all others."""
         poll = select.poll()
-        poll.register(self._connection, select.POLLRDHUP)
+        poll.register(self._descriptor, select.POLLRDHUP)
         try:
             poll.register(os.pidfd_open(self._process), select.POLLIN)
         except ProcessLookupError:
@@ -60,15 +59,20 @@ class Driver:
 
     def say(self, **notice: Any) -> None:
         """Send a notice beside the results."""
-        self._connection.send(json.dumps(notice).encode())
+        # Each write is a message.
+        os.write(self._descriptor, json.dumps(notice).encode())
 
     def send(self, packed: Packed) -> str:
         """Send memory, and return the JSON that stands for it."""
+        # Only here, since it would make each start slower.
+        import socket
+
         self._sent += 1
         name = f"{os.getpid()}-{self._sent}"
         memory = Memory(packed.parts())
         try:
-            socket.send_fds(self._connection, [json.dumps({"memory": name}).encode()], [memory.fd])
+            with socket.socket(fileno=os.dup(self._descriptor)) as connection:
+                socket.send_fds(connection, [json.dumps({"memory": name}).encode()], [memory.fd])
         finally:
             memory.close()
         return json.dumps({MARK: {"memory": name}})
@@ -126,7 +130,7 @@ def main() -> None:
     process, descriptor, path = os.environ.pop(VARIABLE).split(":", 2)
     # Subprocesses of tasks must not hold the driver's socket.
     os.set_inheritable(int(descriptor), False)
-    driver = Driver(socket.socket(fileno=int(descriptor)), int(process))
+    driver = Driver(int(descriptor), int(process))
     driver.watch()
     with open(path, "rb") as file:
         setup = pickle.load(file)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 __all__ = ["Context", "log"]
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The argument of ``load``: where the worker runs.
 
     >>> Context(worker=0, gpus=("2",), device="cuda:0", threads=4).device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import types
@@ -68,6 +67,8 @@ def load() -> None:
     if name is not None:
         if name == "__main__" or name.endswith(".__main__"):
             return  # Such as `python -m pytest`: it defines nothing.
+        import importlib.util
+
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             raise ImportError(f"the main module {name} is not found by a worker")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 __all__ = ["Record"]
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """What became of one input of ``Pool.imap``.
 
     >>> record = Record(index=0, key="a.mrc", value=3, error=None, gpus=("0",), seconds=0.5, attempts=1)
@@ -18,7 +16,7 @@ class Record:
     """
 
     #: The place of the input in its call, from 0.
-    index: int
+    index: int  # type: ignore[assignment]
     #: What ``keys`` or ``key`` gave for the input, else ``None``.
     key: Any
     #: What ``work`` returned; ``None`` if the item failed.

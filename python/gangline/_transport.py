@@ -78,14 +78,13 @@ def _is_utf8(text: str) -> bool:
 
 def dumps(value: Any, add_buffer: Optional[Callable[[pickle.PickleBuffer], object]] = None) -> bytes:
     """Pickle a value. Functions go by module and name, and by value if cloudpickle is installed and names fail."""
-    cloudpickle = _cloudpickle()
-    if cloudpickle is not None and not _main_has_file():
+    if not _main_has_file() and (cloudpickle := _cloudpickle()) is not None:
         # A name in `__main__` would be found here and not by a worker.
         return bytes(cloudpickle.dumps(value, protocol=5, buffer_callback=add_buffer))
     try:
         return pickle.dumps(value, protocol=5, buffer_callback=add_buffer)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        if cloudpickle is not None:
+        if (cloudpickle := _cloudpickle()) is not None:
             return bytes(cloudpickle.dumps(value, protocol=5, buffer_callback=add_buffer))
         if isinstance(error, TypeError):
             raise
