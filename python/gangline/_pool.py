@@ -100,11 +100,18 @@ class Pool(Generic[State]):
         progress: Union[bool, str] = False,
         verbose: bool = False,
     ) -> None:
+        callables(load=load, work=work, end=end, key=key)
         one_of("order", order, ("input", "completion"))
         one_of("visible", visible, ("own", "all"))
-        at_least_one(batch=batch, window=window, workers=workers, min_workers=min_workers, threads=threads)
+        one_of("lock_gpus", lock_gpus, (True, False, "wait"))
+        at_least(1, batch=batch, window=window, workers=workers, min_workers=min_workers, threads=threads)
+        at_least(0, retries=retries, max_restarts=max_restarts)
+        if work is None:
+            raise TypeError("work must be a function, got None")
         if resume and journal is None:
             raise ValueError("resume=True needs the journal of the earlier run: journal='run.journal'")
+        if batch_wait is not None and batch is None:
+            raise ValueError("batch_wait is how long a list waits for more inputs, so it needs batch=n")
         reports = [report] if isinstance(report, (str, os.PathLike)) else report
         self._options = Options(
             gpus=None if gpus is None else gpu_list(gpus),
@@ -131,6 +138,9 @@ class Pool(Generic[State]):
             sees_all=visible == "all",
             verbose=verbose,
         )
+        least, most = min_workers or 1, self._options.count_workers()
+        if least > most:
+            raise ValueError(f"min_workers must be at most the number of workers, which is {most}, got {least}")
         # Now, so that a function that cannot be sent is an error here.
         self._functions = b"".join(Packed((load, work, end)).parts())
         self._order = order
@@ -292,14 +302,25 @@ def end_abandoned(runs: list[Run]) -> None:
             raise
 
 
-def one_of(name: str, given: str, allowed: tuple[str, ...]) -> None:
+def callables(**functions: object) -> None:
+    """Refuse what cannot be called."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be a function, got {function!r}")
+
+
+def one_of(name: str, given: object, allowed: tuple[object, ...]) -> None:
     """Refuse other values of an option."""
     if given not in allowed:
         raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {given!r}")
 
 
-def at_least_one(**numbers: Optional[int]) -> None:
-    """Refuse numbers below 1."""
+def at_least(least: int, **numbers: Optional[int]) -> None:
+    """Refuse smaller numbers, and what is no whole number."""
     for name, number in numbers.items():
-        if number is not None and (isinstance(number, bool) or number < 1):
-            raise ValueError(f"{name} must be at least 1, got {number!r}")
+        if number is None:
+            continue
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise TypeError(f"{name} must be a whole number, got {number!r}")
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number!r}")

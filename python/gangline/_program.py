@@ -44,7 +44,11 @@ def seconds(time: Time) -> str:
     >>> seconds(0.005), seconds("2m")
     ('5000000ns', '2m')
     """
-    return time if isinstance(time, str) else f"{round(time * 1e9)}ns"
+    if isinstance(time, str):
+        return time
+    if not time >= 0:
+        raise ValueError(f"a time must be at least 0 seconds, got {time!r}")
+    return f"{round(time * 1e9)}ns"
 
 
 def gpu_list(gpus: Union[str, int, Iterable[Union[str, int]]]) -> str:

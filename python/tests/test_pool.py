@@ -341,3 +341,31 @@ def test_a_worker_without_gpus_is_on_the_cpu(monkeypatch):
     with Pool(tasks.identity, tasks.context_of, workers=1) as pool:
         context = pool.map([0])[0]
     assert (context.gpus, context.device) == ((), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"workers": 0}, ValueError, "workers must be at least 1, got 0"),
+        ({"workers": "2"}, TypeError, "workers must be a whole number, got '2'"),
+        ({"batch": 2.5}, TypeError, "batch must be a whole number, got 2.5"),
+        ({"retries": -1}, ValueError, "retries must be at least 0, got -1"),
+        ({"workers": 1, "min_workers": 2}, ValueError, "min_workers must be at most the number of workers, which is 1"),
+        ({"order": "random"}, ValueError, "order must be 'input' or 'completion', got 'random'"),
+        ({"lock_gpus": "never"}, ValueError, "lock_gpus must be True or False or 'wait', got 'never'"),
+        ({"batch_wait": 1}, ValueError, "needs batch=n"),
+        ({"load": "model"}, TypeError, "load must be a function, got 'model'"),
+        ({"work": None}, TypeError, "work must be a function, got None"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_at_once(options, error, says):
+    with pytest.raises(error) as raised:
+        Pool(options.pop("load", None), options.pop("work", tasks.echo), **options)
+    assert says in str(raised.value)
+
+
+def test_a_time_that_is_none_is_refused():
+    with Pool(None, tasks.echo, workers=1, timeout=-1) as pool, pytest.raises(ValueError, match="at least 0 seconds"):
+        pool.map([1])
+    with Pool(None, tasks.echo, workers=1, timeout="soon") as pool, pytest.raises(PoolError, match="'soon' for"):
+        pool.map([1])
