@@ -55,6 +55,47 @@ def test_the_listing_of_saber_runs(tmp_path):
     assert sorted(written) == ["a (4, 4) uint8", "c (4, 4) uint8"]
 
 
+@pytest.fixture
+def model(tmp_path):
+    """Write a model to the test's folder: relu(x @ [1, -1, 2] + 0.5)."""
+    onnx = pytest.importorskip("onnx", reason="onnx cannot be installed here")
+    pytest.importorskip("onnxruntime", reason="onnxruntime cannot be installed here")
+    from onnx import TensorProto, helper
+
+    values = [
+        helper.make_tensor("w", TensorProto.FLOAT, [1, 3], [1.0, -1.0, 2.0]),
+        helper.make_tensor("b", TensorProto.FLOAT, [3], [0.5] * 3),
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "b"], ["shifted"]),
+        helper.make_node("Relu", ["shifted"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, size]) for name, size in (("x", 1), ("y", 3))]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], values)
+    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    onnx.save(made, tmp_path / "model.onnx")
+    return tmp_path
+
+
+def test_the_predictor_runs_with_onnx_runtime(model):
+    ended = run("onnx_predictor.py", model)
+    assert (ended.stdout, ended.returncode) == ("(100, 3) [0.5 1.5 2.5]\n", 0), ended.stderr
+
+
+def test_thirty_micrographs_run_with_onnx_runtime_and_one_is_broken(model):
+    import numpy as np
+
+    for number in range(30):
+        np.save(model / f"{number:02}.npy", np.full(8, np.nan if number == 11 else number))
+    ended = run("onnx_micrographs.py", model, CUDA_VISIBLE_DEVICES="0,1")
+    # Of the 8 values each second is taken. For x > 0.5, relu is x + 0.5, 0, and 2x + 0.5.
+    expected = [f"{number:02}.npy {4 * (3 * number + 1):.1f}" for number in range(30)]
+    expected[0] = "00.npy 6.0"
+    expected[11] = "11.npy ValueError: out of focus"
+    assert (ended.stdout.splitlines(), ended.returncode) == (expected, 0), ended.stderr
+
+
 class Counting(OrderedRunner):
     @staticmethod
     def producer_init(device, cfg):
