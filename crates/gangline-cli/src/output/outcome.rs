@@ -118,7 +118,12 @@ impl Outcome {
 
     /// The ids of its GPUs, with commas.
     pub(crate) fn gpu_list(&self) -> String {
-        self.gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+        self.gpu_ids().join(",")
+    }
+
+    /// The ids of its GPUs as JSON has them, also in messages to workers: not all ids of GPUs are numbers.
+    pub(crate) fn gpu_ids(&self) -> Vec<String> {
+        self.gpus.iter().map(usize::to_string).collect()
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Record<'a> {
     causes: Option<Vec<String>>,
     attempts: u32,
     slot: usize,
-    gpus: &'a [usize],
+    gpus: Vec<String>,
     seconds: f64,
     /// Seconds since 1970.
     started: f64,
@@ -55,7 +55,7 @@ impl<'a> Record<'a> {
             causes,
             attempts: outcome.attempts,
             slot: outcome.slot,
-            gpus: &outcome.gpus,
+            gpus: outcome.gpu_ids(),
             seconds: outcome.took.as_secs_f64(),
             started: started.as_secs_f64(),
         })

@@ -213,7 +213,7 @@ fn json_row(
         "Signal": signal,
         "Command": outcome.command,
         "Slot": outcome.slot,
-        "Gpus": &*outcome.gpus,
+        "Gpus": outcome.gpu_ids(),
         "V": inputs,
         "Stdout": String::from_utf8_lossy(stdout),
         "Stderr": String::from_utf8_lossy(stderr),

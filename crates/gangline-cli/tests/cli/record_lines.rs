@@ -94,11 +94,11 @@ fn a_worker_answers_values() {
     let fields = ["item", "input", "output", "error", "gpus"];
     let object = json!({"a": [1, 2.5]});
     let expected = [
-        json!([1, object, object, null, [3]]),
-        json!([2, "text", "text", null, [3]]),
-        json!([3, null, null, null, [3]]),
-        json!([4, "bad", null, "out of focus", [3]]),
-        json!([5, [], [], null, [3]]),
+        json!([1, object, object, null, ["3"]]),
+        json!([2, "text", "text", null, ["3"]]),
+        json!([3, null, null, null, ["3"]]),
+        json!([4, "bad", null, "out of focus", ["3"]]),
+        json!([5, [], [], null, ["3"]]),
     ];
     check(&ran, &fields, &expected);
     assert_eq!(records(&ran)[0]["key"], "'{\"a\": [1, 2.5]}'");

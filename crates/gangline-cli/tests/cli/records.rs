@@ -16,7 +16,7 @@ fn the_log_and_the_results_have_slot_and_gpus() {
     assert!(log.lines().next().unwrap().ends_with("\tCommand\tSlot\tGpus"), "{log}");
     assert!(log.lines().nth(1).unwrap().ends_with("\ttrue a\t0\t3"), "{log}");
     let job = json(&place.read("out/1/job.json"));
-    assert_eq!((&job["slot"], &job["gpus"][0]), (&0.into(), &3.into()), "{job}");
+    assert_eq!((&job["slot"], &job["gpus"][0]), (&0.into(), &"3".into()), "{job}");
     let time = |key: &str| job[key].as_f64().unwrap();
     assert!((time("started") + time("seconds") - time("ended")).abs() < 0.001, "{job}");
 }
