@@ -124,6 +124,8 @@ class Call:
                     self._taken += 1
                     if self._is_out_of_room and self._in_flight() <= self._window.wake_at:
                         with self._lock:
+                            # Here too: the feeder may get to run much later, and would be woken for each record.
+                            self._is_out_of_room = False
                             self._has_room.notify()
         finally:
             self._run.forget(self._wake)
