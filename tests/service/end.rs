@@ -67,6 +67,41 @@ fn a_drain_that_takes_too_long_cancels_the_rest() {
     });
 }
 
+/// The only place is taken by a call whose hook returns once it is cancelled.
+#[test]
+fn callers_that_wait_for_a_place_are_sent_away_at_the_end() {
+    no_hang(|| {
+        for closes in [true, false] {
+            let begun = Arc::new(Gate::new());
+            let begins = begun.clone();
+            let hooks = Hooks::new().work(move |cx, x| {
+                begins.open();
+                while !cx.is_cancelled() {
+                    thread::yield_now();
+                }
+                Ok(x)
+            });
+            let token = CancelToken::new();
+            let builder = OrderedRunner::builder(hooks).devices(1).window(1);
+            let service = builder.cancel_token(token.clone()).build().unwrap().into_service();
+            let ticket = service.try_submit(0).unwrap();
+            begun.pass();
+            let mut waiting = service.call_async(1);
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut waiting).poll(&mut cx).is_pending());
+            if closes {
+                service.close().unwrap();
+            } else {
+                token.cancel();
+            }
+            let (open, queued) = (ticket.wait(), crate::runtimes::block_on(waiting));
+            assert!(open.is_err_and(|error| error.is_closed() == closes));
+            assert!(queued.is_err_and(|error| error.is_closed()));
+            assert_eq!(service.account().cancelled, 1, "the other was never accepted");
+        }
+    });
+}
+
 #[test]
 fn a_close_answers_open_calls_and_pairs_the_states() {
     no_hang(|| {
