@@ -35,6 +35,7 @@ every_driver!(
     tasks:
     nothing_happens_before_the_first_poll,
     a_dropped_task_waits_for_nothing,
+    a_dropped_task_tells_its_hooks,
     a_leaked_task_is_ended_by_the_next,
     one_poll_pulls_at_most_128_items,
     a_pending_input_delays_no_result,
@@ -338,6 +339,33 @@ fn a_dropped_task_waits_for_nothing(shape: Shape) {
         });
         gate.open();
         assert_eq!(line.drive(5..8).ok, [5, 6, 7]);
+    }
+}
+
+/// The hook returns only once it is cancelled.
+fn a_dropped_task_tells_its_hooks(shape: Shape) {
+    for waiting in 0..shape.stages {
+        let (begun, told) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
+        let hooks = |stage| {
+            let (begins, tells) = (begun.clone(), told.clone());
+            Hooks::new().work(move |cx, x| {
+                if stage == waiting && x == 1 {
+                    begins.add(1);
+                    while !cx.is_cancelled() {
+                        thread::yield_now();
+                    }
+                    tells.add(1);
+                }
+                Ok(x)
+            })
+        };
+        let mut line = shape.line(hooks, |_, it| it, || ());
+        line.with_task(stream::iter((0..100).map(Ok)), |mut task| {
+            while begun.get() == 0 {
+                task();
+            }
+        });
+        told.reach(1);
     }
 }
 
