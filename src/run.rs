@@ -413,8 +413,10 @@ impl<R: Runner> Run<R> {
     /// If the run was aborted without one: a thread died of a bug in gangline.
     pub(crate) fn check(&self, news: WakeReason) {
         if let WakeReason::Aborted = news {
-            let expected = self.is_cancelled() || self.is_stopped() || self.has_fatal_error();
-            assert!(expected, "another thread died of a bug in gangline; its panic tells more");
+            assert!(
+                self.is_over(),
+                "another thread died of a bug in gangline; its panic tells more"
+            );
         }
     }
 
@@ -452,7 +454,7 @@ impl<R: Runner> Interrupt for Run<R> {
     }
 
     fn is_aborted(&self) -> bool {
-        self.handover.wake_reason() == WakeReason::Aborted
+        self.handover.is_aborted()
     }
 }
 

@@ -333,7 +333,7 @@ impl<I, T> Handover<I, T> {
         self.note_end(End::Aborted);
     }
 
-    fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.flags.aborted.load(Ordering::Acquire)
     }
 }
