@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gangline::event::Event;
 use gangline::report::RunReport;
-use gangline::{Error, OnError, OrderedRunner, UnorderedRunner};
+use gangline::{CancelToken, Error, OnError, OrderedRunner, UnorderedRunner};
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
@@ -346,5 +346,39 @@ fn the_next_run_has_the_new_producer_and_not_the_lost_one() {
             let failed: u64 = pool.report().producers.iter().map(|it| it.failed).sum();
             assert!(failed == 0 || !is_lost, "{}", pool.report());
         }
+    });
+}
+
+/// A hook of a service that its caller has given up lasts into a run. It returns while another works in its place.
+#[test]
+fn the_end_of_a_run_waits_for_a_replacement_also_if_the_lost_one_comes_back() {
+    no_hang(|| {
+        let (seen, token) = (Seen::default(), CancelToken::new());
+        let (gate, begun, ends) = (seen.gate.clone(), seen.stuck.clone(), seen.ends.clone());
+        let (cancels, returned) = (token.clone(), Arc::new(AtomicU64::new(0)));
+        let returns = returned.clone();
+        let hooks = seen.counted().work(move |_, x| {
+            if x == 0 {
+                begun.add(1);
+                gate.pass();
+                return Ok(x);
+            }
+            gate.open();
+            ends.reach(1);
+            cancels.cancel();
+            std::thread::sleep(SOON);
+            returns.store(1, SeqCst);
+            Ok(x)
+        });
+        let builder = OrderedRunner::builder(hooks).devices(1).item_timeout(10 * SOON);
+        let pool = builder.replace_lost(1).cancel_token(token).build().unwrap();
+        let service = pool.into_service();
+        let ticket = service.try_submit(0).unwrap();
+        seen.stuck.reach(1);
+        drop(ticket);
+        let mut pool = service.into_pool().unwrap();
+        let error = pool.run([1]).unwrap_err();
+        // On a busy machine the other may be late too.
+        assert!(returned.load(SeqCst) == 1 || !error.is_cancelled(), "{error:#}");
     });
 }
