@@ -382,3 +382,39 @@ fn the_end_of_a_run_waits_for_a_replacement_also_if_the_lost_one_comes_back() {
         assert!(returned.load(SeqCst) == 1 || !error.is_cancelled(), "{error:#}");
     });
 }
+
+/// It returns from its hook when the one that replaced it has left the run.
+#[test]
+fn a_lost_producer_that_comes_back_last_holds_up_no_end() {
+    no_hang(|| {
+        let seen = Seen::default();
+        let (gate, ends) = (seen.gate.clone(), seen.ends.clone());
+        let (inits, begins) = (Arc::new(Counter::new()), seen.inits.clone());
+        let counts = inits.clone();
+        let hooks = seen.counted().init(move |_| {
+            begins.add(1);
+            if counts.add(1) == 3 { Err("no state".into()) } else { Ok(()) }
+        });
+        let hooks = hooks.work(move |_, x| {
+            match x {
+                0 => gate.pass(),
+                9 => {
+                    std::thread::sleep(SOON);
+                    gate.open();
+                    ends.reach(1);
+                }
+                _ => {}
+            }
+            Ok(x)
+        });
+        let builder = UnorderedRunner::builder(hooks).devices(2).item_timeout(10 * SOON);
+        let mut pool = builder.on_error(OnError::Skip).replace_lost(1).build().unwrap();
+        // The last is read once the replacement has failed.
+        let items = (0..10).inspect(|&x| {
+            if x == 9 {
+                inits.reach(3);
+            }
+        });
+        assert!(pool.run(items).is_ok_and(|all| all.len() >= 8));
+    });
+}
