@@ -35,7 +35,7 @@ pub(crate) struct Collector<T> {
     /// Permits of consumed items that were not yet returned.
     owed: usize,
     /// The number of owed permits at which they are returned.
-    quarter: usize,
+    pub(super) quarter: usize,
     scales: Option<Scales>,
     /// The value of `consumed`, and the time, when the window last grew. Results that no hook worked on are
     /// added to the value.
@@ -189,11 +189,6 @@ impl<T> Collector<T> {
         let kept = self.window.keep(self.owed);
         self.quarter = self.window.quarter();
         handover.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
-    }
-
-    /// The number of consumed results after which their permits are returned, at the latest.
-    pub(crate) fn quarter(&self) -> usize {
-        self.quarter
     }
 
     /// The number of results that the consumer has finished.

@@ -204,7 +204,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     /// is replaced at once.
     fn group(&self) -> u64 {
         match self.begun.links.is_empty() {
-            true => self.collector.quarter().min(MOST_IN_GROUP) as u64,
+            true => self.collector.quarter.min(MOST_IN_GROUP) as u64,
             false => 1,
         }
     }

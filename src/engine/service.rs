@@ -459,7 +459,7 @@ impl<R: Runner> PendingCall<R> {
     pub(crate) fn wait(mut self) -> Result<R::Output, Error> {
         self.calls.board.check_home()?;
         match self.calls.run.clone() {
-            Some(run) => block_on_soon(run.handover.yields(), |cx| self.poll_at_home(cx)),
+            Some(run) => block_on_soon(&run.handover.yields, |cx| self.poll_at_home(cx)),
             None => block_on(|cx| self.poll_at_home(cx)),
         }
     }

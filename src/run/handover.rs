@@ -56,6 +56,7 @@ pub(crate) mod inputs;
 mod intake;
 pub(crate) mod item_queue;
 mod lane;
+mod neighbours;
 mod permits;
 pub(crate) mod signals;
 mod stocked;
@@ -113,7 +114,7 @@ pub(crate) struct Handover<I, T> {
     permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
     /// Of all parties.
-    yields: Yields,
+    pub(crate) yields: Yields,
     /// Wakes the feeder if it is the run's driver, which waits elsewhere.
     driver: Arc<DriverBell>,
     /// The feeder's ends, until the feeder takes them.
@@ -278,20 +279,6 @@ impl<I, T> Handover<I, T> {
         let most = self.most_weight?;
         let ceiling = lock(&self.permits).ceiling.as_ref().map(|ceiling| ceiling.most());
         Some(ceiling.map_or(most, |ceiling| ceiling.min(most)))
-    }
-
-    pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
-        self.stocked.lanes().find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
-    }
-
-    /// Whether there are untracked items for producers other than `but`, or for it in the inboxes of others.
-    fn has_items(&self, but: usize) -> bool {
-        !lock(&self.intake).is_empty() || self.lane_with_items(but).is_some()
-    }
-
-    /// The yields of the run's threads.
-    pub(crate) fn yields(&self) -> &Yields {
-        &self.yields
     }
 
     /// The number of producers.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
 use super::lane::ProducerLane;
+use super::neighbours::Neighbours;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{Lack, Waits};
@@ -13,13 +14,7 @@ use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
 /// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
 /// long. With longer takes, more items would only have to be stolen back.
-///
-/// It is also the interval between looks at the neighbours, since each look costs both sides a little.
 const TAKE_LASTS: Duration = Duration::from_micros(50);
-/// The maximum number of neighbours that a producer looks at each time.
-const WATCHED: usize = 64;
-/// The progress of a lane that had nothing to steal.
-const UNSEEN: u64 = u64::MAX;
 
 /// A producer's end.
 #[derive(Debug)]
@@ -32,10 +27,7 @@ pub(crate) struct ItemQueue<'a, I, T> {
     /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
-    looked_at: Option<Instant>,
-    /// The progress of `WATCHED` lanes from `watched_from` on, when this producer last looked.
-    seen: Vec<u64>,
-    watched_from: usize,
+    neighbours: Neighbours,
     readiness: Readiness,
     /// The producer asks the scheduler before it takes new items.
     is_careful: bool,
@@ -60,9 +52,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             ends,
             take: 1,
             took_at: None,
-            looked_at: None,
-            seen: vec![UNSEEN; WATCHED.min(handover.lanes())],
-            watched_from: 0,
+            neighbours: Neighbours::new(handover.lanes()),
             readiness: Readiness::Ready,
             is_careful: false,
             came,
@@ -284,7 +274,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         let mut slept = false;
         let found = self.look(&mut slept);
         // Its wake-up may have stood for several items, and it has not looked at all of them.
-        if slept && found.is_some() && self.handover.has_items(self.producer) {
+        if slept && found.is_some() && self.are_items_left() {
             self.handover.dispatch.signals.idle.notify();
         }
         found
@@ -344,41 +334,27 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// one. Without this they would wait until the input ends, since a producer that finds new input has no
     /// other reason to steal.
     fn steal_from_idle_lane(&mut self, now: Instant) -> Option<(u64, I)> {
-        if self.looked_at.is_some_and(|then| now - then < TAKE_LASTS) {
+        if !self.neighbours.are_due(now) {
             return None;
         }
-        for i in 0..self.seen.len() {
-            let lane = self.watched(i);
-            if lane != self.producer
-                && self.handover.stocked.has(lane)
-                && self.handover.lanes[lane].progress() == self.seen[i]
-                && let Some(item) = self.steal(lane)
-            {
-                return Some(item);
-            }
+        let mut still = self.neighbours.standing_still(self.handover);
+        let stolen = still.find_map(|lane| self.steal(lane));
+        if stolen.is_none() {
+            drop(still);
+            self.neighbours.move_on(self.handover, now);
         }
-        self.looked_at = Some(now);
-        self.watch_next();
-        None
+        stolen
     }
 
-    /// Moves on to the next lanes: with more than [`WATCHED`] producers, only some are looked at each time.
-    fn watch_next(&mut self) {
-        self.watched_from = self.watched(self.seen.len());
-        for i in 0..self.seen.len() {
-            let lane = self.watched(i);
-            let is_stocked = self.handover.stocked.has(lane);
-            self.seen[i] = if is_stocked { self.handover.lanes[lane].progress() } else { UNSEEN };
-        }
-    }
-
-    fn watched(&self, i: usize) -> usize {
-        (self.watched_from + i) % self.handover.lanes()
+    /// Whether there are untracked items in the intake, or in the inboxes of others.
+    fn are_items_left(&self) -> bool {
+        let Handover { intake, stocked, lanes, .. } = self.handover;
+        !lock(intake).is_empty() || stocked.find(lanes, self.producer).is_some()
     }
 
     /// Steals the older half of the items in `victim`. Returns the first and puts the rest into this
     /// producer's inbox.
-    fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
+    fn steal(&self, victim: usize) -> Option<(u64, I)> {
         let victim = &self.handover.lanes[victim].inbox;
         let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
         if !self.inbox.is_empty() {
@@ -406,12 +382,12 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
             return FromIntake::Item(first);
         }
-        if let Some(victim) = handover.lane_with_items(self.producer) {
+        if let Some(victim) = handover.stocked.find(&handover.lanes, self.producer) {
             return FromIntake::InLane(victim);
         }
         handover.run_dry();
         self.flush();
-        let has_news = || handover.is_aborted() || handover.has_items(self.producer);
+        let has_news = || handover.is_aborted() || self.are_items_left();
         if handover.yields.until(|| has_news() || handover.dispatch.signals.has_waiting()) {
             return FromIntake::Waited;
         }

@@ -3,6 +3,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::concurrency::atomic::{AtomicU64, Ordering};
+use crate::run::handover::lane::ProducerLane;
 
 /// A bit for each lane: whether its inbox may have items.
 ///
@@ -39,8 +40,17 @@ impl Stocked {
         self.word(lane).load(Ordering::Relaxed) & bit(lane) != 0
     }
 
+    /// A lane with items in its inbox, if there is one `but` this.
+    pub(super) fn find<I, T>(
+        &self,
+        lanes: &[CachePadded<ProducerLane<I, T>>],
+        but: usize,
+    ) -> Option<usize> {
+        self.set_lanes().find(|&lane| lane != but && !lanes[lane].inbox.is_empty())
+    }
+
     /// The lanes whose bit is set.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = usize> + '_ {
+    fn set_lanes(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
             let mut left = bits.load(Ordering::Relaxed);
             std::iter::from_fn(move || {
@@ -71,10 +81,10 @@ mod tests {
         let set = [0, 1, 63, 64, 127, 129];
         set.into_iter().for_each(|lane| stocked.set(lane));
         stocked.set(63);
-        assert_eq!(stocked.lanes().collect::<Vec<_>>(), set);
+        assert_eq!(stocked.set_lanes().collect::<Vec<_>>(), set);
         stocked.clear(63);
         stocked.clear(2);
-        assert_eq!(stocked.lanes().collect::<Vec<_>>(), [0, 1, 64, 127, 129]);
+        assert_eq!(stocked.set_lanes().collect::<Vec<_>>(), [0, 1, 64, 127, 129]);
         assert_eq!([stocked.has(63), stocked.has(64), stocked.has(128)], [false, true, false]);
     }
 }
