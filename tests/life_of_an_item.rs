@@ -1,5 +1,5 @@
 //! Follows an item through the source by the names that docs/architecture.md gives: each file is there, and has
-//! the function that is said to be in it.
+//! the function that is said to be in it. The files that CONTRIBUTING.md names are there too.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
@@ -33,6 +33,19 @@ fn an_item_is_found_where_the_architecture_says() {
         }
     }
     assert!(named > 15, "only {named} names were found");
+}
+
+#[test]
+fn the_files_that_contributors_are_sent_to_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let names = page.split('`').skip(1).step_by(2);
+    let is_path =
+        |name: &&str| ["src/", "crates/", "tests/"].iter().any(|top| name.starts_with(top));
+    let paths: Vec<_> = names.filter(is_path).collect();
+    let missing: Vec<_> = paths.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(paths.len() > 20, "only {} paths were found", paths.len());
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

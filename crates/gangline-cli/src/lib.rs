@@ -19,6 +19,18 @@
 //!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
 //!   output     what jobs print, results, the job log, reports
 //! ```
+//!
+//! A job is an item, a slot is a producer, and `producer_work` starts a command and reads its output. Order, the window,
+//! retries, the journal and reports come from the library.
+//!
+//! - **Retries.** The hook records the outcome of a job's last attempt, since in input order the consumer comes later. So
+//!   the hook decides whether another attempt follows, and says so in its error; `classify` passes that on. A retry stays
+//!   on its slot (`RetryHere`), as `{gpu}` and `{%}` promise. A job that has lost its warm worker goes to another slot.
+//! - **Gate.** A job is read when the one before it has started. The window only bounds outputs that wait.
+//! - **Groups.** Each job leads a process group. Its entry is reserved before the job starts and removed before the job is
+//!   reaped, so a signal never reaches a stranger. `PR_SET_PDEATHSIG` follows the starting thread, and needs `unsafe`.
+//! - **Supervisor.** The process that the user starts supervises the one with the jobs. It is a child subreaper: if the
+//!   other is killed, it inherits the jobs and kills them. The other ends when its supervisor does.
 
 #![cfg(target_os = "linux")]
 
