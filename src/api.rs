@@ -15,7 +15,6 @@ pub(crate) mod pool;
 pub(crate) mod service;
 pub mod sink;
 pub(crate) mod stage;
-pub(crate) mod stage_failure;
 #[cfg(feature = "futures")]
 pub(crate) mod streams;
 pub(crate) mod task_results;

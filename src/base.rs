@@ -1,23 +1,17 @@
-//! Small types that errors, settings and events share. They import nothing of this crate.
+//! Small values that errors, settings and events share. They import nothing of this crate.
 
-mod absolute;
-mod bounded;
 mod hook;
-mod max_failures;
-mod measure;
+mod limits;
 pub(crate) mod memory;
 pub(crate) mod panic;
 #[cfg(feature = "futures")]
 pub(crate) mod quiet_waker;
-mod time_limit;
 
-pub(crate) use self::absolute::absolute;
-pub(crate) use self::bounded::bounded;
 pub use self::hook::Hook;
-pub use self::max_failures::MaxFailures;
-pub use self::measure::Measure;
+pub use self::limits::{MaxFailures, Measure, TimeLimit};
 pub use self::panic::PanicMessage;
-pub use self::time_limit::TimeLimit;
+use std::path::{self, PathBuf};
+
 pub(crate) use gangline_config::causes::{self, debug_with_causes};
 pub(crate) use gangline_config::plain;
 #[doc(inline)]
@@ -29,3 +23,48 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a hook.
 pub type Result<T, E = BoxError> = std::result::Result<T, E>;
+
+/// The largest length of a text in bytes, including the note of how much was cut off.
+const LONGEST: usize = 8 * 1_024;
+
+/// Room for the note.
+const NOTE: usize = 48;
+
+/// Cuts a text of the user between two characters, so that it can be kept for each of thousands of failures. Says how
+/// much was cut off.
+pub(crate) fn bounded(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let most = LONGEST - NOTE;
+        let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        let cut = text.len() - end;
+        text.truncate(end);
+        text.push_str(&format!(" ... ({cut} more bytes)"));
+    }
+    text
+}
+
+/// Returns the path from the root, so that a later change of the current directory does not change what it names. If
+/// the current directory is gone, the path stays relative.
+pub(crate) fn absolute(path: PathBuf) -> PathBuf {
+    path::absolute(&path).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_end_is_cut_between_characters() {
+        for (character, times) in [("a", 100_000), ("ä", 50_000), ("🦀", 3_000), ("a\n", LONGEST)]
+        {
+            let text = character.repeat(times);
+            let cut = bounded(text.clone());
+            assert!((LONGEST - 2 * NOTE..=LONGEST).contains(&cut.len()), "{}", cut.len());
+            let (kept, note) = cut.split_once(" ... (").unwrap();
+            assert!(text.starts_with(kept));
+            assert_eq!(note, format!("{} more bytes)", text.len() - kept.len()));
+            assert_eq!(bounded(cut.clone()), cut, "once is enough");
+        }
+        assert_eq!(bounded("a".repeat(LONGEST)).len(), LONGEST);
+    }
+}

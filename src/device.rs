@@ -29,7 +29,6 @@ mod nvml;
 mod place;
 #[cfg(test)]
 mod tests;
-mod uuid;
 mod visible;
 #[cfg(feature = "candle")]
 mod weights;

@@ -13,13 +13,11 @@ mod group;
 mod journal_error;
 mod journal_file;
 mod journal_key;
-mod journal_names;
 mod line;
 mod locked_file;
 mod past;
 mod position_spans;
 mod scan;
-mod storage;
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
@@ -44,8 +42,7 @@ pub use self::fingerprint::{Difference, KeyKind};
 pub use self::journal_error::JournalError;
 pub use self::journal_file::Repair;
 pub(crate) use self::journal_file::{JournalFile, check_note};
-pub(crate) use self::journal_key::{JournalKey, JournalOutcome, JournalRecord};
-pub(crate) use self::journal_names::JournalNames;
+pub(crate) use self::journal_key::{JournalKey, JournalNames, JournalOutcome, JournalRecord};
 pub(crate) use self::past::{Past, Plan};
 
 /// A file that records which items are done, so that a later run does not repeat them.

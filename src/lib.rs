@@ -86,8 +86,7 @@ pub mod order {
 /// Pipelines, their stages, and the failures of those.
 pub mod pipeline {
     pub use crate::api::pipeline::Pipeline;
-    pub use crate::api::stage::{IntoStage, Stage};
-    pub use crate::api::stage_failure::StageFailure;
+    pub use crate::api::stage::{IntoStage, Stage, StageFailure};
 }
 
 /// Answers of a [`Service`] that are still to come.

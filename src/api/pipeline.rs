@@ -8,8 +8,7 @@ use futures_core::Stream;
 use super::into_outputs::{Access, IntoOutputs};
 use super::outputs::Outputs;
 use super::pool::{fallible, sound};
-use super::stage::IntoStage;
-use super::stage_failure::StageFailure;
+use super::stage::{IntoStage, StageFailure};
 #[cfg(feature = "futures")]
 use super::streams::{OutputsStream, RunStream};
 use crate::concurrency::cancel::CancelToken;

@@ -1,9 +1,11 @@
-//! Pools as stages of a pipeline.
+//! Pools as stages of a pipeline, and the items that those have skipped.
 
 use std::fmt;
 
 use super::pool::Pool;
 use crate::engine::line::Single;
+use crate::engine::totals::SkippedInStage;
+use crate::error::Error;
 use crate::runner::Runner;
 
 /// What becomes a stage of a [`Pipeline`](crate::Pipeline): a pool, which the pipeline then owns, or `&mut` of one.
@@ -43,5 +45,64 @@ impl<'h, R: Runner + 'static, O> IntoStage<'h> for &'h mut Pool<R, O> {
 impl<R: Runner> fmt::Debug for Stage<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stage").finish_non_exhaustive()
+    }
+}
+
+/// An item that a stage of a pipeline has [skipped](crate::Builder::on_error): see
+/// [`Pipeline::failures`](crate::Pipeline::failures).
+///
+/// Its text names the item, the stage and the error: `item 3 (c.tif) in stage 2: ..`
+#[derive(Debug, Clone, Copy)]
+pub struct StageFailure<'a> {
+    failure: SkippedInStage<'a>,
+    name: Option<&'a str>,
+}
+
+impl<'a> StageFailure<'a> {
+    pub(super) fn new(failure: SkippedInStage<'a>, name: Option<&'a str>) -> Self {
+        StageFailure { failure, name }
+    }
+
+    /// Returns the number of the stage, from 1.
+    pub fn stage(&self) -> usize {
+        self.failure.stage + 1
+    }
+
+    /// Returns the name of the stage: its [description](crate::Builder::describe), or else `stage 2`.
+    pub fn stage_name(&self) -> String {
+        self.name.map_or_else(|| format!("stage {}", self.stage()), str::to_owned)
+    }
+
+    /// Returns the item's index in the input of the pipeline.
+    ///
+    /// `None` if it is not known: after a stage in completion order, indices are those of the input only if the
+    /// first stage has a [key](crate::Builder::key), a [hash](crate::Builder::hashed_by) or a
+    /// [journal](crate::Builder::journal).
+    pub fn item(&self) -> Option<u64> {
+        self.failure.item
+    }
+
+    /// Returns the item's key: that of the stage where it failed, or else of the stage before it that has
+    /// keys.
+    pub fn key(&self) -> Option<&'a str> {
+        self.failure.error.key()
+    }
+
+    /// Returns the error. Its index is that of the item in the stage where it failed.
+    pub fn error(&self) -> &'a Error {
+        self.failure.error
+    }
+}
+
+impl fmt::Display for StageFailure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.item(), self.key()) {
+            (Some(item), Some(key)) => write!(f, "item {item} ({key}) in ")?,
+            (Some(item), None) => write!(f, "item {item} in ")?,
+            (None, Some(key)) => write!(f, "item {key} in ")?,
+            (None, None) => f.write_str("in ")?,
+        }
+        write!(f, "{}: ", self.stage_name())?;
+        fmt::Display::fmt(self.error(), f)
     }
 }

@@ -8,9 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::devices_text::{TermNumber, number};
 use super::error_text::clip;
-use super::gpu::Gpu;
+use super::gpu::{Gpu, Uuid};
 use super::machine::Machine;
-use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
 

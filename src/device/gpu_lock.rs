@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{self, PipeReader};
 use std::path::PathBuf;
 
+use super::gpu::Uuid;
 use super::machine::Machine;
-use super::uuid::Uuid;
 use super::{Device, DeviceError, Devices, detect};
 use crate::base::absolute;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::DeviceError;
 use super::error_text::clip;
-use super::uuid::Uuid;
+use super::gpu::Uuid;
 use crate::base::BoxError;
 
 /// The GPUs of a machine, in the order of their PCI addresses, which is that of nvidia-smi.

@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::io::Errno;
 
-use super::uuid::Uuid;
+use super::gpu::Uuid;
 use super::{DeviceError, GpuHolder};
 
 /// For all users to read and write, which is what taking a lock needs.

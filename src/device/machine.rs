@@ -5,9 +5,8 @@ mod tests;
 
 use std::cell::OnceCell;
 
-use super::gpu::Gpu;
+use super::gpu::{Gpu, Uuid};
 use super::inventory::{DriverAnswer, Inventory};
-use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError};
 

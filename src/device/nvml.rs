@@ -3,8 +3,8 @@
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
+use super::gpu::Uuid;
 use super::inventory::{CardModel, MachineGpu, Mig};
-use super::uuid::Uuid;
 use crate::base::BoxError;
 
 /// The address of a GPU: domain, bus and device.

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use super::DeviceError;
 use super::error_text::clip;
-use super::gpu::Gpu;
-use super::uuid::Uuid;
+use super::gpu::{Gpu, Uuid};
 
 /// The GPUs that CUDA shows, in its order, as far as the variable tells.
 pub(super) struct Visible<'a> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::storage::Storage;
+use super::locked_file::Storage;
 use super::{
     Fingerprint, Journal, JournalError, JournalFile, JournalKey, JournalOutcome, JournalRecord,
     KeyKind, Past,

@@ -10,10 +10,9 @@ use super::group::Group;
 use super::journal_error::{JournalError, io_error};
 use super::journal_key::{JournalKey, JournalRecord};
 use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, PendingRecords, Seal};
-use super::locked_file::LockedFile;
+use super::locked_file::{LockedFile, Storage};
 use super::past::Past;
 use super::scan::{Lost, Scan, ScanEnding, scan};
-use super::storage::Storage;
 use super::{Journal, Mode};
 
 /// The largest note: it is written again with every commit that changes it.

@@ -5,9 +5,20 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{self, Path, PathBuf};
 
 use super::journal_error::{JournalError, io_error};
-use super::storage::Storage;
 use super::{Journal, Mode, Unlockable};
 use crate::concurrency::home_process::HomeProcess;
+
+/// The medium that a journal is written to.
+pub(super) trait Storage: Read + Write + Send {
+    /// Waits until what was written is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Waits until the file's name is on the disk.
+    fn sync_name(&mut self) -> io::Result<()>;
+    /// Drops all bytes after the first `length`; later writes go there.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+    /// Returns whether the file still has its name. What is written to another is lost.
+    fn has_name(&self) -> io::Result<bool>;
+}
 
 /// A file that is locked until it is dropped.
 pub(super) struct LockedFile {

@@ -21,7 +21,6 @@ mod node;
 mod path;
 #[doc(hidden)]
 pub mod plain;
-mod problem;
 mod save;
 mod scalar;
 pub mod segment;
@@ -30,9 +29,8 @@ mod toml;
 mod tree;
 mod yaml;
 
-pub use self::error::CfgError;
+pub use self::error::{CfgError, PathProblem};
 pub use self::node::CfgNode;
-pub use self::problem::PathProblem;
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use config;
 

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use config::{Value, ValueKind};
 
-use super::error::{CfgError, MAX_DEPTH};
-use super::problem::PathProblem;
+use super::error::{CfgError, MAX_DEPTH, PathProblem};
 use super::segment::{join, segments};
 use super::tree::{Table, describe, segment_problem};
 

@@ -4,8 +4,7 @@ use std::fmt;
 
 use config::{Map, Value, ValueKind};
 
-use super::error::{CfgError, MAX_DEPTH};
-use super::problem::PathProblem;
+use super::error::{CfgError, MAX_DEPTH, PathProblem};
 use super::segment::join;
 
 pub(super) type Table = Map<String, Value>;

@@ -5,7 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use super::gpus::Gpus;
+use super::config::Gpus;
 use super::lease::{Generation, ProducerId};
 
 /// The producers of a run, with the failures that each is suspected of.

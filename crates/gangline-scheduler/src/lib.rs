@@ -60,11 +60,9 @@ pub mod batch;
 mod batches;
 mod config;
 mod deadlines;
-mod duration;
 mod events;
 pub mod expansion;
 mod flow;
-mod gpus;
 pub mod hand_over;
 mod health;
 mod items;
@@ -88,12 +86,10 @@ mod simulation;
 mod tests;
 
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-pub use self::config::{Bypass, Config, Meta, Order};
+pub use self::config::{Bypass, Config, Gpus, Meta, Order};
 pub use self::deadlines::{Absence, Timeouts};
-pub use self::duration::HumanDuration;
 pub use self::events::{Event, Expired};
 pub use self::flow::{Activity, Input};
-pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
 pub use self::items::{Items, Outcome, Standing};
 pub use self::lease::{
@@ -102,4 +98,4 @@ pub use self::lease::{
 pub use self::retry::{Backoff, Decision, Failure, Inputs, OnError, Verdict};
 pub use self::scheduler::Scheduler;
 pub use self::speculation::LEAST_COPY_AFTER;
-pub use self::time::RunTime;
+pub use self::time::{HumanDuration, RunTime};

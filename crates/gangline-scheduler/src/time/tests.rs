@@ -57,3 +57,13 @@ fn a_limit_is_written_as_it_was_set() {
     ];
     assert_eq!(limits, expected);
 }
+
+#[test]
+fn times_add_up_and_never_overflow() {
+    let second = Duration::from_secs(1);
+    let one = RunTime::START.after(second);
+    assert_eq!(one, RunTime::at(second));
+    assert_eq!(one.since(RunTime::START), second);
+    assert_eq!(RunTime::START.since(one), Duration::ZERO);
+    assert_eq!(one.after(Duration::MAX).after(second), RunTime::at(Duration::MAX));
+}

@@ -1,4 +1,4 @@
-//! How many items may fail.
+//! The limits that a builder takes: of failures, of times, and of what is measured of items.
 
 use std::fmt;
 
@@ -67,6 +67,53 @@ impl fmt::Display for MaxFailures {
             // 100 times 0.29 is not 29.
             Most::Share(share) => write!(f, "{} %", (share * 1e8).round() / 1e6),
         }
+    }
+}
+
+/// A timeout that a [`Builder`](crate::Builder) takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimeLimit {
+    /// [`Builder::item_timeout`](crate::Builder::item_timeout).
+    Item,
+    /// [`Builder::init_timeout`](crate::Builder::init_timeout).
+    Init,
+    /// [`Builder::run_timeout`](crate::Builder::run_timeout).
+    Run,
+    /// [`Builder::end_timeout`](crate::Builder::end_timeout).
+    End,
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TimeLimit::Item => "item_timeout",
+            TimeLimit::Init => "init_timeout",
+            TimeLimit::Run => "run_timeout",
+            TimeLimit::End => "end_timeout",
+        })
+    }
+}
+
+/// What is measured of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Measure {
+    /// What it adds to a batch: [`Builder::max_batch_cost`](crate::Builder::max_batch_cost).
+    Cost,
+    /// What the items of a batch are padded to: [`Builder::max_padded_size`](crate::Builder::max_padded_size).
+    Padded,
+    /// What it adds to the window: [`Builder::window_weight`](crate::Builder::window_weight).
+    Weight,
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Measure::Cost => "cost",
+            Measure::Padded => "padded size",
+            Measure::Weight => "weight",
+        })
     }
 }
 
