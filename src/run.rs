@@ -17,6 +17,7 @@ pub(crate) mod measures;
 pub(crate) mod no_output;
 pub(crate) mod ordered_merge;
 pub(crate) mod outbox;
+pub(crate) mod output_memory;
 pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod run_clock;
@@ -25,7 +26,6 @@ pub(crate) mod run_shape;
 pub(crate) mod settle;
 pub(crate) mod spans;
 pub(crate) mod taken;
-pub(crate) mod weights;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -47,7 +47,7 @@ use crate::observe::event_log::EventLog;
 use crate::policy::Policy;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::run::crashes::Crashes;
-use crate::run::handover::ceiling::{Ceiling, Weighed};
+use crate::run::handover::shared_budget::{Bounded, StageBudget};
 use crate::run::handover::undelivered::Undelivered;
 use crate::run::handover::{Handover, WakeReason};
 use crate::run::item_names::{ItemEntry, ItemNames};
@@ -74,7 +74,7 @@ pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 /// One run, created at its start and dropped at its end.
 pub(crate) struct Run<R: Runner> {
     pub(crate) handover: Handover<R::Input, R::Output>,
-    pub(crate) run_settings: Arc<RunSettings<R::Input>>,
+    pub(crate) run_settings: Arc<RunSettings<R::Input, R::Output>>,
     /// The items that producers still need to work on.
     pub(crate) wanted: Wanted,
     /// The items whose results the consumer still takes. Differs from `wanted` after a stop: the result whose
@@ -112,7 +112,7 @@ pub(crate) struct Run<R: Runner> {
 impl<R: Runner> Run<R> {
     pub(crate) fn new(
         shape: Shape,
-        run_settings: Arc<RunSettings<R::Input>>,
+        run_settings: Arc<RunSettings<R::Input, R::Output>>,
         earlier: CarriedOver,
         in_line: InLine,
         event_log: Arc<EventLog>,
@@ -125,9 +125,7 @@ impl<R: Runner> Run<R> {
             Some(_) => Mutex::new(ItemNames::for_journal()),
             None => Mutex::default(),
         });
-        let measures = run_settings.measures.as_ref();
-        let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
-        let handover = Handover::new(run_settings.scheduling(&shape), earlier, most_weight);
+        let handover = Handover::new(run_settings.scheduling(&shape), earlier);
         let handover = match in_line.upstream {
             None => handover.fed_by(in_line.driver.clone()),
             Some(_) => handover,
@@ -458,9 +456,14 @@ impl<R: Runner> Interrupt for Run<R> {
     }
 }
 
-impl<R: Runner> Weighed for Run<R> {
-    fn share(&self, ceiling: Arc<Ceiling>) {
-        self.handover.share(ceiling);
+impl<R: Runner> Bounded for Run<R> {
+    fn memory_bound(&self) -> Option<(u64, usize)> {
+        let most = self.run_settings.measures.as_ref()?.most(Measure::Memory)?;
+        Some((most, self.handover.at_work()))
+    }
+
+    fn share(&self, budget: StageBudget) {
+        self.handover.share(budget);
     }
 
     fn look_for_room(&self) {

@@ -83,7 +83,7 @@ pub struct Builder<R: Runner, O> {
     order: Order,
     window: Option<usize>,
     batch: Option<Batch>,
-    measures: Measures<R::Input>,
+    measures: Measures<R::Input, R::Output>,
     stack_size: Option<usize>,
     replacements: usize,
     recycle_after: Option<u64>,
@@ -248,11 +248,14 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 }
 
 /// Combines the batch rule with the limits that were given.
-fn batching<I>(batch: Option<Batch>, measures: &Measures<I>) -> Result<Option<Batching>, Error> {
-    for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
+fn batching<I, T>(
+    batch: Option<Batch>,
+    measures: &Measures<I, T>,
+) -> Result<Option<Batching>, Error> {
+    for measure in [Measure::Cost, Measure::Padded, Measure::Memory] {
         match measures.most(measure) {
             Some(0) => return Err(BuildError::Limit { measure }.into()),
-            Some(_) if batch.is_none() && measure != Measure::Weight => {
+            Some(_) if batch.is_none() && measure != Measure::Memory => {
                 return Err(BuildError::NoBatch { measure }.into());
             }
             _ => {}

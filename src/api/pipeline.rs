@@ -82,38 +82,6 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     const ACCESS: Access<Self, R, S> =
         Access { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
 
-    /// Bounds the total weight of the items in flight in all stages: bytes of memory, say.
-    ///
-    /// Each stage weighs an input by the function given to [`Builder::window_weight`](crate::Builder::window_weight),
-    /// and has that weight in flight until the next stage takes its output. A stage without a function counts as 0.
-    /// `window_weight(u64::MAX, ..)` weighs without a limit of the stage's own. When the last stage is slow, the room
-    /// fills up, and the first stage waits.
-    ///
-    /// A stage without items may always take one. So the weights may exceed `most` by one item of each stage.
-    /// Parents of open expansions, and what is gathered of their parts, are bounded by
-    /// [`open_parents`](crate::expansion::Expand::open_parents) instead.
-    ///
-    /// # Panics
-    ///
-    /// If `most` is 0.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let decode = map(|_| Ok(()), |_, _, size: usize| Ok(vec![1_u8; size]));
-    /// let sum = map(|_| Ok(()), |_, _, image: Vec<u8>| Ok(image.iter().map(|&x| u64::from(x)).sum::<u64>()));
-    /// let mut decode = OrderedRunner::builder(decode).devices(2).build()?;
-    /// let weighed = OrderedRunner::builder(sum).devices(1).window_weight(u64::MAX, |image| image.len() as u64);
-    /// let mut both = decode.then(weighed.build()?).window_weight(1 << 20);
-    /// assert_eq!(both.run([3, 1000])?, [3, 1000]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn window_weight(mut self, most: u64) -> Self {
-        assert!(most > 0, "window_weight must be at least 1, got 0");
-        self.line.limit(most);
-        self
-    }
-
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
     /// As [`Pool::run`](crate::Pool::run): the calling thread pulls the iterator lazily, no further ahead than the window of

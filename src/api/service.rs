@@ -40,7 +40,7 @@ use crate::runner::Runner;
 /// At most [`window`](crate::Builder::window) calls are open, which means accepted and not yet answered. The
 /// default is 1,024, or four of the largest batches for each producer if that is more. Further callers wait, and
 /// are accepted in the order of their arrival; [`try_submit`](Service::try_submit) refuses instead. Items are
-/// given out in the order in which they were accepted. The limits of weights ([`window_weight`]) do not apply.
+/// given out in the order in which they were accepted. A bound in memory ([`window_memory`]) does not apply.
 ///
 /// # Batches
 ///
@@ -69,7 +69,7 @@ use crate::runner::Runner;
 ///
 /// A producer of the service cannot wait for an answer of the same service: that is [`Error::OwnThread`].
 ///
-/// [`window_weight`]: crate::Builder::window_weight
+/// [`window_memory`]: crate::Builder::window_memory
 pub struct Service<R: Runner + 'static> {
     host: Arc<Closing<R>>,
     limit: Option<Duration>,

@@ -103,8 +103,8 @@ pub enum Measure {
     Cost,
     /// What the items of a batch are padded to: [`Builder::max_padded_size`](crate::Builder::max_padded_size).
     Padded,
-    /// What it adds to the window: [`Builder::window_weight`](crate::Builder::window_weight).
-    Weight,
+    /// What it takes in memory, or its output: [`Builder::window_memory`](crate::Builder::window_memory).
+    Memory,
 }
 
 impl fmt::Display for Measure {
@@ -112,7 +112,7 @@ impl fmt::Display for Measure {
         f.write_str(match self {
             Measure::Cost => "cost",
             Measure::Padded => "padded size",
-            Measure::Weight => "weight",
+            Measure::Memory => "memory",
         })
     }
 }

@@ -10,10 +10,10 @@ use crate::concurrency::now;
 use crate::observe::event::Event;
 use crate::observe::run_stats::CollectorTime;
 use crate::run::Run;
+use crate::run::handover::shared_budget::StageBudget;
 use crate::run::handover::{Handover, WakeReason, WakeThreshold};
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::Outcome;
-use crate::run::weights::WeightQueue;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
@@ -36,7 +36,8 @@ pub(crate) struct Collector<T> {
     owed: usize,
     /// The number of owed permits at which they are returned.
     pub(super) quarter: usize,
-    scales: Option<Scales>,
+    /// What the items in flight take, and the one handed out last, if items are measured.
+    memory: Option<(StageBudget, Option<u64>)>,
     /// The value of `consumed`, and the time, when the window last grew. Results that no hook worked on are
     /// added to the value.
     measured: (u64, Instant),
@@ -82,18 +83,6 @@ pub(crate) enum Pause {
     Over,
 }
 
-/// The weights of items, if they are weighed.
-#[derive(Debug)]
-struct Scales {
-    weights: WeightQueue,
-    /// The weight of the result handed out last.
-    present: u64,
-    /// The weight of consumed items that was not yet returned.
-    owed: u64,
-    /// The owed weight above which it is returned.
-    quarter: u64,
-}
-
 /// The pace of a run's results. It decides whether a sleeping collector is woken for the next one or for
 /// several.
 ///
@@ -123,7 +112,7 @@ impl<T> Collector<T> {
             consumed: 0,
             owed: 0,
             quarter: window.quarter(),
-            scales: handover.weights().zip(handover.most_weight()).map(Scales::new),
+            memory: handover.memory().map(|memory| (memory.clone(), None)),
             measured: (0, now),
             starved: false,
             was_full: false,
@@ -140,8 +129,8 @@ impl<T> Collector<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
         let popped = self.merge.pop();
-        if let (Some(scales), Some((seq, _))) = (&mut self.scales, &popped) {
-            scales.present = scales.weights.settle(*seq);
+        if let (Some((_, last)), Some((seq, _))) = (&mut self.memory, &popped) {
+            *last = Some(*seq);
         }
         popped
     }
@@ -151,8 +140,10 @@ impl<T> Collector<T> {
     pub(crate) fn done<I>(&mut self, handover: &Handover<I, T>) {
         self.consumed += 1;
         self.owed += 1;
-        let is_much = self.scales.as_mut().is_some_and(Scales::owes_much);
-        if self.owed >= self.quarter || is_much {
+        if let Some((memory, last)) = &mut self.memory {
+            last.take().into_iter().for_each(|item| memory.give_back(item));
+        }
+        if self.owed >= self.quarter {
             self.give_back(handover, 0);
         }
     }
@@ -185,10 +176,9 @@ impl<T> Collector<T> {
     }
 
     fn give_back<I>(&mut self, handover: &Handover<I, T>, more: usize) {
-        let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
         let kept = self.window.keep(self.owed);
         self.quarter = self.window.quarter();
-        handover.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
+        handover.give_back(std::mem::take(&mut self.owed) - kept + more);
     }
 
     /// The number of results that the consumer has finished.
@@ -362,7 +352,6 @@ impl<T> Collector<T> {
 
     /// Leaves the run, and returns the results that were held back. More may remain in the hand-over.
     pub(crate) fn leave<I>(mut self, handover: &Handover<I, T>) -> Vec<Outcome<T>> {
-        // Other stages may wait for the weight of the last items.
         self.repay(handover);
         self.time.window = self.window.size() as u64;
         self.time.present = now() - self.came;
@@ -446,18 +435,6 @@ impl<T> Collector<T> {
         if let Some((item, lasted)) = self.news_of_head() {
             run.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
         }
-    }
-}
-
-impl Scales {
-    fn new((weights, most): (WeightQueue, u64)) -> Self {
-        Scales { weights, present: 0, owed: 0, quarter: most / 4 }
-    }
-
-    /// Adds the weight of the result handed out last. Returns whether the owed weight must be returned now.
-    fn owes_much(&mut self) -> bool {
-        self.owed = self.owed.saturating_add(std::mem::take(&mut self.present));
-        self.owed > self.quarter
     }
 }
 

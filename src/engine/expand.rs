@@ -250,6 +250,7 @@ where
     /// Expands everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
         between(&self.from, &self.to, |collector, feeder| {
+            feeder.wait_before_pulls();
             // Wakes a guarded input inside an iterator of parts.
             let _pulling = self.to.pulling();
             let mut progress = Progress::default();

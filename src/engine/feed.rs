@@ -78,7 +78,7 @@ impl<I, T> Source<I, T> {
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
     ) {
         let _pulling = run.pulling();
-        let mut feeder = Feeder::new(&run.handover);
+        let mut feeder = Feeder::new(&run.handover).before_pulls();
         let mut watch = FeederTime::new();
         while watch.wait_for_permit(run, &mut feeder) && !run.handover.is_halted() {
             if let Pulled::End = self.pull(run, &mut feeder, &next, u64::MAX) {
@@ -389,7 +389,10 @@ fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError>
     }
 }
 
-pub(super) fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Rejected> {
+pub(super) fn measure<I, T>(
+    measures: &Measures<I, T>,
+    item: &I,
+) -> Result<Option<Measured>, Rejected> {
     let measuring = Cell::new(None);
     match catch(|| measures.measure(item, &measuring)) {
         Ok(Ok(measured)) => Ok(Some(measured)),

@@ -65,7 +65,7 @@ struct PullingTime {
 
 impl<I, R: Runner> Feeding<I, R> {
     pub(super) fn here(source: Source<I, R::Input>, run: &Run<R>) -> Self {
-        let (feeder, time) = (Feeder::new(&run.handover), PullingTime::default());
+        let (feeder, time) = (Feeder::new(&run.handover).before_pulls(), PullingTime::default());
         Feeding::Here(Box::new(Pulling { source, feeder, is_over: false, lack: Lack::Room, time }))
     }
 

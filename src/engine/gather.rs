@@ -13,7 +13,7 @@ use crate::engine::collector::Collector;
 use crate::engine::expand::{Expansion, Opened, Parent, Parents};
 use crate::engine::link::{
     Earlier, Ended, Joint, LinkKind, Prepared, Progress, Relayed, Work, be_parts, between, give,
-    hurry, reject, take_permit,
+    hurry, reject, take_permit, wait_for_room,
 };
 use crate::error::{Error, PanicMessage, Result};
 use crate::run::Run;
@@ -374,8 +374,9 @@ where
         let OpenParent { opened: Opened { parent, .. }, state, .. } = parent;
         let handed = match (parent, state) {
             (Parent::Value(value), State::Folded(folded)) => {
+                // What comes next may be a mark, which waits for no permit, or the end of the input; both are behind it.
                 give(to, feeder, (value, folded), progress)
-                    .and_then(|()| self.wait_for_room(collector, feeder))
+                    .and_then(|()| wait_for_room(&self.from.run, to, collector, feeder))
             }
             (parent, State::Unusable(error)) => {
                 drop_quietly(parent);
@@ -403,22 +404,6 @@ where
         // Even if the run ends: the order of both does not matter then.
         self.parents.open.end(first);
         handed
-    }
-
-    /// Waits until a heavy parent is given out. What comes next may be a mark, which waits for no permit, or the end
-    /// of the input; both are behind it.
-    fn wait_for_room(
-        &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
-    ) -> Result<(), Ended> {
-        if feeder.holds_item() {
-            collector.repay(&self.from.run.handover);
-        }
-        match feeder.wait_for_room(&self.to.handover) {
-            true => Ok(()),
-            false => Err(Ended::Unwanted),
-        }
     }
 
     /// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.

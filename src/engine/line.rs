@@ -37,9 +37,6 @@ pub(crate) trait Line<R: Runner, S: Runner>: Send + Sync {
     /// Creates a run of each stage.
     fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, S>, Error>;
 
-    /// Limits the weights of all stages together.
-    fn limit(&mut self, most_weight: u64);
-
     /// What the line keeps of its last run, beside what its engines do.
     fn last_run(&self) -> &LineRun;
 
@@ -49,7 +46,6 @@ pub(crate) trait Line<R: Runner, S: Runner>: Send + Sync {
 /// A line of one stage.
 pub(crate) struct Single<'h, R: Runner> {
     engine: Held<'h, R>,
-    most_weight: Option<u64>,
     last_run: LineRun,
 }
 
@@ -109,7 +105,7 @@ impl<R: Runner> Single<'_, R> {
     }
 
     fn holding(engine: Held<'_, R>) -> Single<'_, R> {
-        Single { engine, most_weight: None, last_run: LineRun::default() }
+        Single { engine, last_run: LineRun::default() }
     }
 
     /// `None` if the engine is lent.
@@ -160,12 +156,7 @@ impl<R: Runner + 'static> Line<R, R> for Single<'_, R> {
 
     fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, R>, Error> {
         let run = Engine::enlist(self, lineup, None, place)?;
-        lineup.limit(self.most_weight);
         Ok(Reached::new(run.clone(), self, run, lineup))
-    }
-
-    fn limit(&mut self, most_weight: u64) {
-        self.most_weight = Some(most_weight);
     }
 
     fn last_run(&self) -> &LineRun {
@@ -213,12 +204,7 @@ where
         let run = Engine::enlist(&mut self.last, lineup, Some(upstream), place)?;
         let link = LinkThread::new(kind, join(run.clone()), &participants, stack_size);
         lineup.links.push(link);
-        lineup.limit(self.last.most_weight);
         Ok(Reached::new(first, &self.last, run, lineup))
-    }
-
-    fn limit(&mut self, most_weight: u64) {
-        self.last.most_weight = Some(most_weight);
     }
 
     fn last_run(&self) -> &LineRun {

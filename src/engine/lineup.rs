@@ -13,7 +13,7 @@ use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Result};
 use crate::producers::participants::{Participants, ResultReceiver};
 use crate::run::Run;
-use crate::run::handover::ceiling::{Ceiling, Weighed};
+use crate::run::handover::shared_budget::{Bounded, share_budget};
 use crate::run::journal_writer::JournalWriter;
 use crate::run::run_shape::RunKind;
 use crate::runner::Runner;
@@ -32,9 +32,7 @@ pub(crate) struct Lineup {
     /// The journal of the first stage, which the last one writes.
     pub(super) journal: Option<Arc<JournalWriter>>,
     runs: Vec<Arc<dyn Interrupt>>,
-    /// The limit for the weights of all stages.
-    most_weight: Option<u64>,
-    weighed: Vec<Arc<dyn Weighed>>,
+    bounded: Vec<Arc<dyn Bounded>>,
     pub(super) links: Vec<LinkThread>,
 }
 
@@ -86,7 +84,7 @@ impl Lineup {
         self.next.has_names |= self.runs.is_empty() && self.journal.is_some();
         self.next.has_names |= run.run_settings.has_names();
         self.runs.push(run.clone());
-        self.weighed.push(run.clone());
+        self.bounded.push(run.clone());
     }
 
     /// The number of the stage that was added last, from 0.
@@ -105,18 +103,9 @@ impl Lineup {
         }
     }
 
-    /// Limits the weights of all stages together, if there is a limit.
-    pub(super) fn limit(&mut self, most_weight: Option<u64>) {
-        self.most_weight = most_weight.into_iter().chain(self.most_weight).min();
-    }
-
-    /// The runs of all stages, with their weights limited.
+    /// The runs of all stages, with their memory bounded.
     pub(super) fn all(&mut self) -> Arc<AllRuns> {
-        if let Some(most) = self.most_weight {
-            let ceiling = Arc::new(Ceiling::new(most));
-            ceiling.is_for(self.weighed.iter().map(Arc::downgrade).collect());
-            self.weighed.iter().for_each(|run| run.share(ceiling.clone()));
-        }
+        share_budget(&self.bounded);
         Arc::new(AllRuns(std::mem::take(&mut self.runs)))
     }
 }

@@ -230,6 +230,22 @@ pub(super) fn wait_for_permit<B: Runner>(
     has_permit
 }
 
+/// Waits until memory has room for the item that was given last. Until then it counts in `from`.
+pub(super) fn wait_for_room<A: Runner, B: Runner>(
+    from: &Run<A>,
+    to: &Run<B>,
+    collector: &mut Collector<A::Output>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+) -> Result<(), Ended> {
+    if feeder.holds_item() {
+        collector.repay(&from.handover);
+    }
+    match feeder.wait_for_room(&to.handover) {
+        true => Ok(()),
+        false => Err(Ended::Unwanted),
+    }
+}
+
 /// Gives out an item of `to`, for which there is a permit.
 pub(super) fn give<B: Runner>(
     to: &Run<B>,
@@ -338,6 +354,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
                 Ok(output) => {
                     self.pass_identity(seq, progress.places);
                     self.give(feeder, seq, output, &mut progress)
+                        .and_then(|()| wait_for_room(from, self.to, collector, feeder))
                 }
                 Err(NoOutput::Failed(failed)) => self.pass_over(feeder, seq, failed, &mut progress),
                 Err(NoOutput::Done { counted_by }) => {

@@ -4,12 +4,12 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
 mod batches;
+mod memory;
 mod parts;
 mod races;
 mod stages;
 mod stale;
 mod trials;
-mod weights;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,7 @@ use crate::policy::Policy;
 use crate::run::handover::feeder::Feeder;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
+use crate::run::handover::shared_budget::{Bounded, StageBudget, share_budget};
 use crate::run::handover::{Handover, WakeReason};
 use crate::run::measures::Measured;
 use crate::run::no_output::NoOutput;
@@ -63,31 +64,24 @@ pub(crate) fn explore(schedules: usize, model: impl Fn() + Send + Sync + Clone +
     shuttle::Runner::new(PctScheduler::new(3, schedules * times), config).run(model);
 }
 
-fn hub(producers: usize, window: usize, batching: Option<Batching>, weight: Option<u64>) -> Hub {
-    hub_with(Policy::default(), producers, window, batching, weight)
+fn hub(producers: usize, window: usize, batching: Option<Batching>) -> Hub {
+    hub_with(Policy::default(), producers, window, batching)
 }
 
-fn hub_with(
-    policy: Policy,
-    producers: usize,
-    window: usize,
-    batching: Option<Batching>,
-    weight: Option<u64>,
-) -> Hub {
+fn hub_with(policy: Policy, producers: usize, window: usize, batching: Option<Batching>) -> Hub {
     let run_settings = RunSettings { policy, ..RunSettings::default() };
-    hub_of(&run_settings, producers, window, batching, weight)
+    hub_of(&run_settings, producers, window, batching)
 }
 
 fn hub_of(
-    run_settings: &RunSettings<u64>,
+    run_settings: &RunSettings<u64, u64>,
     producers: usize,
     window: usize,
     batching: Option<Batching>,
-    weight: Option<u64>,
 ) -> Hub {
     let kind = Default::default();
     let shape = Shape { order: Order::Input, producers, spares: 0, window, batching, kind };
-    Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)
+    Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers))
 }
 
 fn inputs_of(hub: &Hub, lease: &Lease) -> Vec<u64> {
@@ -198,16 +192,38 @@ fn collect(
 }
 
 fn run(order: Order, count: usize, window: usize, items: u64) {
-    let hub = Arc::new(hub(count, window, None, None));
+    let hub = Arc::new(hub(count, window, None));
     let threads = producers(&hub, count);
     run_with(&hub, threads, order, window, items);
 }
 
-/// Runs items of weights 1, 2, 3, 1, 2, ... with a limit of 3 for those in flight.
-fn run_weighed(count: usize, window: usize, items: u64) {
-    let hub = Arc::new(hub(count, window, None, Some(3)));
+/// A hub whose items may take so much in memory.
+struct BoundedHub {
+    hub: Arc<Hub>,
+    most: u64,
+}
+
+impl Bounded for BoundedHub {
+    fn memory_bound(&self) -> Option<(u64, usize)> {
+        Some((self.most, self.hub.at_work()))
+    }
+
+    fn share(&self, budget: StageBudget) {
+        self.hub.share(budget);
+    }
+
+    fn look_for_room(&self) {
+        self.hub.look_for_room();
+    }
+}
+
+/// Runs items that take 1, 2, 3, 1, 2, ... bytes with a bound of 3 for those in flight.
+fn run_bounded(count: usize, window: usize, items: u64) {
+    let hub = Arc::new(hub(count, window, None));
+    let bounded: Arc<dyn Bounded> = Arc::new(BoundedHub { hub: hub.clone(), most: 3 });
+    share_budget(std::slice::from_ref(&bounded));
     let threads = producers(&hub, count);
-    let measured = |seq| Measured { size: Size::ONE, weight: 1 + seq % 3 };
+    let measured = |seq| Measured { size: Size::ONE, bytes: 1 + seq % 3 };
     run_measured(&hub, threads, window, items, measured);
 }
 
@@ -283,13 +299,13 @@ fn items_taken_together_are_stolen_back() {
 }
 
 #[test]
-fn a_window_that_goes_by_weight() {
-    check(|| run_weighed(2, 4, 6));
+fn a_window_that_is_bounded_in_memory() {
+    check(|| run_bounded(2, 4, 6));
 }
 
 /// Items that fail before they are given out leave gaps in the indices.
 fn run_with_gaps(batching: Option<Batching>) {
-    let hub = Arc::new(hub(2, 3, batching, None));
+    let hub = Arc::new(hub(2, 3, batching));
     let threads = match batching {
         None => producers(&hub, 2),
         Some(batching) => batch_producers(&hub, 2, batching),
@@ -348,7 +364,7 @@ fn work_on_lease(hub: &Hub, item_queue: &mut ItemQueue<'_, u64, u64>, lease: &Le
 fn run_with_retries(batching: Option<Batching>) {
     let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
     let policy = Policy { retries: 1, backoff, ..Policy::default() };
-    let hub = Arc::new(hub_with(policy, 2, 3, batching, None));
+    let hub = Arc::new(hub_with(policy, 2, 3, batching));
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
@@ -419,7 +435,7 @@ fn without_input() {
 #[test]
 fn a_slow_item_keeps_back_none_of_its_neighbours() {
     check(|| {
-        let hub = Arc::new(hub(2, 5, None, None));
+        let hub = Arc::new(hub(2, 5, None));
         let others = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let produce = |lane| {
             let (hub, others) = (hub.clone(), others.clone());
@@ -469,7 +485,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
 #[test]
 fn a_result_is_consumed_beside_a_slow_item() {
     check(|| {
-        let hub = Arc::new(hub(1, 4, None, None));
+        let hub = Arc::new(hub(1, 4, None));
         let consumed = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let producer = {
             let (hub, consumed) = (hub.clone(), consumed.clone());
@@ -519,7 +535,7 @@ fn a_result_is_consumed_beside_a_slow_item() {
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
     check(|| {
-        let hub = Arc::new(hub(2, 4, None, None));
+        let hub = Arc::new(hub(2, 4, None));
         let consumed = Arc::new((Mutex::new(0u64), shuttle::sync::Condvar::new()));
         let threads = producers(&hub, 2);
         let consumer = {
@@ -570,7 +586,7 @@ fn ending_early_wakes_everybody() {
     }
     for how in [How::Abort, How::Halt, How::StopAfter(0), How::StopAfter(2)] {
         check(move || {
-            let hub = Arc::new(hub(2, 2, None, None));
+            let hub = Arc::new(hub(2, 2, None));
             let given = Arc::new(AtomicU64::new(0));
             let threads = producers(&hub, 2);
             let stop_after = if let How::StopAfter(n) = how { n } else { u64::MAX };

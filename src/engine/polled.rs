@@ -61,7 +61,7 @@ pub(super) struct PolledFeeding<R: Runner> {
 
 impl<R: Runner> PolledFeeding<R> {
     pub(super) fn new(run: &Run<R>) -> Self {
-        PolledFeeding { feeder: Feeder::new(&run.handover), time: FeederTime::new() }
+        PolledFeeding { feeder: Feeder::new(&run.handover).before_pulls(), time: FeederTime::new() }
     }
 
     /// Pulls as long as the stream has items and the window has room. Ready once the input has ended.

@@ -40,7 +40,7 @@ pub(crate) struct Engine<R: Runner> {
     capacity: usize,
     pub(super) cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
-    pub(super) run_settings: Arc<RunSettings<R::Input>>,
+    pub(super) run_settings: Arc<RunSettings<R::Input, R::Output>>,
     /// The requests of the token that this pool has spent.
     seen: SeenRequests,
     /// The process in which the producers were started.
@@ -70,7 +70,7 @@ impl<R: Runner + 'static> Engine<R> {
         factory: ProducerFactory<R>,
         cfg: CfgNode,
         settings: Settings,
-        run_settings: RunSettings<R::Input>,
+        run_settings: RunSettings<R::Input, R::Output>,
         told: ObserveOptions,
         observers: Mutex<Observers>,
     ) -> Result<Self, Error> {

@@ -9,7 +9,6 @@ use crate::observe::observing::Observing;
 use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::Participants;
 use crate::run::Run;
-use crate::run::handover::WakeReason;
 use crate::run::taken::Taken;
 use crate::runner::Runner;
 

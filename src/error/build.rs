@@ -169,6 +169,6 @@ fn setting(measure: Measure) -> &'static str {
     match measure {
         Measure::Cost => "max_batch_cost",
         Measure::Padded => "max_padded_size",
-        Measure::Weight => "window_weight",
+        Measure::Memory => "window_memory",
     }
 }

@@ -49,7 +49,6 @@
 //!
 //! No user code runs under any of the locks.
 
-pub(crate) mod ceiling;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
 pub(crate) mod inputs;
@@ -58,6 +57,7 @@ pub(crate) mod item_queue;
 mod lane;
 mod neighbours;
 mod permits;
+pub(crate) mod shared_budget;
 pub(crate) mod signals;
 mod stocked;
 pub(crate) mod undelivered;
@@ -80,7 +80,6 @@ use crate::observe::run_stats::RunStats;
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::{Outbox, Outcome, Results, outbox};
 use crate::run::run_shape::CarriedOver;
-use crate::run::weights::WeightQueue;
 use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
@@ -89,6 +88,7 @@ use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
 use crate::run::handover::dispatch::Dispatch;
 use crate::run::handover::permits::Permits;
+use crate::run::handover::shared_budget::StageBudget;
 use crate::run::handover::stocked::Stocked;
 use crate::run::outbox::{Answers, End};
 
@@ -125,10 +125,8 @@ pub(crate) struct Handover<I, T> {
     collecting: Mutex<Vec<Results<T>>>,
     /// How producers form batches; `None` if they take single items.
     batching: Option<Batching>,
-    /// The maximum weight of the items in flight; `None` if items are not weighed.
-    most_weight: Option<u64>,
-    /// The weights of items, until the collector takes them.
-    weights: Mutex<Option<WeightQueue>>,
+    /// What the items in flight may take. Set if items are measured, before there are any.
+    memory: OnceLock<StageBudget>,
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
@@ -179,12 +177,11 @@ pub(crate) enum WakeReason {
 }
 
 impl<I, T> Handover<I, T> {
-    pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
+    pub(crate) fn new(config: Config, earlier: CarriedOver) -> Self {
         let Config { producers, window, batching, timeouts, .. } = config;
         let is_timed = timeouts != Default::default();
         let (inlet, items) = queue(window);
         let (gap_sender, gap_receiver) = queue(1);
-        let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (late, late_results) = outbox(1);
         let lanes = (0..producers).map(|_| ProducerLane::new(window));
@@ -207,8 +204,6 @@ impl<I, T> Handover<I, T> {
             waiting: CachePadded::new(EventCount::among(producers)),
             permits: CachePadded::new(Mutex::new(Permits {
                 free: window,
-                weight: 0,
-                ceiling: None,
                 awaited: None,
                 halted: false,
                 aborted: false,
@@ -216,17 +211,11 @@ impl<I, T> Handover<I, T> {
             returned: Condvar::new(),
             yields: Yields::default(),
             driver: Arc::default(),
-            feeding: Mutex::new(Some(FeederEnds {
-                inlet,
-                aside,
-                weights: weigher,
-                gaps: gap_sender,
-            })),
+            feeding: Mutex::new(Some(FeederEnds { inlet, aside, gaps: gap_sender })),
             late: Mutex::new(is_timed.then_some(late)),
             collecting: Mutex::new(results),
             batching,
-            most_weight,
-            weights: Mutex::new(weights.map(WeightQueue::new)),
+            memory: OnceLock::new(),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
@@ -269,16 +258,24 @@ impl<I, T> Handover<I, T> {
         self.waiting.notify();
     }
 
+    /// Has its items count in this budget. Called before it has items.
+    pub(crate) fn share(&self, budget: StageBudget) {
+        assert!(self.memory.set(budget).is_ok(), "a run is in one line");
+    }
+
+    /// The budget that its items count in, if they are measured.
+    pub(crate) fn memory(&self) -> Option<&StageBudget> {
+        self.memory.get()
+    }
+
+    /// How many items the producers work on at once.
+    pub(crate) fn at_work(&self) -> usize {
+        self.producers.saturating_mul(self.batching.map_or(1, |batching| batching.rule.most()))
+    }
+
     /// How producers form batches.
     pub(crate) fn batching(&self) -> Option<Batching> {
         self.batching
-    }
-
-    /// The maximum weight of the items in flight.
-    pub(crate) fn most_weight(&self) -> Option<u64> {
-        let most = self.most_weight?;
-        let ceiling = lock(&self.permits).ceiling.as_ref().map(|ceiling| ceiling.most());
-        Some(ceiling.map_or(most, |ceiling| ceiling.min(most)))
     }
 
     /// The number of producers.
@@ -343,21 +340,14 @@ impl<I, T> Handover<I, T> {
         Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
-    /// Takes the weights of items, if they are weighed; for the collector.
-    pub(crate) fn weights(&self) -> Option<WeightQueue> {
-        lock(&self.weights).take()
-    }
-
-    /// Returns permits, and the weight of the items that used them.
-    pub(crate) fn give_back(&self, permits: usize, weight: u64) {
-        if permits == 0 && weight == 0 {
+    /// Returns permits.
+    pub(crate) fn give_back(&self, permits: usize) {
+        if permits == 0 {
             return;
         }
         let mut pot = lock(&self.permits);
         pot.free += permits;
-        let ceiling = pot.unload(weight);
         self.wake_if_awaited(pot);
-        ceiling.into_iter().for_each(|ceiling| ceiling.tell_stages());
     }
 
     /// Makes this the hand-over of a run that its driver feeds.

@@ -41,11 +41,12 @@ struct Meter<I> {
     measure: Box<dyn Fn(&I) -> u64 + Send + Sync>,
 }
 
-/// The measures of each item, taken on the feeding thread.
-pub(crate) struct Measures<I> {
+/// The measures of each item. Those of inputs are taken on the feeding thread, those of outputs on the producer's.
+pub(crate) struct Measures<I, T> {
     cost: Option<Meter<I>>,
     padded: Option<Meter<I>>,
-    weight: Option<Meter<I>>,
+    memory: Option<Meter<I>>,
+    output: Option<Box<dyn Fn(&T) -> u64 + Send + Sync>>,
 }
 
 /// An item that exceeds the limit of a batch.
@@ -60,16 +61,17 @@ pub(crate) struct TooLarge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) size: Size,
-    pub(crate) weight: u64,
+    /// What it takes in memory.
+    pub(crate) bytes: u64,
 }
 
-impl<I> Default for Measures<I> {
+impl<I, T> Default for Measures<I, T> {
     fn default() -> Self {
-        Measures { cost: None, padded: None, weight: None }
+        Measures { cost: None, padded: None, memory: None, output: None }
     }
 }
 
-impl<I> Measures<I> {
+impl<I, T> Measures<I, T> {
     pub(crate) fn set<N: Amount>(
         &mut self,
         measure: Measure,
@@ -80,13 +82,18 @@ impl<I> Measures<I> {
         *match measure {
             Measure::Cost => &mut self.cost,
             Measure::Padded => &mut self.padded,
-            Measure::Weight => &mut self.weight,
+            Measure::Memory => &mut self.memory,
         } = Some(meter);
+    }
+
+    /// Measures what outputs take in memory, beside inputs.
+    pub(crate) fn set_output<N: Amount>(&mut self, by: impl Fn(&T) -> N + Send + Sync + 'static) {
+        self.output = Some(Box::new(move |output| by(output).get()));
     }
 
     /// Returns whether anything is measured.
     pub(crate) fn is_some(&self) -> bool {
-        self.cost.is_some() || self.padded.is_some() || self.weight.is_some()
+        self.cost.is_some() || self.padded.is_some() || self.memory.is_some()
     }
 
     /// Returns the limit of a measure.
@@ -98,7 +105,7 @@ impl<I> Measures<I> {
         match measure {
             Measure::Cost => &self.cost,
             Measure::Padded => &self.padded,
-            Measure::Weight => &self.weight,
+            Measure::Memory => &self.memory,
         }
     }
 
@@ -106,8 +113,7 @@ impl<I> Measures<I> {
     ///
     /// # Errors
     ///
-    /// If the item alone exceeds the limit of a batch. A weight has no such limit: an item heavier than the
-    /// window's limit is alone in it.
+    /// If the item alone exceeds the limit of a batch. An item that exceeds the bound of memory is no error: it goes alone.
     pub(crate) fn measure(
         &self,
         item: &I,
@@ -126,15 +132,20 @@ impl<I> Measures<I> {
             None => Ok(1),
         };
         let size = Size { cost: limited(Measure::Cost)?, padded: limited(Measure::Padded)? };
-        let weight = measure(Measure::Weight).map_or(0, |(weight, _)| weight);
-        Ok(Measured { size, weight })
+        let bytes = measure(Measure::Memory).map_or(0, |(bytes, _)| bytes);
+        Ok(Measured { size, bytes })
+    }
+
+    /// What an output takes in memory; `None` if it is not measured.
+    pub(crate) fn measure_output(&self, output: &T) -> Option<u64> {
+        self.output.as_ref().map(|measure| measure(output))
     }
 }
 
-impl<I> fmt::Debug for Measures<I> {
+impl<I, T> fmt::Debug for Measures<I, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Measures");
-        for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
+        for measure in [Measure::Cost, Measure::Padded, Measure::Memory] {
             f.field(&measure.to_string(), &self.most(measure));
         }
         f.finish()

@@ -13,9 +13,9 @@ use crate::scheduler::OnError;
 use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
-pub(crate) struct RunSettings<I> {
+pub(crate) struct RunSettings<I, T> {
     /// `None` if items are not measured.
-    pub(crate) measures: Option<Measures<I>>,
+    pub(crate) measures: Option<Measures<I, T>>,
     pub(crate) policy: Policy,
     /// The place of each producer. `None` if no GPU is shared.
     pub(crate) places: Option<Arc<[Gpus]>>,
@@ -57,7 +57,7 @@ pub(crate) type HashFn<I> = dyn Fn(&I) -> u64 + Send + Sync;
 /// Copies a value. Only the settings that create one require `Clone` of the input.
 pub(crate) type CopyFn<I> = fn(&I) -> I;
 
-impl<I> Default for RunSettings<I> {
+impl<I, T> Default for RunSettings<I, T> {
     fn default() -> Self {
         RunSettings {
             measures: None,
@@ -75,7 +75,7 @@ impl<I> Default for RunSettings<I> {
     }
 }
 
-impl<I> RunSettings<I> {
+impl<I, T> RunSettings<I, T> {
     /// Whether items are named or hashed.
     pub(crate) fn has_names(&self) -> bool {
         self.name.is_some() || self.hash.is_some()

@@ -4,6 +4,7 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
 use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
+use crate::run::output_memory::measured;
 use crate::run::{Run, RunOutcome};
 use crate::runner::Runner;
 use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
@@ -146,8 +147,10 @@ fn settle<R: Runner>(
 ) {
     match (worked, standing) {
         (Ok(output), Standing::Counts) => {
-            run.event_log.done(producer);
-            deliver(run, (item, Ok(output)), desk);
+            if let Some(outcome) = measured(run, producer, item, output) {
+                let outcome = outcome.inspect(|_| run.event_log.done(producer));
+                deliver(run, (item, outcome), desk);
+            }
         }
         (Err(error), Standing::Counts) => {
             for (seq, fault) in run.fail_items(&[item], error, producer) {

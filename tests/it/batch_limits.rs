@@ -24,9 +24,9 @@ both_orders! {
     an_item_above_the_limit_fails_before_any_hook,
     a_measure_that_panics_fails_its_item,
     batches_that_a_full_window_completes_are_worked_on_at_the_same_time,
-    items_that_are_out_keep_below_a_weight,
-    an_item_that_outweighs_the_window_goes_alone,
-    a_stream_keeps_below_a_weight,
+    items_that_are_out_keep_below_their_bound,
+    an_item_that_is_larger_than_the_window_goes_alone,
+    a_stream_keeps_below_its_bound,
     a_finish_gives_out_what_waits_for_room,
     a_cancel_ends_a_run_that_waits_for_room,
     a_failure_while_an_item_waits_for_room_is_accounted,
@@ -184,13 +184,13 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
         2 => panic!("no scales"),
         x => x,
     };
-    for which in [Measure::Cost, Measure::Padded, Measure::Weight] {
+    for which in [Measure::Cost, Measure::Padded, Measure::Memory] {
         let echo = echo();
         let builder = builder(echo, order).batch(Batch::up_to(4));
         let mut pool = match which {
             Measure::Cost => builder.max_batch_cost(50, measure),
             Measure::Padded => builder.max_padded_size(50, measure),
-            _ => builder.window_weight(50, measure),
+            _ => builder.window_memory(50, measure, |_| 0),
         }
         .build()
         .unwrap();
@@ -215,8 +215,8 @@ fn limits_that_make_no_sense_are_refused() {
     assert!(matches!(error, Error::Build(BuildError::NoBatch { measure: Measure::Cost, .. })));
     let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(error.to_string(), "max_padded_size must be at least 1, got 0");
-    let error = builder().window_weight(0u64, |&x| x).build().unwrap_err();
-    assert!(matches!(error, Error::Build(BuildError::Limit { measure: Measure::Weight, .. })));
+    let error = builder().window_memory(0u64, |&x| x, |_| 0).build().unwrap_err();
+    assert!(matches!(error, Error::Build(BuildError::Limit { measure: Measure::Memory, .. })));
 }
 
 /// Numbers that weigh what they are, in a window of `most`, with a consumer that starts when as many were
@@ -261,20 +261,20 @@ impl Weighed {
     }
 }
 
-fn items_that_are_out_keep_below_a_weight(order: Order) {
+fn items_that_are_out_keep_below_their_bound(order: Order) {
     let weighed = Weighed::new();
     // 1 + 38 + 75 + 12 + 49 = 175, and the next is 86.
     let builder = builder(weighed.hooks(5), order).window(1_000);
-    let mut pool = builder.window_weight(250u64, |&x| x).build().unwrap();
+    let mut pool = builder.window_memory(250u64, |&x| x, |&x| x).build().unwrap();
     is_input(order, pool.run(weighed.source(sizes(2_000))).unwrap(), 2_000);
     let most = weighed.most_out.load(SeqCst);
     assert!((175..=250).contains(&most), "{most}");
 }
 
-fn an_item_that_outweighs_the_window_goes_alone(order: Order) {
+fn an_item_that_is_larger_than_the_window_goes_alone(order: Order) {
     let weighed = Weighed::new();
     let builder = builder(weighed.hooks(1), order).window(1_000);
-    let mut pool = builder.window_weight(100u64, |&x| x).build().unwrap();
+    let mut pool = builder.window_memory(100u64, |&x| x, |&x| x).build().unwrap();
     let input = [30, 500, 40, 600, 700, 0, 0, 1];
     let outputs = pool.run(weighed.source(input.into_iter())).unwrap();
     assert_eq!(outputs, input, "each heavy one is alone, so even completion is in order");
@@ -285,10 +285,10 @@ fn an_item_that_outweighs_the_window_goes_alone(order: Order) {
     );
 }
 
-fn a_stream_keeps_below_a_weight(order: Order) {
+fn a_stream_keeps_below_its_bound(order: Order) {
     let weighed = Weighed::new();
     let builder = builder(Hooks::new(), order).window(1_000);
-    let mut pool = builder.window_weight(250u64, |&x| x).build().unwrap();
+    let mut pool = builder.window_memory(250u64, |&x| x, |&x| x).build().unwrap();
     let mut outputs = Vec::new();
     for output in pool.outputs(weighed.source(sizes(500)).chain([900, 7])) {
         let output = output.unwrap();
@@ -302,7 +302,7 @@ fn a_stream_keeps_below_a_weight(order: Order) {
 }
 
 /// A pool with room for 100 and a consumer that waits for the gate. The source signals when it has yielded
-/// `[60, 30, 50]`: the last item has to wait for room.
+/// `[30, 20, 60]`: the last item has to wait for room.
 fn full_window(
     order: Order,
 ) -> (AnyOrderRunner<Hooks>, Arc<Gate>, impl Iterator<Item = u64>, Arc<Counter>) {
@@ -316,8 +316,8 @@ fn full_window(
         weighed.add(1);
         x
     };
-    let pool = builder(hooks, order).window_weight(100, weigh).build().unwrap();
-    (pool, gate, [60, 30, 50, 1].into_iter(), weighing)
+    let pool = builder(hooks, order).window_memory(100, weigh, |&x| x).build().unwrap();
+    (pool, gate, [30, 20, 60, 1].into_iter(), weighing)
 }
 
 fn a_finish_gives_out_what_waits_for_room(order: Order) {
@@ -328,7 +328,7 @@ fn a_finish_gives_out_what_waits_for_room(order: Order) {
         token.drain();
         gate.open();
     });
-    assert_eq!(crate::hooks::sorted(pool.run(source).unwrap()), [30, 50, 60], "what was pulled");
+    assert_eq!(crate::hooks::sorted(pool.run(source).unwrap()), [20, 30, 60], "what was pulled");
     finisher.join().unwrap();
     assert_eq!((pool.account().ok, pool.account().unread), (3, Some(1)));
 }
@@ -360,8 +360,8 @@ fn a_failure_while_an_item_waits_for_room_is_accounted(order: Order) {
         weighed.add(1);
         x
     };
-    let mut pool = builder(hooks, order).window_weight(100, weigh).build().unwrap();
-    let error = pool.run([60, 30, 50, 1]).unwrap_err();
+    let mut pool = builder(hooks, order).window_memory(100, weigh, |&x| x).build().unwrap();
+    let error = pool.run([30, 20, 60, 1]).unwrap_err();
     assert_eq!(error.source_text(), "full up");
     let account = pool.account();
     assert_eq!((account.ok, account.failed, account.cancelled), (0, 1, 2), "{account:?}");
@@ -472,7 +472,7 @@ proptest! {
             builder = builder.max_padded_size(size, move |&x| of(x));
         }
         if let Some(weight) = weight {
-            builder = builder.window_weight(weight, move |&x| of(x));
+            builder = builder.window_memory(weight, move |&x| of(x), |_| 0);
         }
         if let Some(extra) = window {
             builder = builder.window(most + extra);

@@ -340,7 +340,7 @@ fn what_measures_items_may_panic_when_dropped(order: Order) {
     let weight = move |_: &u64| u64::from(bomb._alive.is_none());
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let builder = AnyOrderRunner::builder(echo).order(order).devices(1);
-    let mut pool = builder.window_weight(5, weight).build().unwrap();
+    let mut pool = builder.window_memory(5, weight, |_| 0).build().unwrap();
     assert_eq!(pool.run([7]).unwrap(), [7]);
     catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
 }
@@ -360,7 +360,7 @@ fn observers_may_panic_when_dropped(order: Order) {
     catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
 }
 
-/// The first of two that each need the whole window is worked on when the second waits for room.
+/// The first of two is worked on when the second, for which it leaves no room, waits.
 fn an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Order) {
     let weighed = Arc::new(Counter::new());
     let weighing = weighed.clone();
@@ -368,9 +368,12 @@ fn an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Order)
         weighed.reach(2);
         Ok(bomb.is_some())
     };
-    let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
-    let builder = AnyOrderRunner::builder(map(|_| Ok(()), work)).order(order).devices(1);
-    let mut pool = builder.window_weight(1, weigh).build().unwrap();
+    let weigh = move |bomb: &Option<Bomb>| {
+        weighing.add(1);
+        if bomb.is_some() { 8 } else { 1 }
+    };
+    let builder = AnyOrderRunner::builder(map(|_| Ok(()), work)).order(order).devices(2);
+    let mut pool = builder.window_memory(10_u64, weigh, |_| 0).build().unwrap();
     let mut stream = pool.outputs([None, Some(Bomb::new())]);
     assert!(!stream.next().unwrap().unwrap());
     catch_unwind(AssertUnwindSafe(|| drop(stream))).expect("dropping panics");
@@ -390,7 +393,7 @@ fn an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(order:
     );
     let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
     let first = AnyOrderRunner::builder(pass()).order(order).devices(1).build().unwrap();
-    let last = AnyOrderRunner::builder(last).order(order).devices(1).window_weight(1, weigh);
+    let last = AnyOrderRunner::builder(last).order(order).devices(1).window_memory(1, weigh, |_| 1);
     let mut last = last.build().unwrap();
     let error = first.then(&mut last).run([None, Some(Bomb::new())]).unwrap_err();
     assert_eq!(error.hook(), Some(Hook::ConsumerWork));

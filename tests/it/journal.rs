@@ -152,8 +152,11 @@ fn batches_are_made_of_what_is_not_left_out(order: Order) {
                 let mut builder = builder(Hooks::new(), order, kind).journal(place.resume());
                 builder = builder.batch(batch).window(8).retries(1).quarantine_after(2);
                 if sized {
-                    builder =
-                        builder.max_padded_size(100u64, |&x| 1 + x % 5).window_weight(20u64, |_| 3);
+                    builder = builder.max_padded_size(100u64, |&x| 1 + x % 5).window_memory(
+                        20u64,
+                        |_| 3,
+                        |_| 3,
+                    );
                 }
                 let outputs = builder.build().unwrap().run(0..90).unwrap();
                 let rest: Vec<u64> = (0..90).filter(|x| x % 3 > 0).collect();

@@ -26,7 +26,7 @@ both_orders!(
     items_of_a_batch_that_fail_together_count_in_their_own_stage,
     an_item_that_is_too_large_for_a_later_stage_fails_there,
     what_measures_items_of_a_later_stage_may_panic,
-    everything_fits_through_a_window_by_weight_in_a_later_stage,
+    everything_fits_through_a_window_bounded_in_memory_in_a_later_stage,
     a_stage_that_is_closed,
     a_state_made_anew_in_any_stage,
     a_state_that_cannot_be_made_anew,
@@ -352,7 +352,7 @@ fn an_item_that_is_too_large_for_a_later_stage_fails_there(order: Order) {
 
 fn what_measures_items_of_a_later_stage_may_panic(order: Order) {
     let mut row = measured(order, |b| {
-        b.window_weight(10_000_u64, |&x| if x == 7 { panic!("no idea") } else { x })
+        b.window_memory(10_000_u64, |&x| if x == 7 { panic!("no idea") } else { x }, |_| 0)
     });
     let error = run(&mut row, 0..50).unwrap_err();
     assert!(format!("{error:#}").ends_with("no idea"), "{error:#}");
@@ -366,9 +366,9 @@ fn row_pulled(row: &Row) -> u64 {
     account.ok + account.failed + account.cancelled
 }
 
-fn everything_fits_through_a_window_by_weight_in_a_later_stage(order: Order) {
+fn everything_fits_through_a_window_bounded_in_memory_in_a_later_stage(order: Order) {
     for most in [1_u64, 9, 2_500] {
-        let mut row = measured(order, |b| b.window_weight(most, |&x| x % 10 + 1));
+        let mut row = measured(order, |b| b.window_memory(most, |&x| x % 10 + 1, |&x| x % 3));
         assert_eq!(run(&mut row, 0..300).unwrap().len(), 300);
         let error = run(&mut row, (0..300).map(|x| x % 50).chain([0, 1, 2]));
         assert_eq!(error.unwrap().len(), 303);

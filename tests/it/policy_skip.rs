@@ -187,7 +187,7 @@ fn ac4_one_bad_item_of_four_fails_alone_and_the_others_keep_their_results() {
 fn a_limit_that_refuses_an_item_leaves_it_out(order: Order) {
     let builder = builder(echo(), order).batch(Batch::up_to(4));
     let mut pool =
-        builder.max_batch_cost(50u64, |&x| x).window_weight(80u64, |&x| x).build().unwrap();
+        builder.max_batch_cost(50u64, |&x| x).window_memory(80u64, |&x| x, |&x| x).build().unwrap();
     let outputs = pool.run([1, 60, 2, 70, 3]).unwrap();
     assert_eq!(sorted(outputs), [1, 2, 3]);
     assert_eq!(items(pool.failures()), [1, 3]);

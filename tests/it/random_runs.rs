@@ -77,7 +77,7 @@ impl Grouping {
             }
         }
         match self.weight {
-            Some(weight) => builder.window_weight(weight, |&x| size(x)),
+            Some(weight) => builder.window_memory(weight, |&x| size(x), |_| 1),
             None => builder,
         }
     }

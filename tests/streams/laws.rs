@@ -19,7 +19,8 @@ every_driver!(
     producers_have_work_while_a_result_is_consumed,
     nothing_is_pulled_behind_a_failure,
     batches_form_in_a_narrow_window,
-    weights_hold_the_input_back,
+    items_in_flight_never_exceed_their_memory,
+    an_output_that_cannot_be_measured_fails_its_item,
     a_failure_in_any_stage_is_the_error,
     a_skipped_item_leaves_its_place_to_an_error,
     a_failed_input_is_the_error,
@@ -159,11 +160,47 @@ fn batches_form_in_a_narrow_window(shape: Shape) {
     }
 }
 
-fn weights_hold_the_input_back(shape: Shape) {
+/// Items of 10 bytes under a bound that has room for the given number of them, for one in each stage at least.
+fn items_in_flight_never_exceed_their_memory(shape: Shape) {
+    for items in [shape.stages as u64, 4, 9] {
+        let gauge = Gauge::default();
+        let (reading, consumed) = (gauge.clone(), gauge.clone());
+        let bounded = |_, it: Setup| it.devices(3).window_memory(10 * items, |_| 10, |_| 10);
+        let mut line = shape.line(|_| Hooks::new(), bounded, move || consumed.down());
+        let ran = line.drive((0..300).inspect(move |_| reading.up()));
+        assert_eq!(sorted(ran.ok), (0..300).collect::<Vec<_>>());
+        assert!(gauge.most() <= items, "{} of {items} in flight", gauge.most());
+    }
+    // Of any sizes, also larger than the bound.
     for most in [1_u64, 9, 25] {
-        let weighed = |_, it: Setup| it.devices(2).window_weight(most, |&x| x % 10 + 1);
-        let mut line = shape.line(|_| Hooks::new(), weighed, || ());
+        let bounded = |_, it: Setup| it.devices(2).window_memory(most, |&x| x % 10 + 1, |&x| x % 7);
+        let mut line = shape.line(|_| Hooks::new(), bounded, || ());
         assert_eq!(sorted(line.drive(0..300).ok), (0..300).collect::<Vec<_>>());
+    }
+}
+
+fn an_output_that_cannot_be_measured_fails_its_item(shape: Shape) {
+    let measure = |&x: &u64| if x == 4 { panic!("no scales") } else { 1_u64 };
+    for failing in 0..shape.stages {
+        for on_error in [OnError::Stop, OnError::Skip] {
+            let bounded = |stage, it: Setup| {
+                let it = it.devices(2).on_error(on_error).retries(2);
+                if stage == failing { it.window_memory(100, |_| 1, measure) } else { it }
+            };
+            let mut line = shape.line(|_| Hooks::new(), bounded, || ());
+            let ran = line.drive(0..9);
+            assert_eq!((ran.failed.len(), ran.account.failed), (1, 1));
+            assert!(shape.order == Order::Completion || ran.failed == [Some(4)]);
+            match on_error {
+                OnError::Skip => assert_eq!(sorted(ran.ok), [0, 1, 2, 3, 5, 6, 7, 8]),
+                _ => {
+                    let error = ran.error.unwrap();
+                    assert!(format!("{error:#}").ends_with("no scales"), "{error:#}");
+                    assert!(error.is_panic());
+                }
+            }
+            assert_eq!(sorted(line.drive(0..4).ok), [0, 1, 2, 3], "the next run is sound");
+        }
     }
 }
 
@@ -257,8 +294,12 @@ fn a_drain_of_any_stage_completes_what_was_pulled(shape: Shape) {
 
 fn a_drain_gives_out_an_item_that_waits_for_room(shape: Shape) {
     let token = CancelToken::new();
-    let weighed = |_, it: Setup| it.window_weight(2_u64, |_| 2_u64).cancel_token(token.clone());
-    let mut line = shape.line(|_| Hooks::new(), weighed, || ());
+    // The second item is larger than what the first led to expect, so it is pulled and has no room.
+    let bounded = |_, it: Setup| {
+        it.window_memory(4_u64, |&x| if x == 1 { 4_u64 } else { 1 }, |_| 1_u64)
+            .cancel_token(token.clone())
+    };
+    let mut line = shape.line(|_| Hooks::new(), bounded, || ());
     for at in [0, 1, 20] {
         let drains = token.clone();
         let ran = line.drive((0..).inspect(move |&x| {
@@ -439,24 +480,30 @@ fn a_drain_of_any_stage_ends_a_pending_input(shape: Shape) {
     }
 }
 
-/// The second item is pulled, and has no room before the hook returns.
+/// The third item is larger than expected: it is pulled, and has no room before the hook returns.
 fn a_drain_behind_a_heavy_item_blocks_no_task(shape: Shape) {
     let (gate, token) = (Arc::new(Gate::new()), CancelToken::new());
     let pulled = Arc::new(Counter::new());
     let hooks = |_| {
         let passes = gate.clone();
         Hooks::new().work(move |_, x| {
-            passes.pass();
+            if x > 0 {
+                passes.pass();
+            }
             Ok(x)
         })
     };
-    let weighed = |_, it: Setup| it.window_weight(1_u64, |_| 1_u64).cancel_token(token.clone());
-    let mut line = shape.line(hooks, weighed, || ());
+    let bounded = |_, it: Setup| {
+        it.window_memory(9_u64, |&x| if x == 2 { 9_u64 } else { 1 }, |_| 1_u64)
+            .cancel_token(token.clone())
+    };
+    let mut line = shape.line(hooks, bounded, || ());
     let pulls = pulled.clone();
     let items = (0..9).inspect(move |_| _ = pulls.add(1));
     line.with_task(stream::iter(items.map(Ok)), |mut task| {
-        while pulled.get() < 2 {
-            assert!(task(), "the hook has not returned");
+        // Of outputs, the first comes meanwhile.
+        while pulled.get() < 3 {
+            task();
         }
         token.drain();
         assert!(task(), "it still does");

@@ -15,9 +15,9 @@ both_orders!(
     a_gathered_output_is_in_flight_until_the_next_is_asked_for,
     a_dropped_stream_counts_the_errors_that_its_caller_has,
     a_stream_dropped_at_its_end_leaves_the_stages_usable,
-    leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use,
-    the_weights_of_all_stages_are_bounded,
+    the_memory_of_all_stages_is_bounded,
     a_journal_is_refused,
+    leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use,
 );
 
 fn pools(order: Order) -> [AnyOrderRunner<Hooks>; 3] {
@@ -202,13 +202,13 @@ fn leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use(order: Ord
     }
 }
 
-fn the_weights_of_all_stages_are_bounded(order: Order) {
+fn the_memory_of_all_stages_is_bounded(order: Order) {
     let pool = |producers| {
         let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(producers);
-        builder.window_weight(u64::MAX, |&x| x % 7).build().unwrap()
+        builder.window_memory(9, |&x| x % 7, |&x| x % 5).build().unwrap()
     };
     let (a, mut b) = (pool(2), pool(1));
-    let mut both = a.then(&mut b).window_weight(9);
+    let mut both = a.then(&mut b);
     let outputs = both.outputs_stream(pausing(200)).map(Result::unwrap);
     assert_eq!(block_on(outputs.collect::<Vec<_>>()).len(), 200);
 }

@@ -20,7 +20,7 @@ both_orders!(
     a_dropped_run_waits_for_nothing,
     the_next_use_waits_for_a_hook_of_the_consumer,
     the_next_run_waits_for_a_function_of_a_link,
-    the_weights_of_all_stages_are_bounded,
+    the_memory_of_all_stages_is_bounded,
     a_run_timeout_abandons_the_consumer,
 );
 
@@ -178,13 +178,13 @@ fn the_next_run_waits_for_a_function_of_a_link(order: Order) {
     assert_eq!(sorted(block_on(next).unwrap()), [6, 7, 8]);
 }
 
-fn the_weights_of_all_stages_are_bounded(order: Order) {
+fn the_memory_of_all_stages_is_bounded(order: Order) {
     let pool = |producers| {
         let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(producers);
-        builder.window_weight(u64::MAX, |&x| x % 7).batch(Batch::up_to(3)).build().unwrap()
+        builder.window_memory(9, |&x| x % 7, |&x| x % 5).batch(Batch::up_to(3)).build().unwrap()
     };
     let (a, mut b) = (pool(2), pool(1));
-    let mut both = a.then(&mut b).window_weight(9);
+    let mut both = a.then(&mut b);
     assert_eq!(block_on(both.run_stream(pausing(200))).unwrap().len(), 200);
 }
 

@@ -8,9 +8,9 @@ mod ends;
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
 mod lost_items;
+mod memory;
 mod recycled;
 mod replaced;
 mod replaced_elsewhere;
 #[path = "../it/support.rs"]
 mod support;
-mod weight;

@@ -53,7 +53,7 @@ struct Stage {
     skips: bool,
     recycle: u64,
     quarantine: bool,
-    weighs: bool,
+    memory: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,6 @@ struct Plan {
     most_parts: u64,
     open: [usize; 2],
     folds: Folds,
-    weight: Option<u64>,
     way: Way,
     take: Option<usize>,
     cancels_at: Option<u64>,
@@ -331,9 +330,6 @@ impl Run<'_> {
     where
         S: Runner<Output = Value, Summary = ()> + 'static,
     {
-        if let Some(most) = self.plan.weight {
-            pipeline = pipeline.window_weight(most);
-        }
         let came = self.once(*self.plan, &mut pipeline);
         if self.plan.runs_again && !self.has_journal {
             let sound = Plan {

@@ -59,7 +59,7 @@ pub(crate) struct Settings {
     pub(crate) recycle: Option<u64>,
     pub(crate) skips: bool,
     pub(crate) max_failures: Option<u64>,
-    pub(crate) weight: Option<u64>,
+    pub(crate) memory: Option<u64>,
     pub(crate) min_producers: Option<usize>,
     pub(crate) hooks: HookFaults,
 }
@@ -115,7 +115,7 @@ impl Settings {
             recycle: (random.u8(0..6) == 0).then(|| random.u64(1..20)),
             skips,
             max_failures: (skips && random.u8(0..5) == 0).then(|| random.u64(0..6)),
-            weight: (random.u8(0..6) == 0).then(|| random.u64(1..40)),
+            memory: (random.u8(0..6) == 0).then(|| random.u64(1..40)),
             min_producers: (random.u8(0..8) == 0).then(|| random.usize(1..=producers)),
             hooks: HookFaults::default(),
         };
@@ -160,8 +160,8 @@ impl Settings {
         if let Some(most) = self.max_failures {
             builder = builder.max_failures(most);
         }
-        if let Some(most) = self.weight {
-            builder = builder.window_weight(most, |item| item.x % 7 + 1);
+        if let Some(most) = self.memory {
+            builder = builder.window_memory(most, |item| item.x % 7 + 1, |value| value.x % 5);
         }
         if let Some(producers) = self.min_producers {
             builder = builder.min_producers(producers);

@@ -50,6 +50,7 @@
 //! | can more items come? | `flow` |
 //! | which producers take part, which wait, and what does the backend hear of them? | `producers`, `waiters`, `events` |
 //! | how many items are in flight? | `window` |
+//! | how much memory may they take? | `budget` |
 //! | in which order do results come out? | `reorder` |
 //! | what may a remote producer hold before it begins? | `ahead`, `hand_over` |
 //! | what becomes of the withdrawn parts of an expansion? | `expansion` |
@@ -58,6 +59,7 @@ pub mod ahead;
 mod answers;
 pub mod batch;
 mod batches;
+pub mod budget;
 mod config;
 mod deadlines;
 mod events;

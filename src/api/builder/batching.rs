@@ -114,33 +114,56 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Bounds the total weight of the items in flight, beside their number: bytes of memory, say.
+    /// Bounds the memory of the items in flight, in bytes and beside their number: of inputs that wait or are worked on,
+    /// and of outputs that wait for their turn and their consumer.
     ///
-    /// An item that was pulled and does not fit waits for room, so memory may hold one item more. An item
-    /// that alone weighs more than `most` is handed to a producer when all others are consumed.
+    /// `input` and `output` say how many bytes a value takes. `input` is called once for each item, on the feeding thread
+    /// when the item was pulled. `output` is called once for each output, on the producer's thread when the hook has returned
+    /// it. An item counts as its input until its output is known, and then as its output, until it is consumed. Pass
+    /// `|_| 0` for values that are not to count.
     ///
-    /// `weight` is called once for each item, on the feeding thread. An item for which it panics fails with
-    /// [`Error::MeasurePanicked`](crate::Error::MeasurePanicked). [`build`](Builder::build) refuses a `most` of 0.
+    /// The bound is hard as far as sizes can be known. What is not known yet counts as the largest that was seen in this
+    /// run: an item before it is pulled, and an output before its hook has returned. So sums exceed `bytes` only
+    ///
+    /// - by as much as an input or output is larger than all before it. If `input` returns what the output will take, where
+    ///   that is known, no output is a surprise. Before its first output is known, a run has at most as many items in flight
+    ///   as producers work on at once, or fewer if these would not fit;
+    /// - by one item that is larger than the bound. It goes alone, when all others are consumed.
+    ///
+    /// What a hook allocates while it works does not count, nor do the copies of inputs that
+    /// [`retries`](Builder::retries) and [`speculate`](Builder::speculate) keep.
+    ///
+    /// In a pipeline all stages with a bound share one: the smallest of theirs. The output of a stage is the input of the next,
+    /// and counts in both while it passes on. A stage without items may always take one, for which room is kept free: a
+    /// bound that has no room for the largest item of each stage is exceeded by these. Open parents of an
+    /// [expansion](crate::Pipeline::expand) and what is gathered of their parts do not count; they are bounded by
+    /// [`open_parents`](crate::expansion::Expand::open_parents).
+    ///
+    /// An item for which `input` or `output` panics fails with [`Error::MeasurePanicked`](crate::Error::MeasurePanicked), and
+    /// is not tried again. [`build`](Builder::build) refuses a bound of 0. It does not apply to a
+    /// [`Service`](crate::Service).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
     /// # fn main() -> gangline::Result<()> {
-    /// let lengths = map(|_| Ok(()), |_, _, image: Vec<u8>| Ok(image.len()));
-    /// let mut runner = OrderedRunner::builder(lengths)
+    /// let pixels = map(|_| Ok(()), |_, _, size: usize| Ok(vec![0_u8; size * size]));
+    /// let mut runner = OrderedRunner::builder(pixels)
     ///     .devices(2)
-    ///     .window_weight(1 << 30, |image| image.len())
+    ///     .window_memory(1 << 30, |size| size * size, |pixels| pixels.len())
     ///     .build()?;
-    /// assert_eq!(runner.run([vec![0; 1 << 20], vec![0; 5]])?, [1 << 20, 5]);
+    /// assert_eq!(runner.run([1 << 10, 5])?.len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn window_weight<N: Amount>(
+    pub fn window_memory<N: Amount>(
         mut self,
-        most: N,
-        weight: impl Fn(&R::Input) -> N + Send + Sync + 'static,
+        bytes: N,
+        input: impl Fn(&R::Input) -> N + Send + Sync + 'static,
+        output: impl Fn(&R::Output) -> N + Send + Sync + 'static,
     ) -> Self {
-        self.measures.set(Measure::Weight, most, weight);
+        self.measures.set(Measure::Memory, bytes, input);
+        self.measures.set_output(output);
         self
     }
 

@@ -138,7 +138,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         for (measure, name) in [
             (Measure::Cost, "max_batch_cost"),
             (Measure::Padded, "max_padded_size"),
-            (Measure::Weight, "window_weight"),
+            (Measure::Memory, "window_memory"),
         ] {
             add(name, self.measures.most(measure).map(|most| most.to_string()));
         }

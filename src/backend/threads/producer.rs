@@ -17,6 +17,7 @@ use crate::run::failures::withdrawn;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
 use crate::run::handover::signals::Tracking;
+use crate::run::output_memory::measured;
 use crate::run::run_settings::Overdue;
 use crate::run::spans::TraceSpans;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
@@ -71,6 +72,7 @@ impl<R: Runner> Producer<R> {
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.setup.producer, self.lifetime.span(run, &self.setup));
+        let is_unbounded = run.handover.memory().is_none();
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
@@ -85,10 +87,17 @@ impl<R: Runner> Producer<R> {
             let worked = self.work(run, seq, input, None);
             observer.finished(seq);
             let outcome = match worked {
-                Ok(output) => {
+                Ok(output) if is_unbounded => {
                     observer.done();
                     copy.into_iter().for_each(drop_quietly);
                     Ok(output)
+                }
+                Ok(output) => {
+                    copy.into_iter().for_each(drop_quietly);
+                    match measured(run, producer, seq, output) {
+                        Some(outcome) => outcome.inspect(|_| observer.done()),
+                        None => return item_queue.next(),
+                    }
                 }
                 Err(error) => {
                     item_queue.be_careful();

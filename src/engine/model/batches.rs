@@ -16,7 +16,7 @@ use crate::scheduler::window::Window;
 
 fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     let batching = Batching::new(batch);
-    let hub = Arc::new(hub(producers, window, Some(batching), None));
+    let hub = Arc::new(hub(producers, window, Some(batching)));
     let threads = batch_producers(&hub, producers, batching);
     run_with(&hub, threads, Order::Input, window, items);
 }
@@ -25,11 +25,11 @@ fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
 fn run_like_sizes(producers: usize, window: usize, items: u64, batch: Batch) {
     let mut batching = Batching::new(batch);
     batching.limit_padded(8);
-    let hub = Arc::new(hub(producers, window, Some(batching), None));
+    let hub = Arc::new(hub(producers, window, Some(batching)));
     let threads = batch_producers(&hub, producers, batching);
     let measured = |seq| {
         let padded = if seq % 2 == 0 { 1 } else { 4 };
-        Measured { size: Size { cost: 1, padded }, weight: 0 }
+        Measured { size: Size { cost: 1, padded }, bytes: 0 }
     };
     run_measured(&hub, threads, window, items, measured);
 }
@@ -66,7 +66,7 @@ fn batches_of_like_sizes_in_a_narrow_window() {
 fn batches_of_a_stream() {
     check(|| {
         let batching = Batching::new(Batch::of(2));
-        let hub = Arc::new(hub(2, 3, Some(batching), None));
+        let hub = Arc::new(hub(2, 3, Some(batching)));
         let threads = batch_producers(&hub, 2, batching);
         let mut feeder = Feeder::new(&hub);
         let mut collector = Collector::new(&hub, Order::Input, Window::fixed(3), now());
@@ -105,7 +105,7 @@ fn ending_early_completes_batches() {
     for is_abort in [false, true] {
         check(move || {
             let batching = Batching::new(Batch::of(3));
-            let hub = Arc::new(hub(2, 4, Some(batching), None));
+            let hub = Arc::new(hub(2, 4, Some(batching)));
             let threads = batch_producers(&hub, 2, batching);
             let given = Arc::new(AtomicU64::new(0));
             let consumer = {

@@ -35,8 +35,8 @@ fn hub() -> Hub {
     let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
     let policy = Policy { retries: 5, backoff, ..Policy::default() };
     let limits = TimeLimits { item: Some(Duration::from_millis(1)), ..TimeLimits::default() };
-    let run_settings = RunSettings::<u64> { policy, limits, ..RunSettings::default() };
-    hub_of(&run_settings, 2, 3, None, None)
+    let run_settings = RunSettings::<u64, u64> { policy, limits, ..RunSettings::default() };
+    hub_of(&run_settings, 2, 3, None)
 }
 
 /// Begins the hook of a lease, is in it, and answers.

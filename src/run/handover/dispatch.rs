@@ -313,7 +313,7 @@ mod tests {
             batching,
             kind: Default::default(),
         };
-        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let config = RunSettings::<u64, u64>::default().scheduling(&shape);
         let dispatch = Dispatch::<u64>::new(config, CarriedOver::nothing(2));
         (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
         let lease = |producer| match dispatch.lease(producer, Readiness::NeedsInit) {
@@ -340,7 +340,7 @@ mod tests {
             batching,
             kind: RunKind::Service,
         };
-        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let config = RunSettings::<u64, u64>::default().scheduling(&shape);
         let dispatch = Dispatch::<u64>::new(config, CarriedOver::nothing(1));
         (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
         let Next::Work(lease) = dispatch.lease(0, Readiness::Ready) else { panic!("both wait") };
@@ -364,7 +364,7 @@ mod tests {
             kind: Default::default(),
         };
         let policy = Policy { stragglers: Stragglers::Copy, ..Policy::default() };
-        let settings = RunSettings::<u64> { policy, ..RunSettings::default() };
+        let settings = RunSettings::<u64, u64> { policy, ..RunSettings::default() };
         let dispatch = Dispatch::<u64>::new(settings.scheduling(&shape), CarriedOver::nothing(2));
         (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
         dispatch.note_input_end();

@@ -1,19 +1,18 @@
 //! The feeder's end of the hand-over: permits in, items out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Handover;
 use super::intake::{FeederEnds, Gap};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{MutexGuard, lock, now, wait};
-use crate::run::handover::ceiling::Ceiling;
 use crate::run::handover::permits::{Permits, Want};
 use crate::run::handover::signals::Tracking;
 use crate::run::measures::Measured;
 use crate::run::outbox::Outcome;
 use crate::scheduler::Activity;
 use crate::scheduler::batch::Size;
+use crate::scheduler::budget::Room;
 
 /// The feeder's end.
 #[derive(Debug)]
@@ -21,16 +20,27 @@ pub(crate) struct Feeder<I, T> {
     /// Permits that it has taken and not yet used.
     permits: usize,
     ends: FeederEnds<I, T>,
-    /// An item that was pulled and waits for room for its weight.
+    /// An item that was pulled and waits for room in memory.
     held: Option<(I, Measured)>,
     /// Gaps since the last item, merged into one, so that a million bad items in a row are not a million
     /// messages.
     gap: Option<Gap>,
     /// The index of the next item.
     next: u64,
-    /// Whether the next item has left its stream, and so is given out although the feeder is to stop.
-    has_polled: bool,
+    /// Where the next item comes from.
+    from: From,
     waited: Duration,
+}
+
+/// Where a feeder's next item comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The stage before, where it counts already.
+    Stage,
+    /// An iterator or a stream that is to be pulled.
+    Source,
+    /// It has left its stream, and so is given out although the feeder is to stop, or memory has no room.
+    Polled,
 }
 
 impl<I, T> Feeder<I, T> {
@@ -38,12 +48,23 @@ impl<I, T> Feeder<I, T> {
     pub(crate) fn new(handover: &Handover<I, T>) -> Self {
         let ends = lock(&handover.feeding).take().expect("a run has one feeder");
         let waited = Duration::ZERO;
-        Feeder { permits: 0, ends, held: None, gap: None, next: 0, has_polled: false, waited }
+        Feeder { permits: 0, ends, held: None, gap: None, next: 0, from: From::Stage, waited }
+    }
+
+    /// Has it wait for room in memory before an item is pulled, as far as the size of the item can be known.
+    pub(crate) fn before_pulls(mut self) -> Self {
+        self.wait_before_pulls();
+        self
+    }
+
+    /// See [`before_pulls`](Feeder::before_pulls).
+    pub(crate) fn wait_before_pulls(&mut self) {
+        self.from = From::Source;
     }
 
     /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
     pub(crate) fn wait_for_permit(&mut self, handover: &Handover<I, T>) -> bool {
-        if !self.wait_for_room(handover) {
+        if !self.wait_for_room(handover) || !self.wait_for_next_room(handover) {
             return false;
         }
         if self.permits == 0 {
@@ -57,16 +78,36 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
+    /// Waits until memory has room for the next item, if that is to be pulled.
+    fn wait_for_next_room(&mut self, handover: &Handover<I, T>) -> bool {
+        if self.has_next_room(handover) {
+            return true;
+        }
+        let since = now();
+        let has_room = handover.wait_for(Want::Room(Room::Next));
+        self.waited += now() - since;
+        has_room
+    }
+
+    #[inline]
+    fn has_next_room(&self, handover: &Handover<I, T>) -> bool {
+        let is_bounded = self.from == From::Source && handover.memory().is_some();
+        !is_bounded || handover.has(Want::Room(Room::Next))
+    }
+
     /// Waits until the held item, if any, is given out. Returns `false` if the feeder is to stop.
     pub(crate) fn wait_for_room(&mut self, handover: &Handover<I, T>) -> bool {
-        let Some(want) = self.wanted_room(handover) else { return true };
-        let since = now();
-        let has_room = handover.wait_for(want);
-        self.waited += now() - since;
-        if has_room {
-            self.give_out_held_now(handover);
+        // Another stage may take the room between the wake-up and the look.
+        while !self.give_out_held(handover) {
+            let Some(want) = self.wanted_room() else { return true };
+            let since = now();
+            let has_room = handover.wait_for(want);
+            self.waited += now() - since;
+            if !has_room {
+                return false;
+            }
         }
-        has_room
+        true
     }
 
     pub(crate) fn holds_item(&self) -> bool {
@@ -80,7 +121,7 @@ impl<I, T> Feeder<I, T> {
 
     /// Like [`wait_for_permit`](Feeder::wait_for_permit), but returns `false` at once if there is no permit.
     pub(crate) fn has_permit(&mut self, handover: &Handover<I, T>) -> bool {
-        if !self.give_out_held(handover) {
+        if !self.give_out_held(handover) || !self.has_next_room(handover) {
             return false;
         }
         if self.permits == 0 {
@@ -94,6 +135,9 @@ impl<I, T> Feeder<I, T> {
     #[cfg(feature = "futures")]
     pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if !self.awaits_no_room(handover) {
+            return false;
+        }
+        if !self.has_next_room(handover) && !handover.has_or_awaits(Want::Room(Room::Next)) {
             return false;
         }
         let least = handover.lot();
@@ -111,24 +155,29 @@ impl<I, T> Feeder<I, T> {
 
     #[cfg(feature = "futures")]
     fn awaits_no_room(&mut self, handover: &Handover<I, T>) -> bool {
-        if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
-            return false;
+        while !self.give_out_held(handover) {
+            if self.wanted_room().is_some_and(|want| !handover.has_or_awaits(want)) {
+                return false;
+            }
         }
-        self.give_out_held_now(handover);
         true
     }
 
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
     /// to stop: the item would be lost.
     pub(crate) fn has_polled(&mut self, has_polled: bool) {
-        self.has_polled = has_polled;
+        self.from = if has_polled { From::Polled } else { From::Source };
     }
 
     /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or
     /// if the feeder is to stop.
     #[inline]
     pub(crate) fn spend(&mut self, handover: &Handover<I, T>) -> bool {
-        if self.permits == 0 || self.held.is_some() || handover.is_halted() && !self.has_polled {
+        if self.permits == 0 || self.held.is_some() {
+            return false;
+        }
+        let may_pull = !handover.is_halted() && self.has_next_room(handover);
+        if !may_pull && self.from != From::Polled {
             return false;
         }
         self.permits -= 1;
@@ -147,7 +196,7 @@ impl<I, T> Feeder<I, T> {
         self.push_noted(handover, item, Size::ONE);
     }
 
-    /// Gives out the next item as soon as the window has room for its weight.
+    /// Gives out the next item as soon as memory has room for it.
     pub(crate) fn push_measured(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
         self.held = Some((item, measured));
         self.give_out_held(handover);
@@ -155,39 +204,27 @@ impl<I, T> Feeder<I, T> {
 
     /// Gives out the held item if there is room. Returns whether it holds no item afterwards.
     fn give_out_held(&mut self, handover: &Handover<I, T>) -> bool {
-        if self.wanted_room(handover).is_some_and(|want| !handover.has(want)) {
-            return false;
+        if let Some((item, Measured { size, bytes })) = self.held.take() {
+            if handover.memory().is_some_and(|memory| !memory.take(self.next, bytes)) {
+                self.held = Some((item, Measured { size, bytes }));
+                return false;
+            }
+            self.push_noted(handover, item, size);
         }
-        self.give_out_held_now(handover);
         true
     }
 
-    /// Gives out the held item, for which there was room a moment ago. Another stage may have taken it since.
-    fn give_out_held_now(&mut self, handover: &Handover<I, T>) {
-        if let Some((item, measured)) = self.held.take() {
-            self.give_out(handover, item, measured);
-        }
-    }
-
-    fn give_out(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
-        let Measured { size, weight } = measured;
-        if let Some(weights) = &mut self.ends.weights {
-            lock(&handover.permits).weigh(weight);
-            weights.push(weight);
-        }
-        self.push_noted(handover, item, size);
-    }
-
     /// The room that the held item needs.
-    fn wanted_room(&self, handover: &Handover<I, T>) -> Option<Want> {
-        let (_, Measured { weight, .. }) = self.held.as_ref()?;
-        Some(Want::Room { weight: *weight, most: handover.most_weight? })
+    fn wanted_room(&self) -> Option<Want> {
+        let (_, Measured { bytes, .. }) = self.held.as_ref()?;
+        Some(Want::Room(Room::For(*bytes)))
     }
 
     /// Gives out the held item at the end of the input, as soon as there is room. Returns it if the run is
     /// aborted first.
     pub(crate) fn clear(&mut self, handover: &Handover<I, T>) -> Option<I> {
-        if let Some(want) = self.wanted_room(handover) {
+        while !self.give_out_held(handover) {
+            let want = self.wanted_room()?;
             let since = now();
             let has_room = handover.wait_for_room(want);
             self.waited += now() - since;
@@ -195,8 +232,6 @@ impl<I, T> Feeder<I, T> {
                 return self.take_held();
             }
         }
-        let (item, measured) = self.held.take()?;
-        self.give_out(handover, item, measured);
         None
     }
 
@@ -207,7 +242,10 @@ impl<I, T> Feeder<I, T> {
 
     /// States what the feeder waits for before the driver of the run waits elsewhere.
     pub(crate) fn begin_to_wait_elsewhere(&self, handover: &Handover<I, T>) {
-        let want = self.wanted_room(handover).unwrap_or(Want::Permits { least: 1 });
+        let want = self.wanted_room().unwrap_or_else(|| match self.has_next_room(handover) {
+            true => Want::Permits { least: 1 },
+            false => Want::Room(Room::Next),
+        });
         lock(&handover.permits).awaited = Some(want);
         handover.starve_as_collector();
     }
@@ -235,9 +273,6 @@ impl<I, T> Feeder<I, T> {
     /// Leaves the index of the next item as a gap and delivers its result, which no producer sees.
     pub(crate) fn leave_gap(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
         debug_assert!(self.held.is_none(), "the held item would get an index behind the gap");
-        if let Some(weights) = &mut self.ends.weights {
-            weights.push(0);
-        }
         match &mut self.gap {
             Some(gap) => gap.count += 1,
             none => *none = Some(Gap { first: seq, count: 1 }),
@@ -291,7 +326,7 @@ impl<I, T> Handover<I, T> {
     /// the run is aborted first.
     fn wait_for_room(&self, want: Want) -> bool {
         let mut permits = lock(&self.permits);
-        while !permits.has(want) && !permits.aborted {
+        while !permits.has(want, self.memory()) && !permits.aborted {
             permits.awaited = Some(want);
             permits = wait(&self.returned, permits);
             permits.awaited = None;
@@ -300,14 +335,14 @@ impl<I, T> Handover<I, T> {
     }
 
     fn has(&self, want: Want) -> bool {
-        lock(&self.permits).has(want)
+        lock(&self.permits).has(want, self.memory())
     }
 
     /// Like `has`, and if not, wakes the run's driver once it has.
     #[cfg(feature = "futures")]
     fn has_or_awaits(&self, want: Want) -> bool {
         let mut permits = lock(&self.permits);
-        let has = permits.has(want);
+        let has = permits.has(want, self.memory());
         permits.awaited = (!has).then_some(want);
         has
     }
@@ -317,7 +352,7 @@ impl<I, T> Handover<I, T> {
             return;
         }
         let mut permits = lock(&self.permits);
-        while !permits.has(want) && !permits.halted {
+        while !permits.has(want, self.memory()) && !permits.halted {
             permits.awaited = Some(want);
             permits = wait(&self.returned, permits);
             permits.awaited = None;
@@ -358,7 +393,7 @@ impl<I, T> Handover<I, T> {
 
     /// Whether what the feeder waits for elsewhere is there, or it is to stop.
     pub(crate) fn may_feed_again(&self) -> bool {
-        lock(&self.permits).may_go_on()
+        lock(&self.permits).may_go_on(self.memory())
     }
 
     /// Ends a wait of the feeder elsewhere.
@@ -389,16 +424,11 @@ impl<I, T> Handover<I, T> {
 
     /// Wakes the feeder if it waits for something that is there now.
     pub(super) fn wake_if_awaited(&self, permits: MutexGuard<'_, Permits>) {
-        let is_awaited = permits.has_awaited();
+        let is_awaited = permits.has_awaited(self.memory());
         drop(permits);
         if is_awaited {
             self.wake_feeder();
         }
-    }
-
-    /// Has the weight of its items count under a limit that it shares, before it has items.
-    pub(crate) fn share(&self, ceiling: Arc<Ceiling>) {
-        lock(&self.permits).ceiling = Some(ceiling);
     }
 
     /// Wakes the feeder if it waits for room that there is now.

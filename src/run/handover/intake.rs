@@ -48,7 +48,6 @@ pub(super) struct FeederEnds<I, T> {
     pub(super) inlet: Sender<I>,
     /// To the collector.
     pub(super) aside: Outbox<T>,
-    pub(super) weights: Option<Sender<u64>>,
     pub(super) gaps: Sender<Gap>,
 }
 

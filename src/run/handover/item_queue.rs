@@ -522,7 +522,7 @@ mod model {
             batching: None,
             kind: Default::default(),
         };
-        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let config = RunSettings::<u64, u64>::default().scheduling(&shape);
         let earlier = CarriedOver::nothing(producers);
         let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));
         let mut first = lock(&hub.lanes[0].working);

@@ -1,16 +1,11 @@
-//! The free permits of a run, and the weight of its items in flight.
+//! The free permits of a run, and what its feeder waits for.
 
-use std::sync::Arc;
-
-use super::ceiling::Ceiling;
+use super::shared_budget::StageBudget;
+use crate::scheduler::budget::Room;
 
 #[derive(Debug)]
 pub(super) struct Permits {
     pub(super) free: usize,
-    /// The weight of the items in flight.
-    pub(super) weight: u64,
-    /// The limit that it shares with other stages of a pipeline.
-    pub(super) ceiling: Option<Arc<Ceiling>>,
     /// What the sleeping feeder waits for.
     pub(super) awaited: Option<Want>,
     /// The feeder pulls no more items.
@@ -25,58 +20,33 @@ pub(super) enum Want {
     Permits {
         least: usize,
     },
-    /// Room for an item of this weight under the limit `most`. An item that exceeds the limit alone waits for
-    /// an empty window; otherwise it would never be given out.
-    Room {
-        weight: u64,
-        most: u64,
-    },
+    /// Room in memory.
+    Room(Room),
 }
 
 impl Permits {
-    pub(super) fn has(&self, want: Want) -> bool {
+    /// Whether this is there. Room is, if items are not measured.
+    pub(super) fn has(&self, want: Want, memory: Option<&StageBudget>) -> bool {
         match want {
             Want::Permits { least } => self.free >= least,
-            Want::Room { weight, most } => {
-                self.weight == 0
-                    || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
-                        && self.ceiling.as_ref().is_none_or(|ceiling| ceiling.has_room(weight))
-            }
+            Want::Room(room) => memory.is_none_or(|memory| memory.has_room(room)),
         }
     }
 
     /// Whether the feeder waits for something that is there now.
-    pub(super) fn has_awaited(&self) -> bool {
-        self.awaited.is_some_and(|want| self.has(want))
+    pub(super) fn has_awaited(&self, memory: Option<&StageBudget>) -> bool {
+        self.awaited.is_some_and(|want| self.has(want, memory))
     }
 
     /// Whether the feeder, which waits, can go on: what it waits for is there, or will not be needed. An item that
     /// waits for room is given out although the feeder is to stop.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(super) fn may_go_on(&self, memory: Option<&StageBudget>) -> bool {
         self.awaited.is_some_and(|want| {
-            self.has(want)
+            self.has(want, memory)
                 || match want {
-                    Want::Permits { .. } => self.halted,
-                    Want::Room { .. } => self.aborted,
+                    Want::Permits { .. } | Want::Room(Room::Next) => self.halted,
+                    Want::Room(Room::For(_)) => self.aborted,
                 }
         })
-    }
-
-    /// Adds the weight of an item that is given out.
-    pub(super) fn weigh(&mut self, weight: u64) {
-        self.weight = self.weight.saturating_add(weight);
-        if let Some(ceiling) = &self.ceiling {
-            ceiling.add(weight);
-        }
-    }
-
-    /// Takes the weight of consumed items away. The caller then tells the stages that share the limit, if any.
-    pub(super) fn unload(&mut self, weight: u64) -> Option<Arc<Ceiling>> {
-        self.weight = self.weight.saturating_sub(weight);
-        let ceiling = self.ceiling.clone().filter(|_| weight > 0);
-        if let Some(ceiling) = &ceiling {
-            ceiling.subtract(weight);
-        }
-        ceiling
     }
 }

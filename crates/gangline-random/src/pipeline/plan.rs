@@ -12,11 +12,11 @@ impl Plan {
         };
         let faults = random.u8(0..4) > 0;
         let all_ordered = random.bool();
-        let weighs = random.u8(0..5) == 0;
+        let memory = (random.u8(0..5) == 0).then(|| random.u64(1..60));
         let mut stages = [(); 5].map(|()| Stage::random(random, faults));
         for stage in &mut stages {
             stage.ordered |= all_ordered;
-            stage.weighs = weighs;
+            stage.memory = memory;
         }
         let parents = random.u64(0..25);
         let at = Some(random.u64(0..parents + 2));
@@ -28,7 +28,6 @@ impl Plan {
             open: [random.usize(1..5), random.usize(1..5)],
             folds: [Folds::Whole, Folds::WholeUnordered, Folds::Results, Folds::ResultsUnordered]
                 [random.usize(0..4)],
-            weight: weighs.then(|| random.u64(1..60)),
             way: match random.u8(0..8) {
                 0 => Way::Outputs,
                 1 => Way::OutputsStream,

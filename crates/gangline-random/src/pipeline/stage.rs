@@ -27,7 +27,7 @@ impl Stage {
             skips: random.u8(0..6) > 0,
             recycle: if random.u8(0..8) == 0 { random.u64(1..30) } else { 0 },
             quarantine: random.u8(0..12) == 0,
-            weighs: false,
+            memory: None,
         }
     }
 
@@ -83,8 +83,8 @@ impl Stage {
             .retries(self.retries)
             .backoff(Duration::ZERO, Duration::ZERO)
             .on_error(if self.skips { OnError::Skip } else { OnError::Stop });
-        if self.weighs {
-            builder = builder.window_weight(u64::MAX, |_| 1);
+        if let Some(most) = self.memory {
+            builder = builder.window_memory(most, |_| 1, |value| value.x % 3);
         }
         if self.batch > 0 {
             builder = builder.batch(match self.waits_for_batch {

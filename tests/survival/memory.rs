@@ -1,4 +1,4 @@
-//! The weight of the items in flight is bounded to the end of a run.
+//! The memory of the items in flight is bounded to the end of a run.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,8 +11,9 @@ use crate::support::{Gate, map, no_hang};
 /// An item that is given out too early reaches a hook well within this time.
 const WHILE: Duration = Duration::from_millis(200);
 
-/// The items are pulled in this order, with room for 100: the third waits for room.
-const ITEMS: [u64; 4] = [60, 30, 50, 1];
+/// The items are pulled in this order, with room for 100: the third waits for room. Before it is pulled it counts as the
+/// largest so far, or as a third of the bound.
+const ITEMS: [u64; 4] = [30, 20, 60, 1];
 
 /// Signals that the feeder has dropped the input, which it does before it gives out what it holds.
 struct Dropped(Sender<()>);
@@ -31,7 +32,7 @@ fn source() -> (impl Iterator<Item = u64>, Receiver<()>) {
 }
 
 #[test]
-fn a_drained_run_does_not_exceed_the_weight_of_its_window() {
+fn a_drained_run_does_not_exceed_the_memory_of_its_window() {
     no_hang(|| {
         let (started, starts) = channel();
         let work = map(
@@ -53,14 +54,14 @@ fn a_drained_run_does_not_exceed_the_weight_of_its_window() {
         );
         let token = CancelToken::new();
         let drains = token.clone();
-        let weight = move |&x: &u64| {
-            if x == 50 {
+        let size = move |&x: &u64| {
+            if x == 60 {
                 drains.drain();
             }
             x
         };
         let builder = OrderedRunner::builder(runner).devices(3).cancel_token(token);
-        let mut pool = builder.window_weight(100, weight).build().unwrap();
+        let mut pool = builder.window_memory(100, size, |&x| x).build().unwrap();
         let (items, is_dropped) = source();
         let watch = std::thread::spawn(move || {
             is_dropped.recv().unwrap();
@@ -70,10 +71,10 @@ fn a_drained_run_does_not_exceed_the_weight_of_its_window() {
             early.sort_unstable();
             early
         });
-        assert_eq!(pool.run(items).unwrap(), [60, 30, 50], "what was pulled");
+        assert_eq!(pool.run(items).unwrap(), [30, 20, 60], "what was pulled");
         assert_eq!(
             watch.join().unwrap(),
-            [30, 60],
+            [20, 30],
             "the third has room when the first is consumed"
         );
         assert_eq!(pool.account().unread, Some(1));
@@ -81,7 +82,7 @@ fn a_drained_run_does_not_exceed_the_weight_of_its_window() {
 }
 
 #[test]
-fn drained_outputs_do_not_exceed_the_weight_of_the_window() {
+fn drained_outputs_do_not_exceed_the_memory_of_the_window() {
     no_hang(|| {
         let (started, starts) = channel();
         let gate = Arc::new(Gate::new());
@@ -90,7 +91,7 @@ fn drained_outputs_do_not_exceed_the_weight_of_the_window() {
             |_| Ok(()),
             move |_, (), x: u64| {
                 let _ = started.send(x);
-                if x != 50 {
+                if x != 60 {
                     pass.pass();
                 }
                 Ok(x)
@@ -98,14 +99,14 @@ fn drained_outputs_do_not_exceed_the_weight_of_the_window() {
         );
         let token = CancelToken::new();
         let drains = token.clone();
-        let weight = move |&x: &u64| {
-            if x == 50 {
+        let size = move |&x: &u64| {
+            if x == 60 {
                 drains.drain();
             }
             x
         };
         let builder = OrderedRunner::builder(work).devices(3).cancel_token(token);
-        let mut pool = builder.window_weight(100, weight).build().unwrap();
+        let mut pool = builder.window_memory(100, size, |&x| x).build().unwrap();
         let (items, is_dropped) = source();
         let watch = std::thread::spawn(move || {
             let mut early: Vec<u64> = (0..2).map(|_| starts.recv().unwrap()).collect();
@@ -115,8 +116,8 @@ fn drained_outputs_do_not_exceed_the_weight_of_the_window() {
             early
         });
         let outputs: Vec<u64> = pool.outputs(items).collect::<Result<_, Error>>().unwrap();
-        assert_eq!(outputs, [60, 30, 50]);
-        assert_eq!(watch.join().unwrap(), [30, 60]);
+        assert_eq!(outputs, [30, 20, 60]);
+        assert_eq!(watch.join().unwrap(), [20, 30]);
         drop(is_dropped);
     });
 }

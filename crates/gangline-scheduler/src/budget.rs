@@ -1,0 +1,124 @@
+//! How much memory the items in flight may take; no threads or clocks here.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+/// The bytes that the items in flight of all stages of a line may take together.
+///
+/// An item takes what its input does until its output is known, and then what that does. What is not known yet counts
+/// as the largest that was seen in that stage: an output that is to come, and an item that is to be pulled. Before the
+/// first output of a stage is known, an item counts as an even part of the stage's share.
+///
+/// A stage without items may always take one. So the stages behind a full one drain, and it cannot happen that all of them
+/// wait. Room for that one item is kept free for each such stage, as far as its size is known.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    most: u64,
+    /// The sum over all items of all stages. Items that their owner measures wrongly must not make it overflow.
+    total: u128,
+    stages: Vec<Stage>,
+}
+
+#[derive(Debug)]
+struct Stage {
+    /// What each item in flight takes.
+    taken: HashMap<u64, u64>,
+    /// What an output that is not known yet takes.
+    output: Expected,
+    largest_input: u64,
+}
+
+/// The size of an output that is not known yet.
+#[derive(Debug, Clone, Copy)]
+enum Expected {
+    /// No output is known: an even part of the stage's share.
+    Part(u64),
+    /// The largest output so far.
+    Largest(u64),
+}
+
+/// An item for which there is to be room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// The next item, which is not pulled yet.
+    Next,
+    /// An item whose input takes this many bytes.
+    For(u64),
+}
+
+impl MemoryBudget {
+    /// A budget of `most` bytes for stages that work on so many items at once.
+    pub fn new(most: u64, stages: &[usize]) -> Self {
+        let share = most / stages.len().max(1) as u64;
+        let stage = |&at_work: &usize| Stage {
+            taken: HashMap::new(),
+            output: Expected::Part(share / at_work.max(1) as u64),
+            largest_input: 0,
+        };
+        MemoryBudget { most, total: 0, stages: stages.iter().map(stage).collect() }
+    }
+
+    /// Whether the stage may take this item now.
+    pub fn has_room(&self, stage: usize, room: Room) -> bool {
+        let of_stage = &self.stages[stage];
+        let bytes = of_stage.bytes(room);
+        let others = self.stages.iter().enumerate().filter(|&(other, _)| other != stage);
+        let kept = others.map(|(_, other)| other.kept()).sum::<u128>();
+        of_stage.taken.is_empty() || self.total + u128::from(bytes) + kept <= self.most.into()
+    }
+
+    /// Takes room for an item whose input takes `bytes`. Returns whether there was enough.
+    pub fn take(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
+        if !self.has_room(stage, Room::For(bytes)) {
+            return false;
+        }
+        let of_stage = &mut self.stages[stage];
+        of_stage.largest_input = of_stage.largest_input.max(bytes);
+        let bytes = of_stage.bytes(Room::For(bytes));
+        let before = of_stage.taken.insert(item, bytes);
+        debug_assert!(before.is_none(), "item {item} of stage {stage} takes room twice");
+        self.total += u128::from(bytes);
+        true
+    }
+
+    /// Notes that the output of an item takes `bytes`. Returns whether that leaves more room.
+    pub fn settle(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
+        let Stage { taken, output, .. } = &mut self.stages[stage];
+        *output = match *output {
+            Expected::Part(_) => Expected::Largest(bytes),
+            Expected::Largest(largest) => Expected::Largest(largest.max(bytes)),
+        };
+        // An item may have passed by, or be consumed already.
+        let Some(taken) = taken.get_mut(&item) else { return false };
+        let before = std::mem::replace(taken, bytes);
+        self.total = self.total - u128::from(before) + u128::from(bytes);
+        bytes < before
+    }
+
+    /// Returns the room of an item that was consumed. Returns whether it had some.
+    pub fn give_back(&mut self, stage: usize, item: u64) -> bool {
+        let taken = self.stages[stage].taken.remove(&item);
+        self.total -= u128::from(taken.unwrap_or(0));
+        taken.is_some()
+    }
+}
+
+impl Stage {
+    /// What the item counts as.
+    fn bytes(&self, room: Room) -> u64 {
+        let input = match room {
+            Room::Next => self.largest_input,
+            Room::For(bytes) => bytes,
+        };
+        match self.output {
+            Expected::Part(bytes) | Expected::Largest(bytes) => input.max(bytes),
+        }
+    }
+
+    /// The room that is kept free for the item that it may always take.
+    fn kept(&self) -> u128 {
+        if self.taken.is_empty() { self.bytes(Room::Next).into() } else { 0 }
+    }
+}

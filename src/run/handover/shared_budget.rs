@@ -1,0 +1,99 @@
+//! The memory budget that the runs of a line share.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::concurrency::{Mutex, lock};
+use crate::scheduler::budget::{MemoryBudget, Room};
+
+/// The memory that the items in flight of all stages of a line may take, with the runs of these stages.
+pub(crate) struct SharedBudget {
+    state: Mutex<State>,
+    /// The runs whose items are measured, by stage.
+    runs: Vec<Weak<dyn Bounded>>,
+}
+
+struct State {
+    budget: MemoryBudget,
+    /// Whether a feeder has found no room since the runs were last told of some.
+    is_awaited: bool,
+}
+
+/// A run whose items may be measured.
+pub(crate) trait Bounded: Send + Sync {
+    /// The bound in bytes that was asked for, and how many items producers work on at once. `None` without one.
+    fn memory_bound(&self) -> Option<(u64, usize)>;
+
+    /// Has its items count in this budget. Called before it has items.
+    fn share(&self, budget: StageBudget);
+
+    /// Wakes the feeder if it waits for room that there is now.
+    fn look_for_room(&self);
+}
+
+/// The budget of a line, for one stage.
+#[derive(Clone)]
+pub(crate) struct StageBudget {
+    shared: Arc<SharedBudget>,
+    stage: usize,
+}
+
+/// Has the runs of a line share one budget, if some of them have a bound: the smallest of these.
+pub(crate) fn share_budget(runs: &[Arc<dyn Bounded>]) {
+    let bounded: Vec<_> = runs.iter().filter_map(|run| Some((run, run.memory_bound()?))).collect();
+    let Some(most) = bounded.iter().map(|&(_, (most, _))| most).min() else { return };
+    let at_work: Vec<_> = bounded.iter().map(|&(_, (_, at_work))| at_work).collect();
+    let budget = MemoryBudget::new(most, &at_work);
+    let runs = bounded.iter().map(|(run, _)| Arc::downgrade(run)).collect();
+    let shared =
+        Arc::new(SharedBudget { state: Mutex::new(State { budget, is_awaited: false }), runs });
+    for (stage, (run, _)) in bounded.into_iter().enumerate() {
+        run.share(StageBudget { shared: shared.clone(), stage });
+    }
+}
+
+impl StageBudget {
+    /// Whether there is room for this item. If not, the runs are told of the next that there is.
+    pub(super) fn has_room(&self, room: Room) -> bool {
+        let mut state = lock(&self.shared.state);
+        let has_room = state.budget.has_room(self.stage, room);
+        state.is_awaited |= !has_room;
+        has_room
+    }
+
+    /// Takes room for an item whose input takes `bytes`. Returns whether there was enough.
+    pub(super) fn take(&self, item: u64, bytes: u64) -> bool {
+        let mut state = lock(&self.shared.state);
+        let has_room = state.budget.take(self.stage, item, bytes);
+        state.is_awaited |= !has_room;
+        has_room
+    }
+
+    /// Notes what the output of an item takes.
+    pub(crate) fn settle(&self, item: u64, bytes: u64) {
+        self.change(|budget| budget.settle(self.stage, item, bytes));
+    }
+
+    /// Returns the room of an item that was consumed.
+    pub(crate) fn give_back(&self, item: u64) {
+        self.change(|budget| budget.give_back(self.stage, item));
+    }
+
+    /// Changes the budget, and tells the runs if that `change` leaves more room and a feeder waits for some. Each run
+    /// looks under its own lock, so a feeder that was about to sleep when the room came is woken too.
+    fn change(&self, change: impl FnOnce(&mut MemoryBudget) -> bool) {
+        let mut state = lock(&self.shared.state);
+        let is_told = change(&mut state.budget) && std::mem::take(&mut state.is_awaited);
+        drop(state);
+        if is_told {
+            let runs = self.shared.runs.iter();
+            runs.filter_map(Weak::upgrade).for_each(|run| run.look_for_room());
+        }
+    }
+}
+
+impl fmt::Debug for StageBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StageBudget").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
