@@ -28,13 +28,13 @@ pub(crate) struct Feeder<I, T> {
     /// The index of the next item.
     next: u64,
     /// Where the next item comes from.
-    from: From,
+    from: PulledFrom,
     waited: Duration,
 }
 
 /// Where a feeder's next item comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum PulledFrom {
     /// The stage before, where it counts already.
     Stage,
     /// An iterator or a stream that is to be pulled.
@@ -48,7 +48,7 @@ impl<I, T> Feeder<I, T> {
     pub(crate) fn new(handover: &Handover<I, T>) -> Self {
         let ends = lock(&handover.feeding).take().expect("a run has one feeder");
         let waited = Duration::ZERO;
-        Feeder { permits: 0, ends, held: None, gap: None, next: 0, from: From::Stage, waited }
+        Feeder { permits: 0, ends, held: None, gap: None, next: 0, from: PulledFrom::Stage, waited }
     }
 
     /// Has it wait for room in memory before an item is pulled, as far as the size of the item can be known.
@@ -59,7 +59,7 @@ impl<I, T> Feeder<I, T> {
 
     /// See [`before_pulls`](Feeder::before_pulls).
     pub(crate) fn wait_before_pulls(&mut self) {
-        self.from = From::Source;
+        self.from = PulledFrom::Source;
     }
 
     /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
@@ -91,7 +91,7 @@ impl<I, T> Feeder<I, T> {
 
     #[inline]
     fn has_next_room(&self, handover: &Handover<I, T>) -> bool {
-        let is_bounded = self.from == From::Source && handover.memory().is_some();
+        let is_bounded = self.from == PulledFrom::Source && handover.memory().is_some();
         !is_bounded || handover.has(Want::Room(Room::Next))
     }
 
@@ -166,7 +166,7 @@ impl<I, T> Feeder<I, T> {
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
     /// to stop: the item would be lost.
     pub(crate) fn has_polled(&mut self, has_polled: bool) {
-        self.from = if has_polled { From::Polled } else { From::Source };
+        self.from = if has_polled { PulledFrom::Polled } else { PulledFrom::Source };
     }
 
     /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or
@@ -177,7 +177,7 @@ impl<I, T> Feeder<I, T> {
             return false;
         }
         let may_pull = !handover.is_halted() && self.has_next_room(handover);
-        if !may_pull && self.from != From::Polled {
+        if !may_pull && self.from != PulledFrom::Polled {
             return false;
         }
         self.permits -= 1;

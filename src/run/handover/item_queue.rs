@@ -524,7 +524,7 @@ mod model {
         };
         let config = RunSettings::<u64, u64>::default().scheduling(&shape);
         let earlier = CarriedOver::nothing(producers);
-        let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));
+        let hub = Arc::new(Handover::<u64, u64>::new(config, earlier));
         let mut first = lock(&hub.lanes[0].working);
         let (inbox, _) = first.as_mut().expect("no producer has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
