@@ -11,6 +11,7 @@ mod bottleneck_stage;
 mod comparison;
 mod document;
 mod formats;
+mod head_cost;
 mod kept_failures;
 mod latency;
 mod live_producers;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::formats::{Count, Many, Percent, Time, capitalised};
+use super::head_cost;
 use super::live_producers::{all_producers, lost, mean, producers, without_vacant, words};
 use super::producer_report::share;
 use super::vocabulary::Words;
@@ -84,7 +85,16 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
         (None, Some(sentence)) => return (Bottleneck::Unknown, sentence),
         (None, None) => (bottleneck, shares.clause(bottleneck, totals)),
     };
-    (bottleneck, capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals))))
+    let sentence = capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals)));
+    (bottleneck, sentence + &and_head(bottleneck, totals))
+}
+
+/// The sentence about the head of the line, unless the run's own is about that.
+pub(super) fn and_head(bottleneck: Bottleneck, totals: &Totals) -> String {
+    match head_cost::sentence(totals).filter(|_| bottleneck != Bottleneck::Head) {
+        Some(sentence) => format!(" {sentence}"),
+        None => String::new(),
+    }
 }
 
 /// Shares of the time of a run, from 0 to 1.
@@ -221,7 +231,10 @@ impl TimeShares {
             },
             Bottleneck::Window => self.window_clause(totals),
             Bottleneck::Backoff => self.backoff_clause(totals),
-            Bottleneck::Head => self.head_clause(totals),
+            Bottleneck::Head => {
+                let (cost, advice) = (head_cost::cost(totals), head_cost::advice(totals));
+                format!("the order limited the run: {cost}; {advice}")
+            }
             Bottleneck::Uneven => self.uneven_clause(totals),
             Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits => {
                 self.mixed_clause(totals)
@@ -346,21 +359,6 @@ impl TimeShares {
         )
     }
 
-    fn head_clause(&self, totals: &Totals) -> String {
-        format!(
-            "the order limited the run: the consumer waited {} ({}) for single items with later results \
-             ready{}, and {} found nothing for {} of the time; make `window(n)` larger than {}, \
-             take results in completion order, or let a second producer copy slow items \
-             (`speculate()`)",
-            Time(totals.head_stalled),
-            Percent(self.stalled),
-            worst_head(totals),
-            producers(totals),
-            Percent(self.held_up),
-            Count(totals.window),
-        )
-    }
-
     fn uneven_clause(&self, totals: &Totals) -> String {
         let (share, producer) = self.busiest;
         format!(
@@ -480,12 +478,5 @@ pub(super) fn opening(totals: &Totals) -> String {
         (_, true) => format!("Until it was cancelled after {}, ", Time(totals.lasted)),
         (Some(_), false) => format!("Until it failed after {}, ", Time(totals.lasted)),
         (None, false) => String::new(),
-    }
-}
-
-fn worst_head(totals: &Totals) -> String {
-    match totals.worst_heads.first() {
-        Some((item, lasted)) => format!(", the longest {} for item {item}", Time(*lasted)),
-        None => String::new(),
     }
 }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::bottleneck::{Bottleneck, CLOSE, MOST, TimeShares, nothing_to_decide, opening};
+use super::bottleneck::{
+    Bottleneck, CLOSE, MOST, TimeShares, and_head, nothing_to_decide, opening,
+};
 use super::formats::{Percent, capitalised};
 use super::live_producers::{lost, without_vacant};
 use crate::observe::account::Account;
@@ -70,7 +72,8 @@ pub(super) fn decide<'a>(
     let place = place(&stages, stage);
     let runner_up = runner_up(&stages, &parts);
     let lost = lost(totals);
-    let sentence = capitalised(&format!("{opening}in {place} {clause}{runner_up}{lost}."));
+    let mut sentence = capitalised(&format!("{opening}in {place} {clause}{runner_up}{lost}."));
+    sentence.push_str(&and_head(bottleneck, totals));
     StageDecision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
 }
 

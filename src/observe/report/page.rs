@@ -216,7 +216,7 @@ mod tests {
         let page = eventful(2).to_html();
         for text in [
             "<title>gangline: Denoising &lt;micrographs&gt;: finished in 12.0 s",
-            "<code>window(n)</code>",
+            "<code>UnorderedRunner</code>",
             "<h2>Timeline</h2>",
             "<h2>Items done over time</h2>",
             "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bins::{Bins, nanos};
-use super::bottleneck;
 use super::kept_failures::Failures;
 use super::latency::Distribution;
 use super::live_producers::leave_out_vacant;
@@ -19,6 +18,7 @@ use super::run_report::{RunReport, Stall};
 use super::slowest::Slowest;
 use super::span::{IncidentKind, Incidents, RecordedSpans, Span, span};
 use super::timeline::{DoneCounts, Timeline};
+use super::{bottleneck, head_cost};
 use crate::base::Order;
 use crate::observe::account::{Account, Ending};
 use crate::observe::event::{Event, Observer, Totals};
@@ -137,6 +137,7 @@ impl Recorder {
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
         let (bottleneck, conclusion) = bottleneck::decide(totals);
+        let producers = totals.producers.iter();
         RunReport {
             ending: match (&totals.error, totals.cancelled) {
                 (_, true) => Ending::Cancelled,
@@ -154,14 +155,11 @@ impl Recorder {
             consumer_working: totals.consumer_working,
             consumer_waiting: totals.consumer_waiting,
             head_stalled: totals.head_stalled,
+            head_cost: head_cost::lost(totals),
             stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
             consumer_abandoned: totals.consumer_abandoned,
             splits: totals.splits.clone(),
-            producers: totals
-                .producers
-                .iter()
-                .map(|producer| ProducerReport::new(producer, totals.lasted))
-                .collect(),
+            producers: producers.map(|it| ProducerReport::new(it, totals.lasted)).collect(),
             ..RunReport::default()
         }
     }

@@ -85,6 +85,10 @@ pub struct RunReport {
     /// blocked.
     #[serde(with = "seconds")]
     pub head_stalled: Duration,
+    /// The producer time that was lost meanwhile: producers had no items, since the window was full of results behind the
+    /// head of line. Estimated from the shares of the time.
+    #[serde(with = "seconds")]
+    pub head_cost: Duration,
     /// The items that blocked the head of line for the longest, longest first. At most 20.
     pub stalls: Vec<Stall>,
     /// Whether the consumer's thread was abandoned because it did not return in time.

@@ -78,6 +78,7 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         consumer_working: last.consumer_working,
         consumer_waiting: last.consumer_waiting,
         head_stalled: last.head_stalled,
+        head_cost: last.head_cost,
         stalls: last.stalls.clone(),
         consumer_abandoned: last.consumer_abandoned,
         throughput: last.throughput.clone(),

@@ -1,0 +1,144 @@
+//! What waiting for the head of the line cost.
+
+use std::time::Duration;
+
+use super::formats::{Percent, Time, capitalised};
+use super::live_producers::{mean, words};
+use super::producer_report::share;
+use crate::observe::event::{ProducerTotals, Totals};
+
+/// Producer time below this share of the run's is not mentioned.
+const LEAST: f64 = 0.02;
+
+/// A larger window is no advice: it would take minutes to fill, and much memory.
+const LARGEST_WINDOW: f64 = 65_536.0;
+
+/// The producer time that was lost because the window was full of results behind one that was missing.
+///
+/// While producers have no items and the window is full, the consumer either waits for the missing one or is at work. So
+/// these producers' waits are divided as its time is.
+pub(super) fn lost(totals: &Totals) -> Duration {
+    let held_up = totals.producers.iter().map(|producer| producer.held_up);
+    let all = held_up.fold(Duration::ZERO, Duration::saturating_add);
+    let most = totals.head_stalled.saturating_mul(totals.producers.len() as u32);
+    all.mul_f64(stalled_share(totals)).min(most)
+}
+
+/// The share of the consumer's time, without waits for any result, in which it waited for the missing one.
+fn stalled_share(totals: &Totals) -> f64 {
+    let Totals { head_stalled: stalled, consumer_working: working, .. } = totals;
+    match stalled.saturating_add(*working) {
+        Duration::ZERO => 0.0,
+        both => share(*stalled, both).clamp(0.0, 1.0),
+    }
+}
+
+/// The share of the producers' time that was lost.
+fn lost_share(totals: &Totals) -> f64 {
+    mean(totals, |producer: &ProducerTotals| producer.held_up) * stalled_share(totals)
+}
+
+/// What the head of the line cost, and what to change. `None` if it cost nothing that matters.
+pub(super) fn sentence(totals: &Totals) -> Option<String> {
+    let is_much = lost_share(totals) >= LEAST;
+    is_much.then(|| capitalised(&format!("{}; {}.", cost(totals), advice(totals))))
+}
+
+/// What the head of the line cost, as a clause.
+pub(super) fn cost(totals: &Totals) -> String {
+    let worst = match totals.worst_heads.first() {
+        Some((item, lasted)) => {
+            format!(", {} of it for {} {item}", Time(*lasted), words(totals).item)
+        }
+        None => String::new(),
+    };
+    format!(
+        "results waited {} for the head of the line{worst}, which cost {} of {} time ({})",
+        Time(totals.head_stalled),
+        Time(lost(totals)),
+        words(totals).producer,
+        Percent(lost_share(totals)),
+    )
+}
+
+/// What helps, as far as the run shows it.
+pub(super) fn advice(totals: &Totals) -> String {
+    let wider = sufficient_window(totals).map_or(String::new(), |window| {
+        format!("use `window({window})` if memory has room for its results, ")
+    });
+    format!(
+        "{wider}take results as they come (`UnorderedRunner`), or, if items are slow by chance, let a second {} copy \
+         them (`speculate()`)",
+        words(totals).producer,
+    )
+}
+
+/// The window with which the other producers would have had items for the whole of the longest wait.
+fn sufficient_window(totals: &Totals) -> Option<u64> {
+    let items: u64 = totals.producers.iter().map(|producer| producer.items).sum();
+    let working: Duration = totals.producers.iter().map(|producer| producer.working).sum();
+    let (_, longest) = totals.worst_heads.first()?;
+    let others = totals.producers.len().checked_sub(1)? as f64;
+    let each = working.as_secs_f64() / items.max(1) as f64;
+    let meanwhile = others * longest.as_secs_f64() / each.max(1e-9);
+    let needed = meanwhile + totals.window as f64;
+    (needed <= LARGEST_WINDOW).then(|| (needed.ceil() as u64).next_power_of_two())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::account::Account;
+
+    fn secs(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// A run of 10 s on four producers: the share in which each had nothing to do since the window was full, the time in
+    /// which a result was missing, and that of the consumer.
+    fn totals(held_up: f64, stalled: f64, working: f64) -> Totals {
+        let producer = ProducerTotals {
+            items: 250,
+            working: secs(10.0 * (1.0 - held_up)),
+            waiting: secs(10.0 * held_up),
+            held_up: secs(10.0 * held_up),
+            ..ProducerTotals::default()
+        };
+        Totals {
+            account: Account { ok: 1_000, ..Account::default() },
+            lasted: secs(10.0),
+            window: 256,
+            head_stalled: secs(stalled),
+            consumer_working: secs(working),
+            worst_heads: vec![(17, secs(1.5))],
+            producers: vec![producer; 4],
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn a_head_that_cost_producer_time_is_named() {
+        let sentence = sentence(&totals(0.1, 4.0, 1.0)).unwrap();
+        let says = "Results waited 4.00 s for the head of the line, 1.50 s of it for item 17, which cost 3.20 s of \
+                    producer time (8 %); use `window(512)` if memory has room for its results, take results as they \
+                    come (`UnorderedRunner`), or, if items are slow by chance, let a second producer copy them \
+                    (`speculate()`).";
+        assert_eq!(sentence, says);
+    }
+
+    #[test]
+    fn a_head_that_cost_nothing_is_not_mentioned() {
+        assert_eq!(sentence(&totals(0.0, 4.0, 1.0)), None, "no producer lacked items");
+        assert_eq!(sentence(&totals(0.3, 0.0, 1.0)), None, "nothing was missing");
+        assert_eq!(sentence(&totals(0.3, 0.0, 0.0)), None, "the consumer was never there");
+        assert_eq!(sentence(&totals(0.3, 0.1, 9.0)), None, "the consumer filled the window");
+    }
+
+    #[test]
+    fn no_window_is_advised_that_would_be_too_large() {
+        let mut long = totals(0.1, 4.0, 1.0);
+        long.producers.iter_mut().for_each(|producer| producer.items = 1_000_000);
+        let sentence = sentence(&long).unwrap();
+        assert!(sentence.contains("; take results as they come"), "{sentence}");
+    }
+}
