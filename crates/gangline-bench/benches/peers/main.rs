@@ -7,6 +7,8 @@
 
 mod busy;
 mod calls;
+#[path = "../chart/mod.rs"]
+mod chart;
 mod contest;
 mod effort;
 mod gangs;
