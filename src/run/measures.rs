@@ -35,10 +35,13 @@ macro_rules! amounts {
 
 amounts!(u32, u64, usize);
 
+/// Measures a value.
+type MeasureFn<I> = dyn Fn(&I) -> u64 + Send + Sync;
+
 /// Measures items, up to a limit.
 struct Meter<I> {
     most: u64,
-    measure: Box<dyn Fn(&I) -> u64 + Send + Sync>,
+    measure: Box<MeasureFn<I>>,
 }
 
 /// The measures of each item. Those of inputs are taken on the feeding thread, those of outputs on the producer's.
@@ -46,7 +49,7 @@ pub(crate) struct Measures<I, T> {
     cost: Option<Meter<I>>,
     padded: Option<Meter<I>>,
     memory: Option<Meter<I>>,
-    output: Option<Box<dyn Fn(&T) -> u64 + Send + Sync>>,
+    output: Option<Box<MeasureFn<T>>>,
 }
 
 /// An item that exceeds the limit of a batch.
