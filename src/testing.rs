@@ -50,7 +50,7 @@ pub struct Simulated<R> {
     runner: R,
     scripts: BTreeMap<usize, Script>,
     others: Script,
-    log: Mutex<Log>,
+    log: Mutex<CallLog>,
 }
 
 /// The faults of one simulated device. An empty script has none.
@@ -108,7 +108,7 @@ pub enum Fault {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct CallLog {
     calls: Vec<Call>,
     /// The number of calls of each producer so far.
     counts: BTreeMap<usize, u64>,
@@ -214,12 +214,12 @@ impl<R> Simulated<R> {
         }
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, CallLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Log {
+impl CallLog {
     fn note(&mut self, cx: &ProducerContext<'_>, script: &Script) -> Option<Fault> {
         let count = self.counts.entry(cx.producer()).or_default();
         *count += 1;

@@ -1,5 +1,6 @@
 //! Reads the library with its crates and checks what docs/architecture.md promises of them: imports run down the
-//! layers, no files import each other in a circle, and files, functions and parameter lists stay short.
+//! layers, no files import each other in a circle, files, functions and parameter lists stay short, types stay small,
+//! and few names stand for several types.
 //!
 //! It reads text, not syntax trees: comments, strings and tests are blanked first, and the code is as rustfmt
 //! leaves it.
@@ -34,10 +35,34 @@ const CRATES: &[(&str, &str)] = &[
 /// No part of the layers: the program, and what only documents.
 const OUTSIDE: &[&str] = &["", "cli", "compile_fail", "guide"];
 
+/// The program, whose names of types count too.
+const PROGRAM: (&str, &str) = ("gangline_cli", "crates/gangline-cli/src");
+
 const MOST_LINES: usize = 500;
 const MOST_FUNCTION_LINES: usize = 60;
 const MOST_PARAMETERS: usize = 6;
 const MOST_IMPL_FILES: usize = 2;
+const MOST_METHODS: usize = 40;
+/// Of a struct with a field that is not `pub`. One whose fields are all `pub` is plain data.
+const MOST_FIELDS: usize = 15;
+/// Types with more, and why: the layer, the name, and the most methods and fields.
+const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
+    // A method for each option, and a field for most.
+    ("api", "Builder", 50, 24),
+    // The state that all threads of a run share.
+    ("run", "Run", 70, 23),
+    ("run", "Handover", 55, 20),
+    ("engine", "Engine", 40, 16),
+    ("backend", "Coordinator", 40, 16),
+    // A field for each figure of a report.
+    ("observe", "Recorder", 40, 20),
+    ("observe", "ReportLane", 40, 19),
+    ("observe", "ProgressBoard", 40, 16),
+];
+/// A file of fewer lines is small.
+const SMALL: usize = 50;
+const MOST_SMALL_FILES: usize = 40;
+const MOST_SHARED_NAMES: usize = 91;
 
 #[test]
 fn the_source_keeps_to_the_architecture() {
@@ -47,6 +72,28 @@ fn the_source_keeps_to_the_architecture() {
     }
     let found = violations(&files);
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn few_files_are_small() {
+    let mut files = Files::new();
+    for (name, folder) in CRATES {
+        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    }
+    let code = code(&files);
+    let small = code.iter().filter(|(_, text)| text.lines().count() < SMALL);
+    let small: Vec<&String> = small.map(|(file, _)| file).collect();
+    assert!(small.len() <= MOST_SMALL_FILES, "{}: {small:#?}", small.len());
+}
+
+#[test]
+fn few_names_stand_for_several_types() {
+    let mut files = Files::new();
+    for (name, folder) in CRATES.iter().chain([&PROGRAM]) {
+        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    }
+    let shared = shared_names(&code(&files));
+    assert!(shared.len() <= MOST_SHARED_NAMES, "{}: {shared:#?}", shared.len());
 }
 
 /// The files by their module path: `engine::run`. In another crate it begins with that crate's name.
@@ -73,13 +120,7 @@ fn read(crate_name: &str, root: &Path, files: &mut Files) {
 }
 
 fn violations(files: &Files) -> BTreeSet<String> {
-    let tests = test_modules(files);
-    let code: Files = files
-        .iter()
-        .filter(|(name, _)| !is_outside(name))
-        .filter(|(name, _)| !tests.iter().any(|test| is_inside(name, test)))
-        .map(|(name, text)| (name.clone(), without_tests(&blanked(text))))
-        .collect();
+    let code = code(files);
     let imports = imports(&code);
     let mut found = BTreeSet::new();
     for (file, targets) in &imports {
@@ -94,7 +135,16 @@ fn violations(files: &Files) -> BTreeSet<String> {
         sizes(file, text, &mut found);
     }
     spread_impls(&code, &mut found);
+    large_types(&code, &mut found);
     found
+}
+
+/// The files of the layers, without comments, strings and tests.
+fn code(files: &Files) -> Files {
+    let tests = test_modules(files);
+    let files = files.iter().filter(|(name, _)| !is_outside(name));
+    let files = files.filter(|(name, _)| !tests.iter().any(|test| is_inside(name, test)));
+    files.map(|(name, text)| (name.clone(), without_tests(&blanked(text)))).collect()
 }
 
 fn is_outside(file: &str) -> bool {
@@ -500,6 +550,83 @@ fn spread_impls(code: &Files, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Types with too many methods or fields. Types of one name in a layer are one type.
+fn large_types(code: &Files, found: &mut BTreeSet<String>) {
+    let mut methods: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut fields = methods.clone();
+    for (file, text) in code {
+        let top = file.split("::").next().unwrap_or_default();
+        for block in blocks(text) {
+            if let Some(name) = implemented(block[0]) {
+                *methods.entry((top, name)).or_default() += block.iter().filter(is_method).count();
+            }
+            if let Some(("struct", name)) = declared(block[0]) {
+                let all: Vec<&str> = block.iter().filter_map(|line| field(line)).collect();
+                if !all.iter().all(|line| line.starts_with("pub ")) {
+                    fields.insert((top, name), all.len());
+                }
+            }
+        }
+    }
+    let limits = |of: (&str, &str)| {
+        let large = LARGE_TYPES.iter().find(|large| (large.0, large.1) == of);
+        large.map_or((MOST_METHODS, MOST_FIELDS), |large| (large.2, large.3))
+    };
+    for ((top, name), count) in methods {
+        if count > limits((top, name)).0 {
+            found.insert(format!("{top}: {name} has {count} methods"));
+        }
+    }
+    for ((top, name), count) in fields {
+        if count > limits((top, name)).1 {
+            found.insert(format!("{top}: {name} has {count} fields"));
+        }
+    }
+}
+
+/// The items with a body, each from its first line to its last.
+fn blocks(text: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<&str> = text.lines().collect();
+    let starts = |line: &&str| line.starts_with("impl") || declared(line).is_some();
+    let block = |(i, line): (usize, &&str)| {
+        let end = lines[i..].iter().position(|line| *line == "}").filter(|_| starts(line))?;
+        Some(lines[i..=i + end].to_vec())
+    };
+    lines.iter().enumerate().filter_map(block).collect()
+}
+
+fn is_method(line: &&&str) -> bool {
+    line.len() - line.trim_start().len() == 4 && function(line).is_some()
+}
+
+/// The line of a field, from its visibility on.
+fn field(line: &str) -> Option<&str> {
+    let field = line.strip_prefix("    ").filter(|rest| !rest.starts_with([' ', '#', '}']))?;
+    let (name, _) = field.split_once(": ")?;
+    words(name).last().filter(|word| name.ends_with(*word) && *word != "where")?;
+    // Of a `where` clause: a type parameter is in upper case.
+    Some(field).filter(|_| !name.starts_with(|c: char| c.is_uppercase()))
+}
+
+/// The kind and the name of the type that is declared on this line.
+fn declared(line: &str) -> Option<(&str, &str)> {
+    let mut words = words(line).skip_while(|word| ["pub", "crate", "super", "in"].contains(word));
+    let kind = words.next().filter(|word| ["struct", "enum", "trait", "union"].contains(word))?;
+    Some((kind, words.next()?))
+}
+
+/// The names of types that are declared in more than one file, with those files.
+fn shared_names(code: &Files) -> Vec<String> {
+    let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (file, text) in code {
+        for (_, name) in text.lines().map(str::trim_start).filter_map(declared) {
+            homes.entry(name).or_default().insert(file);
+        }
+    }
+    let shared = homes.into_iter().filter(|(_, files)| files.len() > 1);
+    shared.map(|(name, files)| format!("{name}: {}", Vec::from_iter(files).join(", "))).collect()
+}
+
 /// The type of an inherent `impl` block; `None` for one of a trait.
 fn implemented(line: &str) -> Option<&str> {
     let mut rest = line.strip_prefix("impl")?;
@@ -609,6 +736,32 @@ mod checks {
         assert_eq!(parameters("fn f(\n    &self,\n    f: impl Fn(u8, u8) -> u8,\n) {}"), 2);
         let seven = "fn f(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8) {}\n";
         assert_eq!(found(&[("base", seven)]), ["base: f has more than 6 parameters"]);
+    }
+
+    #[test]
+    fn methods_and_fields_are_counted() {
+        let methods =
+            |n: usize| "    pub(super) fn f<T>(&self) {\n        fn g() {}\n    }\n".repeat(n);
+        let block = |n| format!("impl<T> Part<T> {{\n{}}}\n", methods(n));
+        let trait_block = |n| format!("impl<T> Of<u8> for Part<T> {{\n{}}}\n", methods(n));
+        assert_eq!(found(&[("base", &(block(40) + &trait_block(9)))]), [""; 0]);
+        let both = [("base::a", &*block(20)), ("base::b", &*block(21))];
+        assert_eq!(found(&both), ["base: Part has 41 methods"]);
+        let fields = |first: &str, n: usize| {
+            let rest = "    #[a(b: c)]\n    pub a: Map<\n        B: C,\n    >,\n".repeat(n - 1);
+            format!("pub struct Part<T>\nwhere\n    T: Of,\n{{\n    {first}a: u8,\n{rest}}}\n")
+        };
+        assert_eq!(found(&[("base", &fields("", 15))]), [""; 0]);
+        assert_eq!(found(&[("base", &fields("", 16))]), ["base: Part has 16 fields"]);
+        assert_eq!(found(&[("base", &fields("pub(crate) ", 16))]).len(), 1);
+        assert_eq!(found(&[("base", &fields("pub ", 16))]), [""; 0], "plain data");
+    }
+
+    #[test]
+    fn names_are_counted_by_file() {
+        let files = [("base::a", "struct A;\nenum B {}\n"), ("run", "    pub trait A {}\n")];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(shared_names(&Files::from(files)), ["A: base::a, run"]);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl LockFile {
                 Attempt::Replaced => continue,
                 Attempt::InUse => {}
             }
-            if await_any(&end, alarm)? == Woken::ByAlarm {
+            if await_any(&end, alarm)? == LockWakeUp::ByAlarm {
                 return Ok(None);
             }
         }
@@ -205,20 +205,20 @@ enum Attempt {
 }
 
 #[derive(PartialEq)]
-enum Woken {
+enum LockWakeUp {
     ByPipe,
     ByAlarm,
 }
 
 /// Waits until every writing end of `end` is closed, or that of `alarm`.
-fn await_any(end: &File, alarm: &PipeReader) -> io::Result<Woken> {
+fn await_any(end: &File, alarm: &PipeReader) -> io::Result<LockWakeUp> {
     loop {
         // No event is asked for: the end is always told, and what others may write is not wanted.
         let mut fds =
             [PollFd::new(end, PollFlags::empty()), PollFd::new(alarm, PollFlags::empty())];
         match poll(&mut fds, None) {
-            Ok(_) if !fds[1].revents().is_empty() => return Ok(Woken::ByAlarm),
-            Ok(_) => return Ok(Woken::ByPipe),
+            Ok(_) if !fds[1].revents().is_empty() => return Ok(LockWakeUp::ByAlarm),
+            Ok(_) => return Ok(LockWakeUp::ByPipe),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -38,7 +38,7 @@ pub(super) struct Recorded {
     done_positions: PositionSpans,
     /// With their hashes, or 0 without hashes. Failures are few.
     failed_positions: BTreeMap<u64, u64>,
-    names: HashMap<Box<str>, Marks>,
+    names: HashMap<Box<str>, NameMarks>,
     note: Option<Vec<u8>>,
     commits: u64,
     done: u64,
@@ -47,14 +47,14 @@ pub(super) struct Recorded {
 
 /// The outcomes of the items of one name. There is rarely more than one.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Marks {
-    first: Mark,
+struct NameMarks {
+    first: NameMark,
     #[expect(clippy::box_collection, reason = "16 bytes less for each of many names")]
-    others: Option<Box<BTreeMap<u32, Mark>>>,
+    others: Option<Box<BTreeMap<u32, NameMark>>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Mark {
+enum NameMark {
     #[default]
     Unknown,
     Done,
@@ -117,7 +117,7 @@ impl Past {
                 self.is_in_walk(*position) || self.recorded.done_positions.find(*position).is_some()
             }
             JournalKey::Name { name, occurrence } => {
-                self.recorded.mark(name, *occurrence) == Mark::Done
+                self.recorded.mark(name, *occurrence) == NameMark::Done
             }
         }
     }
@@ -129,7 +129,7 @@ impl Past {
                 self.recorded.failed_positions.contains_key(position)
             }
             JournalKey::Name { name, occurrence } => {
-                self.recorded.mark(name, *occurrence) == Mark::Failed
+                self.recorded.mark(name, *occurrence) == NameMark::Failed
             }
         }
     }
@@ -233,10 +233,10 @@ impl Recorded {
 
     fn add_names(&mut self, mut commit: Commit<NamedOccurrence<'_>, NamedOccurrence<'_>>) -> Added {
         for named in &commit.done {
-            self.add_name(named, Mark::Done)?;
+            self.add_name(named, NameMark::Done)?;
         }
         for named in &commit.failed {
-            self.add_name(named, Mark::Failed)?;
+            self.add_name(named, NameMark::Failed)?;
         }
         commit.note().map_err(|()| Contradiction)
     }
@@ -266,19 +266,19 @@ impl Recorded {
         Ok(())
     }
 
-    fn add_name(&mut self, named: &NamedOccurrence<'_>, is: Mark) -> Result<(), Contradiction> {
+    fn add_name(&mut self, named: &NamedOccurrence<'_>, is: NameMark) -> Result<(), Contradiction> {
         let mark = self.mark_mut(named);
         let was = std::mem::replace(mark, is);
-        if was == Mark::Done {
+        if was == NameMark::Done {
             return Err(Contradiction);
         }
-        self.done += u64::from(is == Mark::Done);
-        self.failed += u64::from(is == Mark::Failed);
-        self.failed -= u64::from(was == Mark::Failed);
+        self.done += u64::from(is == NameMark::Done);
+        self.failed += u64::from(is == NameMark::Failed);
+        self.failed -= u64::from(was == NameMark::Failed);
         Ok(())
     }
 
-    fn mark_mut(&mut self, named: &NamedOccurrence<'_>) -> &mut Mark {
+    fn mark_mut(&mut self, named: &NamedOccurrence<'_>) -> &mut NameMark {
         // Most names are new; this looks them up only once.
         let marks = self.names.entry(named.name.as_ref().into()).or_default();
         match named.occurrence {
@@ -287,8 +287,8 @@ impl Recorded {
         }
     }
 
-    fn mark(&self, name: &str, occurrence: u32) -> Mark {
-        let Some(marks) = self.names.get(name) else { return Mark::Unknown };
+    fn mark(&self, name: &str, occurrence: u32) -> NameMark {
+        let Some(marks) = self.names.get(name) else { return NameMark::Unknown };
         match occurrence {
             1 => marks.first,
             other => {

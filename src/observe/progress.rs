@@ -52,7 +52,7 @@ pub struct Progress {
     board: ProgressBoard,
     total: Total,
     /// Where the output goes.
-    output: Output,
+    output: ProgressOutput,
     next_frame: Duration,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Total {
 }
 
 #[derive(Debug)]
-enum Output {
+enum ProgressOutput {
     Terminal(ScreenBlock),
     Log(ProgressLog),
 }
@@ -83,17 +83,16 @@ impl Progress {
     /// less often in a long run.
     pub fn new() -> Self {
         match Screen::of_stderr() {
-            Some(screen) => {
-                Progress::on(Output::Terminal(screen.block())).colors(TextStyle::of_stderr().colors)
-            }
-            None => Progress::on(Output::Log(ProgressLog::new(Box::new(Stderr)))),
+            Some(screen) => Progress::on(ProgressOutput::Terminal(screen.block()))
+                .colors(TextStyle::of_stderr().colors),
+            None => Progress::on(ProgressOutput::Log(ProgressLog::new(Box::new(Stderr)))),
         }
     }
 
     /// Writes plain lines to `writer`, each with one call of `write_all` and one of `flush`. A line is
     /// written every five seconds, less often in a long run.
     pub fn lines_to(writer: impl Write + Send + 'static) -> Self {
-        Progress::on(Output::Log(ProgressLog::new(Box::new(writer))))
+        Progress::on(ProgressOutput::Log(ProgressLog::new(Box::new(writer))))
     }
 
     /// Sets the name of the run that the display shows. By default there is none.
@@ -155,7 +154,7 @@ impl Progress {
         }
     }
 
-    fn on(output: Output) -> Self {
+    fn on(output: ProgressOutput) -> Self {
         let (desc, next_frame) = (String::new(), FIRST_FRAME);
         let (failures, producers) = (FAILURES, PRODUCERS);
         let board = ProgressBoard::new(&desc, failures);
@@ -170,15 +169,15 @@ impl Progress {
 
     fn tell(&mut self, line: &str, ink: Ink) {
         match &mut self.output {
-            Output::Terminal(block) => block.tell(line, ink, self.colors),
-            Output::Log(log) => log.tell(&self.colors.paint(ink, line).to_string()),
+            ProgressOutput::Terminal(block) => block.tell(line, ink, self.colors),
+            ProgressOutput::Log(log) => log.tell(&self.colors.paint(ink, line).to_string()),
         }
     }
 
     fn show(&mut self, at: Duration) {
         self.ask_for_total();
         match &mut self.output {
-            Output::Terminal(block) if at >= self.next_frame => {
+            ProgressOutput::Terminal(block) if at >= self.next_frame => {
                 // The run, its producers, and the line that summarises other producers.
                 let most = match self.producers {
                     0 => 1,
@@ -187,8 +186,8 @@ impl Progress {
                 block.show(|rows, columns| self.board.lines(rows.min(most), columns));
                 self.next_frame = at + FRAME;
             }
-            Output::Terminal(_) => {}
-            Output::Log(log) => log.show(at, || self.board.line()),
+            ProgressOutput::Terminal(_) => {}
+            ProgressOutput::Log(log) => log.show(at, || self.board.line()),
         }
     }
 
@@ -200,15 +199,15 @@ impl Progress {
 
     fn begin(&mut self) {
         self.next_frame = FIRST_FRAME;
-        if let Output::Log(log) = &mut self.output {
+        if let ProgressOutput::Log(log) = &mut self.output {
             log.begin();
         }
     }
 
     fn end(&mut self, line: &str) {
         match &mut self.output {
-            Output::Terminal(block) => block.end(line),
-            Output::Log(log) => log.tell(line),
+            ProgressOutput::Terminal(block) => block.end(line),
+            ProgressOutput::Log(log) => log.tell(line),
         }
     }
 }

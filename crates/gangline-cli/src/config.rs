@@ -27,22 +27,22 @@ pub(crate) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
 }
 
 /// One line: the text, and its comment.
-struct Line {
+struct ConfigLine {
     text: String,
     origin: Option<String>,
 }
 
-fn put_table(table: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>) {
+fn put_table(table: &Map<String, Value>, depth: usize, lines: &mut Vec<ConfigLine>) {
     for (key, value) in table {
         let begin = format!("{:indent$}{}:", "", key_text(key), indent = 2 * depth);
         match &value.kind {
             ValueKind::Table(inner) if !inner.is_empty() => {
-                lines.push(Line { text: begin, origin: None });
+                lines.push(ConfigLine { text: begin, origin: None });
                 put_table(inner, depth + 1, lines);
             }
             _ => {
                 let text = format!("{begin} {}", flow(value));
-                lines.push(Line { text, origin: Some(origin(value)) });
+                lines.push(ConfigLine { text, origin: Some(origin(value)) });
             }
         }
     }
@@ -101,7 +101,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// With all comments in one column.
-fn aligned(lines: &[Line]) -> String {
+fn aligned(lines: &[ConfigLine]) -> String {
     let column = lines
         .iter()
         .filter(|line| line.origin.is_some())

@@ -13,9 +13,9 @@ use crate::exit;
 
 /// The devices of this machine.
 #[derive(Debug, Serialize)]
-struct Inventory {
+struct DeviceInventory {
     cpu: Cpu,
-    gpus: Vec<Gpu>,
+    gpus: Vec<ListedGpu>,
     /// Why GPUs cannot be queried, if they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_gpus: Option<String>,
@@ -33,7 +33,7 @@ struct Cpu {
 }
 
 #[derive(Debug, Serialize)]
-struct Gpu {
+struct ListedGpu {
     /// The index that CUDA uses with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     index: u32,
     #[serde(skip)]
@@ -50,7 +50,7 @@ struct Gpu {
 struct Facts {
     name: Option<String>,
     uuid: Option<String>,
-    mig: Option<Mig>,
+    mig: Option<ListedMig>,
     memory_total: Option<u64>,
     memory_used: Option<u64>,
     /// In per cent.
@@ -62,16 +62,16 @@ struct Facts {
 /// Whether a GPU is split into MIG devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Mig {
+enum ListedMig {
     On,
     Off,
 }
 
-impl Mig {
-    fn of(mode: u32) -> Mig {
+impl ListedMig {
+    fn of(mode: u32) -> ListedMig {
         match mode {
-            0 => Mig::Off,
-            _ => Mig::On,
+            0 => ListedMig::Off,
+            _ => ListedMig::On,
         }
     }
 }
@@ -80,7 +80,7 @@ impl Mig {
 type PciAddress = (u32, u32, u32);
 
 pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
-    let inventory = Inventory::of_machine();
+    let inventory = DeviceInventory::of_machine();
     let text = match json {
         true => serde_json::to_string_pretty(&inventory).map(|text| text + "\n"),
         false => Ok(inventory.text()),
@@ -88,8 +88,8 @@ pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
     text.map(String::into_bytes).map_err(|error| CliError::new(exit::INTERNAL, error))
 }
 
-impl Inventory {
-    fn of_machine() -> Inventory {
+impl DeviceInventory {
+    fn of_machine() -> DeviceInventory {
         let logical = std::fs::read_to_string("/proc/cpuinfo")
             .map_or(0, |text| text.lines().filter(|line| line.starts_with("processor")).count());
         let usable = num_cpus::get();
@@ -99,7 +99,7 @@ impl Inventory {
             Err(reason) => (Vec::new(), Some(reason)),
         };
         let cuda_visible_devices = env::var("CUDA_VISIBLE_DEVICES").ok();
-        Inventory { cpu, gpus, no_gpus, cuda_visible_devices }
+        DeviceInventory { cpu, gpus, no_gpus, cuda_visible_devices }
     }
 
     fn text(&self) -> String {
@@ -125,10 +125,10 @@ impl Inventory {
     }
 }
 
-impl Gpu {
-    fn ask(nvml: &Nvml, index: u32) -> Gpu {
+impl ListedGpu {
+    fn ask(nvml: &Nvml, index: u32) -> ListedGpu {
         match nvml.device_by_index(index) {
-            Ok(device) => Gpu {
+            Ok(device) => ListedGpu {
                 index,
                 address: address(&device),
                 // The values that all GPUs report.
@@ -137,7 +137,7 @@ impl Gpu {
             },
             Err(error) => {
                 let (address, facts) = (None, Facts::default());
-                Gpu { index, address, facts, problem: Some(words(error)) }
+                ListedGpu { index, address, facts, problem: Some(words(error)) }
             }
         }
     }
@@ -157,7 +157,7 @@ impl Facts {
         Facts {
             name: device.name().ok(),
             uuid: device.uuid().ok(),
-            mig: device.mig_mode().ok().map(|mode| Mig::of(mode.current)),
+            mig: device.mig_mode().ok().map(|mode| ListedMig::of(mode.current)),
             memory_total: memory.as_ref().map(|memory| memory.total),
             memory_used: memory.map(|memory| memory.used),
             utilization: device.utilization_rates().ok().map(|rates| rates.gpu),
@@ -169,7 +169,7 @@ impl Facts {
         let memory = self.memory_used.zip(self.memory_total);
         let pieces = [
             self.name.clone(),
-            (self.mig == Some(Mig::On)).then(|| "split into MIG devices".to_owned()),
+            (self.mig == Some(ListedMig::On)).then(|| "split into MIG devices".to_owned()),
             memory.map(|(used, total)| format!("{:.1} of {:.1} GiB used", gib(used), gib(total))),
             self.utilization.map(|busy| format!("{busy} % busy")),
             self.temperature.map(|degrees| format!("{degrees} C")),
@@ -184,14 +184,14 @@ fn gib(bytes: u64) -> f64 {
 }
 
 /// Returns all GPUs, including those that do not answer, or why none is visible.
-fn gpus() -> Result<Vec<Gpu>, String> {
+fn gpus() -> Result<Vec<ListedGpu>, String> {
     let does_not_start = |error| format!("the driver does not start: {}", words(error));
     let nvml = Nvml::init().map_err(|error| match error {
         NvmlError::LibloadingError(error) => not_loaded(&error.to_string()),
         error => does_not_start(error),
     })?;
     let count = nvml.device_count().map_err(does_not_start)?;
-    let mut gpus: Vec<Gpu> = (0..count).map(|index| Gpu::ask(&nvml, index)).collect();
+    let mut gpus: Vec<ListedGpu> = (0..count).map(|index| ListedGpu::ask(&nvml, index)).collect();
     // The driver's own order may change. It is used only if a GPU has no PCI address.
     if gpus.iter().all(|gpu| gpu.address.is_some()) {
         gpus.sort_by_key(|gpu| gpu.address);

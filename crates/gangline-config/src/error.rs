@@ -34,7 +34,7 @@ pub enum CfgError {
     },
     /// The value has another type than the one asked for.
     #[non_exhaustive]
-    #[error("{}{}: {source}", Place(.path), Origin(.origin))]
+    #[error("{}{}: {source}", ErrorPath(.path), ValueOrigin(.origin))]
     Type {
         /// The full path of the value, list indices included; empty for the whole tree.
         path: String,
@@ -54,7 +54,7 @@ pub enum CfgError {
     },
     /// The path leads through a value that has no keys.
     #[non_exhaustive]
-    #[error("{path:?} leads through {at:?}{}, which is {found}", Origin(.origin))]
+    #[error("{path:?} leads through {at:?}{}, which is {found}", ValueOrigin(.origin))]
     Through {
         /// The path as it was given.
         path: String,
@@ -74,7 +74,7 @@ pub enum CfgError {
     },
     /// A key that no path could name.
     #[non_exhaustive]
-    #[error("the key {key:?} of {}{} is refused: {problem}", Place(.path), Origin(.origin))]
+    #[error("the key {key:?} of {}{} is refused: {problem}", ErrorPath(.path), ValueOrigin(.origin))]
     Key {
         /// The path of the node that holds the key; empty for the top.
         path: String,
@@ -87,7 +87,7 @@ pub enum CfgError {
     },
     /// Nodes and lists are nested too deeply.
     #[non_exhaustive]
-    #[error("{}{} is nested more than {MAX_DEPTH} levels deep", Place(.path), Origin(.origin))]
+    #[error("{}{} is nested more than {MAX_DEPTH} levels deep", ErrorPath(.path), ValueOrigin(.origin))]
     TooDeep {
         /// The path, as far as it is allowed.
         path: String,
@@ -96,7 +96,7 @@ pub enum CfgError {
     },
     /// A configuration cannot hold the value.
     #[non_exhaustive]
-    #[error("{}{} cannot be held in a configuration: {source}", Place(.path), Origin(.origin))]
+    #[error("{}{} cannot be held in a configuration: {source}", ErrorPath(.path), ValueOrigin(.origin))]
     Value {
         /// The full path of the value.
         path: String,
@@ -159,7 +159,7 @@ pub enum CfgError {
     },
     /// The files form a loop through `__BASE__`.
     #[non_exhaustive]
-    #[error("__BASE__ goes round in a loop: {}", Chain(.chain))]
+    #[error("__BASE__ goes round in a loop: {}", ErrorChain(.chain))]
     BaseLoop {
         /// The files in the order in which they name each other; the last repeats an earlier one.
         chain: Vec<PathBuf>,
@@ -225,7 +225,7 @@ pub enum CfgError {
     },
     /// The format cannot hold the value.
     #[non_exhaustive]
-    #[error("{}: {format} cannot hold {found}", Place(.path))]
+    #[error("{}: {format} cannot hold {found}", ErrorPath(.path))]
     Unsupported {
         /// The full path of the value.
         path: String,
@@ -282,9 +282,9 @@ pub enum CfgError {
 debug_with_causes!(CfgError);
 
 /// A path in an error, or the top of the tree.
-struct Place<'a>(&'a str);
+struct ErrorPath<'a>(&'a str);
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ErrorPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             "" => f.write_str("the configuration"),
@@ -307,9 +307,9 @@ impl fmt::Display for Near<'_> {
 }
 
 /// Where a value came from, after its path.
-struct Origin<'a>(&'a Option<String>);
+struct ValueOrigin<'a>(&'a Option<String>);
 
-impl fmt::Display for Origin<'_> {
+impl fmt::Display for ValueOrigin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.as_ref().map_or(Ok(()), |origin| write!(f, " in {origin}"))
     }
@@ -332,9 +332,9 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-struct Chain<'a>(&'a [PathBuf]);
+struct ErrorChain<'a>(&'a [PathBuf]);
 
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, file) in self.0.iter().enumerate() {
             let arrow = if i == 0 { "" } else { " -> " };

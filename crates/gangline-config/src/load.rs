@@ -26,7 +26,7 @@ pub(super) struct Loaded {
 
 /// Loads `file` and, under it, the file that its `__BASE__` names, and so on.
 pub(super) fn load(file: &Path) -> Result<Loaded, CfgError> {
-    let mut chain = Chain::default();
+    let mut chain = FileChain::default();
     let mut layers = Vec::new();
     let mut next = Some(file.to_owned());
     while let Some(file) = next {
@@ -70,12 +70,12 @@ pub(super) fn check_spelling(root: &Value, file: &Path) -> Result<(), CfgError> 
 
 /// The files on the way down. Compared without links and detours, shown as they are named.
 #[derive(Debug, Default)]
-struct Chain {
+struct FileChain {
     shown: Vec<PathBuf>,
     canonical: Vec<PathBuf>,
 }
 
-impl Chain {
+impl FileChain {
     fn enter(&mut self, file: &Path) -> Result<(), CfgError> {
         let canonical = fs::canonicalize(file)
             .map_err(|source| CfgError::Read { file: file.to_owned(), source })?;

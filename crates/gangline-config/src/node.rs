@@ -56,11 +56,11 @@ use super::{de, env, format};
 pub struct CfgNode {
     /// Always a table. Its keys, depth and integers have been checked.
     pub(super) root: Value,
-    state: State,
+    state: NodeState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum NodeState {
     Open,
     Frozen,
 }
@@ -68,7 +68,7 @@ enum State {
 impl CfgNode {
     /// Makes an empty configuration.
     pub fn new() -> Self {
-        CfgNode { root: Table::new().into(), state: State::Open }
+        CfgNode { root: Table::new().into(), state: NodeState::Open }
     }
 
     /// Makes a configuration of one value: a struct or a map. Its fields become the keys, as
@@ -284,17 +284,17 @@ impl CfgNode {
     /// # Ok::<(), gangline_config::CfgError>(())
     /// ```
     pub fn freeze(&mut self) {
-        self.state = State::Frozen;
+        self.state = NodeState::Frozen;
     }
 
     /// Returns whether this configuration is read-only.
     pub fn is_frozen(&self) -> bool {
-        self.state == State::Frozen
+        self.state == NodeState::Frozen
     }
 
     /// Returns a copy that is not frozen.
     pub fn thawed(&self) -> Self {
-        CfgNode { root: self.root.clone(), state: State::Open }
+        CfgNode { root: self.root.clone(), state: NodeState::Open }
     }
 
     /// Takes values from the environment: [`with_env_pairs`](Self::with_env_pairs) with the
@@ -368,7 +368,7 @@ impl CfgNode {
     /// Takes a tree that was checked, if its top is a node.
     pub(super) fn from_root(root: Value) -> Result<Self, CfgError> {
         if matches!(root.kind, ValueKind::Table(_)) {
-            return Ok(CfgNode { root, state: State::Open });
+            return Ok(CfgNode { root, state: NodeState::Open });
         }
         let origin = root.origin().map(str::to_owned);
         Err(CfgError::Type { path: String::new(), origin, source: no_node(&root).into() })
@@ -383,8 +383,8 @@ impl CfgNode {
 
     fn check_open(&self, change: impl FnOnce() -> String) -> Result<(), CfgError> {
         match self.state {
-            State::Open => Ok(()),
-            State::Frozen => Err(CfgError::Frozen { change: change() }),
+            NodeState::Open => Ok(()),
+            NodeState::Frozen => Err(CfgError::Frozen { change: change() }),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::batch::{Batch, Batching, Ceiling, Limits, More};
 #[derive(Debug)]
 pub(super) struct Batches {
     rules: Batching,
-    mode: Mode,
+    mode: BatchMode,
     /// The limits learned from out-of-memory failures, for each producer.
     learned: Vec<Ceiling>,
     pub(super) pending: PendingItems,
@@ -24,7 +24,7 @@ pub(super) struct Batches {
 
 /// Whether the run has batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum BatchMode {
     Single,
     Batches,
 }
@@ -35,7 +35,7 @@ impl Batches {
         let rules = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
         Batches {
             rules,
-            mode: if config.batching.is_some() { Mode::Batches } else { Mode::Single },
+            mode: if config.batching.is_some() { BatchMode::Batches } else { BatchMode::Single },
             learned,
             pending: PendingItems::new(rules.grouping, config.window),
             parts: Parts::default(),
@@ -97,7 +97,7 @@ impl Batches {
 
     /// Records that the producer had memory for a lease of these items.
     pub(super) fn went_well(&mut self, producer: ProducerId, items: &[Sized]) {
-        if self.mode == Mode::Batches {
+        if self.mode == BatchMode::Batches {
             self.learned[producer].went_well(extent(self.rules.limits, items));
         }
     }

@@ -5,7 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use super::config::Gpus;
+use super::gpus::Gpus;
 use super::lease::{Generation, ProducerId};
 
 /// The producers of a run, with the failures that each is suspected of.
@@ -19,7 +19,7 @@ pub struct ProducerHealth {
     /// The number of producers that have to fail an item to blame it (at least two), and of items to blame a
     /// producer.
     quarantine_after: Option<usize>,
-    producers: Vec<Producer>,
+    producers: Vec<ProducerRecord>,
     /// The devices of each place; `None` where no two producers share a GPU.
     places: Option<Arc<[Gpus]>>,
     /// The number of producers that may still replace lost ones.
@@ -31,7 +31,7 @@ pub struct ProducerHealth {
 }
 
 #[derive(Debug, Default)]
-struct Producer {
+struct ProducerRecord {
     presence: Presence,
     /// The items that it failed since its last success.
     suspects: Vec<Suspect>,
@@ -113,7 +113,7 @@ impl ProducerHealth {
     ) -> Self {
         ProducerHealth {
             quarantine_after,
-            producers: (0..producers).map(|_| Producer::default()).collect(),
+            producers: (0..producers).map(|_| ProducerRecord::default()).collect(),
             places,
             spares,
             suspects: 0,
@@ -146,7 +146,7 @@ impl ProducerHealth {
 
     /// Whether a producer that was lost as this generation has been replaced.
     pub fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
-        let Producer { generation: latest, successor, .. } = self.producers[producer];
+        let ProducerRecord { generation: latest, successor, .. } = self.producers[producer];
         generation < latest - Generation::from(successor == Successor::Due)
     }
 

@@ -65,6 +65,7 @@ mod deadlines;
 mod events;
 pub mod expansion;
 mod flow;
+mod gpus;
 pub mod hand_over;
 mod health;
 mod items;
@@ -88,10 +89,11 @@ mod simulation;
 mod tests;
 
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-pub use self::config::{Bypass, Config, Gpus, Meta, Order};
+pub use self::config::{Bypass, Config, Meta, Order};
 pub use self::deadlines::{Absence, Timeouts};
 pub use self::events::{Event, Expired};
 pub use self::flow::{Activity, Input};
+pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
 pub use self::items::{Items, Outcome, Standing};
 pub use self::lease::{

@@ -81,7 +81,7 @@ struct Accepted {
 }
 
 /// The next step with an item that was taken.
-enum Admission {
+enum TakenItem {
     Begin,
     /// The coordinator does not want it.
     Unwanted,
@@ -168,12 +168,12 @@ impl Slots {
         };
         let (cancel, cancelled) = oneshot::channel();
         let refusal = match self.admit(header.publication, &message, cancel).await {
-            Admission::Begin => return Some(Accepted { header, message, cancelled }),
-            Admission::Unwanted => AckKind::Ack,
-            Admission::Closed => AckKind::Nak(None),
+            TakenItem::Begin => return Some(Accepted { header, message, cancelled }),
+            TakenItem::Unwanted => AckKind::Ack,
+            TakenItem::Closed => AckKind::Nak(None),
             // Without the delay, this worker would get it again at once.
-            Admission::NotYet => AckKind::Nak(Some(self.lease() / 4)),
-            Admission::NotHere => AckKind::Nak(Some(self.lease())),
+            TakenItem::NotYet => AckKind::Nak(Some(self.lease() / 4)),
+            TakenItem::NotHere => AckKind::Nak(Some(self.lease())),
         };
         self.acknowledge(&message, refusal).await;
         self.forget(header.publication);
@@ -293,15 +293,15 @@ impl Slots {
         publication: u64,
         message: &jetstream::Message,
         cancel: oneshot::Sender<()>,
-    ) -> Admission {
-        let Some(reply) = message.reply.clone() else { return Admission::Unwanted };
+    ) -> TakenItem {
+        let Some(reply) = message.reply.clone() else { return TakenItem::Unwanted };
         {
             let mut state = lock(&self.state);
             if state.is_closed {
-                return Admission::Closed;
+                return TakenItem::Closed;
             }
             if publication <= state.floor {
-                return Admission::Unwanted;
+                return TakenItem::Unwanted;
             }
             state
                 .held
@@ -311,9 +311,9 @@ impl Slots {
         if is_doubtful || message.info().is_ok_and(|info| info.delivered > 1) {
             match self.claim(publication).await {
                 ClaimReply::Begin => lock(&self.state).is_doubtful = false,
-                ClaimReply::Unknown => return Admission::NotYet,
-                ClaimReply::Later => return Admission::NotHere,
-                ClaimReply::Never => return Admission::Unwanted,
+                ClaimReply::Unknown => return TakenItem::NotYet,
+                ClaimReply::Later => return TakenItem::NotHere,
+                ClaimReply::Never => return TakenItem::Unwanted,
             }
         }
         loop {
@@ -325,15 +325,15 @@ impl Slots {
                 let is_closed = state.is_closed;
                 let has_room = state.begun < self.service.capacity();
                 match state.held.get_mut(&publication) {
-                    Some(HeldItem { cancel: None, .. }) | None => return Admission::Unwanted,
-                    Some(_) if is_closed => return Admission::Closed,
+                    Some(HeldItem { cancel: None, .. }) | None => return TakenItem::Unwanted,
+                    Some(_) if is_closed => return TakenItem::Closed,
                     Some(held) if has_room => {
                         held.is_begun = true;
                         if state.begun == 0 {
                             state.meter.resume(self.service.hook_times());
                         }
                         state.begun += 1;
-                        return Admission::Begin;
+                        return TakenItem::Begin;
                     }
                     Some(_) => {}
                 }

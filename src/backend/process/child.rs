@@ -234,7 +234,7 @@ impl Child {
         }
     }
 
-    fn poll(&self, bell: Option<&EventBell>, until: Option<Instant>) -> Ready {
+    fn poll(&self, bell: Option<&EventBell>, until: Option<Instant>) -> ChildReady {
         let has_unwritten = !self.unwritten.is_empty();
         let out = if has_unwritten { PollFlags::OUT } else { PollFlags::empty() };
         let mut fds = vec![
@@ -257,7 +257,7 @@ impl Child {
             true => (!more[0].is_empty(), &more[1..]),
             false => (false, more),
         };
-        Ready {
+        ChildReady {
             readable: seen[0].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR),
             writable: seen[0].contains(PollFlags::OUT),
             ended: !seen[1].is_empty(),
@@ -385,7 +385,7 @@ impl Drop for Child {
 
 /// What a look at the descriptors has found.
 #[derive(Debug)]
-struct Ready {
+struct ChildReady {
     readable: bool,
     writable: bool,
     ended: bool,

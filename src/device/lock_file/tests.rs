@@ -131,10 +131,10 @@ fn what_is_written_into_the_pipe_is_not_read() {
     let end = open_as(OpenOptions::new().read(true), &file.pipe).unwrap();
     let (alarm, ring) = io::pipe().unwrap();
     drop(ring);
-    assert!(await_any(&end, &alarm).unwrap() == Woken::ByAlarm);
+    assert!(await_any(&end, &alarm).unwrap() == LockWakeUp::ByAlarm);
     let (alarm, _ring) = io::pipe().unwrap();
     drop(lock);
-    assert!(await_any(&end, &alarm).unwrap() == Woken::ByPipe);
+    assert!(await_any(&end, &alarm).unwrap() == LockWakeUp::ByPipe);
 }
 
 /// Every waiter gets the lock, and no two hold it at once.

@@ -17,7 +17,7 @@ use crate::observe::text_style::{Colors, Ink, wrapped};
 /// and dropping one after a panic would lock a poisoned mutex.
 #[derive(Clone)]
 pub(super) struct Screen {
-    terminal: Terminal,
+    terminal: ScreenTerminal,
     blocks: Arc<Mutex<ScreenBlocks>>,
 }
 
@@ -36,7 +36,7 @@ struct ScreenBlocks {
 
 /// A terminal that may go away: its first error is reported, and nothing is written afterwards.
 #[derive(Debug, Clone)]
-struct Terminal {
+struct ScreenTerminal {
     inner: Arc<dyn TermLike>,
     gone: Arc<AtomicBool>,
 }
@@ -52,7 +52,7 @@ impl Screen {
     }
 
     pub(super) fn new(terminal: Arc<dyn TermLike>) -> Screen {
-        let terminal = Terminal { inner: terminal, gone: Arc::default() };
+        let terminal = ScreenTerminal { inner: terminal, gone: Arc::default() };
         Screen { terminal, blocks: Arc::default() }
     }
 
@@ -81,7 +81,7 @@ impl Screen {
         match &blocks.bar {
             Some(bar) => bar.println(line),
             None => {
-                // `Terminal` reports the error.
+                // `ScreenTerminal` reports the error.
                 let _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
             }
         }
@@ -168,7 +168,7 @@ impl ScreenBlocks {
     }
 }
 
-impl Terminal {
+impl ScreenTerminal {
     /// Calls `what` unless the terminal is gone. Unwritten text stays in the terminal's buffer, which would
     /// grow with every attempt, so none follows the first failure.
     fn attempt(&self, what: impl Fn(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
@@ -185,7 +185,7 @@ impl Terminal {
     }
 }
 
-impl TermLike for Terminal {
+impl TermLike for ScreenTerminal {
     fn width(&self) -> u16 {
         // `indicatif` underflows if a wide character meets a narrower terminal.
         self.inner.width().max(2)

@@ -50,7 +50,7 @@ pub(super) fn ended(totals: Totals) -> Event {
 }
 
 fn on_screen(screen: &Screen) -> Progress {
-    Progress::on(Output::Terminal(screen.block()))
+    Progress::on(ProgressOutput::Terminal(screen.block()))
 }
 
 fn tell(progress: &mut Progress, events: &[(u64, Event)]) {

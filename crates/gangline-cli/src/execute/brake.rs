@@ -25,11 +25,11 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Brake {
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<BrakeState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BrakeState {
     running: usize,
     last_start: Option<Instant>,
     /// The number that the file had when it last had one.
@@ -96,7 +96,7 @@ impl Brake {
             .is_some_and(|available| Some(available) < self.limits.memfree.map(|least| least / 2))
     }
 
-    fn held(&self, state: &mut State) -> Option<Held> {
+    fn held(&self, state: &mut BrakeState) -> Option<Held> {
         let quietly = |look_again| Some(Held { look_again, message: None });
         if let Some(path) = &self.limits.jobs {
             let now = in_file(path).map(|amount| amount.count(num_cpus::get(), None));
@@ -153,7 +153,7 @@ impl Brake {
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BrakeState> {
         self.state.lock().expect("nothing panics with the lock held")
     }
 }

@@ -92,7 +92,7 @@ impl Commands {
             let command = prepared(self::command(words, place), workdir);
             Ok((command.map_err(JobResult::NotStarted)?, results))
         });
-        let mut sink = Sink::new(self, &worker.spills, job.number, tag.as_deref());
+        let mut sink = StreamSink::new(self, &worker.spills, job.number, tag.as_deref());
         if attempt > 1 {
             sink.printed.unshown = self.lane.retries.take_unshown(job.number);
         }
@@ -149,7 +149,7 @@ impl Commands {
         worker: usize,
         buffer: &mut Vec<u8>,
         command: Command,
-        mut sink: Sink<'_>,
+        mut sink: StreamSink<'_>,
     ) -> (JobResult, Printed) {
         let shared = &self.lanes.shared;
         let streams = match shared.rules.showing {
@@ -209,7 +209,7 @@ pub(crate) fn command(words: Words, slot: &Given) -> Command {
 }
 
 /// The destination of a job's streams while it runs.
-struct Sink<'a> {
+struct StreamSink<'a> {
     commands: &'a Commands,
     spills: &'a [Arc<Spill>; 2],
     number: u64,
@@ -218,15 +218,15 @@ struct Sink<'a> {
     lines: [LineBuffer; 2],
 }
 
-impl<'a> Sink<'a> {
+impl<'a> StreamSink<'a> {
     fn new(
         commands: &'a Commands,
         spills: &'a [Arc<Spill>; 2],
         number: u64,
         tag: Option<&'a [u8]>,
-    ) -> Sink<'a> {
+    ) -> StreamSink<'a> {
         let (printed, lines) = Default::default();
-        Sink { commands, spills, number, tag, printed, lines }
+        StreamSink { commands, spills, number, tag, printed, lines }
     }
 
     fn push(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
@@ -290,18 +290,18 @@ impl<'a> Sink<'a> {
         let unshown = std::mem::take(&mut self.printed.unshown[channel as usize]);
         match unshown.is_empty() {
             true => Ok(()),
-            false => unshown.write_to(&mut Lines { sink: self, channel }),
+            false => unshown.write_to(&mut LinePrinter { sink: self, channel }),
         }
     }
 }
 
 /// Prints complete lines of a stream.
-struct Lines<'a, 'b> {
-    sink: &'a mut Sink<'b>,
+struct LinePrinter<'a, 'b> {
+    sink: &'a mut StreamSink<'b>,
     channel: Channel,
 }
 
-impl Write for Lines<'_, '_> {
+impl Write for LinePrinter<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.sink.print(self.channel, bytes)?;
         Ok(bytes.len())

@@ -320,7 +320,7 @@ impl Conversation {
         }
     }
 
-    fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
+    fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<ReadyPipes> {
         let reads = |fd| (fd, PollFlags::IN);
         let stdin = self.stdin.as_ref().filter(|_| speaking);
         let process = self.leader.running().filter(|_| !self.has_ended);
@@ -332,7 +332,7 @@ impl Conversation {
             self.stderr.as_ref().map(|fd| reads(fd.as_fd())),
         ];
         let [bell, process, stdin, stdout, stderr] = ready(watched, longest)?;
-        Ok(Ready { bell, process, stdin, stdout, stderr })
+        Ok(ReadyPipes { bell, process, stdin, stdout, stderr })
     }
 }
 
@@ -343,7 +343,7 @@ enum Heard {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Ready {
+struct ReadyPipes {
     bell: bool,
     process: bool,
     stdin: bool,

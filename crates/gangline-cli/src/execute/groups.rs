@@ -15,7 +15,7 @@ use crate::bell::Bell;
 /// reach a stranger.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    state: Mutex<State>,
+    state: Mutex<GroupsState>,
     /// Notified when a group enters or leaves, and when stopped groups continue.
     changed: Condvar,
     /// One per slot, rung when the orders for its job may have changed.
@@ -23,7 +23,7 @@ pub(crate) struct Groups {
 }
 
 #[derive(Debug)]
-struct State {
+struct GroupsState {
     slots: Vec<GroupSlot>,
     wish: Wish,
     /// Whether stopped processes are ended, since they would not end by themselves.
@@ -43,11 +43,11 @@ enum GroupSlot {
     Free,
     /// A process is being started; its number is not known yet.
     Starting,
-    Taken(Group),
+    Taken(ProcessGroup),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Group {
+struct ProcessGroup {
     pid: Pid,
     /// The number of its entry: the youngest has the largest.
     entry: u64,
@@ -114,7 +114,7 @@ impl Groups {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
         let (wish, stopped) = (Wish::GoOn, Duration::ZERO);
-        let state = State {
+        let state = GroupsState {
             slots,
             wish,
             ends_stopped: false,
@@ -129,7 +129,7 @@ impl Groups {
     /// To be called before a process is started, so that a wait for all groups includes it. While all groups
     /// are stopped, none is started.
     pub(crate) fn place(self: &Arc<Self>, worker: usize, occupant: Occupant) -> Place {
-        let is_stopped = |state: &mut State| state.stopped_at.is_some();
+        let is_stopped = |state: &mut GroupsState| state.stopped_at.is_some();
         let state = self.changed.wait_while(self.state(), is_stopped);
         state.expect("nothing panics with the lock held").slots[worker] = GroupSlot::Starting;
         Place { groups: Arc::clone(self), worker, occupant }
@@ -202,7 +202,7 @@ impl Groups {
     /// were stopped, returns what it was started for.
     pub(crate) fn note(&self, pid: Pid, transition: Transition) -> Option<Occupant> {
         // A process may stop before its group has entered.
-        let may_enter = |state: &mut State| {
+        let may_enter = |state: &mut GroupsState| {
             state.group(pid).is_none() && state.slots.contains(&GroupSlot::Starting)
         };
         let waited = self.changed.wait_timeout_while(self.state(), LONGEST_START, may_enter);
@@ -234,7 +234,7 @@ impl Groups {
         state.groups().for_each(|group| group.is_stopped = false);
         state.send(Signal::STOP);
         // One that is being started stops when it enters.
-        let is_starting = |state: &mut State| state.slots.contains(&GroupSlot::Starting);
+        let is_starting = |state: &mut GroupsState| state.slots.contains(&GroupSlot::Starting);
         let waited = self.changed.wait_timeout_while(state, LONGEST_START, is_starting);
         drop(waited.expect("nothing panics with the lock held"));
     }
@@ -256,7 +256,8 @@ impl Groups {
 
     /// Waits until all killed groups are gone, at most `longest`.
     pub(crate) fn wait_until_empty(&self, longest: Duration) {
-        let is_left = |state: &mut State| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
+        let is_left =
+            |state: &mut GroupsState| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
         let waited = self.changed.wait_timeout_while(self.state(), longest, is_left);
         drop(waited.expect("nothing panics with the lock held"));
     }
@@ -266,12 +267,12 @@ impl Groups {
         self.bells.iter().for_each(Bell::ring);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GroupsState> {
         self.state.lock().expect("nothing panics with the lock held")
     }
 }
 
-impl State {
+impl GroupsState {
     fn send(&self, signal: Signal) {
         for slot in &self.slots {
             if let GroupSlot::Taken(group) = slot {
@@ -280,14 +281,14 @@ impl State {
         }
     }
 
-    fn groups(&mut self) -> impl Iterator<Item = &mut Group> {
+    fn groups(&mut self) -> impl Iterator<Item = &mut ProcessGroup> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             GroupSlot::Taken(group) => Some(group),
             GroupSlot::Free | GroupSlot::Starting => None,
         })
     }
 
-    fn group(&mut self, pid: Pid) -> Option<&mut Group> {
+    fn group(&mut self, pid: Pid) -> Option<&mut ProcessGroup> {
         self.groups().find(|group| group.pid == pid)
     }
 }
@@ -298,7 +299,7 @@ impl Place {
         let mut state = self.groups.state();
         state.entered += 1;
         let (entry, occupant) = (state.entered, self.occupant);
-        let group = Group { pid, entry, occupant, is_stopped: false };
+        let group = ProcessGroup { pid, entry, occupant, is_stopped: false };
         state.slots[self.worker] = GroupSlot::Taken(group);
         // Applies the orders given before it was added.
         if state.wish == Wish::Kill {

@@ -26,12 +26,12 @@ pub(crate) struct Held {
     directory: PathBuf,
     /// Those of earlier runs, by content and number among equals.
     earlier: Mutex<HashMap<(String, u64), PathBuf>>,
-    files: Mutex<Files>,
+    files: Mutex<HeldFiles>,
     replayed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Files {
+struct HeldFiles {
     /// By the number of the job.
     unprinted: HashMap<u64, PathBuf>,
     /// Their outputs are printed; the next commit has them.
@@ -42,7 +42,7 @@ struct Files {
 
 /// The first line of a file. The unprinted output follows: standard output, then standard error.
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+struct HeldHeader {
     key: String,
     occurrence: u64,
     command: String,
@@ -90,7 +90,7 @@ impl Held {
             Output::Whole => (&printed.stdout, &printed.stderr),
             _ => (&printed.unshown[0], &printed.unshown[1]),
         };
-        let header = Header {
+        let header = HeldHeader {
             key: outcome.key.clone(),
             occurrence: occurrence(job),
             command: outcome.command.clone(),
@@ -130,7 +130,7 @@ impl Held {
         let spill = Arc::new(Spill::default());
         let stdout = captured(&mut file, header.stdout, &spill)?;
         let stderr = captured(&mut file, header.stderr, &spill)?;
-        let Header { received, file: path_of_output, form, .. } = header;
+        let HeldHeader { received, file: path_of_output, form, .. } = header;
         let mut printed = Printed { received, file: path_of_output, form, ..Printed::default() };
         match showing {
             Output::Whole => (printed.stdout, printed.stderr) = (stdout, stderr),
@@ -185,7 +185,7 @@ impl Held {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn files(&self) -> MutexGuard<'_, HeldFiles> {
         self.files.lock().expect("nothing panics with the lock held")
     }
 
@@ -199,7 +199,7 @@ fn occurrence(job: &Job) -> u64 {
     occurrence.copied().unwrap_or_default()
 }
 
-fn read(path: &Path) -> io::Result<(Header, BufReader<File>)> {
+fn read(path: &Path) -> io::Result<(HeldHeader, BufReader<File>)> {
     let mut file = BufReader::new(File::open(path)?);
     let mut line = Vec::new();
     file.read_until(b'\n', &mut line)?;

@@ -97,7 +97,7 @@ pub(crate) fn run(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut leader = Leader::new(place, child)?;
     let (member, process) = leader.running().expect("it has not been waited for");
-    let mut watch = Watch {
+    let mut watch = ProcessWatch {
         started: Instant::now(),
         stopped_before: groups.stopped(),
         groups,
@@ -178,7 +178,7 @@ trait Pipe: Read + AsFd {}
 
 impl<P: Read + AsFd> Pipe for P {}
 
-struct Watch<'a> {
+struct ProcessWatch<'a> {
     started: Instant,
     /// How long all jobs had been stopped when it was started.
     stopped_before: Duration,
@@ -188,14 +188,14 @@ struct Watch<'a> {
     stdout: Option<Box<dyn Pipe>>,
     stderr: Option<Box<dyn Pipe>>,
     exited: Option<Instant>,
-    ending: Option<Ending>,
+    ending: Option<EndRequest>,
     printed: u64,
     sequence: &'a TermSequence,
 }
 
 /// The process was asked to end.
 #[derive(Debug, Clone, Copy)]
-struct Ending {
+struct EndRequest {
     why: End,
     /// The number of signals sent.
     step: usize,
@@ -203,7 +203,7 @@ struct Ending {
     next_at: Option<Instant>,
 }
 
-impl Ending {
+impl EndRequest {
     fn signal(&mut self, sequence: &TermSequence, member: &Member) {
         let (signal, pause) = sequence.step(self.step);
         self.step += 1;
@@ -214,14 +214,14 @@ impl Ending {
 
 /// The descriptors to watch.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ready {
+struct ReadyDescriptors {
     process: bool,
     stdout: bool,
     stderr: bool,
     bell: bool,
 }
 
-impl Watch<'_> {
+impl ProcessWatch<'_> {
     fn attend(
         &mut self,
         member: &Member,
@@ -285,7 +285,7 @@ impl Watch<'_> {
                 None => return,
             },
         };
-        let mut ending = Ending { why, step: 0, next_at: None };
+        let mut ending = EndRequest { why, step: 0, next_at: None };
         ending.signal(self.sequence, member);
         self.ending = Some(ending);
         // A stopped process cannot react to a signal.
@@ -308,7 +308,7 @@ impl Watch<'_> {
         }
     }
 
-    fn wait(&self, longest: Option<Duration>) -> io::Result<Ready> {
+    fn wait(&self, longest: Option<Duration>) -> io::Result<ReadyDescriptors> {
         let watched = [
             Some(self.groups.bell(self.worker).as_fd()),
             Some(self.process).filter(|_| self.exited.is_none()),
@@ -317,7 +317,7 @@ impl Watch<'_> {
         ];
         let watched = watched.map(|fd| fd.map(|fd| (fd, PollFlags::IN)));
         let [bell, process, stdout, stderr] = ready(watched, longest)?;
-        Ok(Ready { process, stdout, stderr, bell })
+        Ok(ReadyDescriptors { process, stdout, stderr, bell })
     }
 
     /// Reads the available bytes; none means the end of the stream.

@@ -97,7 +97,7 @@ pub(crate) enum Violation {
 }
 
 #[derive(Deserialize)]
-struct Ready {
+struct ReadyLine {
     gangline: u64,
     #[serde(default)]
     batch: bool,
@@ -152,7 +152,7 @@ pub(crate) fn read_ready(line: &[u8]) -> Result<Takes, Violation> {
         return Err(Violation::Version(shown(line)));
     }
     match serde_json::from_slice(line) {
-        Ok(Ready { gangline: VERSION, batch: true, .. }) => Ok(Takes::Lists),
+        Ok(ReadyLine { gangline: VERSION, batch: true, .. }) => Ok(Takes::Lists),
         Ok(_) => Ok(Takes::Items),
         // Keys that version 1 does not have were ignored by it.
         Err(_) if gangline == 1 => Ok(Takes::Items),

@@ -13,14 +13,14 @@ pub(crate) struct Retries {
     /// The number of attempts after the first.
     most: u32,
     /// The failed jobs, by number.
-    failed: Mutex<HashMap<u64, Failed>>,
+    failed: Mutex<HashMap<u64, FailedJob>>,
     /// The jobs that have ended in a list that is split. The library learns it when it gives them again.
     settled: Mutex<HashMap<u64, Settled>>,
     cut_off: Mutex<CutOff>,
 }
 
 #[derive(Debug)]
-struct Failed {
+struct FailedJob {
     outcome: Arc<Outcome>,
     /// The number of warm workers that ended while they worked on the job.
     deaths: u32,
@@ -82,7 +82,7 @@ impl Retries {
         let spent = outcome.attempts - u32::from(cost == Cost::Nothing);
         failed.insert(
             outcome.number,
-            Failed { outcome: Arc::clone(outcome), deaths, spent, slot: None },
+            FailedJob { outcome: Arc::clone(outcome), deaths, spent, slot: None },
         );
     }
 
@@ -102,7 +102,7 @@ impl Retries {
             _ => return Next::Nothing,
         };
         let (spent, slot) = (*attempts, (next == Next::OnItsSlot).then_some(slot));
-        failed.insert(*number, Failed { outcome: Arc::clone(outcome), deaths, spent, slot });
+        failed.insert(*number, FailedJob { outcome: Arc::clone(outcome), deaths, spent, slot });
         next
     }
 
@@ -148,7 +148,7 @@ impl Retries {
         self.settled.lock().expect("nothing panics with the lock held")
     }
 
-    fn failed(&self) -> MutexGuard<'_, HashMap<u64, Failed>> {
+    fn failed(&self) -> MutexGuard<'_, HashMap<u64, FailedJob>> {
         self.failed.lock().expect("nothing panics with the lock held")
     }
 }

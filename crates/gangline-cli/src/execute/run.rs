@@ -75,7 +75,7 @@ fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     let hidden = hidden(&plans);
     let run = &|lane: usize, plan: Plan| {
-        let ending = Ending { lanes, lane };
+        let ending = LaneEnding { lanes, lane };
         let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(End::failed);
         drop(ending);
         if end.result.is_err() {
@@ -105,12 +105,12 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
 }
 
 /// Ends a lane: no output waits for its outputs, and after a panic no thread waits for it.
-struct Ending<'a> {
+struct LaneEnding<'a> {
     lanes: &'a Lanes,
     lane: usize,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for LaneEnding<'_> {
     fn drop(&mut self) {
         if let Some(turns) = &self.lanes.lanes[self.lane].turns {
             turns.end();

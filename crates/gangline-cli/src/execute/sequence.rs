@@ -10,12 +10,12 @@ pub(crate) struct Turns {
 }
 
 struct Sequence {
-    lanes: Mutex<Vec<Numbers>>,
+    lanes: Mutex<Vec<OpenNumbers>>,
     changed: Condvar,
 }
 
 /// The numbers of one lane that have not been written.
-struct Numbers {
+struct OpenNumbers {
     /// Numbers that may still come. Some never do: jobs that are already done, or never start.
     rest: Box<dyn Iterator<Item = u64> + Send>,
     next: Option<u64>,
@@ -25,7 +25,7 @@ impl Turns {
     /// Creates turns for lanes with these numbers, each ascending.
     pub(crate) fn new(lanes: Vec<Box<dyn Iterator<Item = u64> + Send>>) -> Vec<Turns> {
         let count = lanes.len();
-        let numbers = lanes.into_iter().map(|mut rest| Numbers { next: rest.next(), rest });
+        let numbers = lanes.into_iter().map(|mut rest| OpenNumbers { next: rest.next(), rest });
         let sequence = Sequence { lanes: Mutex::new(numbers.collect()), changed: Condvar::new() };
         let sequence = Arc::new(sequence);
         (0..count).map(|lane| Turns { sequence: Arc::clone(&sequence), lane }).collect()
@@ -54,17 +54,17 @@ impl Turns {
         self.sequence.changed.notify_all();
     }
 
-    fn is_first(&self, lanes: &[Numbers], number: u64) -> bool {
+    fn is_first(&self, lanes: &[OpenNumbers], number: u64) -> bool {
         let others = lanes.iter().enumerate().filter(|(lane, _)| *lane != self.lane);
         others.filter_map(|(_, numbers)| numbers.next).all(|other| other > number)
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Vec<Numbers>> {
+    fn lanes(&self) -> MutexGuard<'_, Vec<OpenNumbers>> {
         self.sequence.lanes.lock().expect("nothing panics with the lock held")
     }
 }
 
-impl Numbers {
+impl OpenNumbers {
     fn skip_to(&mut self, number: u64) {
         while self.next.is_some_and(|next| next < number) {
             self.next = self.rest.next();

@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     /// The program of all jobs, once a job has found that it is not there.
     pub(crate) missing_program: OnceLock<OsString>,
     durations: Durations,
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
 }
 
 /// The user's settings for failures and times.
@@ -90,7 +90,7 @@ impl Output {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SharedState {
     tally: Tally,
     /// The first failure that is not a job's.
     error: Option<CliError>,
@@ -256,7 +256,7 @@ impl Shared {
         self.state().tally
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().expect("nothing panics with the lock held")
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Attendant {
 /// A signal from the terminal, or to the whole group, reaches both this process and its supervisor, which
 /// forwards it. To count it once, this process obeys only the forwarded signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum SignalMeaning {
     /// The first time no further job starts; the second time all jobs are killed.
     Interrupt,
     Terminate,
@@ -77,25 +77,25 @@ pub(crate) const STOP: Signal = Signal::TTIN;
 /// The signal that the system sends when the supervisor has died.
 const ORPHANED: Signal = Signal::USR2;
 
-const MEANINGS: [(i32, Meaning); 12] = [
-    (SIGINT, Meaning::Nothing),
-    (SIGTERM, Meaning::Nothing),
-    (SIGQUIT, Meaning::Nothing),
-    (SIGTSTP, Meaning::Nothing),
-    (SIGUSR1, Meaning::Interrupt),
-    (SIGVTALRM, Meaning::Terminate),
-    (SIGPROF, Meaning::Quit),
-    (SIGTTIN, Meaning::Stop),
-    (SIGHUP, Meaning::HangUp),
-    (SIGCONT, Meaning::Continue),
-    (SIGCHLD, Meaning::Child),
-    (SIGUSR2, Meaning::Orphaned),
+const MEANINGS: [(i32, SignalMeaning); 12] = [
+    (SIGINT, SignalMeaning::Nothing),
+    (SIGTERM, SignalMeaning::Nothing),
+    (SIGQUIT, SignalMeaning::Nothing),
+    (SIGTSTP, SignalMeaning::Nothing),
+    (SIGUSR1, SignalMeaning::Interrupt),
+    (SIGVTALRM, SignalMeaning::Terminate),
+    (SIGPROF, SignalMeaning::Quit),
+    (SIGTTIN, SignalMeaning::Stop),
+    (SIGHUP, SignalMeaning::HangUp),
+    (SIGCONT, SignalMeaning::Continue),
+    (SIGCHLD, SignalMeaning::Child),
+    (SIGUSR2, SignalMeaning::Orphaned),
 ];
 
-struct Watch {
+struct SignalWatch {
     lanes: Arc<OnceLock<Lanes>>,
     quit: Arc<Bell>,
-    signals: Vec<(Meaning, UnixStream)>,
+    signals: Vec<(SignalMeaning, UnixStream)>,
     supervisor: Option<Pid>,
     /// Readable when the supervisor has died.
     orphaned: Option<OwnedFd>,
@@ -134,7 +134,7 @@ impl Attendant {
             let lanes = Arc::clone(&lanes);
             move || tell(&said, &lanes)
         })?;
-        let watch = Watch {
+        let watch = SignalWatch {
             lanes: Arc::clone(&lanes),
             quit: Arc::clone(&quit),
             signals,
@@ -221,7 +221,7 @@ fn watched(supervisor: Pid) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
+fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(SignalMeaning, UnixStream)>> {
     let register = |(signal, meaning)| {
         let (reader, writer) = UnixStream::pair().map_err(naming("socketpair"))?;
         reader.set_nonblocking(true).map_err(naming("ioctl(FIONBIO)"))?;
@@ -235,19 +235,22 @@ fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
         .collect()
 }
 
-impl Meaning {
+impl SignalMeaning {
     /// Whether the signal is handled even if it is ignored at the start. No user means to ignore these: the setting was
     /// inherited.
     fn is_private(self) -> bool {
         match self {
-            Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop => true,
-            Meaning::Child | Meaning::Orphaned => true,
-            Meaning::HangUp | Meaning::Continue | Meaning::Nothing => false,
+            SignalMeaning::Interrupt
+            | SignalMeaning::Terminate
+            | SignalMeaning::Quit
+            | SignalMeaning::Stop => true,
+            SignalMeaning::Child | SignalMeaning::Orphaned => true,
+            SignalMeaning::HangUp | SignalMeaning::Continue | SignalMeaning::Nothing => false,
         }
     }
 }
 
-impl Watch {
+impl SignalWatch {
     fn attend(mut self) {
         loop {
             let ready = self.wait();
@@ -284,40 +287,40 @@ impl Watch {
         std::process::exit(i32::from(exit::KILLED));
     }
 
-    fn obey(&mut self, meaning: Meaning) {
+    fn obey(&mut self, meaning: SignalMeaning) {
         match meaning {
-            Meaning::Orphaned if getppid() != self.supervisor => self.end_orphaned(),
-            Meaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
-            Meaning::Interrupt => {
+            SignalMeaning::Orphaned if getppid() != self.supervisor => self.end_orphaned(),
+            SignalMeaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
+            SignalMeaning::Interrupt => {
                 self.interrupted = true;
                 self.end(exit::INTERRUPTED);
                 // Printed only once it is true, since a program may read it.
                 self.tell("waiting for the running jobs; press Ctrl-C again to kill them");
             }
             // `timeout`, for one, signals a process and its group.
-            Meaning::Terminate if self.patience.is_some() => {}
-            Meaning::Terminate => {
+            SignalMeaning::Terminate if self.patience.is_some() => {}
+            SignalMeaning::Terminate => {
                 self.patience = Some(Instant::now() + self.grace);
                 self.end(exit::TERMINATED);
                 let grace = HumanDuration(self.grace);
                 self.tell(&format!("SIGTERM: the running jobs have {grace:#} to end"));
             }
-            Meaning::HangUp => self.end(exit::HANGUP),
-            Meaning::Quit => self.kill(exit::QUIT),
-            Meaning::Stop => {
+            SignalMeaning::HangUp => self.end(exit::HANGUP),
+            SignalMeaning::Quit => self.kill(exit::QUIT),
+            SignalMeaning::Stop => {
                 if let Some(lanes) = self.lanes.get() {
                     lanes.groups().stop_all();
                 }
                 // Until SIGCONT.
                 let _ = kill_process(getpid(), Signal::STOP);
             }
-            Meaning::Continue => {
+            SignalMeaning::Continue => {
                 if let Some(lanes) = self.lanes.get() {
                     lanes.groups().continue_all();
                 }
             }
-            Meaning::Child => self.look_for_stops(),
-            Meaning::Orphaned | Meaning::Nothing => {}
+            SignalMeaning::Child => self.look_for_stops(),
+            SignalMeaning::Orphaned | SignalMeaning::Nothing => {}
         }
     }
 
@@ -356,12 +359,14 @@ impl Watch {
         self.lanes.get().expect("without lanes the first signal has ended the process")
     }
 
-    fn wait(&self) -> Ready {
-        let quit = (Source::Quit, self.quit.as_fd());
-        let supervisor = self.orphaned.as_ref().map(|fd| (Source::Supervisor, fd.as_fd()));
-        let signals =
-            self.signals.iter().map(|(meaning, stream)| (Source::Signal(*meaning), stream.as_fd()));
-        let sources: Vec<(Source, BorrowedFd<'_>)> =
+    fn wait(&self) -> ReadySignals {
+        let quit = (SignalSource::Quit, self.quit.as_fd());
+        let supervisor = self.orphaned.as_ref().map(|fd| (SignalSource::Supervisor, fd.as_fd()));
+        let signals = self
+            .signals
+            .iter()
+            .map(|(meaning, stream)| (SignalSource::Signal(*meaning), stream.as_fd()));
+        let sources: Vec<(SignalSource, BorrowedFd<'_>)> =
             std::iter::once(quit).chain(supervisor).chain(signals).collect();
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -369,15 +374,15 @@ impl Watch {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // It fails when a signal arrives, which the next iteration handles.
         if poll(&mut fds, left.map(timespec).as_ref()).is_err() {
-            return Ready::default();
+            return ReadySignals::default();
         }
-        let mut ready = Ready::default();
+        let mut ready = ReadySignals::default();
         for ((source, _), _) in sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty())
         {
             match source {
-                Source::Quit => ready.quit = true,
-                Source::Supervisor => ready.orphaned = true,
-                Source::Signal(meaning) => ready.meanings.push(*meaning),
+                SignalSource::Quit => ready.quit = true,
+                SignalSource::Supervisor => ready.orphaned = true,
+                SignalSource::Signal(meaning) => ready.meanings.push(*meaning),
             }
         }
         self.signals
@@ -389,17 +394,17 @@ impl Watch {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum SignalSource {
     Quit,
     Supervisor,
-    Signal(Meaning),
+    Signal(SignalMeaning),
 }
 
 #[derive(Debug, Default)]
-struct Ready {
+struct ReadySignals {
     quit: bool,
     orphaned: bool,
-    meanings: Vec<Meaning>,
+    meanings: Vec<SignalMeaning>,
 }
 
 fn empty(mut stream: &UnixStream) {

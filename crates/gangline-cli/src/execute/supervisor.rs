@@ -56,7 +56,7 @@ pub(crate) fn supervise(
     }
     let engine = command.spawn().map_err(naming("clone3, setpgid, execve"))?;
     let engine = Pid::from_child(&engine);
-    let mut supervisor = Supervisor { engine, killing: Killing::default(), stop: Stop::No };
+    let mut supervisor = Supervisor { engine, killing: Killing::default(), stop: StopProgress::No };
     loop {
         // If the engine has already ended, its signal is pending.
         let mut arrived: Vec<i32> = signals.wait().collect();
@@ -64,10 +64,10 @@ pub(crate) fn supervise(
             if let Some(status) = supervisor.obey(&arrived)? {
                 return Ok(status);
             }
-            if supervisor.stop != Stop::Due {
+            if supervisor.stop != StopProgress::Due {
                 break;
             }
-            supervisor.stop = Stop::No;
+            supervisor.stop = StopProgress::No;
             arrived = signals.pending().collect();
             match arrived.contains(&SIGCONT) {
                 // It came while the jobs were being stopped.
@@ -94,12 +94,12 @@ pub(crate) fn adopt_orphans() {
 struct Supervisor {
     engine: Pid,
     killing: Killing,
-    stop: Stop,
+    stop: StopProgress,
 }
 
 /// How far a stop has come, as by Ctrl-Z. This process stops last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum StopProgress {
     No,
     /// The engine stops its jobs, and then itself.
     Asked,
@@ -135,13 +135,13 @@ impl Supervisor {
                 // Their order is not known, and a run that goes on does no harm.
                 SIGTSTP if arrived.contains(&SIGCONT) => {}
                 SIGTSTP => {
-                    self.stop = Stop::Asked;
+                    self.stop = StopProgress::Asked;
                     send(engine, STOP);
                 }
                 SIGCONT => {
                     self.stop = match self.stop {
-                        Stop::Asked | Stop::Revoked => Stop::Revoked,
-                        Stop::No | Stop::Due => Stop::No,
+                        StopProgress::Asked | StopProgress::Revoked => StopProgress::Revoked,
+                        StopProgress::No | StopProgress::Due => StopProgress::No,
                     };
                     send(engine, Signal::CONT);
                 }
@@ -157,13 +157,13 @@ impl Supervisor {
 
     fn engine_stopped(&mut self) {
         match self.stop {
-            Stop::Asked => self.stop = Stop::Due,
-            Stop::Revoked => {
-                self.stop = Stop::No;
+            StopProgress::Asked => self.stop = StopProgress::Due,
+            StopProgress::Revoked => {
+                self.stop = StopProgress::No;
                 send(self.engine, Signal::CONT);
             }
             // By another process.
-            Stop::No | Stop::Due => {}
+            StopProgress::No | StopProgress::Due => {}
         }
     }
 }

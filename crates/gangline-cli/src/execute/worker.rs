@@ -33,7 +33,7 @@ pub(crate) fn supervise(args: &WorkerArgs) -> Result<u8, CliError> {
     // What a crashed worker leaves behind becomes a child of this process.
     adopt_orphans();
     let (arrived, listener) = listen().map_err(internal)?;
-    let status = Supervisor { args, url, arrived, is_asked: false }.run();
+    let status = WorkerSupervisor { args, url, arrived, is_asked: false }.run();
     listener.close();
     status
 }
@@ -77,7 +77,7 @@ impl Listener {
     }
 }
 
-struct Supervisor<'a> {
+struct WorkerSupervisor<'a> {
     args: &'a WorkerArgs,
     url: String,
     arrived: Receiver<i32>,
@@ -85,7 +85,7 @@ struct Supervisor<'a> {
     is_asked: bool,
 }
 
-impl Supervisor<'_> {
+impl WorkerSupervisor<'_> {
     fn run(&mut self) -> Result<u8, CliError> {
         let shortest = self.args.restart_delay.min(LONGEST_PAUSE);
         let mut pause = shortest;
@@ -105,7 +105,7 @@ impl Supervisor<'_> {
                 shown(ended),
                 HumanDuration(pause)
             ));
-            if self.sleep(pause) == Woken::BySignal {
+            if self.sleep(pause) == WorkerWakeUp::BySignal {
                 return Ok(exit::OK);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -174,13 +174,13 @@ impl Supervisor<'_> {
         self.is_asked.then(|| code.unwrap_or(128 + signal.unwrap_or_default()))
     }
 
-    fn sleep(&self, pause: Duration) -> Woken {
+    fn sleep(&self, pause: Duration) -> WorkerWakeUp {
         let until = Instant::now() + pause;
         loop {
             match self.arrived.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(SIGCHLD) => {}
-                Ok(_) => return Woken::BySignal,
-                Err(RecvTimeoutError::Timeout) => return Woken::ByTime,
+                Ok(_) => return WorkerWakeUp::BySignal,
+                Err(RecvTimeoutError::Timeout) => return WorkerWakeUp::ByTime,
                 Err(RecvTimeoutError::Disconnected) => {
                     unreachable!("the thread listens until it is closed")
                 }
@@ -190,7 +190,7 @@ impl Supervisor<'_> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
+enum WorkerWakeUp {
     BySignal,
     ByTime,
 }

@@ -14,18 +14,18 @@ const IN_MEMORY: usize = 16 * 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
     head: Vec<u8>,
-    rest: Option<Rest>,
+    rest: Option<CapturedRest>,
 }
 
 #[derive(Debug)]
-struct Rest {
+struct CapturedRest {
     spill: Arc<Spill>,
     /// Its pieces, in order: one unless two streams were written in turns.
-    pieces: Vec<Piece>,
+    pieces: Vec<CapturedPiece>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct CapturedPiece {
     offset: u64,
     length: u64,
 }
@@ -74,7 +74,7 @@ impl Captured {
             return Ok(());
         }
         let piece = spill.write(rest)?;
-        let kept = self.rest.get_or_insert_with(|| Rest::new(spill));
+        let kept = self.rest.get_or_insert_with(|| CapturedRest::new(spill));
         kept.push(piece);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Captured {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.head.len() as u64 + self.rest.as_ref().map_or(0, Rest::len)
+        self.head.len() as u64 + self.rest.as_ref().map_or(0, CapturedRest::len)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -109,7 +109,7 @@ impl Captured {
         };
         let (rest, piece) = piece;
         let length = piece.length.min(most as u64);
-        let last = Piece { offset: piece.offset + piece.length - length, length };
+        let last = CapturedPiece { offset: piece.offset + piece.length - length, length };
         let mut tail = Vec::new();
         // If it cannot be read, writing the whole output reports the error.
         let _ = rest.spill.copy(last, &mut tail);
@@ -117,16 +117,16 @@ impl Captured {
     }
 }
 
-impl Rest {
-    fn new(spill: &Arc<Spill>) -> Rest {
-        Rest { spill: Arc::clone(spill), pieces: Vec::new() }
+impl CapturedRest {
+    fn new(spill: &Arc<Spill>) -> CapturedRest {
+        CapturedRest { spill: Arc::clone(spill), pieces: Vec::new() }
     }
 
     fn len(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.length).sum()
     }
 
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: CapturedPiece) {
         match self.pieces.last_mut() {
             Some(last) if last.offset + last.length == piece.offset => last.length += piece.length,
             _ => self.pieces.push(piece),
@@ -134,17 +134,17 @@ impl Rest {
     }
 }
 
-impl Drop for Rest {
+impl Drop for CapturedRest {
     fn drop(&mut self) {
         self.pieces.iter().for_each(|piece| self.spill.release(*piece));
     }
 }
 
 impl Spill {
-    fn write(&self, bytes: &[u8]) -> io::Result<Piece> {
+    fn write(&self, bytes: &[u8]) -> io::Result<CapturedPiece> {
         let file = self.file()?;
         let mut room = self.room();
-        let piece = Piece { offset: room.end, length: bytes.len() as u64 };
+        let piece = CapturedPiece { offset: room.end, length: bytes.len() as u64 };
         room.end += piece.length;
         room.wanted += piece.length;
         drop(room);
@@ -152,7 +152,7 @@ impl Spill {
         Ok(piece)
     }
 
-    fn copy(&self, piece: Piece, writer: &mut dyn Write) -> io::Result<()> {
+    fn copy(&self, piece: CapturedPiece, writer: &mut dyn Write) -> io::Result<()> {
         let file = self.file()?;
         let mut buffer = vec![0; 64 * 1_024];
         let (mut offset, end) = (piece.offset, piece.offset + piece.length);
@@ -167,7 +167,7 @@ impl Spill {
 
     /// Frees space that is no longer needed. If the file system cannot punch a hole, the space is freed once
     /// nothing in the file is needed.
-    fn release(&self, piece: Piece) {
+    fn release(&self, piece: CapturedPiece) {
         let Some(file) = self.file.get() else { return };
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = fallocate(file, hole, piece.offset, piece.length);

@@ -10,10 +10,10 @@ use crate::output::outcome::Outcome;
 
 /// The log. Each slot writes a line when a job has ended, so a killed run has a log too.
 #[derive(Debug)]
-pub(crate) struct JobLog(Mutex<Log>);
+pub(crate) struct JobLog(Mutex<JobLogFile>);
 
 #[derive(Debug)]
-struct Log {
+struct JobLogFile {
     file: File,
     /// What to do before the first line, until it is done.
     beginning: Option<Existing>,
@@ -47,7 +47,7 @@ impl JobLog {
             }
             Start::MayBeRefused => Some(existing),
         };
-        Ok(JobLog(Mutex::new(Log { file, beginning })))
+        Ok(JobLog(Mutex::new(JobLogFile { file, beginning })))
     }
 
     pub(crate) fn write(&self, outcome: &Outcome, received: u64) -> io::Result<()> {

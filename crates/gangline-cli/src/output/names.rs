@@ -22,19 +22,19 @@ pub(crate) struct Names {
     typed: OsString,
     /// The folder without links.
     folder: PathBuf,
-    given: Mutex<Given>,
+    given: Mutex<GivenName>,
 }
 
 #[derive(Debug, Default)]
-struct Given {
+struct GivenName {
     /// The job of each name, since a second job with the name would replace the results of the first.
-    names: HashMap<PathBuf, (u64, Form)>,
+    names: HashMap<PathBuf, (u64, NameForm)>,
     /// The folders that have names.
     folders: HashSet<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum NameForm {
     Directory,
     Files,
 }
@@ -55,12 +55,12 @@ impl Names {
     pub(crate) fn place(&self, number: u64, name: &OsStr) -> Result<Place, Misplaced> {
         let path = Path::new(&self.typed).join(self.below(name)?);
         let form = match name.as_bytes().ends_with(b"/") {
-            true => Form::Directory,
-            false => Form::Files,
+            true => NameForm::Directory,
+            false => NameForm::Files,
         };
         let place = match form {
-            Form::Directory => Place::Directory(path.clone()),
-            Form::Files => Place::Files(path.clone()),
+            NameForm::Directory => Place::Directory(path.clone()),
+            NameForm::Files => Place::Files(path.clone()),
         };
         // The lock keeps other jobs from taking a name, or making a folder in the place of a file, until the insertion.
         let mut given = self.given();
@@ -123,23 +123,29 @@ impl Names {
         Misplaced::LeadsOut { name: name.to_owned(), folder: PathBuf::from(&self.typed) }
     }
 
-    fn given(&self) -> MutexGuard<'_, Given> {
+    fn given(&self) -> MutexGuard<'_, GivenName> {
         self.given.lock().expect("nothing panics with the lock held")
     }
 }
 
-impl Given {
+impl GivenName {
     /// Checks that no file of a job is one of another job.
-    fn check(&self, number: u64, form: Form, own: &Path, shown: &Path) -> Result<(), Misplaced> {
+    fn check(
+        &self,
+        number: u64,
+        form: NameForm,
+        own: &Path,
+        shown: &Path,
+    ) -> Result<(), Misplaced> {
         let of_other = |name: &Path| self.names.get(name).filter(|(other, _)| *other != number);
         if of_other(own).is_some() {
             return Err(Misplaced::Taken { path: shown.to_owned(), number });
         }
         let beside = || match form {
-            Form::Directory => None,
-            Form::Files => ENDS.iter().find_map(|end| of_other(&with_end(own, end))),
+            NameForm::Directory => None,
+            NameForm::Files => ENDS.iter().find_map(|end| of_other(&with_end(own, end))),
         };
-        let of_files = |name: &Path| of_other(name).filter(|(_, form)| *form == Form::Files);
+        let of_files = |name: &Path| of_other(name).filter(|(_, form)| *form == NameForm::Files);
         let other = beside()
             .or_else(|| without_end(own).and_then(|name| of_files(&name)))
             .or_else(|| own.ancestors().skip(1).find_map(of_other));

@@ -27,11 +27,11 @@ pub(crate) enum Form {
 pub(crate) struct Table {
     form: Form,
     errors: Errors,
-    state: Mutex<State>,
+    state: Mutex<TableState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TableState {
     file: File,
     /// What to do before the first row: a run that is refused must not replace a table.
     beginning: Option<Existing>,
@@ -104,7 +104,7 @@ impl Table {
         if file.metadata()?.is_file() && !form.begins(&mut file)? {
             return Err(io::Error::other(NO_TABLE));
         }
-        let state = State { file, beginning: Some(existing), columns: None };
+        let state = TableState { file, beginning: Some(existing), columns: None };
         Ok(Table { form, errors, state: Mutex::new(state) })
     }
 
@@ -150,7 +150,7 @@ impl Table {
     }
 }
 
-impl State {
+impl TableState {
     fn begin(&mut self, existing: Existing, form: Form) -> io::Result<()> {
         // A pipe or a device has no rows to keep or to replace.
         if !self.file.metadata()?.is_file() {

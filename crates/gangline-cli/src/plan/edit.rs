@@ -11,11 +11,11 @@ use regex::bytes::{Captures, NoExpand, Regex};
 pub(crate) struct Edit {
     /// As it is written inside the braces.
     operator: Vec<u8>,
-    kind: Kind,
+    kind: EditKind,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum EditKind {
     /// `:-text`: the text instead of an empty input.
     Default(Vec<u8>),
     /// `:2` and `:2:3`: from that character on, and at most that many.
@@ -58,28 +58,29 @@ impl Edit {
 
     /// `None` if it is not written as one, or has an expression that is none.
     pub(crate) fn parse(operator: &[u8]) -> Option<Edit> {
-        let kind = Kind::parse(str::from_utf8(operator).ok().filter(|_| Edit::is_one(operator))?)?;
+        let kind =
+            EditKind::parse(str::from_utf8(operator).ok().filter(|_| Edit::is_one(operator))?)?;
         Some(Edit { operator: operator.to_vec(), kind })
     }
 
     pub(crate) fn of<'a>(&self, input: &'a [u8]) -> Cow<'a, [u8]> {
         match &self.kind {
-            Kind::Default(text) => match input {
+            EditKind::Default(text) => match input {
                 b"" => text.clone().into(),
                 input => input.into(),
             },
-            Kind::Slice(begin, length) => slice(input, *begin, *length).into(),
-            Kind::Replace { regex, text, matches: Matches::First } => {
+            EditKind::Slice(begin, length) => slice(input, *begin, *length).into(),
+            EditKind::Replace { regex, text, matches: Matches::First } => {
                 regex.replace(input, NoExpand(text))
             }
-            Kind::Replace { regex, text, matches: Matches::Every } => {
+            EditKind::Replace { regex, text, matches: Matches::Every } => {
                 regex.replace_all(input, NoExpand(text))
             }
-            Kind::Keep(regex) => match regex.captures(input).and_then(|found| found.get(1)) {
+            EditKind::Keep(regex) => match regex.captures(input).and_then(|found| found.get(1)) {
                 Some(begin) => input[begin.range()].into(),
                 None => input.into(),
             },
-            Kind::Case { regex, case, matches } => {
+            EditKind::Case { regex, case, matches } => {
                 let limit = if *matches == Matches::First { 1 } else { 0 };
                 regex.replacen(input, limit, |found: &Captures<'_>| in_case(&found[0], *case))
             }
@@ -87,8 +88,8 @@ impl Edit {
     }
 }
 
-impl Kind {
-    fn parse(operator: &str) -> Option<Kind> {
+impl EditKind {
+    fn parse(operator: &str) -> Option<EditKind> {
         let (first, rest) = operator.split_at(1);
         let (is_doubled, rest) = match rest.strip_prefix(first) {
             Some(rest) if first != ":" => (true, rest),
@@ -96,15 +97,15 @@ impl Kind {
         };
         let matches = if is_doubled { Matches::Every } else { Matches::First };
         let remove =
-            |regex| Some(Kind::Replace { regex, text: Vec::new(), matches: Matches::First });
+            |regex| Some(EditKind::Replace { regex, text: Vec::new(), matches: Matches::First });
         match first {
-            ":" => Kind::parse_slice(rest),
+            ":" => EditKind::parse_slice(rest),
             // The shortest beginning, and the longest.
             "#" if is_doubled => remove(new(&format!("^(?:{rest})"))?),
             "#" => remove(new(&format!("^(?U:{rest})"))?),
             // The longest end is the first that is found.
             "%" if is_doubled => remove(new(&format!("(?:{rest})$"))?),
-            "%" => Some(Kind::Keep(new(&format!("^((?s-u:.*))(?U:{rest})$"))?)),
+            "%" => Some(EditKind::Keep(new(&format!("^((?s-u:.*))(?U:{rest})$"))?)),
             "/" => {
                 let (regex, text) = rest.split_once('/')?;
                 let regex = match (is_doubled, regex.split_at_checked(1)) {
@@ -112,7 +113,7 @@ impl Kind {
                     (false, Some(("%", regex))) => format!("(?:{regex})$"),
                     _ => regex.to_owned(),
                 };
-                Some(Kind::Replace { regex: new(&regex)?, text: text.into(), matches })
+                Some(EditKind::Replace { regex: new(&regex)?, text: text.into(), matches })
             }
             "^" | "," => {
                 let case = if first == "^" { Case::Upper } else { Case::Lower };
@@ -120,19 +121,21 @@ impl Kind {
                     Matches::First => format!("^(?:{rest})"),
                     Matches::Every => rest.to_owned(),
                 };
-                Some(Kind::Case { regex: new(&regex)?, case, matches })
+                Some(EditKind::Case { regex: new(&regex)?, case, matches })
             }
             _ => None,
         }
     }
 
-    fn parse_slice(text: &str) -> Option<Kind> {
+    fn parse_slice(text: &str) -> Option<EditKind> {
         if let Some(default) = text.strip_prefix('-') {
-            return Some(Kind::Default(default.into()));
+            return Some(EditKind::Default(default.into()));
         }
         match text.split_once(':') {
-            Some((begin, length)) => Some(Kind::Slice(begin.parse().ok()?, length.parse().ok()?)),
-            None => Some(Kind::Slice(text.parse().ok()?, usize::MAX)),
+            Some((begin, length)) => {
+                Some(EditKind::Slice(begin.parse().ok()?, length.parse().ok()?))
+            }
+            None => Some(EditKind::Slice(text.parse().ok()?, usize::MAX)),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::plan::heads::Heads;
 pub(crate) struct Gate {
     /// The number of jobs that may wait: those of one list.
     most_waiting: usize,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
     /// Notified when a job has ended while `drain` waits, and when the gate closes. Waking the reader of jobs at
     /// each end would cost every job a switch of threads.
@@ -28,7 +28,7 @@ pub(crate) struct Gate {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     /// Jobs that were read and not started, in the order of their turns.
     waiting: Vec<u64>,
     /// The number of turns that were given.
@@ -111,7 +111,7 @@ impl Turn {
         }
     }
 
-    fn is_waiting(&self, state: &State) -> bool {
+    fn is_waiting(&self, state: &GateState) -> bool {
         state.waiting.binary_search(&self.place).is_ok()
     }
 }
@@ -192,7 +192,7 @@ impl Gate {
 
     /// Waits while no job may start yet. Returns whether jobs may start now.
     pub(crate) fn opened(&self) -> bool {
-        let is_shut = |state: &mut State| state.passage == Passage::Shut;
+        let is_shut = |state: &mut GateState| state.passage == Passage::Shut;
         let state = self.changed.wait_while(self.state(), is_shut);
         state.expect("nothing panics with the lock held").passage == Passage::Open
     }
@@ -215,7 +215,8 @@ impl Gate {
     /// Waits up to `time`, or until there are more nudges than `seen`, or the gate closes. Returns whether it
     /// is still open.
     pub(crate) fn rest_until_nudged(&self, seen: u64, time: Duration) -> bool {
-        let is_quiet = |state: &mut State| state.passage == Passage::Open && state.nudges == seen;
+        let is_quiet =
+            |state: &mut GateState| state.passage == Passage::Open && state.nudges == seen;
         let waited = self.changed.wait_timeout_while(self.state(), time, is_quiet);
         let (state, _) = waited.expect("nothing panics with the lock held");
         state.passage == Passage::Open
@@ -224,8 +225,8 @@ impl Gate {
     /// Waits until all jobs that were read have ended and their outputs are written, but for the caller's own
     /// turn. Returns whether the gate is open then.
     pub(crate) fn drain(&self) -> bool {
-        let is_left = |state: &State| state.started > state.ended || state.waiting.len() > 1;
-        let is_busy = |state: &mut State| state.passage.may_start() && is_left(state);
+        let is_left = |state: &GateState| state.started > state.ended || state.waiting.len() > 1;
+        let is_busy = |state: &mut GateState| state.passage.may_start() && is_left(state);
         let mut state = self.state();
         state.is_draining = true;
         let state = self.ended.wait_while(state, is_busy);
@@ -273,20 +274,20 @@ impl Gate {
 
     /// Waits up to `time`, or until the gate closes. Returns whether it is still open.
     pub(crate) fn pause(&self, time: Duration) -> bool {
-        let is_open = |state: &mut State| state.passage == Passage::Open;
+        let is_open = |state: &mut GateState| state.passage == Passage::Open;
         let waited = self.changed.wait_timeout_while(self.state(), time, is_open);
         let (state, _) = waited.expect("nothing panics with the lock held");
         state.passage == Passage::Open
     }
 
-    fn rest(state: &State) -> Rest {
+    fn rest(state: &GateState) -> Rest {
         match state.passage.may_start() || state.started > state.ended {
             true => Rest::Some,
             false => Rest::None,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().expect("nothing panics with the lock held")
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn grouped(
 ) -> Rows {
     match grouping {
         Grouping::One | Grouping::CountOnly | Grouping::Several(1) => rows,
-        Grouping::Several(number) => Box::new(Several { rows, number }),
+        Grouping::Several(number) => Box::new(SeveralInputs { rows, number }),
         Grouping::Fitting { most, bytes, spread } => Box::new(Fitting {
             rows,
             most,
@@ -33,12 +33,12 @@ pub(crate) fn grouped(
     }
 }
 
-struct Several {
+struct SeveralInputs {
     rows: Rows,
     number: usize,
 }
 
-impl Iterator for Several {
+impl Iterator for SeveralInputs {
     type Item = Result<Row, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {

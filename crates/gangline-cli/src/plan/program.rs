@@ -12,11 +12,11 @@ use crate::plan::template::quoted;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoProgram {
     program: OsString,
-    why: Why,
+    why: Unusable,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum Unusable {
     HasBlanks,
     IsKeyword,
     IsFunction,
@@ -25,11 +25,11 @@ enum Why {
 /// Refuses a program that does not exist but would mean something to a shell.
 pub(crate) fn check(program: &OsStr) -> Result<(), NoProgram> {
     let why = if program.as_bytes().iter().any(u8::is_ascii_whitespace) {
-        Why::HasBlanks
+        Unusable::HasBlanks
     } else if KEYWORDS.iter().any(|keyword| program == *keyword) {
-        Why::IsKeyword
+        Unusable::IsKeyword
     } else if env::var_os(function(program)).is_some() {
-        Why::IsFunction
+        Unusable::IsFunction
     } else {
         return Ok(());
     };
@@ -174,18 +174,18 @@ impl fmt::Display for NoProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let program = quoted(&self.program);
         match self.why {
-            Why::HasBlanks => write!(
+            Unusable::HasBlanks => write!(
                 f,
                 "there is no program {program}: write its arguments as words of their own, without quotes around \
                  the command, or run a command of the shell with --shell"
             ),
-            Why::IsKeyword => {
+            Unusable::IsKeyword => {
                 write!(
                     f,
                     "{program} is a word of the shell and no program: use --shell, as in {AS_IN}"
                 )
             }
-            Why::IsFunction => write!(
+            Unusable::IsFunction => write!(
                 f,
                 "{program} is a function of bash and no program: run it with \
                  bash -c '{} \"$@\"' bash {{}}",

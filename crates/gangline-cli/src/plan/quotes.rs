@@ -8,14 +8,14 @@ use std::fmt;
 /// Where a quote is at fault, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Misquote {
-    fault: Fault,
+    fault: QuoteFault,
     /// Lines and columns count from 1; columns are in characters.
     line: u64,
     column: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum QuoteFault {
     /// The file ended inside quotes that were opened here.
     Unclosed,
     /// Text follows the closing quote of a field; the opening quote stands here.
@@ -25,7 +25,7 @@ enum Fault {
 /// Tracks the quotes of a text that arrives in pieces.
 #[derive(Debug)]
 pub(crate) struct Quotes {
-    state: State,
+    state: QuoteState,
     line: u64,
     column: u64,
     /// The position of the last opening quote.
@@ -39,7 +39,7 @@ pub(crate) struct Quotes {
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum QuoteState {
     FieldStart,
     Unquoted,
     Quoted,
@@ -50,7 +50,7 @@ enum State {
 impl Quotes {
     pub(crate) fn new(delimiter: u8) -> Quotes {
         Quotes {
-            state: State::FieldStart,
+            state: QuoteState::FieldStart,
             line: 1,
             column: 1,
             opened: (1, 1),
@@ -69,16 +69,18 @@ impl Quotes {
             }
             self.skipped = BYTE_ORDER_MARK.len();
             self.state = match (self.state, byte) {
-                (State::FieldStart, b'"') => {
+                (QuoteState::FieldStart, b'"') => {
                     self.opened = (self.line, self.column);
-                    State::Quoted
+                    QuoteState::Quoted
                 }
-                (State::Quoted, b'"') => State::QuoteInQuoted,
-                (State::Quoted, _) | (State::QuoteInQuoted, b'"') => State::Quoted,
-                (_, b'\n' | b'\r') => State::FieldStart,
-                (_, byte) if byte == self.delimiter => State::FieldStart,
-                (State::QuoteInQuoted, _) => return Err((at, self.fault(Fault::TextBehind))),
-                (State::FieldStart | State::Unquoted, _) => State::Unquoted,
+                (QuoteState::Quoted, b'"') => QuoteState::QuoteInQuoted,
+                (QuoteState::Quoted, _) | (QuoteState::QuoteInQuoted, b'"') => QuoteState::Quoted,
+                (_, b'\n' | b'\r') => QuoteState::FieldStart,
+                (_, byte) if byte == self.delimiter => QuoteState::FieldStart,
+                (QuoteState::QuoteInQuoted, _) => {
+                    return Err((at, self.fault(QuoteFault::TextBehind)));
+                }
+                (QuoteState::FieldStart | QuoteState::Unquoted, _) => QuoteState::Unquoted,
             };
             self.advance(byte);
         }
@@ -88,12 +90,12 @@ impl Quotes {
     /// Checks the end of the text.
     pub(crate) fn finish(&self) -> Result<(), Misquote> {
         match self.state {
-            State::Quoted => Err(self.fault(Fault::Unclosed)),
-            State::FieldStart | State::Unquoted | State::QuoteInQuoted => Ok(()),
+            QuoteState::Quoted => Err(self.fault(QuoteFault::Unclosed)),
+            QuoteState::FieldStart | QuoteState::Unquoted | QuoteState::QuoteInQuoted => Ok(()),
         }
     }
 
-    fn fault(&self, fault: Fault) -> Misquote {
+    fn fault(&self, fault: QuoteFault) -> Misquote {
         let (line, column) = self.opened;
         Misquote { fault, line, column }
     }
@@ -117,10 +119,10 @@ impl fmt::Display for Misquote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Misquote { fault, line, column } = self;
         match fault {
-            Fault::Unclosed => {
+            QuoteFault::Unclosed => {
                 write!(f, "the quote opened at line {line}, column {column} is never closed")?;
             }
-            Fault::TextBehind => write!(
+            QuoteFault::TextBehind => write!(
                 f,
                 "text follows the closing quote of the field at line {line}, column {column}"
             )?,
@@ -137,7 +139,7 @@ mod tests {
 
     /// The fault found in `text`, whatever pieces it comes in.
     #[track_caller]
-    fn check(text: &str, expected: Option<(Fault, u64, u64)>) {
+    fn check(text: &str, expected: Option<(QuoteFault, u64, u64)>) {
         for size in 1..=text.len().max(1) {
             let mut quotes = Quotes::new(b',');
             let mut pieces = text.as_bytes().chunks(size);
@@ -157,16 +159,16 @@ mod tests {
 
     #[test]
     fn an_open_quote_is_found_where_it_stands() {
-        check("a,b\n1,\"2\n3,4\n", Some((Fault::Unclosed, 2, 3)));
-        check("a,b\r\n1,2\r\nü,\"", Some((Fault::Unclosed, 3, 3)));
-        check("a\n\"x\"\"", Some((Fault::Unclosed, 2, 1)));
-        check("\u{feff}\"a,b", Some((Fault::Unclosed, 1, 1)));
+        check("a,b\n1,\"2\n3,4\n", Some((QuoteFault::Unclosed, 2, 3)));
+        check("a,b\r\n1,2\r\nü,\"", Some((QuoteFault::Unclosed, 3, 3)));
+        check("a\n\"x\"\"", Some((QuoteFault::Unclosed, 2, 1)));
+        check("\u{feff}\"a,b", Some((QuoteFault::Unclosed, 1, 1)));
     }
 
     #[test]
     fn text_behind_a_closing_quote_is_found() {
-        check("a,b\n1,\"2\n3,\"4\n5,6\n", Some((Fault::TextBehind, 2, 3)));
-        check("\"a\" ,b\n", Some((Fault::TextBehind, 1, 1)));
+        check("a,b\n1,\"2\n3,\"4\n5,6\n", Some((QuoteFault::TextBehind, 2, 3)));
+        check("\"a\" ,b\n", Some((QuoteFault::TextBehind, 1, 1)));
     }
 
     #[test]
