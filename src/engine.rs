@@ -6,7 +6,7 @@
 
 mod collector;
 mod consume;
-mod consuming;
+pub(crate) mod consuming;
 pub(crate) mod expand;
 pub(crate) mod feed;
 mod feeding;

@@ -38,13 +38,13 @@ use crate::run::Run;
 use crate::run::limits::{tick_of, ticks_in};
 use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::run::run_shape::Rebuilt;
-use crate::runner::{Runner, Wanted};
+use crate::runner::Wanted;
 use crate::scheduler::Absence;
 use crate::scheduler::batch::Ceiling;
 
 /// The producers of a pool: one for each place.
-pub(crate) struct Producers<R: Runner> {
-    threads: Arc<ProducerThreads<R>>,
+pub(crate) struct Producers<I, T> {
+    threads: Arc<ProducerThreads<I, T>>,
     /// The producers that failed to start.
     losses: Vec<LostProducer>,
     /// The batch limits learned from out-of-memory failures, for each place.
@@ -196,14 +196,14 @@ impl Interrupt for Building {
     }
 }
 
-impl<R: Runner + 'static> Producers<R> {
+impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
     /// Starts a thread for each of `places` at once, and waits until each producer is ready or has exceeded
     /// `limit`. Fails if fewer than `least` can be ready or the start is cancelled; the other producers are ended
     /// first.
     ///
     /// If enough are ready, the others are recorded as [lost](Producers::losses).
     pub(crate) fn start(
-        factory: &ProducerFactory<R>,
+        factory: &ProducerFactory<I, T>,
         settings: ThreadSettings,
         places: usize,
         building: &Building,
@@ -310,14 +310,14 @@ impl<R: Runner + 'static> Producers<R> {
     }
 
     /// A function that starts producers in the places of those that a run loses.
-    pub(crate) fn replacer(&self) -> Replace<R> {
+    pub(crate) fn replacer(&self) -> Replace<I, T> {
         self.threads.replacer()
     }
 
     /// Offers a run to all that are not gone. Waits for lost states, but for none still in an earlier run's hook.
     pub(crate) fn join(
         &self,
-        run: &Arc<Run<R>>,
+        run: &Arc<Run<I, T>>,
         participants: &Arc<Participants>,
         rebuilt: Rebuilt,
         is_gone: impl Fn(usize) -> bool,
@@ -345,7 +345,7 @@ impl<R: Runner + 'static> Producers<R> {
 }
 
 /// Waits for the next producer to report. `None` once all have, or once the run has lost a producer.
-fn next_outcome<R: Runner>(run: &Run<R>, outcomes: &ReadyReceiver) -> Option<Result<(), Error>> {
+fn next_outcome<I, T>(run: &Run<I, T>, outcomes: &ReadyReceiver) -> Option<Result<(), Error>> {
     let Some(tick) = run.run_settings.limits.tick() else {
         return outcomes.next().map(|(_, outcome)| outcome);
     };
@@ -359,7 +359,7 @@ fn next_outcome<R: Runner>(run: &Run<R>, outcomes: &ReadyReceiver) -> Option<Res
     }
 }
 
-impl<R: Runner> Producers<R> {
+impl<I, T> Producers<I, T> {
     /// The number of places.
     pub(crate) fn len(&self) -> usize {
         self.learned.len()

@@ -63,18 +63,15 @@ use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, RunKind, Shape};
 use crate::run::spans::TraceSpans;
 use crate::run::taken::ConsumerTally;
-use crate::runner::{OpenItems, RunControl, Runner, Wanted};
+use crate::runner::{OpenItems, RunControl, Wanted};
 
 /// The shortest wait for a permit that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);
 
-/// The outcome of one item of a runner.
-pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
-
 /// One run, created at its start and dropped at its end.
-pub(crate) struct Run<R: Runner> {
-    pub(crate) handover: Handover<R::Input, R::Output>,
-    pub(crate) run_settings: Arc<RunSettings<R::Input, R::Output>>,
+pub(crate) struct Run<I, T> {
+    pub(crate) handover: Handover<I, T>,
+    pub(crate) run_settings: Arc<RunSettings<I, T>>,
     /// The items that producers still need to work on.
     pub(crate) wanted: Wanted,
     /// The items whose results the consumer still takes. Differs from `wanted` after a stop: the result whose
@@ -109,10 +106,10 @@ pub(crate) struct Run<R: Runner> {
     has_left_consumer: AtomicBool,
 }
 
-impl<R: Runner> Run<R> {
+impl<I, T> Run<I, T> {
     pub(crate) fn new(
         shape: Shape,
-        run_settings: Arc<RunSettings<R::Input, R::Output>>,
+        run_settings: Arc<RunSettings<I, T>>,
         earlier: CarriedOver,
         in_line: InLine,
         event_log: Arc<EventLog>,
@@ -180,7 +177,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// Names an item that was pulled, and decides whether to work on it.
-    pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Rejected> {
+    pub(crate) fn admit(&self, seq: u64, item: &I) -> Result<Plan, Rejected> {
         let Some(item_names) = &self.item_names else {
             return self.plan(&JournalKey::Position(seq));
         };
@@ -211,7 +208,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// The name of an item of a service, by which its errors call it.
-    pub(crate) fn entry_of(&self, item: &R::Input) -> Result<Option<ItemEntry>, Rejected> {
+    pub(crate) fn entry_of(&self, item: &I) -> Result<Option<ItemEntry>, Rejected> {
         let Some(name) = &self.run_settings.name else { return Ok(None) };
         let shown = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
         let name: Arc<str> = shown.into();
@@ -370,7 +367,7 @@ impl<R: Runner> Run<R> {
 
     /// Whether a result will not be consumed, because the run has failed: in input order at an earlier item,
     /// in completion order at any.
-    pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
+    pub(crate) fn is_pointless(&self, seq: u64, outcome: &Outcome<T>) -> bool {
         let ends_run = outcome.as_ref().is_err_and(|none| none.ends_run());
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
@@ -428,14 +425,14 @@ impl<R: Runner> Run<R> {
 }
 
 /// Drops the user's values under a panic guard, since any thread may hold the last reference.
-impl<R: Runner> Drop for Run<R> {
+impl<I, T> Drop for Run<I, T> {
     fn drop(&mut self) {
         self.discard();
         drop_quietly(std::mem::take(&mut self.run_settings));
     }
 }
 
-impl<R: Runner> Interrupt for Run<R> {
+impl<I: Send, T: Send> Interrupt for Run<I, T> {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         self.abort();
@@ -456,7 +453,7 @@ impl<R: Runner> Interrupt for Run<R> {
     }
 }
 
-impl<R: Runner> Bounded for Run<R> {
+impl<I: Send, T: Send> Bounded for Run<I, T> {
     fn memory_bound(&self) -> Option<(u64, usize)> {
         let most = self.run_settings.measures.as_ref()?.most(Measure::Memory)?;
         Some((most, self.handover.at_work()))
@@ -471,7 +468,7 @@ impl<R: Runner> Bounded for Run<R> {
     }
 }
 
-impl<R: Runner> RunControl for Run<R> {
+impl<I: Send, T: Send> RunControl for Run<I, T> {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.wanted.give_up_from(0);

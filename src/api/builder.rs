@@ -19,9 +19,7 @@ mod telling;
 
 use std::fmt;
 use std::marker::PhantomData;
-#[cfg(test)]
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::pool::{OrderKind, Pool};
 #[cfg(all(feature = "nats", target_os = "linux"))]
@@ -45,12 +43,14 @@ use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
 use crate::observe::observing::Observers;
 use crate::policy::Policy;
-#[cfg(test)]
-use crate::producers::producer_factory::MakeBackend;
 use crate::producers::producer_factory::ProducerFactory;
+#[cfg(test)]
+use crate::producers::{backend::Backend, shared::Shared};
 use crate::run::limits::TimeLimits;
 use crate::run::measures::Measures;
 use crate::run::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
+#[cfg(test)]
+use crate::runner::ProducerSetup;
 use crate::runner::Runner;
 use crate::scheduler::batch::{Batch, Batching};
 
@@ -107,7 +107,7 @@ pub struct Builder<R: Runner, O> {
     cluster: Option<(Recipe<R>, Nats)>,
     /// A backend of a test.
     #[cfg(test)]
-    make: Option<Arc<MakeBackend<R>>>,
+    make: Option<Arc<MakeOfTest<R>>>,
     kind: PhantomData<fn() -> O>,
 }
 
@@ -174,15 +174,18 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
         #[cfg(test)]
         if let Some(make) = self.make.clone() {
-            return self
-                .build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Abandoned));
+            return self.build_with(|runner| {
+                let own = runner.clone();
+                let make = Arc::new(move |setup, shared| make(&own, setup, shared));
+                ProducerFactory::leasing(runner, make, Overdue::Abandoned)
+            });
         }
         self.build_with(producer::factory)
     }
 
     /// Puts producers into the backend that `make` makes.
     #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn backend(mut self, make: Arc<MakeBackend<R>>) -> Self {
+    pub(crate) fn backend(mut self, make: Arc<MakeOfTest<R>>) -> Self {
         self.make = Some(make);
         self
     }
@@ -196,7 +199,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Like [`build`](Builder::build), with the producers that `factory` makes.
     pub(crate) fn build_with(
         mut self,
-        factory: impl FnOnce(R) -> ProducerFactory<R>,
+        factory: impl FnOnce(Arc<R>) -> ProducerFactory<R::Input, R::Output>,
     ) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         self.check_batch()?;
@@ -208,7 +211,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             return Err(BuildError::CpuThreads {}.into());
         }
         self.told.settings = self.listed();
-        let factory = factory(self.runner);
+        let factory = factory(Arc::new(self.runner));
         let places = devices.places_with_gpus();
         let settings = Settings {
             devices,
@@ -246,6 +249,16 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         Ok(Pool::new_with(engine))
     }
 }
+
+/// Makes a backend of a test.
+#[cfg(test)]
+pub(crate) type MakeOfTest<R> = dyn Fn(
+        &Arc<R>,
+        ProducerSetup,
+        Shared,
+    ) -> Box<dyn Backend<<R as Runner>::Input, <R as Runner>::Output>>
+    + Send
+    + Sync;
 
 /// Combines the batch rule with the limits that were given.
 fn batching<I, T>(

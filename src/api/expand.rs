@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::pipeline::Pipeline;
 use super::pool::{fallible, sound};
-use super::stage::IntoStage;
+use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::{Expanding, Expansion, Unfold};
 use crate::engine::gather::{AddOrder, Fold, Gathering};
-use crate::engine::line::{Line, linked};
+use crate::engine::line::linked;
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
 
@@ -18,7 +18,7 @@ use crate::runner::Runner;
 /// [`then`](Expand::then) adds the runner of the parts.
 #[must_use = "an expansion needs a stage for its parts: `.then(&mut pool)`"]
 pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
-    stages: Box<dyn Line<R, S> + 'h>,
+    stages: Box<LineOf<'h, R, S>>,
     unfold: U,
     most: Option<usize>,
     outer: P,
@@ -38,7 +38,7 @@ pub struct Open<T, P> {
 /// pipeline: what a run returns is the summary of a runner's consumer.
 #[must_use = "gathered items need a stage: `.then(&mut pool)`"]
 pub struct Gather<'h, R: Runner, S: Runner, T, F, P = ()> {
-    line: Box<dyn Line<R, S> + 'h>,
+    line: Box<LineOf<'h, R, S>>,
     fold: F,
     expansion: Arc<Expansion<T>>,
     order: AddOrder,
@@ -52,7 +52,7 @@ where
     S::Output: Sync,
     U: Unfold<S::Output>,
 {
-    pub(super) fn new(stages: Box<dyn Line<R, S> + 'h>, unfold: U, outer: P) -> Self {
+    pub(super) fn new(stages: Box<LineOf<'h, R, S>>, unfold: U, outer: P) -> Self {
         Expand { stages, unfold, most: None, outer }
     }
 

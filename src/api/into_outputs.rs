@@ -3,9 +3,9 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use super::stage::{LineOf, TypesOf};
 use crate::api::pool::Pool;
 use crate::concurrency::exclusive::Exclusive;
-use crate::engine::line::Line;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::own_feeder::GatedSource;
 use crate::error::Error;
@@ -44,13 +44,13 @@ pub struct IntoOutputs<L, R: Runner + 'static, S: Runner + 'static = R> {
     /// `None` only while it is taken out.
     owned: Option<L>,
     access: Access<L, R, S>,
-    outputs: Exclusive<LineOutputs<(), R, S>>,
+    outputs: Exclusive<LineOutputs<(), TypesOf<R>, TypesOf<S>>>,
 }
 
 /// How the line of a pool or a pipeline is reached.
-pub(super) struct Access<L, R, S> {
-    pub(super) line: for<'a> fn(&'a L) -> &'a (dyn Line<R, S> + 'a),
-    pub(super) line_mut: for<'a> fn(&'a mut L) -> &'a mut (dyn Line<R, S> + 'a),
+pub(super) struct Access<L, R: Runner, S: Runner> {
+    pub(super) line: for<'a> fn(&'a L) -> &'a LineOf<'a, R, S>,
+    pub(super) line_mut: for<'a> fn(&'a mut L) -> &'a mut LineOf<'a, R, S>,
 }
 
 const HELD: &str = "it is taken out only by a method that consumes this value";
@@ -99,7 +99,7 @@ impl<L, R: Runner + 'static, S: Runner + 'static> IntoOutputs<L, R, S> {
         self.line().report()
     }
 
-    fn line(&self) -> &(dyn Line<R, S> + '_) {
+    fn line(&self) -> &LineOf<'_, R, S> {
         (self.access.line)(self.owned.as_ref().expect(HELD))
     }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use super::stage::{LineOf, TypesOf};
 use crate::concurrency::exclusive::Exclusive;
 use crate::engine::feed::Source;
-use crate::engine::line::Line;
 use crate::engine::outputs::LineOutputs;
 use crate::error::Error;
 use crate::runner::Runner;
@@ -43,12 +43,12 @@ use crate::runner::Runner;
 /// ```
 #[must_use = "outputs pull nothing until the iterator is asked for one"]
 pub struct Outputs<'a, R: Runner + 'static, I, S: Runner + 'static = R> {
-    line: &'a mut (dyn Line<R, S> + 'a),
-    outputs: Exclusive<LineOutputs<I, R, S>>,
+    line: &'a mut LineOf<'a, R, S>,
+    outputs: Exclusive<LineOutputs<I, TypesOf<R>, TypesOf<S>>>,
 }
 
 impl<'a, R: Runner + 'static, I, S: Runner + 'static> Outputs<'a, R, I, S> {
-    pub(super) fn new(line: &'a mut (dyn Line<R, S> + 'a), source: Source<I, R::Input>) -> Self {
+    pub(super) fn new(line: &'a mut LineOf<'a, R, S>, source: Source<I, R::Input>) -> Self {
         let outputs = Exclusive::new(LineOutputs::begin(line, source));
         Outputs { line, outputs }
     }

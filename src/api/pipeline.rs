@@ -8,12 +8,13 @@ use futures_core::Stream;
 use super::into_outputs::{Access, IntoOutputs};
 use super::outputs::Outputs;
 use super::pool::{fallible, sound};
-use super::stage::{IntoStage, StageFailure};
+use super::stage::{IntoStage, LineOf, StageFailure};
 #[cfg(feature = "futures")]
 use super::streams::{OutputsStream, RunStream};
 use crate::concurrency::cancel::CancelToken;
+use crate::engine::consuming::consumer_of;
 use crate::engine::feed::Source;
-use crate::engine::line::{Line, linked};
+use crate::engine::line::linked;
 use crate::engine::link::Direct;
 use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
@@ -25,7 +26,7 @@ use crate::runner::Runner;
 #[doc = include_str!("pipeline.md")]
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner, P = ()> {
-    line: Box<dyn Line<R, S> + 'h>,
+    line: Box<LineOf<'h, R, S>>,
     /// The expansions that are not gathered yet.
     open: P,
 }
@@ -50,11 +51,11 @@ impl<'h, R: Runner + 'static> Pipeline<'h, R, R> {
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
-    pub(super) fn with_open(line: Box<dyn Line<R, S> + 'h>, open: P) -> Self {
+    pub(super) fn with_open(line: Box<LineOf<'h, R, S>>, open: P) -> Self {
         Pipeline { line, open }
     }
 
-    pub(super) fn into_parts(self) -> (Box<dyn Line<R, S> + 'h>, P) {
+    pub(super) fn into_parts(self) -> (Box<LineOf<'h, R, S>>, P) {
         (self.line, self.open)
     }
 
@@ -73,8 +74,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     where
         N: IntoStage<'h, Runner: Runner<Input = S::Output>>,
     {
-        let Pipeline { line, open } = self;
-        Pipeline { line: linked(line, Direct, next.into_stage().0), open }
+        Pipeline { line: linked(self.line, Direct, next.into_stage().0), open: self.open }
     }
 }
 
@@ -103,7 +103,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// If a hook of any stage fails or panics, if the iterator panics, if the token of any stage cancels
     /// the run, or if any of the runners is closed. All runners stay usable.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<S::Summary, Error> {
-        run(&mut *self.line, Source::new(items, sound), sound)
+        run(&mut *self.line, consumer_of::<S>, Source::new(items, sound), sound)
     }
 
     /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
@@ -126,7 +126,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<S::Summary, Error> {
-        run(&mut *self.line, Source::new(items, fallible), fallible)
+        run(&mut *self.line, consumer_of::<S>, Source::new(items, fallible), fallible)
     }
 
     /// Returns the outputs of the last stage for `items` as an iterator, without consumer hooks.

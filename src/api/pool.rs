@@ -51,8 +51,8 @@ pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 /// fails with [`Error::Forked`]. Dropping the copy waits for nothing, runs no destructor, and leaves the parent's files
 /// alone. Build the pool in the child, or call [`close`](Pool::close) and [`activate`](Pool::activate) there.
 pub struct Pool<R: Runner + 'static, O> {
-    stage: Single<'static, R>,
-    order: PhantomData<fn() -> O>,
+    stage: Single<'static, R::Input, R::Output>,
+    kind: PhantomData<fn() -> (R, O)>,
 }
 
 /// Marks [`OrderedRunner`].
@@ -91,8 +91,8 @@ mod sealed {
 }
 
 impl<R: Runner + 'static, O> Pool<R, O> {
-    pub(super) fn new_with(engine: Engine<R>) -> Self {
-        Pool { stage: Single::new(engine), order: PhantomData }
+    pub(super) fn new_with(engine: Engine<R::Input, R::Output>) -> Self {
+        Pool { stage: Single::new(engine), kind: PhantomData }
     }
 }
 
@@ -323,15 +323,15 @@ impl<R: Runner + 'static, O> Pool<R, O> {
         self.stage.set_cfg(cfg)
     }
 
-    pub(super) fn into_engine(self) -> Engine<R> {
+    pub(super) fn into_engine(self) -> Engine<R::Input, R::Output> {
         self.stage.into_engine().expect("a pool owns its engine")
     }
 
-    pub(super) fn into_stage(self) -> Single<'static, R> {
+    pub(super) fn into_stage(self) -> Single<'static, R::Input, R::Output> {
         self.stage
     }
 
-    pub(super) fn lend(&mut self) -> Single<'_, R> {
+    pub(super) fn lend(&mut self) -> Single<'_, R::Input, R::Output> {
         self.stage.lend()
     }
 }

@@ -76,7 +76,7 @@ pub struct Service<R: Runner + 'static> {
 }
 
 /// Closes the service with its last handle.
-struct Closing<R: Runner + 'static>(ServiceHost<R>);
+struct Closing<R: Runner + 'static>(ServiceHost<R::Input, R::Output>);
 
 /// The answer to come of a call: a future for any runtime, or none.
 ///
@@ -87,7 +87,7 @@ struct Closing<R: Runner + 'static>(ServiceHost<R>);
 ///
 /// If it is polled again after it was ready.
 #[must_use = "dropping it gives the call up"]
-pub struct Call<R: Runner>(PendingCall<R>);
+pub struct Call<R: Runner>(PendingCall<R::Input, R::Output>);
 
 /// A call that was accepted: [`wait`](Ticket::wait) for its answer, or await it in async code.
 ///
@@ -97,14 +97,14 @@ pub struct Call<R: Runner>(PendingCall<R>);
 ///
 /// If it is polled again after it was ready.
 #[must_use = "dropping it gives the call up"]
-pub struct Ticket<R: Runner>(PendingCall<R>);
+pub struct Ticket<R: Runner>(PendingCall<R::Input, R::Output>);
 
 /// The queue is full; the input comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Full<I>(pub I);
 
 impl<R: Runner + 'static> Service<R> {
-    pub(crate) fn new(host: ServiceHost<R>) -> Self {
+    pub(crate) fn new(host: ServiceHost<R::Input, R::Output>) -> Self {
         Service { host: Arc::new(Closing(host)), limit: None }
     }
 
@@ -383,7 +383,7 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.producer_times()
     }
 
-    fn begin(&self, input: R::Input) -> PendingCall<R> {
+    fn begin(&self, input: R::Input) -> PendingCall<R::Input, R::Output> {
         PendingCall::begin(self.host.0.calls(), input, self.deadline())
     }
 
@@ -415,7 +415,7 @@ impl<R: Runner> Ticket<R> {
     }
 }
 
-fn wait_for<R: Runner>(call: PendingCall<R>) -> Result<R::Output, Error> {
+fn wait_for<I, T>(call: PendingCall<I, T>) -> Result<T, Error> {
     if call.calls().is_own_thread() {
         return Err(Error::OwnThread {});
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::pool::Pool;
-use crate::engine::line::Single;
+use crate::engine::line::{Line, Single};
 use crate::engine::totals::SkippedInStage;
 use crate::error::Error;
 use crate::runner::Runner;
@@ -18,7 +18,13 @@ pub trait IntoStage<'h>: sealed::Sealed {
 }
 
 /// A pool as a stage of a pipeline.
-pub struct Stage<'h, R: Runner>(pub(super) Single<'h, R>);
+pub struct Stage<'h, R: Runner>(pub(super) Single<'h, R::Input, R::Output>);
+
+/// What the stage of a runner takes and makes.
+pub(super) type TypesOf<R> = fn(<R as Runner>::Input) -> <R as Runner>::Output;
+
+/// A line of stages, from that of `R` to that of `S`.
+pub(super) type LineOf<'h, R, S> = dyn Line<TypesOf<R>, TypesOf<S>> + 'h;
 
 mod sealed {
     pub trait Sealed {}

@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use futures_core::{FusedStream, Stream};
 
+use super::stage::{LineOf, TypesOf};
 use crate::concurrency::exclusive::Exclusive;
+use crate::engine::consuming::consumer_of;
 use crate::engine::feed::Source;
-use crate::engine::line::Line;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::polled::Polled;
 use crate::engine::run_driver::RunTask;
@@ -32,8 +33,8 @@ use crate::runner::Runner;
 /// If it is polled again after it was ready.
 #[must_use = "a run does nothing until it is polled"]
 pub struct RunStream<'a, R: Runner + 'static, T: Stream, S: Runner + 'static = R> {
-    line: &'a mut (dyn Line<R, S> + 'a),
-    task: Exclusive<RunTask<T, R, S>>,
+    line: &'a mut LineOf<'a, R, S>,
+    task: Exclusive<RunTask<T, TypesOf<R>, TypesOf<S>, S::Summary>>,
 }
 
 /// The outputs of a pool or a pipeline as a stream of async code, from another stream as input.
@@ -47,24 +48,18 @@ pub struct RunStream<'a, R: Runner + 'static, T: Stream, S: Runner + 'static = R
 /// what is in progress, as for [`RunStream`].
 #[must_use = "streams do nothing until they are polled"]
 pub struct OutputsStream<'a, R: Runner + 'static, T: Stream, S: Runner + 'static = R> {
-    line: &'a mut (dyn Line<R, S> + 'a),
-    outputs: Exclusive<LineOutputs<Polled<T>, R, S>>,
+    line: &'a mut LineOf<'a, R, S>,
+    outputs: Exclusive<LineOutputs<Polled<T>, TypesOf<R>, TypesOf<S>>>,
 }
 
 impl<'a, R: Runner + 'static, T: Stream, S: Runner + 'static> RunStream<'a, R, T, S> {
-    pub(super) fn new(
-        line: &'a mut (dyn Line<R, S> + 'a),
-        source: Source<Polled<T>, R::Input>,
-    ) -> Self {
-        RunStream { line, task: Exclusive::new(RunTask::new(source)) }
+    pub(super) fn new(line: &'a mut LineOf<'a, R, S>, source: Source<Polled<T>, R::Input>) -> Self {
+        RunStream { line, task: Exclusive::new(RunTask::new(consumer_of::<S>, source)) }
     }
 }
 
 impl<'a, R: Runner + 'static, T: Stream, S: Runner + 'static> OutputsStream<'a, R, T, S> {
-    pub(super) fn new(
-        line: &'a mut (dyn Line<R, S> + 'a),
-        source: Source<Polled<T>, R::Input>,
-    ) -> Self {
+    pub(super) fn new(line: &'a mut LineOf<'a, R, S>, source: Source<Polled<T>, R::Input>) -> Self {
         OutputsStream { line, outputs: Exclusive::new(LineOutputs::new(source)) }
     }
 }

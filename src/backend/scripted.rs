@@ -12,7 +12,7 @@ use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::call::call;
 use crate::run::handover::item_queue::ItemQueue;
-use crate::run::settle::{self, Desk, FailedBatch};
+use crate::run::settle::{self, FailedBatch};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
 
@@ -54,9 +54,9 @@ struct Scripted<R: Runner> {
 }
 
 /// A lease whose answer is still to come.
-struct HeldCall<R: Runner> {
+struct HeldCall<I> {
     lease: Lease,
-    inputs: Vec<R::Input>,
+    inputs: Vec<I>,
 }
 
 impl<R: Runner> Scripted<R> {
@@ -83,7 +83,7 @@ impl<R: Runner> Scripted<R> {
         step
     }
 
-    fn take(&self, run: &Run<R>, lease: Lease) -> Option<HeldCall<R>> {
+    fn take(&self, run: &Run<R::Input, R::Output>, lease: Lease) -> Option<HeldCall<R::Input>> {
         let dispatch = &run.handover.dispatch;
         let Some(inputs) = dispatch.take_inputs(&lease) else {
             dispatch.release(lease.id);
@@ -95,7 +95,12 @@ impl<R: Runner> Scripted<R> {
         Some(HeldCall { lease, inputs })
     }
 
-    fn follow(&mut self, run: &Run<R>, held: &mut VecDeque<HeldCall<R>>, desk: &mut Desk<'_, R>) {
+    fn follow(
+        &mut self,
+        run: &Run<R::Input, R::Output>,
+        held: &mut VecDeque<HeldCall<R::Input>>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
+    ) {
         let nth = |n: usize, held: &mut VecDeque<_>| held.remove(n % held.len());
         match self.step() {
             ScriptStep::Answer(n) => self.answer(run, nth(n, held), desk),
@@ -122,7 +127,12 @@ impl<R: Runner> Scripted<R> {
         }
     }
 
-    fn answer(&mut self, run: &Run<R>, held: Option<HeldCall<R>>, desk: &mut Desk<'_, R>) {
+    fn answer(
+        &mut self,
+        run: &Run<R::Input, R::Output>,
+        held: Option<HeldCall<R::Input>>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
+    ) {
         let HeldCall { lease, inputs } = held.expect("there is one");
         let (begin, events) = run
             .handover
@@ -147,10 +157,10 @@ impl<R: Runner> Scripted<R> {
 
     fn answer_one(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         mut inputs: Vec<R::Input>,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
     ) {
         let input = inputs.pop().expect("without batches, a lease has one item");
         let worked = self.call(run, lease, Hook::ProducerWork, |runner, cx, state| {
@@ -161,10 +171,10 @@ impl<R: Runner> Scripted<R> {
 
     fn answer_batch(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         mut inputs: Vec<R::Input>,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
     ) {
         let worked = self.call(run, lease, Hook::ProducerWorkBatch, |runner, cx, state| {
             runner.producer_work_batch(cx, state, &mut inputs)
@@ -187,7 +197,7 @@ impl<R: Runner> Scripted<R> {
     /// Calls a hook. A state that sees a panic is dropped.
     fn call<T>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         hook: Hook,
         work: impl FnOnce(&R, &ProducerContext<'_>, &mut R::ProducerState) -> Result<T, BoxError>,
@@ -206,7 +216,12 @@ impl<R: Runner> Scripted<R> {
     }
 
     /// The oldest lease failed as a whole, with its inputs still here.
-    fn crash(&self, run: &Run<R>, HeldCall { lease, inputs }: HeldCall<R>, desk: &mut Desk<'_, R>) {
+    fn crash(
+        &self,
+        run: &Run<R::Input, R::Output>,
+        HeldCall { lease, inputs }: HeldCall<R::Input>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
+    ) {
         let error = self.failure(lease.items[0], "the process died".into());
         let inputs = lease.items.iter().copied().zip(inputs).collect();
         let failed = FailedBatch { error, kept: Inputs::Kept, inputs };
@@ -227,7 +242,7 @@ impl<R: Runner> Scripted<R> {
     }
 }
 
-impl<R: Runner> Backend<R> for Scripted<R> {
+impl<R: Runner> Backend<R::Input, R::Output> for Scripted<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         self.init(wanted)
     }
@@ -236,11 +251,11 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         self.state.is_some()
     }
 
-    fn prepare(&mut self, run: &Run<R>, _: Option<LeaseId>) -> Result<(), Error> {
+    fn prepare(&mut self, run: &Run<R::Input, R::Output>, _: Option<LeaseId>) -> Result<(), Error> {
         if self.state.is_some() { Ok(()) } else { self.init(&run.wanted) }
     }
 
-    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+    fn work_on(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         let mut desk = ItemQueue::new(&run.handover, self.setup.producer);
         desk.set_readiness(Readiness::Ready);
         let mut held = VecDeque::new();
@@ -267,7 +282,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         leasing::leave(&self.shared)
     }
 
-    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
+    fn end_in(&mut self, _: &Run<R::Input, R::Output>) -> Result<(), Error> {
         self.end()
     }
 
@@ -285,7 +300,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
 }
 
 /// Gives the items of a lease back: no hook has seen them.
-fn hand_back<R: Runner>(run: &Run<R>, HeldCall { lease, inputs }: HeldCall<R>) {
+fn hand_back<I, T>(run: &Run<I, T>, HeldCall { lease, inputs }: HeldCall<I>) {
     let inputs = lease.items.iter().copied().zip(inputs).collect();
     drop(run.handover.dispatch.keep_inputs(inputs));
     run.handover.dispatch.release(lease.id);
@@ -299,7 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::producers::producer_factory::MakeBackend;
+    use crate::api::builder::MakeOfTest;
     use crate::testing::conformance::{Law, Laws, Probe};
     use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 
@@ -353,7 +368,7 @@ mod tests {
         builder.backend(backend(scripts)).build().unwrap()
     }
 
-    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<MakeBackend<R>> {
+    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<MakeOfTest<R>> {
         let scripts = scripts.to_vec();
         Arc::new(move |runner, setup, shared| {
             let script = scripts[setup.producer].clone();

@@ -14,7 +14,6 @@ use crate::run::handover::shared_budget::StageBudget;
 use crate::run::handover::{Handover, WakeReason, WakeThreshold};
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::Outcome;
-use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
 /// The pace is judged after this number of results.
@@ -364,9 +363,9 @@ impl<T> Collector<T> {
     /// Waits for the next result that is wanted. `None` if there are no more, or no more are wanted. `total`
     /// is the number of items, as far as the caller knows it.
     #[inline]
-    pub(crate) fn next_result<R: Runner<Output = T>>(
+    pub(crate) fn next_result<I>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         total: &mut Option<u64>,
     ) -> Option<(u64, Outcome<T>)> {
         loop {
@@ -382,10 +381,7 @@ impl<T> Collector<T> {
 
     /// Returns the next result that is wanted, if it has arrived.
     #[inline]
-    pub(crate) fn next_here<R: Runner<Output = T>>(
-        &mut self,
-        run: &Run<R>,
-    ) -> Option<(u64, Outcome<T>)> {
+    pub(crate) fn next_here<I>(&mut self, run: &Run<I, T>) -> Option<(u64, Outcome<T>)> {
         while !run.is_over() {
             let (seq, outcome) = self.pop()?;
             if !run.is_pointless(seq, &outcome) {
@@ -400,9 +396,9 @@ impl<T> Collector<T> {
     /// Waits for the next result, at most until the time that `due` returns.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wait_before<R: Runner<Output = T>>(
+    pub(crate) fn wait_before<I>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         total: &mut Option<u64>,
         due: impl Fn() -> Option<Instant>,
     ) -> Pause {
@@ -427,11 +423,11 @@ impl<T> Collector<T> {
 
     /// The time until which a collector may sleep while one item holds up others. Only observed runs have
     /// one.
-    pub(crate) fn news_due_in<R: Runner<Output = T>>(&self, run: &Run<R>) -> Option<Instant> {
+    pub(crate) fn news_due_in<I>(&self, run: &Run<I, T>) -> Option<Instant> {
         if run.event_log.is_observed() { self.news_due() } else { None }
     }
 
-    pub(crate) fn report_head<R: Runner<Output = T>>(&mut self, run: &Run<R>) {
+    pub(crate) fn report_head<I>(&mut self, run: &Run<I, T>) {
         if let Some((item, lasted)) = self.news_of_head() {
             run.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
         }

@@ -11,11 +11,12 @@ use crate::engine::reckoning::{End, Receiver, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
 use crate::policy::Verdict;
+use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::call::call;
 use crate::run::no_output::{Effect, FailedItem, NoOutput, Stage};
+use crate::run::outbox::Outcome;
 use crate::run::taken::{Failure, Taken};
-use crate::run::{Run, RunOutcome};
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
 
@@ -46,7 +47,7 @@ pub(crate) const MOST_FAILURES: usize = 10_000;
 pub(crate) struct Consumer<R: Runner> {
     runner: Arc<R>,
     cfg: Arc<CfgNode>,
-    run: Arc<Run<R>>,
+    run: Arc<Run<R::Input, R::Output>>,
     collector: Collector<R::Output>,
     reckoning: Reckoning,
     failures: Vec<SkippedItem>,
@@ -77,7 +78,7 @@ impl<R: Runner> Consumer<R> {
     pub(crate) fn new(
         runner: Arc<R>,
         cfg: Arc<CfgNode>,
-        run: Arc<Run<R>>,
+        run: Arc<Run<R::Input, R::Output>>,
         order: Order,
         window: Window,
     ) -> Self {
@@ -165,7 +166,7 @@ impl<R: Runner> Consumer<R> {
         &mut self,
         state: &mut R::ConsumerState,
         seq: u64,
-        outcome: RunOutcome<R>,
+        outcome: Outcome<R::Output>,
     ) -> Result<(), Error> {
         let output = match outcome {
             Ok(output) => output,
@@ -452,7 +453,7 @@ impl<S> Consumed<S> {
     }
 
     /// Stands in for the result of an abandoned consumer.
-    pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
+    pub(crate) fn abandoned<I, T>(run: &Run<I, T>) -> Self {
         run.handover.stats.leave_consumer_behind();
         let taken = run.tally.get();
         // `None` if the consumer had taken the error before its hook got stuck.

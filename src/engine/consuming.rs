@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::consume::{Consumed, Consumer, NAME};
+use super::pool::Engine;
+use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
 use crate::producers::participants::Receiving;
 use crate::run::Run;
+use crate::run::run_shape::Rebuilt;
 use crate::runner::Runner;
 
 /// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.
@@ -38,28 +41,46 @@ pub(super) enum Start {
     Never,
 }
 
+/// Consumes a whole run. Calls the function that it is given when input may be pulled.
+pub(crate) type Consume<S> = Box<dyn FnOnce(&dyn Fn()) -> Consumed<S> + Send>;
+
+/// Makes the consumer of a run. So the drivers know its summary, and not the type of its runner.
+pub(crate) type MakeConsumer<I, T, S> = fn(&Engine<I, T>, Arc<Run<I, T>>, Rebuilt) -> Consume<S>;
+
+/// Makes the consumer of a run of an engine, which was made of an `R`.
+pub(crate) fn consumer_of<R: Runner + 'static>(
+    engine: &Engine<R::Input, R::Output>,
+    run: Arc<Run<R::Input, R::Output>>,
+    rebuilt: Rebuilt,
+) -> Consume<R::Summary> {
+    let (runner, cfg) = (engine.factory().shared_runner::<R>(), engine.cfg.clone());
+    let consumer = Consumer::new(runner, cfg, run, engine.settings.order, engine.window());
+    let consumer = match rebuilt {
+        Rebuilt::Before => consumer,
+        Rebuilt::Later => consumer.publish_counts(),
+    };
+    Box::new(|start| consumer.consume(start))
+}
+
 /// The consumer's side of its state.
-struct Delivery<R: Runner> {
-    state: Arc<Mutex<State<R::Summary>>>,
-    run: Arc<Run<R>>,
+struct Delivery<S> {
+    state: Arc<Mutex<State<S>>>,
+    driver: Arc<DriverBell>,
 }
 
 impl<S: Send + 'static> Consuming<S> {
     /// Starts a thread that consumes the whole run, and takes part in its session as `receiving`.
-    pub(super) fn start<R>(
-        consumer: Consumer<R>,
-        run: &Arc<Run<R>>,
+    pub(super) fn start(
+        consume: Consume<S>,
+        driver: &Arc<DriverBell>,
         stack_size: Option<usize>,
         receiving: Receiving,
-    ) -> Result<Self, Error>
-    where
-        R: Runner<Summary = S> + 'static,
-    {
+    ) -> Result<Self, Error> {
         let state = Arc::new(Mutex::new(State::Beginning));
-        let delivery = Delivery { state: state.clone(), run: run.clone() };
+        let delivery = Delivery { state: state.clone(), driver: driver.clone() };
         let thread = spawn(NAME.to_owned(), stack_size, move || {
             let _receiving = receiving;
-            let consumed = consumer.consume(|| delivery.start());
+            let consumed = consume(&|| delivery.start());
             delivery.deliver(consumed);
         })?;
         Ok(Consuming { state, thread })
@@ -68,7 +89,7 @@ impl<S: Send + 'static> Consuming<S> {
 
 impl<S> Consuming<S> {
     /// Whether input of `run` may be pulled.
-    pub(super) fn may_start<R: Runner>(&self, run: &Run<R>) -> Start {
+    pub(super) fn may_start<I, T>(&self, run: &Run<I, T>) -> Start {
         match *lock(&self.state) {
             State::Consuming => Start::Go,
             State::Beginning if !run.has_left_consumer() => Start::Awaited,
@@ -77,7 +98,7 @@ impl<S> Consuming<S> {
     }
 
     /// Whether the consumer of `run` is done, or was abandoned in a hook.
-    pub(super) fn is_over<R: Runner>(&self, run: &Run<R>) -> bool {
+    pub(super) fn is_over<I, T>(&self, run: &Run<I, T>) -> bool {
         run.has_left_consumer() || matches!(*lock(&self.state), State::Done(_) | State::Died)
     }
 
@@ -97,7 +118,7 @@ impl<S> Consuming<S> {
     }
 }
 
-impl<R: Runner> Delivery<R> {
+impl<S> Delivery<S> {
     /// Lets input be pulled.
     fn start(&self) {
         let mut state = lock(&self.state);
@@ -105,10 +126,10 @@ impl<R: Runner> Delivery<R> {
             *state = State::Consuming;
         }
         drop(state);
-        self.run.driver().ring();
+        self.driver.ring();
     }
 
-    fn deliver(&self, consumed: Consumed<R::Summary>) {
+    fn deliver(&self, consumed: Consumed<S>) {
         let mut state = lock(&self.state);
         if let State::Left = *state {
             drop(state);
@@ -118,13 +139,13 @@ impl<R: Runner> Delivery<R> {
     }
 }
 
-impl<R: Runner> Drop for Delivery<R> {
+impl<S> Drop for Delivery<S> {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
         if let State::Beginning | State::Consuming = *state {
             *state = State::Died;
         }
         drop(state);
-        self.run.driver().ring();
+        self.driver.ring();
     }
 }

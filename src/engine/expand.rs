@@ -40,7 +40,7 @@ use crate::run::handover::feeder::Feeder;
 use crate::run::item_names::ItemEntry;
 use crate::run::no_output::{Mark, NoOutput};
 use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
-use crate::runner::{RunControl, Runner};
+use crate::runner::RunControl;
 
 /// Expands a parent.
 pub trait Unfold<P>: Send + Sync + 'static {
@@ -165,18 +165,18 @@ pub(crate) struct Expanding<P, U> {
     pub(crate) expansion: Arc<Expansion<P>>,
 }
 
-impl<S, T, U> Joint<S, T> for Expanding<S::Output, U>
+impl<A, B, D, U> Joint<A, B, U::Part, D> for Expanding<B, U>
 where
-    S: Runner + 'static,
-    S::Output: Sync,
-    T: Runner<Input = U::Part> + 'static,
-    U: Unfold<S::Output>,
+    A: Send + 'static,
+    B: Send + Sync + 'static,
+    D: Send + 'static,
+    U: Unfold<B>,
 {
     fn kind(&self) -> LinkKind {
         LinkKind::Expands
     }
 
-    fn prepare(&self, from: Earlier<S>, producers: usize) -> Prepared<T> {
+    fn prepare(&self, from: Earlier<A, B>, producers: usize) -> Prepared<U::Part, D> {
         let most = self.expansion.most.unwrap_or(2 * producers);
         let outer = from.run.parts.get().cloned();
         let open = Arc::new(OpenParents::new(most, *lock(&self.expansion.holes), outer));
@@ -184,7 +184,7 @@ where
         *lock(&self.expansion.parents) = Some(parents.clone());
         let upstream = closing(from.run.clone(), open.clone());
         let unfold = self.unfold.clone();
-        let join = move |to: Arc<Run<T>>| -> Work {
+        let join = move |to: Arc<Run<U::Part, D>>| -> Work {
             be_parts(&to, PartStage::new(open));
             Box::new(move || ExpandLink { from, to, unfold, parents }.run())
         };
@@ -193,20 +193,20 @@ where
 }
 
 /// What a run behind an expansion stops.
-pub(super) fn closing<S: Runner + 'static>(
-    upstream: Arc<Run<S>>,
+pub(super) fn closing<I: Send + 'static, T: Send + 'static>(
+    upstream: Arc<Run<I, T>>,
     open: Arc<OpenParents>,
 ) -> Arc<dyn RunControl> {
     Arc::new(Closing { upstream, open })
 }
 
 /// Stops the stages before an expansion, and the link that waits for an open parent.
-struct Closing<S: Runner> {
-    upstream: Arc<Run<S>>,
+struct Closing<I, T> {
+    upstream: Arc<Run<I, T>>,
     open: Arc<OpenParents>,
 }
 
-impl<S: Runner> RunControl for Closing<S> {
+impl<I: Send, T: Send> RunControl for Closing<I, T> {
     fn stop(&self) {
         self.open.close();
         self.upstream.stop();
@@ -234,19 +234,14 @@ impl<S: Runner> RunControl for Closing<S> {
 }
 
 /// Takes the results of one run as parents, and gives out their parts as items of the next.
-pub(super) struct ExpandLink<A: Runner, B: Runner, U> {
-    pub(super) from: Earlier<A>,
-    pub(super) to: Arc<Run<B>>,
+pub(super) struct ExpandLink<A, B, D, U: Unfold<B>> {
+    pub(super) from: Earlier<A, B>,
+    pub(super) to: Arc<Run<U::Part, D>>,
     pub(super) unfold: Arc<U>,
-    pub(super) parents: Arc<Parents<A::Output>>,
+    pub(super) parents: Arc<Parents<B>>,
 }
 
-impl<A, B, U> ExpandLink<A, B, U>
-where
-    A: Runner,
-    B: Runner<Input = U::Part>,
-    U: Unfold<A::Output>,
-{
+impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     /// Expands everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
         between(&self.from, &self.to, |collector, feeder| {
@@ -261,8 +256,8 @@ where
 
     fn expand_all(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<U::Part, D>,
         progress: &mut Progress,
     ) -> Ended {
         let from = &*self.from.run;
@@ -317,7 +312,7 @@ where
         seq: u64,
         none: NoOutput,
         progress: &mut Progress,
-    ) -> Result<(Parent<A::Output>, Settles), Ended> {
+    ) -> Result<(Parent<B>, Settles), Ended> {
         let from = &*self.from.run;
         let (gap, settles) = match none {
             NoOutput::Failed(failed) => {
@@ -338,10 +333,10 @@ where
     fn open(
         &self,
         seq: u64,
-        parent: Parent<A::Output>,
+        parent: Parent<B>,
         settles: Settles,
         progress: &Progress,
-    ) -> Option<Arc<A::Output>> {
+    ) -> Option<Arc<B>> {
         let from = &*self.from.run;
         let entry = from.take_entry(seq).filter(|_| settles != Settles::Unworked);
         let (origin, name, entry) = match from.parts.get() {
@@ -367,8 +362,8 @@ where
     /// pause.
     fn take_open_permit(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<U::Part, D>,
         progress: &mut Progress,
     ) -> bool {
         let open = &self.parents.open;
@@ -384,18 +379,13 @@ where
     }
 
     /// Parts before `below` are not to wait for later ones.
-    fn pause(&self, feeder: &mut Feeder<B::Input, B::Output>, below: u64, progress: &mut Progress) {
+    fn pause(&self, feeder: &mut Feeder<U::Part, D>, below: u64, progress: &mut Progress) {
         let all = progress.places + 1;
         hurry(&self.to, below, all);
         self.leave_mark(feeder, Mark::Pause { below, all }, progress);
     }
 
-    fn leave_mark(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        mark: Mark,
-        progress: &mut Progress,
-    ) {
+    fn leave_mark(&self, feeder: &mut Feeder<U::Part, D>, mark: Mark, progress: &mut Progress) {
         let mark = Err(Box::new(NoOutput::Mark(mark)));
         feeder.leave_gap(&self.to.handover, progress.places, mark);
         progress.places += 1;
@@ -404,8 +394,8 @@ where
     /// Gives out all parts of a parent, unless they are withdrawn.
     fn expand(
         &self,
-        parent: &Arc<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        parent: &Arc<B>,
+        feeder: &mut Feeder<U::Part, D>,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         let to = &*self.to;
@@ -439,9 +429,9 @@ where
     /// The loop that every part goes through. Panics are caught around the whole loop, not per part.
     fn give_while_permitted(
         &self,
-        parent: &Arc<A::Output>,
+        parent: &Arc<B>,
         parts: &mut Option<U::Parts>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        feeder: &mut Feeder<U::Part, D>,
         progress: &mut Progress,
     ) -> Pause {
         let to = &*self.to;

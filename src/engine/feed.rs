@@ -15,7 +15,6 @@ use crate::run::handover::feeder::Feeder;
 use crate::run::measures::Rejected;
 use crate::run::measures::{Measured, Measures};
 use crate::run::no_output::NoOutput;
-use crate::runner::Runner;
 
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
 pub(crate) struct Source<I, T> {
@@ -72,9 +71,9 @@ impl<I, T> Source<I, T> {
     /// Gives out all items, and waits for a permit before each, until there are no more or the run wants no
     /// more. Then ends the run's input. `next` is the function that this source was created with. As a
     /// generic parameter it can be inlined.
-    pub(crate) fn feed<R: Runner<Input = T>>(
+    pub(crate) fn feed<U>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<T, U>,
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
     ) {
         let _pulling = run.pulling();
@@ -91,10 +90,10 @@ impl<I, T> Source<I, T> {
     }
 
     /// Pulls up to `most` items, while there are permits at hand, and gives them out.
-    pub(crate) fn pull_some<R: Runner<Input = T>>(
+    pub(crate) fn pull_some<U>(
         &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
+        run: &Run<T, U>,
+        feeder: &mut Feeder<T, U>,
         most: u64,
     ) -> Pulled {
         self.pull(run, feeder, self.next, most)
@@ -102,21 +101,17 @@ impl<I, T> Source<I, T> {
 
     /// Pulls the item that was polled, for which there is a permit, and gives it out, also if the run was told to stop
     /// while the stream was polled.
-    pub(super) fn pull_polled<R: Runner<Input = T>>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
-    ) -> Pulled {
+    pub(super) fn pull_polled<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>) -> Pulled {
         feeder.has_polled(true);
         let pulled = self.pull_some(run, feeder, 1);
         feeder.has_polled(false);
         pulled
     }
 
-    fn pull<R: Runner<Input = T>>(
+    fn pull<U>(
         &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
+        run: &Run<T, U>,
+        feeder: &mut Feeder<T, U>,
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
         most: u64,
     ) -> Pulled {
@@ -168,10 +163,10 @@ impl<I, T> Source<I, T> {
     }
 
     /// The loop that every item goes through. Panics are caught around the whole loop, not per item.
-    fn pull_while_permitted<R: Runner<Input = T>>(
+    fn pull_while_permitted<U>(
         &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
+        run: &Run<T, U>,
+        feeder: &mut Feeder<T, U>,
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
         end: u64,
     ) -> Pause {
@@ -214,11 +209,7 @@ impl<I, T> Source<I, T> {
     }
 
     /// Ends the run's input, even if the iterator has more.
-    pub(crate) fn end<R: Runner<Input = T>>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
-    ) {
+    pub(crate) fn end<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>) {
         self.retire();
         feeder.clear(&run.handover).into_iter().for_each(drop_quietly);
         run.handover.end(self.pulled);
@@ -243,23 +234,13 @@ impl<I, T> Source<I, T> {
     }
 
     /// Skips the item: its failure takes its place in the order, and the input goes on.
-    fn skip<R: Runner<Input = T>>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
-        error: Error,
-    ) {
+    fn skip<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>, error: Error) {
         feeder.leave_gap(&run.handover, self.pulled, Err(run.skipping(error)));
         self.pulled += 1;
     }
 
     /// Fails the run: the failure takes the item's place in the order.
-    fn fail<R: Runner<Input = T>>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
-        error: Error,
-    ) {
+    fn fail<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>, error: Error) {
         let seq = self.pulled;
         self.pulled += 1;
         let fault = run.ending(error);
@@ -270,12 +251,7 @@ impl<I, T> Source<I, T> {
 
     /// Fails the run because the input as a whole is wrong; the failure is behind the last item, and belongs
     /// to none.
-    fn fail_behind<R: Runner<Input = T>>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<T, R::Output>,
-        error: Error,
-    ) {
+    fn fail_behind<U>(&mut self, run: &Run<T, U>, feeder: &mut Feeder<T, U>, error: Error) {
         run.abort_with(error);
         self.end(run, feeder);
     }
@@ -320,14 +296,14 @@ impl FeederTime {
 
     /// Begins a wait of a task for permits.
     #[cfg(feature = "futures")]
-    pub(super) fn starve<R: Runner>(&mut self, run: &Run<R>) {
+    pub(super) fn starve<I, T>(&mut self, run: &Run<I, T>) {
         run.handover.starve_as_collector();
         self.since = Some(now());
     }
 
     /// Ends a wait of a task for permits, if it waited.
     #[cfg(feature = "futures")]
-    pub(super) fn feed_again<R: Runner>(&mut self, run: &Run<R>) {
+    pub(super) fn feed_again<I, T>(&mut self, run: &Run<I, T>) {
         if let Some(since) = self.since.take() {
             run.handover.end_to_wait_elsewhere();
             let lasted = now() - since;
@@ -336,11 +312,7 @@ impl FeederTime {
         }
     }
 
-    fn wait_for_permit<R: Runner>(
-        &mut self,
-        run: &Run<R>,
-        feeder: &mut Feeder<R::Input, R::Output>,
-    ) -> bool {
+    fn wait_for_permit<I, T>(&mut self, run: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
         let before = feeder.waited();
         let has_permit = feeder.wait_for_permit(&run.handover);
         let lasted = feeder.waited() - before;
@@ -349,18 +321,18 @@ impl FeederTime {
         has_permit
     }
 
-    pub(super) fn leave<R: Runner>(&self, run: &Run<R>) {
+    pub(super) fn leave<I, T>(&self, run: &Run<I, T>) {
         run.handover.stats.source_left(now() - self.came, self.waited + take_waited());
     }
 }
 
 /// Names and measures an item, and gives it out.
 #[cold]
-pub(super) fn look_and_push<R: Runner>(
-    run: &Run<R>,
-    feeder: &mut Feeder<R::Input, R::Output>,
+pub(super) fn look_and_push<I, T>(
+    run: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
     seq: u64,
-    item: R::Input,
+    item: I,
 ) -> Result<(), Rejected> {
     let admitted = run.admit(seq, &item).and_then(|plan| match plan {
         Plan::Run => Ok(()),
@@ -382,7 +354,7 @@ pub(super) fn look_and_push<R: Runner>(
 
 /// Checks that the input has all items that the journal knows. Not if the run was told to end: a guarded
 /// input then ends early.
-fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError> {
+fn check_length<I, T>(run: &Run<I, T>, items: u64) -> Result<(), JournalError> {
     match &run.recording.plans {
         Some(journal_writer) if !run.handover.is_halted() => journal_writer.check_length(items),
         _ => Ok(()),

@@ -11,20 +11,19 @@ use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
-use crate::runner::Runner;
 
 /// The input of a line whose outputs a caller takes.
-pub(super) enum Feeding<I, R: Runner> {
+pub(super) enum Feeding<I, T, U> {
     /// The driver pulls the source, between two looks for results.
-    Here(Box<Pulling<I, R>>),
+    Here(Box<Pulling<I, T, U>>),
     /// A thread of its own does.
     Elsewhere(OwnFeeder),
 }
 
 /// A source that the driver pulls.
-pub(super) struct Pulling<I, R: Runner> {
-    source: Source<I, R::Input>,
-    feeder: Feeder<R::Input, R::Output>,
+pub(super) struct Pulling<I, T, U> {
+    source: Source<I, T>,
+    feeder: Feeder<T, U>,
     is_over: bool,
     /// What the last look lacked, for the wait that may follow.
     lack: Lack,
@@ -63,8 +62,8 @@ struct PullingTime {
     since: Option<Instant>,
 }
 
-impl<I, R: Runner> Feeding<I, R> {
-    pub(super) fn here(source: Source<I, R::Input>, run: &Run<R>) -> Self {
+impl<I, T, U> Feeding<I, T, U> {
+    pub(super) fn here(source: Source<I, T>, run: &Run<T, U>) -> Self {
         let (feeder, time) = (Feeder::new(&run.handover).before_pulls(), PullingTime::default());
         Feeding::Here(Box::new(Pulling { source, feeder, is_over: false, lack: Lack::Room, time }))
     }
@@ -73,10 +72,10 @@ impl<I, R: Runner> Feeding<I, R> {
     /// end of the input, or `None` if it could pull none. `is_ready` polls the source.
     pub(super) fn pull(
         &mut self,
-        run: &Run<R>,
+        run: &Run<T, U>,
         pull: Pull,
         most: u64,
-        is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
+        is_ready: impl FnOnce(&mut Source<I, T>) -> Poll<()>,
     ) -> Option<u64> {
         match self {
             Feeding::Here(pulling) => pulling.pull(run, pull, most, is_ready),
@@ -92,7 +91,7 @@ impl<I, R: Runner> Feeding<I, R> {
     }
 
     /// States what the driver lacks before it waits as the collector, whose thread `waker` wakes.
-    pub(super) fn begin_wait(&self, run: &Run<R>, pull: Pull, waker: &Waker) {
+    pub(super) fn begin_wait(&self, run: &Run<T, U>, pull: Pull, waker: &Waker) {
         if let Feeding::Here(pulling) = self
             && pulling.awaits_room()
         {
@@ -105,7 +104,7 @@ impl<I, R: Runner> Feeding<I, R> {
     }
 
     /// Ends a wait that lasted so long.
-    pub(super) fn end_wait(&mut self, run: &Run<R>, lasted: Duration) {
+    pub(super) fn end_wait(&mut self, run: &Run<T, U>, lasted: Duration) {
         let Feeding::Here(pulling) = self else { return };
         if pulling.awaits_room() {
             run.handover.end_to_wait_elsewhere();
@@ -148,7 +147,7 @@ impl<I, R: Runner> Feeding<I, R> {
     }
 
     /// Leaves the run, which was aborted. Returns what was pulled, and how long the driver was in the source.
-    pub(super) fn leave(self, run: &Run<R>) -> (NextItem, Duration) {
+    pub(super) fn leave(self, run: &Run<T, U>) -> (NextItem, Duration) {
         let given = self.given();
         match self {
             Feeding::Here(mut pulling) => {
@@ -163,13 +162,13 @@ impl<I, R: Runner> Feeding<I, R> {
     }
 }
 
-impl<I, R: Runner> Pulling<I, R> {
+impl<I, T, U> Pulling<I, T, U> {
     fn pull(
         &mut self,
-        run: &Run<R>,
+        run: &Run<T, U>,
         pull: Pull,
         most: u64,
-        is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
+        is_ready: impl FnOnce(&mut Source<I, T>) -> Poll<()>,
     ) -> Option<u64> {
         let Pulling { source, feeder, time, .. } = self;
         if self.is_over {

@@ -20,7 +20,6 @@ use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::{FailedItem, Mark, NoOutput};
 use crate::run::parts::{Holes, ItemPath, PartStage};
-use crate::runner::Runner;
 
 /// Folds the parts of a parent.
 pub trait Fold<P, X>: Send + Sync + 'static {
@@ -45,6 +44,9 @@ pub(crate) struct Gathering<P, F> {
     pub(crate) order: AddOrder,
 }
 
+/// What a stage behind a gathering gets: a parent, and what its parts of type `B` were folded to.
+type FoldedParent<P, F, B> = (Arc<P>, <F as Fold<P, B>>::Gathered);
+
 /// The order in which parts are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AddOrder {
@@ -52,18 +54,19 @@ pub(crate) enum AddOrder {
     Completion,
 }
 
-impl<S, T, P, F> Joint<S, T> for Gathering<P, F>
+impl<A, B, D, P, F> Joint<A, B, FoldedParent<P, F, B>, D> for Gathering<P, F>
 where
-    S: Runner + 'static,
+    A: Send + 'static,
+    B: Send + 'static,
+    D: Send + 'static,
     P: Send + Sync + 'static,
-    F: Fold<P, S::Output>,
-    T: Runner<Input = (Arc<P>, F::Gathered)> + 'static,
+    F: Fold<P, B>,
 {
     fn kind(&self) -> LinkKind {
         LinkKind::Gathers
     }
 
-    fn prepare(&self, from: Earlier<S>, _: usize) -> Prepared<T> {
+    fn prepare(&self, from: Earlier<A, B>, _: usize) -> Prepared<FoldedParent<P, F, B>, D> {
         let upstream = from.run.clone();
         let (fold, parents) = (self.fold.clone(), self.expansion.parents());
         let stage = from.run.parts.get().expect("parts are gathered behind an expansion").clone();
@@ -77,7 +80,7 @@ where
             AddOrder::OfStage => from,
             AddOrder::Completion => Earlier { order: Order::Completion, ..from },
         };
-        let join = move |to: Arc<Run<T>>| -> Work {
+        let join = move |to: Arc<Run<FoldedParent<P, F, B>, D>>| -> Work {
             if let Some(outer) = parents.open.outer() {
                 let is_mixed = [parents.order, leaving].contains(&Order::Completion);
                 let order = if is_mixed { Order::Completion } else { Order::Input };
@@ -90,9 +93,9 @@ where
 }
 
 /// Takes the results of one run as parts, and gives out their parents as items of the next.
-pub(super) struct GatherLink<A: Runner, B: Runner, P, F> {
-    pub(super) from: Earlier<A>,
-    pub(super) to: Arc<Run<B>>,
+pub(super) struct GatherLink<A, B, D, P, F: Fold<P, B>> {
+    pub(super) from: Earlier<A, B>,
+    pub(super) to: Arc<Run<FoldedParent<P, F, B>, D>>,
     pub(super) fold: Arc<F>,
     pub(super) parents: Arc<Parents<P>>,
     /// The stage of the parts.
@@ -159,12 +162,10 @@ impl<P, G> OpenParent<P, G> {
     }
 }
 
-impl<A, B, P, F> GatherLink<A, B, P, F>
+impl<A, B, D, P, F> GatherLink<A, B, D, P, F>
 where
-    A: Runner,
-    B: Runner<Input = (Arc<P>, F::Gathered)>,
     P: Send + Sync,
-    F: Fold<P, A::Output>,
+    F: Fold<P, B>,
 {
     /// Gathers everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
@@ -179,8 +180,8 @@ where
 
     fn gather_all(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         gathered: &mut Gathered<P, F::Gathered>,
         progress: &mut Progress,
     ) -> Ended {
@@ -226,7 +227,7 @@ where
         &self,
         gathered: &mut Gathered<P, F::Gathered>,
         index: u64,
-        output: A::Output,
+        output: B,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
         let parent = gathered.parent_of(index);
@@ -243,7 +244,7 @@ where
         &self,
         parent: &mut OpenParent<P, F::Gathered>,
         index: u64,
-        output: Result<A::Output, Error>,
+        output: Result<B, Error>,
     ) -> bool {
         if let State::New = parent.state {
             self.init(parent);
@@ -333,8 +334,8 @@ where
     #[cold]
     fn hand_on(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         gathered: &mut Gathered<P, F::Gathered>,
         (place, progress): (usize, &mut Progress),
     ) -> Result<(), Ended> {
@@ -351,8 +352,8 @@ where
 
     fn hand_on_one(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         mut parent: OpenParent<P, F::Gathered>,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
@@ -409,7 +410,7 @@ where
     /// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.
     fn leave_gap(
         &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         none: NoOutput,
         progress: &mut Progress,
     ) {

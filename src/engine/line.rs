@@ -9,7 +9,7 @@ use super::lineup::{Lineup, LinkThread, Place};
 use super::link::{Earlier, Joint, NextItem, Prepared, Relayed};
 use super::pool::Engine;
 use super::session::LiveCounts;
-use super::stage::StageEngine;
+use super::stage::{RunOf, StageEngine, StageTypes};
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
 use crate::base::Order;
 use crate::error::{Error, Result};
@@ -17,25 +17,23 @@ use crate::observe::account::Account;
 use crate::observe::report::RunReport;
 use crate::producers::cancelled_or;
 use crate::producers::participants::Participants;
-use crate::run::Run;
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
-use crate::runner::Runner;
 
-/// A line of stages, from that of `R` to that of `S`. The types in between are erased.
+/// A line of stages, from one with the types `F` to one with the types `L`. The types in between are erased.
 ///
 /// Each stage is linked to the next where both types are known, so passing an item on needs no dynamic dispatch.
-pub(crate) trait Line<R: Runner, S: Runner>: Send + Sync {
+pub(crate) trait Line<F: StageTypes, L: StageTypes>: Send + Sync {
     fn engines(&self) -> Vec<&dyn StageEngine>;
 
     fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine>;
 
-    fn last(&self) -> &Engine<S>;
+    fn last(&self) -> &Engine<L::Input, L::Output>;
 
-    fn last_mut(&mut self) -> &mut Engine<S>;
+    fn last_mut(&mut self) -> &mut Engine<L::Input, L::Output>;
 
     /// Creates a run of each stage.
-    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, S>, Error>;
+    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<F, L>, Error>;
 
     /// What the line keeps of its last run, beside what its engines do.
     fn last_run(&self) -> &LineRun;
@@ -44,72 +42,73 @@ pub(crate) trait Line<R: Runner, S: Runner>: Send + Sync {
 }
 
 /// A line of one stage.
-pub(crate) struct Single<'h, R: Runner> {
-    engine: Held<'h, R>,
+pub(crate) struct Single<'h, I, T> {
+    engine: Held<'h, I, T>,
     last_run: LineRun,
 }
 
 /// A line with another stage behind it.
-struct Linked<'h, R: Runner, Q: Runner, S: Runner, J> {
-    before: Box<dyn Line<R, Q> + 'h>,
+struct Linked<'h, F: StageTypes, P: StageTypes, L: StageTypes, J> {
+    before: Box<dyn Line<F, P> + 'h>,
     joint: J,
-    last: Single<'h, S>,
+    last: Single<'h, L::Input, L::Output>,
 }
 
 /// The engine of a stage: the line's own, or lent to it.
-enum Held<'h, R: Runner> {
-    Own(Box<Engine<R>>),
-    Lent(&'h mut Engine<R>),
+enum Held<'h, I, T> {
+    Own(Box<Engine<I, T>>),
+    Lent(&'h mut Engine<I, T>),
 }
 
 /// The runs of the first and of the last stage that were created.
-pub(crate) struct Reached<R: Runner, S: Runner> {
-    pub(super) first: Arc<Run<R>>,
-    last: Earlier<S>,
+pub(crate) struct Reached<F: StageTypes, L: StageTypes> {
+    pub(super) first: Arc<RunOf<F>>,
+    last: Earlier<L::Input, L::Output>,
     participants: Arc<Participants>,
     producers: usize,
     stack_size: Option<usize>,
 }
 
 /// A run that has begun: all producers take part, and all links work. The sessions are kept by the engines.
-pub(super) struct Begun<R: Runner, S: Runner> {
+pub(super) struct Begun<F: StageTypes, L: StageTypes> {
     /// `None` with several stages, each of which has counts of its own at the end.
     pub(super) counts: Option<Arc<LiveCounts>>,
-    pub(super) first: Arc<Run<R>>,
-    pub(super) last: Arc<Run<S>>,
+    pub(super) first: Arc<RunOf<F>>,
+    pub(super) last: Arc<RunOf<L>>,
     pub(super) links: Vec<JoinHandle<Relayed>>,
 }
 
 /// Links `last` behind these stages.
-pub(crate) fn linked<'h, R, Q, S>(
-    before: Box<dyn Line<R, Q> + 'h>,
-    joint: impl Joint<Q, S> + 'h,
-    last: Single<'h, S>,
-) -> Box<dyn Line<R, S> + 'h>
+pub(crate) fn linked<'h, F, P, I, T>(
+    before: Box<dyn Line<F, P> + 'h>,
+    joint: impl Joint<P::Input, P::Output, I, T> + 'h,
+    last: Single<'h, I, T>,
+) -> Box<dyn Line<F, fn(I) -> T> + 'h>
 where
-    R: Runner + 'static,
-    Q: Runner + 'static,
-    S: Runner + 'static,
+    F: StageTypes + 'static,
+    P: StageTypes + 'static,
+    I: Send + 'static,
+    T: Send + 'static,
 {
     Box::new(Linked { before, joint, last })
 }
 
-impl<R: Runner> Single<'_, R> {
-    pub(crate) fn new(engine: Engine<R>) -> Self {
+impl<I, T> Single<'_, I, T> {
+    pub(crate) fn new(engine: Engine<I, T>) -> Self {
         Single::holding(Held::Own(Box::new(engine)))
     }
 
     /// The same stage, lent to a line that is dropped before this one is used again.
-    pub(crate) fn lend(&mut self) -> Single<'_, R> {
+    pub(crate) fn lend(&mut self) -> Single<'_, I, T> {
         Single::holding(Held::Lent(self))
     }
 
-    fn holding(engine: Held<'_, R>) -> Single<'_, R> {
+    fn holding(engine: Held<'_, I, T>) -> Single<'_, I, T> {
         Single { engine, last_run: LineRun::default() }
     }
 
     /// `None` if the engine is lent.
-    pub(crate) fn into_engine(self) -> Option<Engine<R>> {
+    pub(crate) fn into_engine(self) -> Option<Engine<I, T>> {
         match self.engine {
             Held::Own(engine) => Some(*engine),
             Held::Lent(_) => None,
@@ -117,10 +116,10 @@ impl<R: Runner> Single<'_, R> {
     }
 }
 
-impl<R: Runner> Deref for Single<'_, R> {
-    type Target = Engine<R>;
+impl<I, T> Deref for Single<'_, I, T> {
+    type Target = Engine<I, T>;
 
-    fn deref(&self) -> &Engine<R> {
+    fn deref(&self) -> &Engine<I, T> {
         match &self.engine {
             Held::Own(engine) => engine,
             Held::Lent(engine) => engine,
@@ -128,8 +127,8 @@ impl<R: Runner> Deref for Single<'_, R> {
     }
 }
 
-impl<R: Runner> DerefMut for Single<'_, R> {
-    fn deref_mut(&mut self) -> &mut Engine<R> {
+impl<I, T> DerefMut for Single<'_, I, T> {
+    fn deref_mut(&mut self) -> &mut Engine<I, T> {
         match &mut self.engine {
             Held::Own(engine) => engine,
             Held::Lent(engine) => engine,
@@ -137,7 +136,11 @@ impl<R: Runner> DerefMut for Single<'_, R> {
     }
 }
 
-impl<R: Runner + 'static> Line<R, R> for Single<'_, R> {
+impl<I, T> Line<fn(I) -> T, fn(I) -> T> for Single<'_, I, T>
+where
+    I: Send + 'static,
+    T: Send + 'static,
+{
     fn engines(&self) -> Vec<&dyn StageEngine> {
         vec![&**self]
     }
@@ -146,15 +149,19 @@ impl<R: Runner + 'static> Line<R, R> for Single<'_, R> {
         vec![&mut **self]
     }
 
-    fn last(&self) -> &Engine<R> {
+    fn last(&self) -> &Engine<I, T> {
         self
     }
 
-    fn last_mut(&mut self) -> &mut Engine<R> {
+    fn last_mut(&mut self) -> &mut Engine<I, T> {
         self
     }
 
-    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, R>, Error> {
+    fn enlist(
+        &mut self,
+        lineup: &mut Lineup,
+        place: Place,
+    ) -> Result<Reached<fn(I) -> T, fn(I) -> T>, Error> {
         let run = Engine::enlist(self, lineup, None, place)?;
         Ok(Reached::new(run.clone(), self, run, lineup))
     }
@@ -168,12 +175,12 @@ impl<R: Runner + 'static> Line<R, R> for Single<'_, R> {
     }
 }
 
-impl<R, Q, S, J> Line<R, S> for Linked<'_, R, Q, S, J>
+impl<F, P, L, J> Line<F, L> for Linked<'_, F, P, L, J>
 where
-    R: Runner + 'static,
-    Q: Runner + 'static,
-    S: Runner + 'static,
-    J: Joint<Q, S>,
+    F: StageTypes + 'static,
+    P: StageTypes + 'static,
+    L: StageTypes + 'static,
+    J: Joint<P::Input, P::Output, L::Input, L::Output>,
 {
     fn engines(&self) -> Vec<&dyn StageEngine> {
         let mut engines = self.before.engines();
@@ -187,15 +194,15 @@ where
         engines
     }
 
-    fn last(&self) -> &Engine<S> {
+    fn last(&self) -> &Engine<L::Input, L::Output> {
         &self.last
     }
 
-    fn last_mut(&mut self) -> &mut Engine<S> {
+    fn last_mut(&mut self) -> &mut Engine<L::Input, L::Output> {
         &mut self.last
     }
 
-    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<R, S>, Error> {
+    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<F, L>, Error> {
         let Reached { first, last, participants, producers, stack_size } =
             self.before.enlist(lineup, Place::Before)?;
         let Prepared { upstream, join } = self.joint.prepare(last, producers);
@@ -216,8 +223,13 @@ where
     }
 }
 
-impl<R: Runner, S: Runner + 'static> Reached<R, S> {
-    fn new(first: Arc<Run<R>>, engine: &Engine<S>, run: Arc<Run<S>>, lineup: &Lineup) -> Self {
+impl<F: StageTypes, L: StageTypes + 'static> Reached<F, L> {
+    fn new(
+        first: Arc<RunOf<F>>,
+        engine: &Engine<L::Input, L::Output>,
+        run: Arc<RunOf<L>>,
+        lineup: &Lineup,
+    ) -> Self {
         let session = engine.session.as_ref().expect("its run was just created");
         let participants = session.participants.clone();
         let settings = engine.settings();
@@ -228,14 +240,14 @@ impl<R: Runner, S: Runner + 'static> Reached<R, S> {
     }
 }
 
-impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
+impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
     /// Begins a run with `unread` inputs, if their number is known. `check` says whether it may begin.
     pub(super) fn begin(
         &mut self,
         unread: Option<u64>,
         (kind, rebuilt): (RunKind, Rebuilt),
         check: impl FnOnce(&Self) -> Result<(), Error>,
-    ) -> Result<Begun<R, S>, Error> {
+    ) -> Result<Begun<F, L>, Error> {
         for (stage, engine) in self.engines_mut().into_iter().enumerate() {
             engine.reset(unread.filter(|_| stage == 0));
         }
@@ -264,7 +276,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
         unread: Option<u64>,
         kind: RunKind,
         check: impl FnOnce(&Self) -> Result<(), Error>,
-    ) -> Result<(Arc<Run<R>>, Arc<Run<S>>, Vec<LinkThread>), Error> {
+    ) -> Result<(Arc<RunOf<F>>, Arc<RunOf<L>>, Vec<LinkThread>), Error> {
         let engines = self.engines();
         let mut cfgs = engines.iter().map(|stage| stage.check()).collect::<Result<Vec<_>, _>>()?;
         engines.iter().skip(1).try_for_each(|stage| stage.check_no_journal())?;
@@ -287,7 +299,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
     /// producer is needed and no state is rebuilt.
     fn join(
         &mut self,
-        begun: &mut Begun<R, S>,
+        begun: &mut Begun<F, L>,
         links: Vec<LinkThread>,
         rebuilt: Rebuilt,
     ) -> Result<(), Error> {
@@ -302,7 +314,7 @@ impl<R: Runner + 'static, S: Runner + 'static> dyn Line<R, S> + '_ {
     /// Ends a run that could not begin to the full. Returns the error.
     pub(super) fn end_unused(
         &mut self,
-        begun: Begun<R, S>,
+        begun: Begun<F, L>,
         unread: Option<u64>,
         error: Error,
     ) -> Error {

@@ -16,7 +16,6 @@ use crate::run::Run;
 use crate::run::handover::shared_budget::{Bounded, share_budget};
 use crate::run::journal_writer::JournalWriter;
 use crate::run::run_shape::RunKind;
-use crate::runner::Runner;
 
 /// The runs of a line and the links between them, in the order of the stages.
 #[derive(Default)]
@@ -79,7 +78,7 @@ impl Lineup {
     }
 
     /// Adds the run of the next stage.
-    pub(super) fn add<R: Runner + 'static>(&mut self, run: &Arc<Run<R>>) {
+    pub(super) fn add<I: Send + 'static, T: Send + 'static>(&mut self, run: &Arc<Run<I, T>>) {
         // A journal recognises items by the input of the first stage.
         self.next.has_names |= self.runs.is_empty() && self.journal.is_some();
         self.next.has_names |= run.run_settings.has_names();

@@ -17,7 +17,7 @@ use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::{Effect, FailedItem, Mark, NoOutput};
 use crate::run::parts::PartStage;
 use crate::run::taken::Taken;
-use crate::runner::{RunControl, Runner};
+use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 
 /// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder
@@ -25,24 +25,24 @@ use crate::scheduler::window::Window;
 ///
 /// It takes a permit of the second run before a result of the first, as a feeder does before it pulls its
 /// input. So the item that it holds is within the windows of both.
-pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
-    from: Earlier<A>,
-    to: Arc<Run<B>>,
+pub(crate) struct StageLink<A, B, D> {
+    from: Earlier<A, B>,
+    to: Arc<Run<B, D>>,
 }
 
-/// A kind of link, from the results of `S` to the items of `T`.
-pub(crate) trait Joint<S: Runner, T: Runner>: Send + Sync {
+/// A kind of link, from a stage that makes `B` of `A` to one that makes `D` of `C`.
+pub(crate) trait Joint<A, B, C, D>: Send + Sync {
     fn kind(&self) -> LinkKind;
 
     /// Prepares the link behind this run.
-    fn prepare(&self, from: Earlier<S>, producers: usize) -> Prepared<T>;
+    fn prepare(&self, from: Earlier<A, B>, producers: usize) -> Prepared<C, D>;
 }
 
 /// A link that lacks the later run.
-pub(crate) struct Prepared<T: Runner> {
+pub(crate) struct Prepared<I, T> {
     /// Stops what is before the later run.
     pub(crate) upstream: Arc<dyn RunControl>,
-    pub(crate) join: Box<dyn FnOnce(Arc<Run<T>>) -> Work>,
+    pub(crate) join: Box<dyn FnOnce(Arc<Run<I, T>>) -> Work>,
 }
 
 /// The work of a link's thread.
@@ -53,8 +53,8 @@ pub(crate) type Work = Box<dyn FnOnce() -> Relayed + Send>;
 pub(crate) struct Direct;
 
 /// The run that a link takes results from, and how.
-pub(crate) struct Earlier<A: Runner> {
-    pub(crate) run: Arc<Run<A>>,
+pub(crate) struct Earlier<I, T> {
+    pub(crate) run: Arc<Run<I, T>>,
     pub(crate) order: Order,
     pub(crate) window: Window,
     /// The number of its stage, from 0.
@@ -120,15 +120,15 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Counts a result that was passed on.
-    pub(super) fn hand_on<A: Runner>(&mut self, from: &Run<A>) {
+    pub(super) fn hand_on<I, T>(&mut self, from: &Run<I, T>) {
         self.reckoning.taken.ok += 1;
         self.reckoning.publish(from);
     }
 
     /// Counts and reports an item of `from` that failed, in its turn. Returns what the second run gets in its place.
-    pub(super) fn fail<A: Runner>(
+    pub(super) fn fail<I, T>(
         &mut self,
-        from: &Run<A>,
+        from: &Run<I, T>,
         seq: u64,
         mut failed: FailedItem,
     ) -> Result<FailedItem, Ended> {
@@ -147,9 +147,9 @@ impl Progress {
     }
 
     /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
-    pub(super) fn end_of<A: Runner>(
+    pub(super) fn end_of<I, T>(
         &mut self,
-        from: &Run<A>,
+        from: &Run<I, T>,
         consumed: u64,
         total: Option<u64>,
     ) -> Ended {
@@ -161,8 +161,8 @@ impl Progress {
     }
 }
 
-impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
-    pub(crate) fn new(from: Earlier<A>, to: Arc<Run<B>>) -> Self {
+impl<A, B, D> StageLink<A, B, D> {
+    pub(crate) fn new(from: Earlier<A, B>, to: Arc<Run<B, D>>) -> Self {
         StageLink { from, to }
     }
 
@@ -177,13 +177,10 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
 
 /// Has `hand_on` pass everything from one run to the next. Then ends the first run, and the input of the
 /// second.
-pub(super) fn between<A: Runner, B: Runner>(
-    from: &Earlier<A>,
-    to: &Run<B>,
-    hand_on: impl FnOnce(
-        &mut Collector<A::Output>,
-        &mut Feeder<B::Input, B::Output>,
-    ) -> (Progress, Ended),
+pub(super) fn between<A, B, C, D>(
+    from: &Earlier<A, B>,
+    to: &Run<C, D>,
+    hand_on: impl FnOnce(&mut Collector<B>, &mut Feeder<C, D>) -> (Progress, Ended),
 ) -> Relayed {
     let Earlier { run: from, order, window, .. } = from;
     let over = AbortGuard::new(from);
@@ -207,11 +204,11 @@ pub(super) fn between<A: Runner, B: Runner>(
 
 /// Waits for a permit of `to`. First returns all permits of `from`, or its producers would wait together with
 /// this thread.
-pub(super) fn take_permit<A: Runner, B: Runner>(
-    from: &Run<A>,
-    to: &Run<B>,
-    collector: &mut Collector<A::Output>,
-    feeder: &mut Feeder<B::Input, B::Output>,
+pub(super) fn take_permit<A, B, C, D>(
+    from: &Run<A, B>,
+    to: &Run<C, D>,
+    collector: &mut Collector<B>,
+    feeder: &mut Feeder<C, D>,
 ) -> bool {
     if feeder.spend(&to.handover) {
         return true;
@@ -220,10 +217,7 @@ pub(super) fn take_permit<A: Runner, B: Runner>(
     wait_for_permit(to, feeder) && feeder.spend(&to.handover)
 }
 
-pub(super) fn wait_for_permit<B: Runner>(
-    to: &Run<B>,
-    feeder: &mut Feeder<B::Input, B::Output>,
-) -> bool {
+pub(super) fn wait_for_permit<I, T>(to: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
     let before = feeder.waited();
     let has_permit = feeder.wait_for_permit(&to.handover);
     to.report_full_window(feeder.waited() - before);
@@ -231,11 +225,11 @@ pub(super) fn wait_for_permit<B: Runner>(
 }
 
 /// Waits until memory has room for the item that was given last. Until then it counts in `from`.
-pub(super) fn wait_for_room<A: Runner, B: Runner>(
-    from: &Run<A>,
-    to: &Run<B>,
-    collector: &mut Collector<A::Output>,
-    feeder: &mut Feeder<B::Input, B::Output>,
+pub(super) fn wait_for_room<A, B, C, D>(
+    from: &Run<A, B>,
+    to: &Run<C, D>,
+    collector: &mut Collector<B>,
+    feeder: &mut Feeder<C, D>,
 ) -> Result<(), Ended> {
     if feeder.holds_item() {
         collector.repay(&from.handover);
@@ -247,10 +241,10 @@ pub(super) fn wait_for_room<A: Runner, B: Runner>(
 }
 
 /// Gives out an item of `to`, for which there is a permit.
-pub(super) fn give<B: Runner>(
-    to: &Run<B>,
-    feeder: &mut Feeder<B::Input, B::Output>,
-    item: B::Input,
+pub(super) fn give<I, T>(
+    to: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
+    item: I,
     progress: &mut Progress,
 ) -> Result<(), Ended> {
     let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
@@ -269,9 +263,9 @@ pub(super) fn give<B: Runner>(
 }
 
 /// Leaves a gap for an item that failed before it was given out, if the policy of `to` is to skip it.
-pub(super) fn reject<B: Runner>(
-    to: &Run<B>,
-    feeder: &mut Feeder<B::Input, B::Output>,
+pub(super) fn reject<I, T>(
+    to: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
     error: Error,
     progress: &Progress,
 ) -> Result<(), Ended> {
@@ -290,15 +284,15 @@ pub(super) fn reject<B: Runner>(
 
 /// Has items of `to` before `below` not wait for a batch to fill. In a stage that marks must pass, or that has
 /// other indices, none of `all` waits. The mark may be ahead of some of them.
-pub(super) fn hurry<B: Runner>(to: &Run<B>, below: u64, all: u64) {
+pub(super) fn hurry<I, T>(to: &Run<I, T>, below: u64, all: u64) {
     let is_exact = to.parts.get().is_none_or(|parts| parts.keeps_indices() && parts.is_last());
     to.handover.dispatch.hurry(if is_exact { below } else { all });
 }
 
 /// Ends the input of `to`. A failure takes the index that its item would have had.
-fn end_input<B: Runner>(
-    to: &Run<B>,
-    feeder: &mut Feeder<B::Input, B::Output>,
+fn end_input<I, T>(
+    to: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
     progress: Progress,
     ended: Ended,
 ) -> Relayed {
@@ -330,17 +324,17 @@ fn end_input<B: Runner>(
 }
 
 /// The work of a [`StageLink`].
-struct Hands<'a, A: Runner, B: Runner<Input = A::Output>> {
-    from: &'a Run<A>,
-    to: &'a Run<B>,
+struct Hands<'a, A, B, D> {
+    from: &'a Run<A, B>,
+    to: &'a Run<B, D>,
 }
 
-impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
+impl<A, B, D> Hands<'_, A, B, D> {
     /// Passes results on. Returns the progress, and why it ended.
     fn hand_on(
         &self,
-        collector: &mut Collector<A::Output>,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        collector: &mut Collector<B>,
+        feeder: &mut Feeder<B, D>,
     ) -> (Progress, Ended) {
         let from = self.from;
         let mut total = None;
@@ -394,9 +388,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     /// Gives out a result as an item of the second run.
     fn give(
         &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        feeder: &mut Feeder<B, D>,
         seq: u64,
-        output: A::Output,
+        output: B,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         self.pass_origin(seq, progress.places);
@@ -408,7 +402,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     /// Leaves a gap in the second run for an item that the first has skipped.
     fn pass_over(
         &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
+        feeder: &mut Feeder<B, D>,
         seq: u64,
         failed: FailedItem,
         progress: &mut Progress,
@@ -427,13 +421,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
 
     /// Passes on a mark among parts.
     #[cold]
-    fn pass_mark(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        seq: u64,
-        mark: Mark,
-        progress: &mut Progress,
-    ) {
+    fn pass_mark(&self, feeder: &mut Feeder<B, D>, seq: u64, mark: Mark, progress: &mut Progress) {
         self.pass_origin(seq, progress.places);
         if let Mark::Pause { below, all } = mark {
             hurry(self.to, below, all);
@@ -442,21 +430,11 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     }
 
     /// Leaves a gap for an index that has no name.
-    fn leave_gap(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        none: NoOutput,
-        progress: &mut Progress,
-    ) {
+    fn leave_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut Progress) {
         self.push_gap(feeder, *none.in_next_stage(), progress);
     }
 
-    fn push_gap(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        none: NoOutput,
-        progress: &mut Progress,
-    ) {
+    fn push_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut Progress) {
         feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(none)));
         progress.places += 1;
     }
@@ -470,18 +448,19 @@ impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     }
 }
 
-impl<S, T> Joint<S, T> for Direct
+impl<A, B, D> Joint<A, B, B, D> for Direct
 where
-    S: Runner + 'static,
-    T: Runner<Input = S::Output> + 'static,
+    A: Send + 'static,
+    B: Send + 'static,
+    D: Send + 'static,
 {
     fn kind(&self) -> LinkKind {
         LinkKind::Direct
     }
 
-    fn prepare(&self, from: Earlier<S>, _: usize) -> Prepared<T> {
+    fn prepare(&self, from: Earlier<A, B>, _: usize) -> Prepared<B, D> {
         let upstream = from.run.clone();
-        let join = move |to: Arc<Run<T>>| -> Work {
+        let join = move |to: Arc<Run<B, D>>| -> Work {
             if let Some(parts) = from.run.parts.get() {
                 be_parts(&to, parts.next(from.order));
             }
@@ -493,7 +472,7 @@ where
 }
 
 /// Makes the items of a run parts of this stage.
-pub(super) fn be_parts<T: Runner>(run: &Run<T>, stage: PartStage) {
+pub(super) fn be_parts<I, T>(run: &Run<I, T>, stage: PartStage) {
     assert!(run.parts.set(Arc::new(stage)).is_ok(), "a run is linked to one before it");
 }
 
@@ -503,12 +482,11 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::api::map::map;
     use crate::observe::event_log::{Detail, EventLog};
     use crate::run::recording::Recording;
     use crate::run::run_shape::{CarriedOver, InLine, Shape};
 
-    fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
+    fn run(upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<u64, u64>> {
         let shape = Shape {
             order: Order::Input,
             producers: 1,
@@ -530,9 +508,8 @@ mod tests {
     /// A second feeder of the later run is a bug; it stands for any bug here.
     #[test]
     fn a_bug_of_ours_ends_both_runs_and_is_not_hidden() {
-        let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-        let from = run_of(&runner, None);
-        let to = run_of(&runner, Some(from.clone()));
+        let from = run(None);
+        let to = run(Some(from.clone()));
         let _feeder = Feeder::new(&to.handover);
         let (order, window) = (Order::Input, Window::fixed(4));
         let earlier = Earlier { run: from.clone(), order, window, stage: 0 };

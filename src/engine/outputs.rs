@@ -13,42 +13,42 @@ use super::outputs_driver::{Caller, OutputsDriver, Yield};
 use super::own_feeder::GatedSource;
 #[cfg(feature = "futures")]
 use super::polled::Polled;
+use super::stage::StageTypes;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::error::Error;
 use crate::observe::account::Account;
-use crate::runner::Runner;
 
 /// The outputs of a line, from before they begin to after their end. `I` is the source that the caller pulls.
-pub(crate) struct LineOutputs<I, R: Runner, S: Runner> {
-    stage: Stage<I, R, S>,
+pub(crate) struct LineOutputs<I, F: StageTypes, L: StageTypes> {
+    stage: Stage<I, F, L>,
     /// The number of results that were yielded.
     yielded: u64,
 }
 
-enum Stage<I, R: Runner, S: Runner> {
+enum Stage<I, F: StageTypes, L: StageTypes> {
     /// A task has not polled them. An earlier run of a pool may still be ending.
     #[cfg(feature = "futures")]
-    New(Source<I, R::Input>),
+    New(Source<I, F::Input>),
     /// They could not begin.
     Refused(Error),
-    Running(Box<OutputsDriver<I, R, S>>),
+    Running(Box<OutputsDriver<I, F, L>>),
     /// A task keeps the last step until every thread has left.
     #[cfg(feature = "futures")]
-    Ending(Box<OutputsDriver<I, R, S>>, Option<Yield<S::Output>>),
+    Ending(Box<OutputsDriver<I, F, L>>, Option<Yield<L::Output>>),
     Over,
 }
 
-impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
+impl<I, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<I, F, L> {
     /// Begins outputs whose caller pulls `source`.
-    pub(crate) fn begin(line: &mut dyn Line<R, S>, source: Source<I, R::Input>) -> Self {
+    pub(crate) fn begin(line: &mut dyn Line<F, L>, source: Source<I, F::Input>) -> Self {
         Self::begun(OutputsDriver::begin(line, source, Caller::Thread))
     }
 
     /// Begins outputs for which a thread of its own pulls `source`.
     pub(crate) fn begin_elsewhere<J>(
-        line: &mut dyn Line<R, S>,
-        source: GatedSource<J, R::Input>,
+        line: &mut dyn Line<F, L>,
+        source: GatedSource<J, F::Input>,
     ) -> Self
     where
         J: Iterator + Send + 'static,
@@ -56,7 +56,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
         Self::begun(OutputsDriver::begin_elsewhere(line, source))
     }
 
-    fn begun(driver: Result<OutputsDriver<I, R, S>, Error>) -> Self {
+    fn begun(driver: Result<OutputsDriver<I, F, L>, Error>) -> Self {
         let stage = match driver {
             Ok(driver) => Stage::Running(Box::new(driver)),
             Err(error) => Stage::Refused(error),
@@ -65,7 +65,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
     }
 
     /// Returns the next output, or waits for it. The last ends the run.
-    pub(crate) fn next(&mut self, line: &mut dyn Line<R, S>) -> Option<Result<S::Output, Error>> {
+    pub(crate) fn next(&mut self, line: &mut dyn Line<F, L>) -> Option<Result<L::Output, Error>> {
         let Stage::Running(driver) = &mut self.stage else { return self.take_refusal() };
         let Poll::Ready(step) = driver.step(Caller::Thread, |_| Poll::Ready(())) else {
             unreachable!("a thread waits");
@@ -81,7 +81,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
     }
 
     /// The error that they could not begin with, once.
-    fn take_refusal(&mut self) -> Option<Result<S::Output, Error>> {
+    fn take_refusal(&mut self) -> Option<Result<L::Output, Error>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Refused(error) => Some(Err(error)),
             _ => None,
@@ -99,7 +99,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
     }
 
     /// The counts so far.
-    pub(crate) fn account(&self, line: &dyn Line<R, S>) -> Account {
+    pub(crate) fn account(&self, line: &dyn Line<F, L>) -> Account {
         match &self.stage {
             Stage::Running(driver) => driver.account(),
             #[cfg(feature = "futures")]
@@ -109,11 +109,11 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
     }
 
     /// Ends the run. Waits for the hooks that are running.
-    pub(crate) fn end(&mut self, line: &mut dyn Line<R, S>) {
+    pub(crate) fn end(&mut self, line: &mut dyn Line<F, L>) {
         self.end_with(line, None);
     }
 
-    fn end_with(&mut self, line: &mut dyn Line<R, S>, error: Option<&Error>) {
+    fn end_with(&mut self, line: &mut dyn Line<F, L>, error: Option<&Error>) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Running(driver) => driver.end(line, error),
             #[cfg(feature = "futures")]
@@ -124,18 +124,18 @@ impl<I, R: Runner + 'static, S: Runner + 'static> LineOutputs<I, R, S> {
 }
 
 #[cfg(feature = "futures")]
-impl<T: Stream, R: Runner + 'static, S: Runner + 'static> LineOutputs<Polled<T>, R, S> {
+impl<T: Stream, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<Polled<T>, F, L> {
     /// Outputs that begin with the first poll.
-    pub(crate) fn new(source: Source<Polled<T>, R::Input>) -> Self {
+    pub(crate) fn new(source: Source<Polled<T>, F::Input>) -> Self {
         LineOutputs { stage: Stage::New(source), yielded: 0 }
     }
 
     /// Returns the next output, if it is there. The last ends the run.
     pub(crate) fn poll_next(
         &mut self,
-        line: &mut dyn Line<R, S>,
+        line: &mut dyn Line<F, L>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<S::Output, Error>>> {
+    ) -> Poll<Option<Result<L::Output, Error>>> {
         if !self.is_over()
             && let Err(error) = line.check_home()
         {
@@ -183,7 +183,7 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> LineOutputs<Polled<T>,
     }
 
     /// Gives the outputs up, without waiting for hooks.
-    pub(crate) fn give_up(&mut self, line: &mut dyn Line<R, S>) {
+    pub(crate) fn give_up(&mut self, line: &mut dyn Line<F, L>) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Running(driver) | Stage::Ending(driver, _) => driver.give_up(line),
             _ => {}

@@ -15,6 +15,7 @@ use super::link::{NextItem, Relayed};
 use super::own_feeder::{GatedSource, OwnFeeder};
 use super::pool::Engine;
 use super::reckoning::{End, Receiver, Reckoning};
+use super::stage::StageTypes;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
@@ -25,7 +26,6 @@ use crate::run::Run;
 use crate::run::no_output::{Effect, FailedItem, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
-use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
 /// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
@@ -36,10 +36,10 @@ const MOST_IN_GROUP: usize = 32;
 
 /// The driver of a run whose outputs a caller takes. The sessions are kept by the engines, so that a leaked driver can
 /// still be ended.
-pub(super) struct OutputsDriver<I, R: Runner, S: Runner> {
-    begun: Begun<R, S>,
-    feeding: Feeding<I, R>,
-    collector: Collector<S::Output>,
+pub(super) struct OutputsDriver<I, F: StageTypes, L: StageTypes> {
+    begun: Begun<F, L>,
+    feeding: Feeding<I, F::Input, F::Output>,
+    collector: Collector<L::Output>,
     /// The number of items of the last stage, once it is known.
     total: Option<u64>,
     reckoning: Reckoning,
@@ -94,11 +94,11 @@ impl<T> Yield<T> {
     }
 }
 
-impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
+impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L> {
     /// Begins a run that its driver feeds.
     pub(super) fn begin(
-        line: &mut dyn Line<R, S>,
-        source: Source<I, R::Input>,
+        line: &mut dyn Line<F, L>,
+        source: Source<I, F::Input>,
         caller: Caller<'_>,
     ) -> Result<Self, Error> {
         let begun = begin(line, source.unread(), caller)?;
@@ -112,8 +112,8 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
 
     /// Begins a run that a thread of its own feeds.
     pub(super) fn begin_elsewhere<J>(
-        line: &mut dyn Line<R, S>,
-        gated: GatedSource<J, R::Input>,
+        line: &mut dyn Line<F, L>,
+        gated: GatedSource<J, F::Input>,
     ) -> Result<Self, Error>
     where
         J: Iterator + Send + 'static,
@@ -130,8 +130,8 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     }
 
     pub(super) fn new(
-        begun: Begun<R, S>,
-        feeding: Feeding<I, R>,
+        begun: Begun<F, L>,
+        feeding: Feeding<I, F::Input, F::Output>,
         destination: Destination,
         (order, window): (Order, Window),
     ) -> Self {
@@ -160,8 +160,8 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     pub(super) fn step(
         &mut self,
         caller: Caller<'_>,
-        mut is_ready: impl FnMut(&mut Source<I, R::Input>) -> Poll<()>,
-    ) -> Poll<Option<Yield<S::Output>>> {
+        mut is_ready: impl FnMut(&mut Source<I, F::Input>) -> Poll<()>,
+    ) -> Poll<Option<Yield<L::Output>>> {
         let mut pulls = caller.most_pulls();
         caller.keep(&self.begun.first);
         self.end_wait();
@@ -214,7 +214,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
         &mut self,
         caller: Caller<'_>,
         most: u64,
-        is_ready: impl FnOnce(&mut Source<I, R::Input>) -> Poll<()>,
+        is_ready: impl FnOnce(&mut Source<I, F::Input>) -> Poll<()>,
     ) -> Option<u64> {
         let pulled = self.feeding.pull(&self.begun.first, caller.pull(), most, is_ready)?;
         self.unreplaced = self.unreplaced.saturating_sub(pulled.max(1));
@@ -222,7 +222,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     }
 
     /// Looks for the next step, without waiting.
-    fn look(&mut self) -> Look<S::Output> {
+    fn look(&mut self) -> Look<L::Output> {
         let run = &self.begun.last;
         if run.is_cancelled() {
             return Look::Ready(Yield::Last(Error::Cancelled {}));
@@ -317,7 +317,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
     }
 
     /// Ends the run, waits for all threads, and drops what is left.
-    pub(super) fn end(self, line: &mut dyn Line<R, S>, error: Option<&Error>) {
+    pub(super) fn end(self, line: &mut dyn Line<F, L>, error: Option<&Error>) {
         if line.leave_run_to_parent() {
             return std::mem::forget(self);
         }
@@ -339,7 +339,7 @@ impl<I, R: Runner + 'static, S: Runner + 'static> OutputsDriver<I, R, S> {
 
     /// Cancels all stages and drops what the driver has of them, without waiting for threads.
     #[cfg(feature = "futures")]
-    pub(super) fn give_up(self, line: &mut dyn Line<R, S>) {
+    pub(super) fn give_up(self, line: &mut dyn Line<F, L>) {
         if line.leave_run_to_parent() {
             return std::mem::forget(self);
         }
@@ -381,7 +381,7 @@ impl Caller<'_> {
     }
 
     /// Keeps the waker of a task, before it looks for anything.
-    fn keep<R: Runner>(self, run: &Run<R>) {
+    fn keep<I, T>(self, run: &Run<I, T>) {
         if let Caller::Task(waker) = self {
             run.driver().keep(waker);
         }
@@ -389,17 +389,17 @@ impl Caller<'_> {
 }
 
 /// The order of the last stage, and its window.
-fn order_of<S: Runner + 'static>(engine: &Engine<S>) -> (Order, Window) {
+fn order_of<I: Send + 'static, T: Send + 'static>(engine: &Engine<I, T>) -> (Order, Window) {
     (engine.settings().order, engine.window())
 }
 
 /// Handles an item that failed, in its turn.
-fn fail<S: Runner>(
+fn fail<I, T>(
     reckoning: &mut Reckoning,
-    run: &Run<S>,
+    run: &Run<I, T>,
     seq: u64,
     failed: FailedItem,
-) -> Yield<S::Output> {
+) -> Yield<T> {
     reckoning.fail(run, seq, &failed);
     match failed.effect {
         Effect::Ends => Yield::Last(failed.error),
@@ -410,11 +410,11 @@ fn fail<S: Runner>(
     }
 }
 
-fn begin<R: Runner + 'static, S: Runner + 'static>(
-    line: &mut dyn Line<R, S>,
+fn begin<F: StageTypes + 'static, L: StageTypes + 'static>(
+    line: &mut dyn Line<F, L>,
     unread: Option<u64>,
     caller: Caller<'_>,
-) -> Result<Begun<R, S>, Error> {
+) -> Result<Begun<F, L>, Error> {
     let how = match caller {
         Caller::Thread => (RunKind::Stream, Rebuilt::Before),
         Caller::Task(_) => (RunKind::Task, Rebuilt::Later),
@@ -424,9 +424,9 @@ fn begin<R: Runner + 'static, S: Runner + 'static>(
 }
 
 /// Wakes the collector of a run that is still there.
-struct WakesCollector<S: Runner>(Weak<Run<S>>);
+struct WakesCollector<I, T>(Weak<Run<I, T>>);
 
-impl<S: Runner + 'static> Wake for WakesCollector<S> {
+impl<I: Send + 'static, T: Send + 'static> Wake for WakesCollector<I, T> {
     fn wake(self: Arc<Self>) {
         if let Some(run) = self.0.upgrade() {
             run.handover.wake_collector();

@@ -11,7 +11,6 @@ use crate::concurrency::spawn::spawn;
 use crate::error::Error;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
-use crate::runner::Runner;
 
 const NAME: &str = "gangline-f";
 
@@ -122,13 +121,14 @@ impl<I: Iterator, T> GatedSource<I, T> {
 
 impl OwnFeeder {
     /// Starts to feed `run`. The producers are then busy while the caller works.
-    pub(super) fn start<R, I>(
-        run: Arc<Run<R>>,
-        gated: GatedSource<I, R::Input>,
+    pub(super) fn start<I, T, U>(
+        run: Arc<Run<T, U>>,
+        gated: GatedSource<I, T>,
     ) -> Result<Self, Error>
     where
-        R: Runner + 'static,
         I: Send + 'static,
+        T: Send + 'static,
+        U: Send + 'static,
     {
         let GatedSource { mut source, next, gate } = gated;
         let (unread, most) = (source.unread(), source.most_left());

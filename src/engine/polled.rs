@@ -10,7 +10,6 @@ use super::outputs_driver::MOST_PER_POLL;
 use crate::base::panic::{catch, drop_quietly};
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
-use crate::runner::Runner;
 
 /// A stream, and the item that was polled last. As an iterator it yields that item.
 ///
@@ -54,21 +53,21 @@ impl<S: Stream, T> Source<Polled<S>, T> {
 }
 
 /// The feeding of a run from a stream, by the task that waits for the run.
-pub(super) struct PolledFeeding<R: Runner> {
-    feeder: Feeder<R::Input, R::Output>,
+pub(super) struct PolledFeeding<I, T> {
+    feeder: Feeder<I, T>,
     time: FeederTime,
 }
 
-impl<R: Runner> PolledFeeding<R> {
-    pub(super) fn new(run: &Run<R>) -> Self {
+impl<I, T> PolledFeeding<I, T> {
+    pub(super) fn new(run: &Run<I, T>) -> Self {
         PolledFeeding { feeder: Feeder::new(&run.handover).before_pulls(), time: FeederTime::new() }
     }
 
     /// Pulls as long as the stream has items and the window has room. Ready once the input has ended.
     pub(super) fn poll<S: Stream>(
         &mut self,
-        run: &Run<R>,
-        source: &mut Source<Polled<S>, R::Input>,
+        run: &Run<I, T>,
+        source: &mut Source<Polled<S>, I>,
         cx: &mut Context<'_>,
         waker: &Waker,
     ) -> Poll<()> {

@@ -1,5 +1,6 @@
 //! The engine of one pool: its producers, and the session in progress.
 
+use std::any::Any;
 use std::mem::{forget, take};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,6 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::{Interrupt, SeenRequests};
 use crate::concurrency::home_process::HomeProcess;
-use crate::engine::consume::Consumer;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
@@ -29,27 +29,27 @@ use crate::run::lost_producer::LostProducers;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, Rebuilt, RunKind, Shape};
-use crate::runner::{RunControl, Runner};
+use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 
 /// The engine of one pool.
-pub(crate) struct Engine<R: Runner> {
+pub(crate) struct Engine<I, T> {
     /// `None` only while the engine is dropped.
-    factory: Option<ProducerFactory<R>>,
+    factory: Option<ProducerFactory<I, T>>,
     /// The number of items that producers could have when the run began, if each can have several.
     capacity: usize,
     pub(super) cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
-    pub(super) run_settings: Arc<RunSettings<R::Input, R::Output>>,
+    pub(super) run_settings: Arc<RunSettings<I, T>>,
     /// The requests of the token that this pool has spent.
     seen: SeenRequests,
     /// The process in which the producers were started.
     home: HomeProcess,
     /// `None` while closed.
-    pub(super) producers: Option<Producers<R>>,
+    pub(super) producers: Option<Producers<I, T>>,
     /// The session in progress. It is kept here and not in the caller's `Outputs` or future, so that a leaked one can
     /// still be ended.
-    pub(super) session: Option<Session<R>>,
+    pub(super) session: Option<Session<I, T>>,
     pub(super) account: Account,
     /// The errors of items skipped in the last run: the first of them.
     pub(super) failures: Vec<Error>,
@@ -65,12 +65,12 @@ pub(crate) struct Engine<R: Runner> {
     pub(super) event_log: Arc<EventLog>,
 }
 
-impl<R: Runner + 'static> Engine<R> {
+impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
     pub(crate) fn new(
-        factory: ProducerFactory<R>,
+        factory: ProducerFactory<I, T>,
         cfg: CfgNode,
         settings: Settings,
-        run_settings: RunSettings<R::Input, R::Output>,
+        run_settings: RunSettings<I, T>,
         told: ObserveOptions,
         observers: Mutex<Observers>,
     ) -> Result<Self, Error> {
@@ -133,19 +133,13 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    /// Creates the consumer of a run.
-    pub(super) fn consumer(&self, run: Arc<Run<R>>) -> Consumer<R> {
-        let (runner, cfg) = (self.factory().shared_runner(), self.cfg.clone());
-        Consumer::new(runner, cfg, run, self.settings.order, self.window())
-    }
-
     /// Creates a run of this stage, in which no producer takes part yet.
     pub(super) fn enlist(
         &mut self,
         lineup: &mut Lineup,
         upstream: Option<Arc<dyn RunControl>>,
         place: Place,
-    ) -> Result<Arc<Run<R>>, Error> {
+    ) -> Result<Arc<Run<I, T>>, Error> {
         let mut recording =
             Recording { inherits_names: lineup.has_names(), ..Recording::default() };
         if upstream.is_none() {
@@ -190,7 +184,7 @@ impl<R: Runner + 'static> Engine<R> {
         kind: RunKind,
         in_line: InLine,
         recording: Recording,
-    ) -> Result<Arc<Run<R>>, Error> {
+    ) -> Result<Arc<Run<I, T>>, Error> {
         self.check_home()?;
         if self.producers.as_ref().ok_or(Error::Closed {})?.is_own_thread() {
             return Err(Error::OwnThread {});
@@ -228,7 +222,7 @@ impl<R: Runner + 'static> Engine<R> {
     /// Starts to observe a session, and registers `target`, its run or all runs of its line, with the token.
     pub(super) fn watch(
         &mut self,
-        session: &mut Session<R>,
+        session: &mut Session<I, T>,
         target: &Arc<impl Interrupt + 'static>,
     ) -> Result<(), Error> {
         let observers =
@@ -239,7 +233,7 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Makes every producer take part, once it has a state.
-    pub(super) fn join(&self, session: &Session<R>, rebuilt: Rebuilt) -> Result<(), Error> {
+    pub(super) fn join(&self, session: &Session<I, T>, rebuilt: Rebuilt) -> Result<(), Error> {
         let producers = self.producers.as_ref().expect("a run is made only with producers");
         let Session { run, participants, deadline_thread, .. } = session;
         if let Some(tick) = self.run_settings.limits.tick() {
@@ -260,12 +254,13 @@ impl<R: Runner + 'static> Engine<R> {
     }
 }
 
-impl<R: Runner> Engine<R> {
-    pub(crate) fn runner(&self) -> &R {
+impl<I, T> Engine<I, T> {
+    /// The runner that it was made of, of type `R`.
+    pub(crate) fn runner<R: Any>(&self) -> &R {
         self.factory().runner()
     }
 
-    pub(super) fn factory(&self) -> &ProducerFactory<R> {
+    pub(super) fn factory(&self) -> &ProducerFactory<I, T> {
         self.factory.as_ref().expect("it is there until the engine is dropped")
     }
 
@@ -316,7 +311,12 @@ impl<R: Runner> Engine<R> {
     }
 
     /// Takes over the remains of a session. The account of this stage is already set.
-    fn take_over(&mut self, session: Session<R>, pipeline: Option<Account>, error: Option<&Error>) {
+    fn take_over(
+        &mut self,
+        session: Session<I, T>,
+        pipeline: Option<Account>,
+        error: Option<&Error>,
+    ) {
         let Over { run, observing, seen } = session.over();
         self.seen = seen.unwrap_or(self.seen);
         self.note_losses(&run.unreplaced());
@@ -400,7 +400,7 @@ impl<R: Runner> Engine<R> {
     }
 }
 
-impl<R: Runner> Drop for Engine<R> {
+impl<I, T> Drop for Engine<I, T> {
     fn drop(&mut self) {
         if self.is_in_fork() {
             self.leave_to_parent();

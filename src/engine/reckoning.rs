@@ -8,7 +8,6 @@ use crate::observe::event_log::EventLog;
 use crate::run::Run;
 use crate::run::no_output::{Effect, FailedItem, Stage};
 use crate::run::taken::{Failure, Taken};
-use crate::runner::Runner;
 
 /// The results that a receiver has taken, by outcome.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,14 +45,14 @@ impl Reckoning {
     }
 
     /// Publishes the counts.
-    pub(super) fn publish<R: Runner>(&self, run: &Run<R>) {
+    pub(super) fn publish<I, T>(&self, run: &Run<I, T>) {
         let Taken { ok, already_done, .. } = self.taken;
         let earlier = self.failed_earlier + self.done_earlier;
         run.event_log.delivered(ok, ok + self.taken.skipped + already_done + earlier);
     }
 
     /// Counts an item that an earlier run has done.
-    pub(super) fn done<R: Runner>(&mut self, run: &Run<R>, counted_by: Stage) {
+    pub(super) fn done<I, T>(&mut self, run: &Run<I, T>, counted_by: Stage) {
         match counted_by {
             Stage::This => self.taken.already_done += 1,
             Stage::Earlier => {
@@ -65,7 +64,7 @@ impl Reckoning {
     }
 
     /// Counts and reports an item that failed, in its turn.
-    pub(super) fn fail<R: Runner>(&mut self, run: &Run<R>, seq: u64, failed: &FailedItem) {
+    pub(super) fn fail<I, T>(&mut self, run: &Run<I, T>, seq: u64, failed: &FailedItem) {
         match failed.is_own() {
             true => run.failure_delivered(failed),
             false => {
@@ -83,14 +82,14 @@ impl Reckoning {
     }
 
     /// Whether the last failure was one more than the policy allows. A run that was stopped ends without an error.
-    pub(super) fn gives_up<R: Runner>(&self, run: &Run<R>) -> bool {
+    pub(super) fn gives_up<I, T>(&self, run: &Run<I, T>) -> bool {
         run.policy().gives_up_at(self.taken.skipped, self.taken.items()) && !run.is_stopped()
     }
 
     /// Ends the run at `seq` because more items were skipped than allowed. They are counted already.
-    pub(super) fn too_many<R: Runner>(
+    pub(super) fn too_many<I, T>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         seq: u64,
         last: Option<Error>,
     ) -> Error {
@@ -99,7 +98,7 @@ impl Reckoning {
     }
 
     /// Takes the error that ends the run and that no result carries, if there is one.
-    pub(super) fn take_fatal_error<R: Runner>(&mut self, run: &Run<R>, seq: u64) -> Option<Error> {
+    pub(super) fn take_fatal_error<I, T>(&mut self, run: &Run<I, T>, seq: u64) -> Option<Error> {
         let error = run.has_fatal_error().then(|| run.take_fatal_error()).flatten()?;
         self.taken.failure = Some(Failure { seq, items: error.items().len() as u64 });
         Some(match error.items().first() {
@@ -113,9 +112,9 @@ impl Reckoning {
 
     /// Why there are no more results. `total` is the number of items, as far as it is known. `last` takes out the last
     /// failure, for the error of too many.
-    pub(super) fn end<R: Runner>(
+    pub(super) fn end<I, T>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         consumed: u64,
         total: Option<u64>,
         last: impl FnOnce() -> Option<Error>,
@@ -146,7 +145,7 @@ impl Reckoning {
     }
 
     /// Tells observers of the last stage of an item that ended in an earlier one, which has reported it.
-    fn tell_earlier<R: Runner>(&self, run: &Run<R>, error: Option<&Error>) {
+    fn tell_earlier<I, T>(&self, run: &Run<I, T>, error: Option<&Error>) {
         if self.receiver == Receiver::Last && run.event_log.is_observed() {
             let failure = error.map(EventLog::failure);
             run.event_log.tell(Event::ItemEndedEarlier { failure });

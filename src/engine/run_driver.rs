@@ -10,12 +10,13 @@ use std::task::{Poll, Waker, ready};
 use futures_core::Stream;
 
 use super::consume::Consumed;
-use super::consuming::{Consuming, Start};
+use super::consuming::{Consuming, MakeConsumer, Start};
 use super::feed::Source;
 use super::line::{Begun, Line, join_links};
 use super::link::NextItem;
 #[cfg(feature = "futures")]
 use super::polled::{Polled, PolledFeeding};
+use super::stage::{RunOf, StageTypes};
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::concurrency::parker::block_on;
@@ -23,15 +24,13 @@ use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
 use crate::observe::account::Account;
 use crate::producers::participants::ResultReceiver;
-use crate::run::Run;
 use crate::run::run_shape::{Rebuilt, RunKind};
-use crate::runner::Runner;
 
 /// The driver of a run that a consumer ends. The sessions are kept by the engines, so that a leaked driver can still be
 /// ended.
-struct RunDriver<R: Runner, S: Runner> {
-    begun: Begun<R, S>,
-    consumer: Consuming<S::Summary>,
+struct RunDriver<F: StageTypes, L: StageTypes, S> {
+    begun: Begun<F, L>,
+    consumer: Consuming<S>,
     progress: Progress,
 }
 
@@ -46,16 +45,18 @@ enum Progress {
 
 /// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function that `source`
 /// was created with.
-pub(crate) fn run<R, S, I>(
-    line: &mut dyn Line<R, S>,
-    mut source: Source<I, R::Input>,
-    next: impl Fn(&mut I) -> Option<Result<R::Input>>,
-) -> Result<S::Summary, Error>
+pub(crate) fn run<F, L, S, I>(
+    line: &mut dyn Line<F, L>,
+    consumer: MakeConsumer<L::Input, L::Output, S>,
+    mut source: Source<I, F::Input>,
+    next: impl Fn(&mut I) -> Option<Result<F::Input>>,
+) -> Result<S, Error>
 where
-    R: Runner + 'static,
-    S: Runner + 'static,
+    F: StageTypes + 'static,
+    L: StageTypes + 'static,
+    S: Send + 'static,
 {
-    let mut driver = RunDriver::begin(line, source.unread(), Rebuilt::Before)?;
+    let mut driver = RunDriver::begin(line, consumer, source.unread(), Rebuilt::Before)?;
     block_on(|cx| {
         driver.poll(cx.waker(), |run| {
             source.feed(run, &next);
@@ -65,29 +66,31 @@ where
     driver.end(line, given(&source))
 }
 
-impl<R: Runner + 'static, S: Runner + 'static> RunDriver<R, S> {
+impl<F, L, S> RunDriver<F, L, S>
+where
+    F: StageTypes + 'static,
+    L: StageTypes + 'static,
+    S: Send + 'static,
+{
     fn begin(
-        line: &mut dyn Line<R, S>,
+        line: &mut dyn Line<F, L>,
+        consumer: MakeConsumer<L::Input, L::Output, S>,
         unread: Option<u64>,
         rebuilt: Rebuilt,
     ) -> Result<Self, Error> {
         let begun = line.begin(unread, (RunKind::Stream, rebuilt), |_| Ok(()))?;
         let engine = line.last();
-        let consumer = engine.consumer(begun.last.clone());
-        let consumer = match rebuilt {
-            Rebuilt::Before => consumer,
-            Rebuilt::Later => consumer.publish_counts(),
-        };
+        let consume = consumer(engine, begun.last.clone(), rebuilt);
         let stack_size = engine.settings().stack_size;
         let receiving = engine.receive(ResultReceiver::Consumer);
-        match Consuming::start(consumer, &begun.last, stack_size, receiving) {
+        match Consuming::start(consume, begun.last.driver(), stack_size, receiving) {
             Ok(consumer) => Ok(RunDriver { begun, consumer, progress: Progress::Later }),
             Err(error) => Err(line.end_unused(begun, unread, error)),
         }
     }
 
     /// Calls `feed` once the consumer has begun. Ready once everything is consumed; else `waker` is kept.
-    fn poll(&mut self, waker: &Waker, feed: impl FnOnce(&Run<R>) -> Poll<()>) -> Poll<()> {
+    fn poll(&mut self, waker: &Waker, feed: impl FnOnce(&RunOf<F>) -> Poll<()>) -> Poll<()> {
         let Begun { first, last, .. } = &self.begun;
         // First: what is looked at below rings when it changes later.
         first.driver().keep(waker);
@@ -109,7 +112,7 @@ impl<R: Runner + 'static, S: Runner + 'static> RunDriver<R, S> {
     }
 
     /// Ends the run, and returns its result. `given` is its input.
-    fn end(self, line: &mut dyn Line<R, S>, given: NextItem) -> Result<S::Summary, Error> {
+    fn end(self, line: &mut dyn Line<F, L>, given: NextItem) -> Result<S, Error> {
         let RunDriver { begun: Begun { first, last, links, .. }, consumer, .. } = self;
         last.abort();
         let relayed = join_links(links);
@@ -123,23 +126,33 @@ impl<R: Runner + 'static, S: Runner + 'static> RunDriver<R, S> {
 
 /// A run of a line from a stream to a summary, as a task waits for it.
 #[cfg(feature = "futures")]
-pub(crate) struct RunTask<T: Stream, R: Runner, S: Runner> {
-    source: Source<Polled<T>, R::Input>,
-    stage: Stage<R, S>,
+pub(crate) struct RunTask<T: Stream, F: StageTypes, L: StageTypes, S> {
+    consumer: MakeConsumer<L::Input, L::Output, S>,
+    source: Source<Polled<T>, F::Input>,
+    stage: Stage<F, L, S>,
 }
 
 #[cfg(feature = "futures")]
-enum Stage<R: Runner, S: Runner> {
+enum Stage<F: StageTypes, L: StageTypes, S> {
     /// An earlier run of a pool may still be ending.
     New,
-    Running(Box<(RunDriver<R, S>, PolledFeeding<R>)>),
+    Running(Box<(RunDriver<F, L, S>, PolledFeeding<F::Input, F::Output>)>),
     Over,
 }
 
 #[cfg(feature = "futures")]
-impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
-    pub(crate) fn new(source: Source<Polled<T>, R::Input>) -> Self {
-        RunTask { source, stage: Stage::New }
+impl<T, F, L, S> RunTask<T, F, L, S>
+where
+    T: Stream,
+    F: StageTypes + 'static,
+    L: StageTypes + 'static,
+    S: Send + 'static,
+{
+    pub(crate) fn new(
+        consumer: MakeConsumer<L::Input, L::Output, S>,
+        source: Source<Polled<T>, F::Input>,
+    ) -> Self {
+        RunTask { consumer, source, stage: Stage::New }
     }
 
     /// # Panics
@@ -147,9 +160,9 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
     /// If it was ready before.
     pub(crate) fn poll(
         &mut self,
-        line: &mut dyn Line<R, S>,
+        line: &mut dyn Line<F, L>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<S::Summary, Error>> {
+    ) -> Poll<Result<S, Error>> {
         if let Err(error) = line.check_home() {
             self.give_up(line);
             return Poll::Ready(Err(error));
@@ -158,7 +171,8 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
         if let Stage::New = self.stage {
             ready!(line.poll_idle(&waker));
             self.stage = Stage::Over;
-            let driver = RunDriver::begin(line, self.source.unread(), Rebuilt::Later)?;
+            let driver =
+                RunDriver::begin(line, self.consumer, self.source.unread(), Rebuilt::Later)?;
             let feeding = PolledFeeding::new(&driver.begun.first);
             self.stage = Stage::Running(Box::new((driver, feeding)));
         }
@@ -184,7 +198,7 @@ impl<T: Stream, R: Runner + 'static, S: Runner + 'static> RunTask<T, R, S> {
     }
 
     /// Gives the run up, without waiting for hooks.
-    pub(crate) fn give_up(&mut self, line: &mut dyn Line<R, S>) {
+    pub(crate) fn give_up(&mut self, line: &mut dyn Line<F, L>) {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         if line.leave_run_to_parent() {
             return std::mem::forget(stage);

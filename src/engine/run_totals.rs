@@ -19,9 +19,8 @@ use crate::producers::Producers;
 use crate::run::Run;
 use crate::run::lost_producer::Abandoned;
 use crate::run::lost_producer::LostProducer;
-use crate::runner::Runner;
 
-impl<R: Runner> Engine<R> {
+impl<I, T> Engine<I, T> {
     pub(super) fn report_start(&self, event_log: &EventLog, items: Option<u64>) {
         let devices = &self.settings.devices;
         // A seat has no place before a worker takes it.
@@ -91,7 +90,7 @@ impl<R: Runner> Engine<R> {
     /// this is the last.
     pub(super) fn totals(
         &self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         pipeline: Option<Account>,
         error: Option<&Error>,
     ) -> Totals {
@@ -123,11 +122,11 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    fn producer_totals(&self, run: &Run<R>, producer: usize) -> ProducerTotals {
+    fn producer_totals(&self, run: &Run<I, T>, producer: usize) -> ProducerTotals {
         let stats = &run.handover.stats;
         let (worker, all) = (stats.worker(producer), stats.producer(producer));
         let ProducerTime { failed, waited, rebuilds, recycling, .. } = all;
-        let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
+        let of_crew = |known: fn(&Producers<I, T>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
                 .and_then(|producers| known(producers).get(producer).copied().flatten())
@@ -169,7 +168,7 @@ impl<R: Runner> Engine<R> {
 
     /// Returns the report of a service up to the present. The times of its producers are read here, since they are recorded
     /// only at the end. `reason` says why the service has ended, if it was not closed.
-    pub(super) fn report_up_to_now(&self, run: &Run<R>, reason: Option<&Error>) -> RunReport {
+    pub(super) fn report_up_to_now(&self, run: &Run<I, T>, reason: Option<&Error>) -> RunReport {
         let mut report = lock(self.event_log.recorder()).report_with_vacant();
         report.provenance.devices = models(&self.settings.devices);
         let totals: Vec<_> =
@@ -195,7 +194,7 @@ impl<R: Runner> Engine<R> {
 
     /// Returns the times of each producer so far, with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(super) fn times_up_to_now(&self, run: &Run<R>) -> Vec<(ProducerTime, Duration)> {
+    pub(super) fn times_up_to_now(&self, run: &Run<I, T>) -> Vec<(ProducerTime, Duration)> {
         let inits = self.producers.as_ref().map(Producers::inits).unwrap_or_default();
         let times = |(producer, init)| (run.handover.stats.producer(producer), init);
         inits.into_iter().enumerate().map(times).collect()

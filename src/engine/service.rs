@@ -43,7 +43,6 @@ use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{InLine, Rebuilt, RunKind};
-use crate::runner::Runner;
 use crate::scheduler::Meta;
 use crate::scheduler::batch::Size;
 
@@ -52,41 +51,41 @@ const NAME: &str = "gangline-s";
 const LEAST_PLACES: usize = 1_024;
 
 /// A service, and the pool that it was made of.
-pub(crate) struct ServiceHost<R: Runner> {
-    calls: Calls<R>,
+pub(crate) struct ServiceHost<I, T> {
+    calls: Calls<I, T>,
     /// The events of the service, for reports after its end.
     event_log: Arc<EventLog>,
     devices: Devices,
     /// `None` once the service is closed.
-    serving: Mutex<Option<Serving<R>>>,
+    serving: Mutex<Option<Serving<I, T>>>,
 }
 
 /// What has to be ended when a service is closed.
-struct Serving<R: Runner> {
-    engine: Engine<R>,
+struct Serving<I, T> {
+    engine: Engine<I, T>,
     /// `None` if the service could not begin.
-    session: Option<(Session<R>, JoinHandle<()>)>,
+    session: Option<(Session<I, T>, JoinHandle<()>)>,
 }
 
 /// The way into a service, which calls keep while they are open.
-pub(crate) struct Calls<R: Runner> {
-    pub(crate) board: Arc<Board<R::Output>>,
+pub(crate) struct Calls<I, T> {
+    pub(crate) board: Arc<Board<T>>,
     /// `None` if the service could not begin.
-    run: Option<Arc<Run<R>>>,
+    run: Option<Arc<Run<I, T>>>,
     /// The threads of the producers, which must not wait for themselves.
     producers: ThreadIds,
 }
 
-impl<R: Runner> Clone for Calls<R> {
+impl<I, T> Clone for Calls<I, T> {
     fn clone(&self) -> Self {
         let Calls { board, run, producers } = self;
         Calls { board: board.clone(), run: run.clone(), producers: producers.clone() }
     }
 }
 
-impl<R: Runner + 'static> ServiceHost<R> {
+impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
-    pub(crate) fn begin(mut engine: Engine<R>) -> Self {
+    pub(crate) fn begin(mut engine: Engine<I, T>) -> Self {
         let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
         let (board, run, session) = match Self::start(&mut engine) {
             Ok((board, session, thread)) => {
@@ -107,7 +106,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
         ServiceHost { calls: Calls { board, run, producers }, event_log, devices, serving }
     }
 
-    fn start(engine: &mut Engine<R>) -> Result<Started<R>, Error> {
+    fn start(engine: &mut Engine<I, T>) -> Result<Started<I, T>, Error> {
         let places = places(engine);
         let session = enter(engine)?;
         let run = session.run.clone();
@@ -143,7 +142,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
     }
 
     /// Answers the open calls, and returns the pool's engine. `None` if the service is closed already.
-    pub(crate) fn end(&self) -> Option<Engine<R>> {
+    pub(crate) fn end(&self) -> Option<Engine<I, T>> {
         let Serving { mut engine, session } = lock(&self.serving).take()?;
         if engine.is_in_fork() {
             std::mem::forget(session);
@@ -162,7 +161,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
         Some(engine)
     }
 
-    pub(crate) fn calls(&self) -> &Calls<R> {
+    pub(crate) fn calls(&self) -> &Calls<I, T> {
         &self.calls
     }
 
@@ -192,7 +191,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
 }
 
 /// The number of calls that may be open.
-fn places<R: Runner>(engine: &Engine<R>) -> usize {
+fn places<I, T>(engine: &Engine<I, T>) -> usize {
     let Settings { window, batching, devices, .. } = &engine.settings;
     window.unwrap_or_else(|| {
         let most = batching.map_or(1, |batching| batching.rule.most());
@@ -201,7 +200,9 @@ fn places<R: Runner>(engine: &Engine<R>) -> usize {
 }
 
 /// Enters the run of a service, in which no producer takes part yet.
-fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Error> {
+fn enter<I: Send + 'static, T: Send + 'static>(
+    engine: &mut Engine<I, T>,
+) -> Result<Session<I, T>, Error> {
     engine.reset(None);
     let entered = engine.check_no_journal().and_then(|()| {
         let (in_line, recording) = (InLine::default(), Recording::default());
@@ -214,7 +215,10 @@ fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Erro
 }
 
 /// Makes every live producer take part.
-fn join<R: Runner + 'static>(engine: &Engine<R>, session: &Session<R>) -> Result<(), Error> {
+fn join<I: Send + 'static, T: Send + 'static>(
+    engine: &Engine<I, T>,
+    session: &Session<I, T>,
+) -> Result<(), Error> {
     match session.run.handover.is_halted() {
         true => Err(Error::Cancelled {}),
         false => engine.join(session, Rebuilt::Before),
@@ -222,9 +226,9 @@ fn join<R: Runner + 'static>(engine: &Engine<R>, session: &Session<R>) -> Result
 }
 
 /// Ends the run of a service.
-fn part<R: Runner>(
-    engine: &mut Engine<R>,
-    session: Session<R>,
+fn part<I, T>(
+    engine: &mut Engine<I, T>,
+    session: Session<I, T>,
     account: Account,
     error: Option<&Error>,
 ) {
@@ -234,10 +238,10 @@ fn part<R: Runner>(
 }
 
 /// The calls, the run, and the service's own thread.
-type Started<R> = (Arc<Board<<R as Runner>::Output>>, Session<R>, JoinHandle<()>);
+type Started<I, T> = (Arc<Board<T>>, Session<I, T>, JoinHandle<()>);
 
 /// The work of the service's own thread.
-fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>, devices: &Devices) {
+fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {
     loop {
         match board.next_duty() {
             Duty::Expire(calls) => calls.into_iter().for_each(|call| {
@@ -258,7 +262,7 @@ fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>, devices: &Devices) {
 
 /// Gives up the item of a call that has missed its deadline, and reports its failure. If a hook has the item, that
 /// attempt has failed.
-fn expire<R: Runner>(run: &Run<R>, call: &Expired<R::Output>, devices: &Devices) -> Error {
+fn expire<I, T>(run: &Run<I, T>, call: &Expired<T>, devices: &Devices) -> Error {
     let key = run.name_of(call.index);
     let attempt = withdraw(run, call.index);
     let site = attempt.map_or_else(Site::default, |(producer, attempt)| {
@@ -273,7 +277,7 @@ fn expire<R: Runner>(run: &Run<R>, call: &Expired<R::Output>, devices: &Devices)
 
 /// Gives up the item of a call that has been answered, or that no caller waits for. Returns the producer whose hook
 /// has it, and the number of the attempt.
-fn withdraw<R: Runner>(run: &Run<R>, index: u64) -> Option<(usize, u32)> {
+fn withdraw<I, T>(run: &Run<I, T>, index: u64) -> Option<(usize, u32)> {
     let ((attempt, inputs), events) = run.handover.dispatch.schedule(|state, now| {
         let attempt = state.scheduler.leases().attempt_at(index);
         state.scheduler.withdraw(&[index], now);
@@ -285,7 +289,7 @@ fn withdraw<R: Runner>(run: &Run<R>, index: u64) -> Option<(usize, u32)> {
     attempt
 }
 
-impl<R: Runner> Calls<R> {
+impl<I, T> Calls<I, T> {
     /// Whether the calling thread is one of the producers', which could not answer while it waits.
     pub(crate) fn is_own_thread(&self) -> bool {
         self.producers.is_own_thread()
@@ -294,8 +298,8 @@ impl<R: Runner> Calls<R> {
     /// Offers an item, for which its caller has a place.
     fn submit(
         &self,
-        input: R::Input,
-        slot: &Arc<Slot<R::Output>>,
+        input: I,
+        slot: &Arc<Slot<T>>,
         deadline: Option<Deadline>,
     ) -> Result<u64, Error> {
         let run = self.run.as_ref().expect("places are given only while there is a run");
@@ -337,7 +341,7 @@ impl<R: Runner> Calls<R> {
 }
 
 /// Names and measures an item: user code.
-fn look<R: Runner>(run: &Run<R>, input: &R::Input) -> Result<(Option<ItemEntry>, Size), Rejected> {
+fn look<I, T>(run: &Run<I, T>, input: &I) -> Result<(Option<ItemEntry>, Size), Rejected> {
     let entry = run.entry_of(input)?;
     let measures = run.run_settings.measures.as_ref();
     let measured = measures.map_or(Ok(None), |measures| measure(measures, input))?;
@@ -345,22 +349,22 @@ fn look<R: Runner>(run: &Run<R>, input: &R::Input) -> Result<(Option<ItemEntry>,
 }
 
 /// One call, until its caller has the answer.
-pub(crate) struct PendingCall<R: Runner> {
-    calls: Calls<R>,
+pub(crate) struct PendingCall<I, T> {
+    calls: Calls<I, T>,
     deadline: Option<Deadline>,
-    stage: Stage<R>,
+    stage: Stage<I, T>,
 }
 
 /// How far a call has come.
-enum Stage<R: Runner> {
+enum Stage<I, T> {
     /// Its caller waits for a place.
     Queued {
         arrival: u64,
-        input: R::Input,
+        input: I,
     },
     Open {
         index: u64,
-        slot: Arc<Slot<R::Output>>,
+        slot: Arc<Slot<T>>,
     },
     /// It was refused.
     Refused(Error),
@@ -368,11 +372,11 @@ enum Stage<R: Runner> {
 }
 
 /// Nothing is pinned.
-impl<R: Runner> Unpin for PendingCall<R> {}
+impl<I, T> Unpin for PendingCall<I, T> {}
 
-impl<R: Runner> PendingCall<R> {
+impl<I, T> PendingCall<I, T> {
     /// Begins a call. If all places are taken, it waits for one.
-    pub(crate) fn begin(calls: &Calls<R>, input: R::Input, deadline: Option<Deadline>) -> Self {
+    pub(crate) fn begin(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
         match calls.board.take(deadline) {
             Ok(Asked::Granted) => Self::with_place(calls, input, deadline),
             Ok(Asked::Queued(arrival)) => {
@@ -388,22 +392,18 @@ impl<R: Runner> PendingCall<R> {
     }
 
     /// Begins a call that has a place.
-    pub(crate) fn with_place(
-        calls: &Calls<R>,
-        input: R::Input,
-        deadline: Option<Deadline>,
-    ) -> Self {
+    pub(crate) fn with_place(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
         let mut call = PendingCall { calls: calls.clone(), deadline, stage: Stage::Over };
         call.submit(input);
         call
     }
 
     /// A call that is refused.
-    pub(crate) fn refused(calls: &Calls<R>, error: Error) -> Self {
+    pub(crate) fn refused(calls: &Calls<I, T>, error: Error) -> Self {
         PendingCall { calls: calls.clone(), deadline: None, stage: Stage::Refused(error) }
     }
 
-    fn submit(&mut self, input: R::Input) {
+    fn submit(&mut self, input: I) {
         let slot = Arc::new(Slot::new());
         self.stage = match self.calls.submit(input, &slot, self.deadline) {
             Ok(index) => Stage::Open { index, slot },
@@ -414,7 +414,7 @@ impl<R: Runner> PendingCall<R> {
         };
     }
 
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<R::Output, Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         if let Stage::Open { .. } = &self.stage
             && let Err(error) = self.calls.board.check_home()
         {
@@ -425,7 +425,7 @@ impl<R: Runner> PendingCall<R> {
     }
 
     /// Like [`poll`](PendingCall::poll), in the process that began the call.
-    fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<R::Output, Error>> {
+    fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         if let Stage::Queued { arrival, .. } = self.stage {
             let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());
             let Poll::Ready(granted) = asked else { return Poll::Pending };
@@ -456,7 +456,7 @@ impl<R: Runner> PendingCall<R> {
 
     /// Blocks the calling thread until the call is answered. A process that is forked meanwhile does not have the
     /// thread, so only the first look asks in which process it is: that asks the kernel.
-    pub(crate) fn wait(mut self) -> Result<R::Output, Error> {
+    pub(crate) fn wait(mut self) -> Result<T, Error> {
         self.calls.board.check_home()?;
         match self.calls.run.clone() {
             Some(run) => block_on_soon(&run.handover.yields, |cx| self.poll_at_home(cx)),
@@ -464,12 +464,12 @@ impl<R: Runner> PendingCall<R> {
         }
     }
 
-    pub(crate) fn calls(&self) -> &Calls<R> {
+    pub(crate) fn calls(&self) -> &Calls<I, T> {
         &self.calls
     }
 }
 
-impl<R: Runner> Drop for PendingCall<R> {
+impl<I, T> Drop for PendingCall<I, T> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         if let Stage::Over = stage {

@@ -10,11 +10,10 @@ use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::Participants;
 use crate::run::Run;
 use crate::run::taken::Taken;
-use crate::runner::Runner;
 
 /// A run in which producers take part.
-pub(super) struct Session<R: Runner> {
-    pub(super) run: Arc<Run<R>>,
+pub(super) struct Session<I, T> {
+    pub(super) run: Arc<Run<I, T>>,
     pub(super) participants: Arc<Participants>,
     /// Locked only by the thread that ends the session.
     pub(super) deadline_thread: Mutex<Option<DeadlineThread>>,
@@ -37,8 +36,8 @@ pub(super) struct LiveCounts {
 }
 
 /// The remains of a session that is over.
-pub(super) struct Over<R: Runner> {
-    pub(super) run: Arc<Run<R>>,
+pub(super) struct Over<I, T> {
+    pub(super) run: Arc<Run<I, T>>,
     pub(super) observing: Option<Observing>,
     pub(super) seen: Option<SeenRequests>,
 }
@@ -61,8 +60,8 @@ impl LiveCounts {
     }
 }
 
-impl<R: Runner> Session<R> {
-    pub(super) fn new(run: Arc<Run<R>>) -> Self {
+impl<I, T> Session<I, T> {
+    pub(super) fn new(run: Arc<Run<I, T>>) -> Self {
         let participants = Participants::new(run.handover.lanes(), run.driver().clone());
         let deadline_thread = Mutex::new(None);
         let counts = Arc::default();
@@ -90,7 +89,7 @@ impl<R: Runner> Session<R> {
     fn is_aborted(&self) -> bool {
         match &self.all {
             Some(all) => all.is_aborted(),
-            None => self.run.is_aborted(),
+            None => self.run.handover.is_aborted(),
         }
     }
 
@@ -119,7 +118,7 @@ impl<R: Runner> Session<R> {
         self.run.discard();
     }
 
-    pub(super) fn over(self) -> Over<R> {
+    pub(super) fn over(self) -> Over<I, T> {
         let seen = self.watch.map(CancelWatch::spend);
         Over { run: self.run, observing: self.observing, seen }
     }

@@ -13,8 +13,22 @@ use crate::concurrency::lock;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::report::stages::StagePart;
+use crate::run::Run;
 use crate::run::run_shape::Rebuilt;
-use crate::runner::Runner;
+
+/// What a stage takes and makes: `fn(I) -> T` for one that makes `T` of `I`.
+pub(crate) trait StageTypes {
+    type Input: Send;
+    type Output: Send;
+}
+
+impl<I: Send, T: Send> StageTypes for fn(I) -> T {
+    type Input = I;
+    type Output = T;
+}
+
+/// The run of a stage with these types.
+pub(crate) type RunOf<S> = Run<<S as StageTypes>::Input, <S as StageTypes>::Output>;
 
 /// An engine as a stage of a line, whatever its items are. Its session is that of the run in progress.
 pub(crate) trait StageEngine {
@@ -54,7 +68,7 @@ pub(crate) trait StageEngine {
     fn poll_idle(&mut self, waker: &Waker) -> Poll<()>;
 }
 
-impl<R: Runner + 'static> StageEngine for Engine<R> {
+impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
     fn order(&self) -> Order {
         self.settings().order
     }

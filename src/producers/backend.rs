@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::run::Run;
-use crate::runner::{Runner, Wanted};
+use crate::runner::Wanted;
 use crate::scheduler::LeaseId;
 
 /// Where the hooks of one producer run.
@@ -13,7 +13,7 @@ use crate::scheduler::LeaseId;
 ///
 /// What the scheduler allows: several leases at a time, released leases of which no hook has begun, and
 /// answers that are late, repeated or missing. Their leases are stale then.
-pub(crate) trait Backend<R: Runner> {
+pub(crate) trait Backend<I, T> {
     /// Calls `producer_init` while the pool is built. `wanted` tells that hook when to give up.
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error>;
 
@@ -21,16 +21,16 @@ pub(crate) trait Backend<R: Runner> {
     fn is_ready(&self) -> bool;
 
     /// Calls `producer_init` in a run if there is no state. `lease`: the one that needs the state, if any.
-    fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error>;
+    fn prepare(&mut self, run: &Run<I, T>, lease: Option<LeaseId>) -> Result<(), Error>;
 
     /// Works on items of a run until there are no more for this producer.
-    fn work_on(&mut self, run: &Run<R>) -> NextStep;
+    fn work_on(&mut self, run: &Run<I, T>) -> NextStep;
 
     /// Calls `producer_end` if the state is alive.
     fn end(&mut self) -> Result<(), Error>;
 
     /// Calls `producer_end` in a run, since the state is to be recycled: a new one is [prepared](Backend::prepare).
-    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error>;
+    fn end_in(&mut self, run: &Run<I, T>) -> Result<(), Error>;
 }
 
 /// What a producer does after its part in a run.

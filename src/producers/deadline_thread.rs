@@ -15,7 +15,6 @@ use crate::producers::producer_loop::{Join, Replace};
 use crate::run::Run;
 use crate::run::limits::grace_of;
 use crate::run::lost_producer::{Abandoned, LostProducer};
-use crate::runner::Runner;
 use crate::scheduler::{Event, Expired, Phase, RunTime};
 
 const NAME: &str = "gangline-t";
@@ -29,26 +28,26 @@ pub(crate) struct DeadlineThread {
 }
 
 /// The state of the thread.
-pub(crate) struct DeadlineWatch<R: Runner> {
-    run: Arc<Run<R>>,
+pub(crate) struct DeadlineWatch<I, T> {
+    run: Arc<Run<I, T>>,
     participants: Arc<Participants>,
     devices: Devices,
     step: Duration,
     woken: RunTime,
     /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
-    replace: Replace<R>,
+    replace: Replace<I, T>,
 }
 
 impl DeadlineThread {
     /// Starts the thread, which wakes every `step`. If it oversleeps by more than one `step`, the process was
     /// stopped, and that time does not count.
-    pub(crate) fn start<R: Runner + 'static>(
-        run: Arc<Run<R>>,
+    pub(crate) fn start<I: Send + 'static, T: Send + 'static>(
+        run: Arc<Run<I, T>>,
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
-        replace: Replace<R>,
+        replace: Replace<I, T>,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
         let mut watch = DeadlineWatch::new(run, participants, devices, step, replace);
@@ -74,13 +73,13 @@ impl Drop for DeadlineThread {
     }
 }
 
-impl<R: Runner> DeadlineWatch<R> {
+impl<I, T> DeadlineWatch<I, T> {
     pub(crate) fn new(
-        run: Arc<Run<R>>,
+        run: Arc<Run<I, T>>,
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
-        replace: Replace<R>,
+        replace: Replace<I, T>,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
         DeadlineWatch { run, participants, devices, step, woken, grace: None, replace }

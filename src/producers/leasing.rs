@@ -5,8 +5,8 @@ use crate::producers::backend::{Backend, NextStep};
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::failures::withdrawn as withdrawn_part;
-use crate::run::settle::{self, Desk};
-use crate::runner::Runner;
+use crate::run::handover::item_queue::ItemQueue;
+use crate::run::settle;
 use crate::scheduler::expansion;
 use crate::scheduler::{Begin, Copies, Lease, Readiness};
 
@@ -29,12 +29,12 @@ pub(crate) fn leave(shared: &Shared) -> NextStep {
 
 /// Takes the inputs of a lease and keeps copies of them. Settles withdrawn parts, and takes them out of the
 /// lease. `None` if nothing of the lease is wanted any more.
-pub(crate) fn take_inputs<R: Runner>(
-    run: &Run<R>,
+pub(crate) fn take_inputs<I, T>(
+    run: &Run<I, T>,
     lease: &mut Lease,
     clones: Clones,
-    desk: &mut Desk<'_, R>,
-) -> Option<Vec<R::Input>> {
+    desk: &mut ItemQueue<'_, I, T>,
+) -> Option<Vec<I>> {
     let mut inputs = take_all_inputs(run, lease, clones)?;
     if run.parts.get().is_some() {
         cut_withdrawn(run, lease, &mut inputs, desk);
@@ -46,11 +46,7 @@ pub(crate) fn take_inputs<R: Runner>(
     Some(inputs)
 }
 
-fn take_all_inputs<R: Runner>(
-    run: &Run<R>,
-    lease: &Lease,
-    clones: Clones,
-) -> Option<Vec<R::Input>> {
+fn take_all_inputs<I, T>(run: &Run<I, T>, lease: &Lease, clones: Clones) -> Option<Vec<I>> {
     let handover = &run.handover;
     let speculates = handover.dispatch.speculates();
     let Some(inputs) = handover.dispatch.take_inputs(lease) else {
@@ -83,13 +79,13 @@ fn take_all_inputs<R: Runner>(
 
 /// Rebuilds the state that a lease needs. `Err` if that fails or the lease is over.
 #[cold]
-pub(crate) fn prepare_for<R: Runner>(
-    backend: &mut impl Backend<R>,
+pub(crate) fn prepare_for<I, T>(
+    backend: &mut impl Backend<I, T>,
     producer: usize,
     shared: &Shared,
-    run: &Run<R>,
+    run: &Run<I, T>,
     lease: &Lease,
-    desk: &mut Desk<'_, R>,
+    desk: &mut ItemQueue<'_, I, T>,
 ) -> Result<(), NextStep> {
     let first = lease.items[0];
     let outcome = backend.prepare(run, Some(lease.id));
@@ -137,11 +133,11 @@ pub(crate) fn prepare_for<R: Runner>(
 }
 
 /// Settles the parts of failed parents in a lease, before a hook sees them.
-fn cut_withdrawn<R: Runner>(
-    run: &Run<R>,
+fn cut_withdrawn<I, T>(
+    run: &Run<I, T>,
     lease: &mut Lease,
-    inputs: &mut Vec<R::Input>,
-    desk: &mut Desk<'_, R>,
+    inputs: &mut Vec<I>,
+    desk: &mut ItemQueue<'_, I, T>,
 ) {
     let withdrawn: Vec<_> =
         lease.items.iter().copied().filter(|&item| run.is_withdrawn(item)).collect();

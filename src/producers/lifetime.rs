@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::observe::event::Event;
 use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::runner::{ProducerSetup, Runner};
+use crate::runner::ProducerSetup;
 
 /// The life of a producer's state: see [`recycle_after`](crate::Builder::recycle_after).
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Lifetime {
 
     /// The number of items after which the state is to be recycled. The first states of a pool's producers end
     /// earlier, one after the other, so that they are not all away at the same time.
-    pub(crate) fn span<R: Runner>(&self, run: &Run<R>, setup: &ProducerSetup) -> u64 {
+    pub(crate) fn span<I, T>(&self, run: &Run<I, T>, setup: &ProducerSetup) -> u64 {
         let Some(items) = run.run_settings.recycle_after else { return u64::MAX };
         let ProducerSetup { producer, producers, .. } = setup;
         match self.life {
@@ -45,27 +45,27 @@ impl Lifetime {
     }
 
     /// Whether the state is to be recycled before the next item. It is not for a run that is over.
-    pub(crate) fn is_over<R: Runner>(&self, run: &Run<R>, setup: &ProducerSetup) -> bool {
+    pub(crate) fn is_over<I, T>(&self, run: &Run<I, T>, setup: &ProducerSetup) -> bool {
         self.worked >= self.span(run, setup) && !run.wanted.gave_up_on(None)
     }
 
     /// Notes that the state is ended, for another.
-    pub(crate) fn recycle<R: Runner>(&mut self, run: &Run<R>, producer: usize) {
+    pub(crate) fn recycle<I, T>(&mut self, run: &Run<I, T>, producer: usize) {
         self.life = Life::Recycled;
         run.handover.stats.recycling_begins(producer);
     }
 
     /// Notes that `producer_init` is called in a run.
-    pub(crate) fn init_begins<R: Runner>(&self, run: &Run<R>, shared: &Shared, producer: usize) {
+    pub(crate) fn init_begins<I, T>(&self, run: &Run<I, T>, shared: &Shared, producer: usize) {
         if self.life != Life::Recycled && !shared.is_new() {
             run.handover.stats.rebuild_begins(producer);
         }
     }
 
     /// Notes that `producer_init` has returned.
-    pub(crate) fn init_ends<R: Runner>(
+    pub(crate) fn init_ends<I, T>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         shared: &Shared,
         producer: usize,
         outcome: &Result<(), Error>,

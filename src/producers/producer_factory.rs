@@ -1,17 +1,19 @@
 //! Makes the producers of a pool.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::producers::backend::Backend;
 use crate::producers::shared::Shared;
 use crate::run::run_settings::Overdue;
-use crate::runner::{ProducerSetup, Runner};
+use crate::runner::ProducerSetup;
 use crate::scheduler::Bypass;
 
 /// The runner of a pool, and the kind of backend that calls its producer hooks.
-pub(crate) struct ProducerFactory<R: Runner> {
-    runner: Arc<R>,
-    make: Arc<MakeBackend<R>>,
+pub(crate) struct ProducerFactory<I, T> {
+    /// Its type is known where consumer hooks are called; `make` has it for the others.
+    runner: Arc<dyn Any + Send + Sync>,
+    make: Arc<MakeBackend<I, T>>,
     bypass: Bypass,
     overdue: Overdue,
     /// If the backends form batches: the number of items that they can have now.
@@ -22,10 +24,10 @@ pub(crate) struct ProducerFactory<R: Runner> {
 pub(crate) type Capacity = dyn Fn() -> usize + Send + Sync;
 
 /// Makes a backend without a state, on the producer's own thread.
-pub(crate) type MakeBackend<R> =
-    dyn Fn(&Arc<R>, ProducerSetup, Shared) -> Box<dyn Backend<R>> + Send + Sync;
+pub(crate) type MakeBackend<I, T> =
+    dyn Fn(ProducerSetup, Shared) -> Box<dyn Backend<I, T>> + Send + Sync;
 
-impl<R: Runner> Clone for ProducerFactory<R> {
+impl<I, T> Clone for ProducerFactory<I, T> {
     fn clone(&self) -> Self {
         ProducerFactory {
             runner: self.runner.clone(),
@@ -37,15 +39,15 @@ impl<R: Runner> Clone for ProducerFactory<R> {
     }
 }
 
-impl<R: Runner + 'static> ProducerFactory<R> {
+impl<I, T> ProducerFactory<I, T> {
     /// `bypass`: whether the backends that `make` returns work on untracked items too, and not on leases only.
     pub(crate) fn new(
-        runner: R,
-        make: Arc<MakeBackend<R>>,
+        runner: Arc<dyn Any + Send + Sync>,
+        make: Arc<MakeBackend<I, T>>,
         bypass: Bypass,
         overdue: Overdue,
     ) -> Self {
-        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue, capacity: None }
+        ProducerFactory { runner, make, bypass, overdue, capacity: None }
     }
 
     /// The hooks are called by the backends that `make` returns. They work on leases only.
@@ -53,7 +55,11 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         not(any(test, all(feature = "processes", target_os = "linux"))),
         expect(dead_code, reason = "without child processes, all producers are threads")
     )]
-    pub(crate) fn leasing(runner: R, make: Arc<MakeBackend<R>>, overdue: Overdue) -> Self {
+    pub(crate) fn leasing(
+        runner: Arc<dyn Any + Send + Sync>,
+        make: Arc<MakeBackend<I, T>>,
+        overdue: Overdue,
+    ) -> Self {
         ProducerFactory::new(runner, make, Bypass::Never, overdue)
     }
 
@@ -65,7 +71,7 @@ impl<R: Runner + 'static> ProducerFactory<R> {
     }
 }
 
-impl<R: Runner> ProducerFactory<R> {
+impl<I, T> ProducerFactory<I, T> {
     /// Whether its producers take items that pass the scheduler by.
     pub(crate) fn bypass(&self) -> Bypass {
         self.bypass
@@ -91,17 +97,19 @@ impl<R: Runner> ProducerFactory<R> {
         self.capacity.is_some()
     }
 
-    pub(crate) fn runner(&self) -> &R {
-        &self.runner
+    /// The runner, as a value of its own type.
+    pub(crate) fn runner<R: Any>(&self) -> &R {
+        self.runner.downcast_ref().expect("it was made of a runner of this type")
     }
 
     /// The runner, for a thread that outlives the pool's value.
-    pub(crate) fn shared_runner(&self) -> Arc<R> {
-        self.runner.clone()
+    pub(crate) fn shared_runner<R: Any + Send + Sync>(&self) -> Arc<R> {
+        let runner = self.runner.clone().downcast();
+        runner.unwrap_or_else(|_| unreachable!("it was made of a runner of this type"))
     }
 
     /// Makes a producer without a state, on its own thread.
-    pub(super) fn make(&self, setup: ProducerSetup, shared: Shared) -> Box<dyn Backend<R>> {
-        (self.make)(&self.runner, setup, shared)
+    pub(super) fn make(&self, setup: ProducerSetup, shared: Shared) -> Box<dyn Backend<I, T>> {
+        (self.make)(setup, shared)
     }
 }

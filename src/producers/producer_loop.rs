@@ -12,12 +12,11 @@ use crate::producers::ready::ReadySender;
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
-use crate::runner::Runner;
 use crate::scheduler::{Absence, Generation};
 
 /// Asks a producer to take part in a run. A closed channel asks it to end.
-pub(crate) struct Join<R: Runner> {
-    pub(crate) run: Arc<Run<R>>,
+pub(crate) struct Join<I, T> {
+    pub(crate) run: Arc<Run<I, T>>,
     pub(crate) producer: usize,
     pub(crate) generation: Generation,
     /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
@@ -26,10 +25,10 @@ pub(crate) struct Join<R: Runner> {
     pub(crate) participants: Arc<Participants>,
 }
 
-impl<R: Runner> Join<R> {
+impl<I, T> Join<I, T> {
     /// For the producer that replaces this one, once. `None` if this one is not lost, or if the run needs no other.
     pub(crate) fn of_replacement(
-        run: &Arc<Run<R>>,
+        run: &Arc<Run<I, T>>,
         participants: &Arc<Participants>,
         (producer, lost): (usize, Generation),
     ) -> Option<Self> {
@@ -40,22 +39,22 @@ impl<R: Runner> Join<R> {
 }
 
 /// Starts a producer that joins a run in the place of a lost one.
-pub(crate) type Replace<R> = Box<dyn Fn(Join<R>) + Send>;
+pub(crate) type Replace<I, T> = Box<dyn Fn(Join<I, T>) + Send>;
 
 /// Where a producer reports that it is ready; once.
 struct ReadyReport(Option<ReadySender>);
 
 /// The loop of a producer's thread.
-pub(crate) struct ProducerLoop<R: Runner> {
-    backend: Box<dyn Backend<R>>,
+pub(crate) struct ProducerLoop<I, T> {
+    backend: Box<dyn Backend<I, T>>,
     producer: usize,
     /// The first failure of a `producer_end` in a run.
     failed_end: Option<Error>,
     shared: Shared,
 }
 
-impl<R: Runner> ProducerLoop<R> {
-    pub(crate) fn new(backend: Box<dyn Backend<R>>, producer: usize, shared: Shared) -> Self {
+impl<I, T> ProducerLoop<I, T> {
+    pub(crate) fn new(backend: Box<dyn Backend<I, T>>, producer: usize, shared: Shared) -> Self {
         ProducerLoop { backend, producer, failed_end: None, shared }
     }
 
@@ -63,8 +62,8 @@ impl<R: Runner> ProducerLoop<R> {
     /// producer, `replace` starts another, if it may.
     pub(crate) fn serve(
         mut self,
-        runs: &Receiver<Join<R>>,
-        replace: impl Fn(Join<R>),
+        runs: &Receiver<Join<I, T>>,
+        replace: impl Fn(Join<I, T>),
     ) -> Result<(), Error> {
         let (producer, revocations) = (self.producer, self.shared.revocations.clone());
         for Join { run, generation, ready, participants, .. } in runs {
@@ -116,7 +115,7 @@ impl<R: Runner> ProducerLoop<R> {
 
     /// Ends the state, which is to be recycled. A failure is reported at the end of the producer, since no item
     /// has failed.
-    fn end_in(&mut self, run: &Run<R>) {
+    fn end_in(&mut self, run: &Run<I, T>) {
         run.expect(self.producer, Absence::End);
         match self.backend.end_in(run) {
             Err(error) if self.failed_end.is_none() => self.failed_end = Some(error),
@@ -125,7 +124,7 @@ impl<R: Runner> ProducerLoop<R> {
     }
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.
-    fn take_part(&mut self, run: &Run<R>, ready: &mut ReadyReport) -> NextStep {
+    fn take_part(&mut self, run: &Run<I, T>, ready: &mut ReadyReport) -> NextStep {
         if !run.rejoin(self.producer, self.shared.generation()) {
             return NextStep::On;
         }
@@ -142,7 +141,7 @@ impl<R: Runner> ProducerLoop<R> {
     /// asked.
     fn report(
         &self,
-        run: &Run<R>,
+        run: &Run<I, T>,
         ready: Option<ReadySender>,
         outcome: Result<(), Error>,
     ) -> Result<(), Error> {
@@ -154,12 +153,12 @@ impl<R: Runner> ProducerLoop<R> {
         ready.report(self.producer, outcome).or_else(|unsent| unsent)
     }
 
-    fn lose(&self, run: &Run<R>, error: Error) -> Result<(), Error> {
+    fn lose(&self, run: &Run<I, T>, error: Error) -> Result<(), Error> {
         run.lose(self.producer, self.shared.generation(), error)
     }
 
     /// Rebuilds a lost state, under the init timeout. `None` if the producer was abandoned meanwhile.
-    fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
+    fn prepare_in_time(&mut self, run: &Run<I, T>) -> Option<Result<(), Error>> {
         if self.backend.is_ready() {
             return Some(Ok(()));
         }
@@ -179,7 +178,7 @@ impl<R: Runner> ProducerLoop<R> {
 
 /// Ignores an init error once the run is over: the hook may have given up for that reason. The next run
 /// rebuilds the state.
-fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<(), Error> {
+fn unless_over<I, T>(run: &Run<I, T>, outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if run.wanted.gave_up_on(None) => {
             drop_quietly(error);

@@ -20,19 +20,19 @@ use crate::producers::ready::ReadySender;
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::limits::{tick_of, ticks_in};
-use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::runner::{ProducerSetup, Wanted};
 
 /// Starts the threads of a pool's producers, and keeps them until they are joined.
-pub(crate) struct ProducerThreads<R: Runner> {
+pub(crate) struct ProducerThreads<I, T> {
     /// `None` only while this is dropped.
-    factory: Option<ProducerFactory<R>>,
+    factory: Option<ProducerFactory<I, T>>,
     settings: ThreadSettings,
     /// The number of lost producers that may still be replaced.
     spares: AtomicUsize,
     /// The number of producers without a state.
     pub(super) stateless: Arc<AtomicUsize>,
     ids: ThreadIds,
-    kept: Mutex<KeptThreads<R>>,
+    kept: Mutex<KeptThreads<I, T>>,
 }
 
 /// How the threads are made.
@@ -46,11 +46,11 @@ pub(crate) struct ThreadSettings {
     pub(crate) end_timeout: Option<Duration>,
 }
 
-struct KeptThreads<R: Runner> {
+struct KeptThreads<I, T> {
     /// By place.
-    current: Vec<ProducerThread<R>>,
+    current: Vec<ProducerThread<I, T>>,
     /// Those that were replaced.
-    former: Vec<ProducerThread<R>>,
+    former: Vec<ProducerThread<I, T>>,
     is_closed: bool,
 }
 
@@ -66,12 +66,12 @@ impl ThreadIds {
 }
 
 /// One producer's thread.
-pub(super) struct ProducerThread<R: Runner> {
+pub(super) struct ProducerThread<I, T> {
     pub(super) place: usize,
     /// `None` if the producer was abandoned while it was built.
     pub(super) thread: Option<JoinHandle<ThreadResult>>,
     /// Closing this channel ends the thread.
-    runs: Option<Sender<Join<R>>>,
+    runs: Option<Sender<Join<I, T>>>,
     /// Closed when the thread has ended.
     pub(super) ended: Receiver<()>,
     pub(super) site: Site,
@@ -99,8 +99,8 @@ enum Beginning {
     Replacing { before: Option<Receiver<()>> },
 }
 
-impl<R: Runner + 'static> ProducerThreads<R> {
-    pub(super) fn new(factory: ProducerFactory<R>, settings: ThreadSettings) -> Arc<Self> {
+impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
+    pub(super) fn new(factory: ProducerFactory<I, T>, settings: ThreadSettings) -> Arc<Self> {
         let kept = KeptThreads { current: vec![], former: vec![], is_closed: false };
         Arc::new(ProducerThreads {
             factory: Some(factory),
@@ -141,7 +141,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
     }
 
     /// Starts a producer in the place of one that a run has lost.
-    pub(crate) fn fill(self: &Arc<Self>, join: Join<R>) {
+    pub(crate) fn fill(self: &Arc<Self>, join: Join<I, T>) {
         let mut next = Some(join);
         while let Some(join) = next {
             let (run, participants) = (join.run.clone(), join.participants.clone());
@@ -163,17 +163,17 @@ impl<R: Runner + 'static> ProducerThreads<R> {
     }
 
     /// A function that starts producers in the places of lost ones.
-    pub(crate) fn replacer(self: &Arc<Self>) -> Replace<R> {
+    pub(crate) fn replacer(self: &Arc<Self>) -> Replace<I, T> {
         let threads = self.clone();
         Box::new(move |join| threads.fill(join))
     }
 
     fn replace(
         self: &Arc<Self>,
-        kept: &mut KeptThreads<R>,
+        kept: &mut KeptThreads<I, T>,
         place: usize,
         was_abandoned: bool,
-        join: Option<Join<R>>,
+        join: Option<Join<I, T>>,
     ) -> Result<(), Error> {
         let lost = &mut kept.current[place];
         // The thread ends now, unless it is still in a hook.
@@ -195,7 +195,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
         self: &Arc<Self>,
         place: usize,
         beginning: Beginning,
-    ) -> Result<ProducerThread<R>, Error> {
+    ) -> Result<ProducerThread<I, T>, Error> {
         let setup = (self.settings.setup)(place);
         let (site, name) = (setup.site(&[], None), format!("gangline-p{place}"));
         let shared = Shared::new(&self.stateless);
@@ -225,7 +225,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
         setup: ProducerSetup,
         shared: Shared,
         beginning: Beginning,
-        runs: &Receiver<Join<R>>,
+        runs: &Receiver<Join<I, T>>,
     ) -> Option<Result<(), Error>> {
         let place = setup.producer;
         let made = pooled.map(|()| self.factory().make(setup, shared.clone()));
@@ -266,7 +266,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
 }
 
 /// Loses the producer of the first run that is offered, since its thread cannot begin.
-fn lose<R: Runner>(runs: &Receiver<Join<R>>, error: Error) {
+fn lose<I, T>(runs: &Receiver<Join<I, T>>, error: Error) {
     match runs.recv() {
         Ok(Join { run, producer, generation, .. }) => {
             run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
@@ -275,8 +275,8 @@ fn lose<R: Runner>(runs: &Receiver<Join<R>>, error: Error) {
     }
 }
 
-impl<R: Runner> ProducerThreads<R> {
-    fn factory(&self) -> &ProducerFactory<R> {
+impl<I, T> ProducerThreads<I, T> {
+    fn factory(&self) -> &ProducerFactory<I, T> {
         self.factory.as_ref().expect("it is there until this is dropped")
     }
 
@@ -301,7 +301,7 @@ impl<R: Runner> ProducerThreads<R> {
     pub(super) fn offer(
         &self,
         place: usize,
-        run: &Arc<Run<R>>,
+        run: &Arc<Run<I, T>>,
         participants: &Arc<Participants>,
         ready: Option<ReadySender>,
     ) {
@@ -328,7 +328,7 @@ impl<R: Runner> ProducerThreads<R> {
 
     /// Closes the channels of all threads, so that the producers end concurrently, and returns the threads by
     /// place. No other is started afterwards.
-    pub(super) fn close(&self) -> Vec<ProducerThread<R>> {
+    pub(super) fn close(&self) -> Vec<ProducerThread<I, T>> {
         let mut kept = lock(&self.kept);
         kept.is_closed = true;
         let mut threads = std::mem::take(&mut kept.former);
@@ -340,7 +340,7 @@ impl<R: Runner> ProducerThreads<R> {
     }
 }
 
-impl<R: Runner> Drop for ProducerThreads<R> {
+impl<I, T> Drop for ProducerThreads<I, T> {
     fn drop(&mut self) {
         drop_quietly(self.factory.take());
     }

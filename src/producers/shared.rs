@@ -8,7 +8,6 @@ use crate::observe::event::Event;
 use crate::producers::participants::Away;
 use crate::run::Run;
 use crate::run::handover::signals::Revocations;
-use crate::runner::Runner;
 use crate::scheduler::Generation;
 
 /// State of a producer that other threads read.
@@ -111,7 +110,7 @@ impl Shared {
     }
 
     /// Reports that the producer has built its state in a run.
-    pub(crate) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
+    pub(crate) fn tell_ready<I, T>(&self, run: &Run<I, T>, producer: usize) {
         let is_rebuilt = self.own.was_lost.swap(false, Ordering::Relaxed);
         run.event_log.tell(Event::ProducerReady { producer, took: self.init(), is_rebuilt });
     }

@@ -1,14 +1,13 @@
 //! Ends a run when a thread leaves it, above all if that thread dies of a bug of ours.
 
 use crate::run::Run;
-use crate::runner::Runner;
 
 /// Aborts a run when dropped, so that all parties leave even if this thread dies of a bug of ours. They would wait
 /// for what it was to deliver.
-pub(crate) struct AbortGuard<'a, R: Runner>(&'a Run<R>);
+pub(crate) struct AbortGuard<'a, I, T>(&'a Run<I, T>);
 
-impl<'a, R: Runner> AbortGuard<'a, R> {
-    pub(crate) fn new(run: &'a Run<R>) -> Self {
+impl<'a, I, T> AbortGuard<'a, I, T> {
+    pub(crate) fn new(run: &'a Run<I, T>) -> Self {
         AbortGuard(run)
     }
 
@@ -18,7 +17,7 @@ impl<'a, R: Runner> AbortGuard<'a, R> {
     }
 }
 
-impl<R: Runner> Drop for AbortGuard<'_, R> {
+impl<I, T> Drop for AbortGuard<'_, I, T> {
     fn drop(&mut self) {
         self.0.abort();
     }

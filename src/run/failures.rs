@@ -16,21 +16,20 @@ use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::parts::ItemPath;
-use crate::runner::Runner;
 use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.
 pub(crate) type FailedItems = Vec<(u64, Box<NoOutput>)>;
 
-impl<R: Runner> Run<R> {
+impl<I, T> Run<I, T> {
     /// Handles the failure of an untracked item on this producer. `copy` is its input, for another attempt.
     pub(crate) fn fail_untracked(
         &self,
         seq: u64,
         error: Error,
         producer: usize,
-        copy: Option<R::Input>,
+        copy: Option<I>,
     ) -> Option<Box<NoOutput>> {
         self.handover.dispatch.schedule(|state, _| {
             copy.into_iter().for_each(|copy| _ = state.inputs.insert(seq, copy, 1));
@@ -262,7 +261,7 @@ impl<R: Runner> Run<R> {
     }
 }
 
-impl<R: Runner> Run<R> {
+impl<I, T> Run<I, T> {
     /// Aborts the run with an error that no item's result carries. The first such error is kept.
     pub(crate) fn abort_with(&self, error: Error) {
         let items = error.items().to_vec();
@@ -303,7 +302,7 @@ impl<R: Runner> Run<R> {
     }
 }
 
-impl<R: Runner> Run<R> {
+impl<I, T> Run<I, T> {
     /// Handles the scheduler's events after a call of a producer.
     pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
         for event in events {

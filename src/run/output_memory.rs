@@ -4,19 +4,19 @@ use crate::base::Measure;
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::Error;
 use crate::policy::Verdict;
-use crate::run::{Run, RunOutcome};
-use crate::runner::Runner;
+use crate::run::Run;
+use crate::run::outbox::Outcome;
 
 /// Counts what the output of an item takes in memory from now on, if outputs are measured. On the producer's thread, since
 /// the collector may come to the output much later. If the function that measures panics, its error is the outcome.
 ///
 /// `None` if the run ends earlier, and no longer wants the outcome.
-pub(crate) fn measured<R: Runner>(
-    run: &Run<R>,
+pub(crate) fn measured<I, T>(
+    run: &Run<I, T>,
     producer: usize,
     item: u64,
-    output: R::Output,
-) -> Option<RunOutcome<R>> {
+    output: T,
+) -> Option<Outcome<T>> {
     let Some(memory) = run.handover.memory() else { return Some(Ok(output)) };
     let measures = run.run_settings.measures.as_ref();
     let bytes = catch(|| measures.and_then(|measures| measures.measure_output(&output)));

@@ -2,18 +2,15 @@
 
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
+use crate::run::Run;
 use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
+use crate::run::no_output::NoOutput;
 use crate::run::output_memory::measured;
-use crate::run::{Run, RunOutcome};
-use crate::runner::Runner;
 use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
-/// The producer's end of the hand-over.
-pub(crate) type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
-
 /// The outcome of one item in a hook.
-type Worked<R> = Result<<R as Runner>::Output, Error>;
+type Worked<T> = Result<T, Error>;
 
 /// A batch that failed as a whole.
 pub(crate) struct FailedBatch<I> {
@@ -24,24 +21,24 @@ pub(crate) struct FailedBatch<I> {
 }
 
 /// Ends a lease of one item.
-pub(crate) fn one<R: Runner>(
-    run: &Run<R>,
+pub(crate) fn one<I, T>(
+    run: &Run<I, T>,
     producer: usize,
     lease: &Lease,
-    worked: Worked<R>,
-    desk: &mut Desk<'_, R>,
+    worked: Worked<T>,
+    desk: &mut ItemQueue<'_, I, T>,
 ) {
     let standing = finish(run, lease, &[outcome_of(&worked)])[0];
     settle(run, producer, (lease.items[0], worked), standing, desk);
 }
 
 /// Ends a lease with an outcome for each of its items.
-pub(crate) fn each<R: Runner>(
-    run: &Run<R>,
+pub(crate) fn each<I, T>(
+    run: &Run<I, T>,
     producer: usize,
     lease: &Lease,
-    worked: Vec<Worked<R>>,
-    desk: &mut Desk<'_, R>,
+    worked: Vec<Worked<T>>,
+    desk: &mut ItemQueue<'_, I, T>,
 ) {
     note_call(run, lease, None);
     let outcomes: Vec<_> = worked.iter().map(outcome_of).collect();
@@ -53,11 +50,11 @@ pub(crate) fn each<R: Runner>(
 
 /// Ends a lease that failed as a whole batch. It is split if all its inputs are kept; otherwise its items fail
 /// together. Returns the failures to deliver.
-pub(crate) fn together<R: Runner>(
-    run: &Run<R>,
+pub(crate) fn together<I, T>(
+    run: &Run<I, T>,
     producer: usize,
     lease: &Lease,
-    FailedBatch { error, kept, mut inputs }: FailedBatch<R::Input>,
+    FailedBatch { error, kept, mut inputs }: FailedBatch<I>,
 ) -> FailedItems {
     // Parts of the batch would only hide that the hook is wrong.
     let kept = if error.is_output_count() { Inputs::Gone } else { kept };
@@ -97,7 +94,7 @@ pub(crate) fn together<R: Runner>(
 
 /// Counts the call of the hook for a batch or a part of one. An item that was alone from the beginning is neither,
 /// such as one that is tried again. `split_by` is the error of a batch that is split.
-fn note_call<R: Runner>(run: &Run<R>, lease: &Lease, split_by: Option<&str>) {
+fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&str>) {
     let is_batch = lease.items.len() > 1 && lease.piece == Piece::Whole;
     let is_part = || lease.piece == Piece::Part && run.handover.batching().is_some();
     if is_batch || is_part() {
@@ -106,7 +103,7 @@ fn note_call<R: Runner>(run: &Run<R>, lease: &Lease, split_by: Option<&str>) {
 }
 
 /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
-fn finish<R: Runner>(run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
+fn finish<I, T>(run: &Run<I, T>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
     let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
         let standings = state.scheduler.finish(lease.id, outcomes, now);
         let mut spare = Vec::new();
@@ -126,10 +123,10 @@ fn finish<R: Runner>(run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<S
 }
 
 /// Delivers the result of a tracked item.
-pub(crate) fn deliver<R: Runner>(
-    run: &Run<R>,
-    (item, outcome): (u64, RunOutcome<R>),
-    desk: &mut Desk<'_, R>,
+pub(crate) fn deliver<I, T>(
+    run: &Run<I, T>,
+    (item, outcome): (u64, Result<T, Box<NoOutput>>),
+    desk: &mut ItemQueue<'_, I, T>,
 ) {
     desk.deliver_tracked(item, outcome);
     // In a run, the consumer needs the name.
@@ -138,12 +135,12 @@ pub(crate) fn deliver<R: Runner>(
     }
 }
 
-fn settle<R: Runner>(
-    run: &Run<R>,
+fn settle<I, T>(
+    run: &Run<I, T>,
     producer: usize,
-    (item, worked): (u64, Worked<R>),
+    (item, worked): (u64, Worked<T>),
     standing: Standing,
-    desk: &mut Desk<'_, R>,
+    desk: &mut ItemQueue<'_, I, T>,
 ) {
     match (worked, standing) {
         (Ok(output), Standing::Counts) => {

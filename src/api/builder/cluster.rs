@@ -93,7 +93,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let cluster =
             Arc::new(Cluster::new(nats.anchored(), self.limits, self.stack_size, batches));
         let counted = cluster.clone();
-        let make: Arc<MakeBackend<R>> = Arc::new(move |_, setup, shared| {
+        let make: Arc<MakeBackend<R::Input, R::Output>> = Arc::new(move |setup, shared| {
             Box::new(ClusterLane::new(cluster.clone(), recipe, setup, shared))
         });
         self.build_with(|runner| {

@@ -96,7 +96,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             self.cpu_threads = CpuThreads::Global;
         }
         let settings = Arc::new(settings);
-        let make: Arc<MakeBackend<R>> = Arc::new(move |_, setup, shared| {
+        let make: Arc<MakeBackend<R::Input, R::Output>> = Arc::new(move |setup, shared| {
             Box::new(Keeper::new(recipe, settings.clone(), setup, shared))
         });
         self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))

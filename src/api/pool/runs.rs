@@ -17,6 +17,7 @@ use crate::api::stage::IntoStage;
 use crate::api::streams::{OutputsStream, RunStream};
 use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
+use crate::engine::consuming::consumer_of;
 use crate::engine::feed::Source;
 use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
@@ -176,7 +177,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// that was noticed. [`account`](Pool::account) counts the items by outcome. The runner stays usable,
     /// and nothing of this run reaches the next.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
-        run(&mut self.stage, Source::new(items, sound), sound)
+        run(&mut self.stage, consumer_of::<R>, Source::new(items, sound), sound)
     }
 
     /// As [`run`](Pool::run), and returns the [report](Pool::report) beside the result.
@@ -225,7 +226,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<R::Summary, Error> {
-        run(&mut self.stage, Source::new(items, fallible), fallible)
+        run(&mut self.stage, consumer_of::<R>, Source::new(items, fallible), fallible)
     }
 
     /// Returns the outputs for `items` as an iterator, in the runner's order, without the consumer hooks.

@@ -130,7 +130,7 @@ impl<R: Runner> ClusterLane<R> {
     }
 }
 
-impl<R: Runner> Backend<R> for ClusterLane<R> {
+impl<R: Runner> Backend<R::Input, R::Output> for ClusterLane<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let since = now();
         let opened = if self.lane == 0 { self.open(wanted) } else { Ok(()) };
@@ -144,11 +144,11 @@ impl<R: Runner> Backend<R> for ClusterLane<R> {
         true
     }
 
-    fn prepare(&mut self, _: &Run<R>, _: Option<LeaseId>) -> Result<(), Error> {
+    fn prepare(&mut self, _: &Run<R::Input, R::Output>, _: Option<LeaseId>) -> Result<(), Error> {
         Ok(())
     }
 
-    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+    fn work_on(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         let session = lock(&self.cluster.session).clone();
         let session = session.expect("the first lane has opened it when the pool was built");
         let mut desk = ItemQueue::new(&run.handover, self.lane);
@@ -183,14 +183,14 @@ impl<R: Runner> Backend<R> for ClusterLane<R> {
         Ok(())
     }
 
-    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
+    fn end_in(&mut self, _: &Run<R::Input, R::Output>) -> Result<(), Error> {
         unreachable!("in a cluster, `build` refuses to recycle states")
     }
 }
 
 /// A lane in one run.
 struct LaneRun<'a, R: Runner> {
-    run: &'a Run<R>,
+    run: &'a Run<R::Input, R::Output>,
     session: &'a ClusterSession,
     hook: Hook,
     recipe: &'a Recipe<R>,

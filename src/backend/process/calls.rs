@@ -16,9 +16,9 @@ use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Copies, Lease};
 
 /// What came of a call for the items of a lease.
-pub(super) enum CallOutcome<R: Runner> {
+pub(super) enum CallOutcome<T> {
     /// Each item has an outcome.
-    Each(Vec<Result<R::Output, Error>>),
+    Each(Vec<Result<T, Error>>),
     /// They failed together.
     Failed(Error),
     /// They failed together, and the process has ended.
@@ -26,12 +26,12 @@ pub(super) enum CallOutcome<R: Runner> {
 }
 
 /// A call that was sent, and is not answered.
-pub(super) struct Sent<R: Runner> {
+pub(super) struct Sent<I> {
     /// Its number. Those of later calls are greater.
     pub(super) call: u64,
     pub(super) lease: Lease,
     /// Kept for another attempt.
-    pub(super) inputs: Vec<R::Input>,
+    pub(super) inputs: Vec<I>,
     /// Whether other producers can begin the items too.
     pub(super) copies: Copies,
     /// No result of it counts.
@@ -42,10 +42,10 @@ impl<R: Runner> WorkerProcess<R> {
     /// A call of the hook for the items of a lease, with the bytes to send.
     pub(super) fn prepare_call(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: Lease,
         inputs: Vec<R::Input>,
-    ) -> (Sent<R>, Result<Vec<u8>, Box<Error>>) {
+    ) -> (Sent<R::Input>, Result<Vec<u8>, Box<Error>>) {
         let call = self.next_call();
         let sent = Sent { call, lease, inputs, copies: Copies::Missing, is_stale: false };
         let bytes = self.encode(run, call, &sent.lease, &sent.inputs).map_err(|source| {
@@ -64,9 +64,9 @@ impl<R: Runner> WorkerProcess<R> {
     /// Whether anything waits for the call that the child works on.
     pub(super) fn interest_in(
         &self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         revocations: &Revocations,
-        sent: &Sent<R>,
+        sent: &Sent<R::Input>,
     ) -> Interest {
         let Sent { lease, is_stale, .. } = sent;
         let flag = revocations.flag(Some(lease.id));
@@ -85,7 +85,7 @@ impl<R: Runner> WorkerProcess<R> {
 
     fn encode(
         &self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         call: u64,
         lease: &Lease,
         inputs: &[R::Input],
@@ -108,7 +108,7 @@ impl<R: Runner> WorkerProcess<R> {
         written.map_err(|error| unsent("input", &error))
     }
 
-    fn hook(&self, run: &Run<R>, lease: &Lease) -> (Hook, Site) {
+    fn hook(&self, run: &Run<R::Input, R::Output>, lease: &Lease) -> (Hook, Site) {
         let hook = match run.handover.batching() {
             None => Hook::ProducerWork,
             Some(_) => Hook::ProducerWorkBatch,
@@ -119,10 +119,10 @@ impl<R: Runner> WorkerProcess<R> {
     /// What an answer says of a call.
     pub(super) fn worked(
         &self,
-        run: &Run<R>,
-        sent: &Sent<R>,
+        run: &Run<R::Input, R::Output>,
+        sent: &Sent<R::Input>,
         answer: ChildAnswer,
-    ) -> CallOutcome<R> {
+    ) -> CallOutcome<R::Output> {
         let (call, lease) = (sent.call, &sent.lease);
         let (hook, site) = self.hook(run, lease);
         match answer {
@@ -158,7 +158,7 @@ impl<R: Runner> WorkerProcess<R> {
         call: u64,
         lease: &Lease,
         hook: Hook,
-    ) -> Result<CallOutcome<R>, FrameError> {
+    ) -> Result<CallOutcome<R::Output>, FrameError> {
         let (Done { call: of, outcomes, .. }, mut parts) = message::split(frame)?;
         if of != call || outcomes.len() != lease.items.len() {
             return Err(out_of_turn(frame));
@@ -187,7 +187,7 @@ impl<R: Runner> WorkerProcess<R> {
         frame: &Frame,
         call: u64,
         place: (Hook, Site),
-    ) -> Result<CallOutcome<R>, FrameError> {
+    ) -> Result<CallOutcome<R::Output>, FrameError> {
         let Failed { call: of, failure } = message::decode(frame)?;
         if of != call || matches!(failure, CallFailure::Make(_) | CallFailure::Cfg(_)) {
             return Err(out_of_turn(frame));

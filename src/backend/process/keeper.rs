@@ -53,18 +53,18 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Has the end of the run, and the end of each lease, ring the bell.
-    pub(super) fn listen_to(&self, run: &Run<R>) {
+    pub(super) fn listen_to(&self, run: &Run<R::Input, R::Output>) {
         self.worker.listen_to(&run.wanted.bells);
         self.worker.listen_to(&run.handover.dispatch.signals.bells);
     }
 
     /// How many more items the state may see.
-    pub(super) fn life_left(&self, run: &Run<R>) -> u64 {
+    pub(super) fn life_left(&self, run: &Run<R::Input, R::Output>) -> u64 {
         self.lifetime.span(run, &self.worker.setup).saturating_sub(self.lifetime.worked)
     }
 
     /// Whether `recycle_after` asks for another process before the next item.
-    pub(super) fn is_due(&self, run: &Run<R>) -> bool {
+    pub(super) fn is_due(&self, run: &Run<R::Input, R::Output>) -> bool {
         self.has_state && self.lifetime.is_over(run, &self.worker.setup)
     }
 
@@ -76,7 +76,7 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Notes that the child has no state any more, as after a panic.
-    pub(super) fn lose_state(&mut self, run: &Run<R>) {
+    pub(super) fn lose_state(&mut self, run: &Run<R::Input, R::Output>) {
         if std::mem::take(&mut self.has_state) {
             run.handover.stats.state_lost(self.producer());
             self.shared.note_loss();
@@ -84,14 +84,18 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Drops the child, which kills it if it runs, and notes that its state is gone.
-    pub(super) fn lose_process(&mut self, run: &Run<R>) {
+    pub(super) fn lose_process(&mut self, run: &Run<R::Input, R::Output>) {
         self.note_worker(run, |_| {});
         self.worker.child = None;
         self.lose_state(run);
     }
 
     /// Adds to the figures of the run about the process.
-    pub(super) fn note_worker(&mut self, run: &Run<R>, change: impl FnOnce(&mut WorkerReport)) {
+    pub(super) fn note_worker(
+        &mut self,
+        run: &Run<R::Input, R::Output>,
+        change: impl FnOnce(&mut WorkerReport),
+    ) {
         let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
         run.handover.stats.note_worker(self.producer(), |worker| {
             if let Some((pid, Traffic { down, up })) = child {

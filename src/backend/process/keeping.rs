@@ -19,7 +19,7 @@ use crate::scheduler::LeaseId;
 /// How long a process that has said goodbye may take to end.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
-impl<R: Runner> Backend<R> for Keeper<R> {
+impl<R: Runner> Backend<R::Input, R::Output> for Keeper<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let kill_after = self.worker.settings.processes.kill_after;
         self.worker.hang_bell()?;
@@ -34,7 +34,11 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         self.has_state
     }
 
-    fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error> {
+    fn prepare(
+        &mut self,
+        run: &Run<R::Input, R::Output>,
+        lease: Option<LeaseId>,
+    ) -> Result<(), Error> {
         if self.has_state {
             return Ok(());
         }
@@ -48,11 +52,11 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         prepared
     }
 
-    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+    fn work_on(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         Shift::new(self, run).work()
     }
 
-    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
+    fn end_in(&mut self, run: &Run<R::Input, R::Output>) -> Result<(), Error> {
         self.lifetime.recycle(run, self.producer());
         self.listen_to(run);
         // The process that takes its place is no restart.
@@ -68,8 +72,8 @@ impl<R: Runner> Backend<R> for Keeper<R> {
 }
 
 /// Whether a run waits for the `producer_init` or `producer_end` of a process.
-fn interest<R: Runner>(
-    run: &Run<R>,
+fn interest<I, T>(
+    run: &Run<I, T>,
     revocations: &Revocations,
     lease: Option<LeaseId>,
     settings: &KeeperSettings,

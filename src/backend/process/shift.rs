@@ -20,18 +20,18 @@ use crate::producers::backend::NextStep;
 use crate::producers::leasing;
 use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
-use crate::run::settle::{self, Desk};
+use crate::run::settle;
 use crate::runner::Runner;
 use crate::scheduler::{Begin, Copies, Inputs, Lease};
 
 /// A keeper in a run.
 pub(super) struct Shift<'a, R: Runner> {
     keeper: &'a mut Keeper<R>,
-    run: &'a Run<R>,
-    desk: Desk<'a, R>,
+    run: &'a Run<R::Input, R::Output>,
+    desk: ItemQueue<'a, R::Input, R::Output>,
     event_writer: Option<EventWriter>,
     /// The calls that the child has not answered, in the order in which it works on them. The first has begun.
-    sent: VecDeque<Sent<R>>,
+    sent: VecDeque<Sent<R::Input>>,
     /// The limits of the first call.
     watch: CallWatch,
     /// When the first call began: it was sent to an idle child, or the call before it was answered.
@@ -51,7 +51,7 @@ enum RecallState {
 }
 
 impl<'a, R: Runner> Shift<'a, R> {
-    pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R>) -> Self {
+    pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R::Input, R::Output>) -> Self {
         keeper.listen_to(run);
         if let Some(child) = &mut keeper.worker.child {
             // Of an earlier run, or of the start.
@@ -202,7 +202,8 @@ impl<'a, R: Runner> Shift<'a, R> {
     fn wait(&mut self, interest: Interest) {
         let (run, producer) = (self.run, self.keeper.producer());
         let first = self.sent.front().expect("the caller has looked").call;
-        let is_over = |sent: &Sent<R>| run.wanted.gave_up_on(sent.lease.items.first().copied());
+        let is_over =
+            |sent: &Sent<R::Input>| run.wanted.gave_up_on(sent.lease.items.first().copied());
         if self.sent.len() > 1 && self.recall == RecallState::No && self.sent.iter().any(is_over) {
             self.recall = RecallState::Wanted;
         }
@@ -245,7 +246,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             return self.take_answer(frame);
         };
         self.recall = RecallState::No;
-        let is_back = |sent: &Sent<R>| calls.contains(&sent.call);
+        let is_back = |sent: &Sent<R::Input>| calls.contains(&sent.call);
         let (back, left) = std::mem::take(&mut self.sent).into_iter().partition(is_back);
         self.sent = left;
         self.give_all_back(back);
@@ -306,7 +307,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Ends the process. No call but the crashed one was begun, so the others go back.
-    fn crash(&mut self, crashed: Option<(Sent<R>, CallOutcome<R>)>) {
+    fn crash(&mut self, crashed: Option<(Sent<R::Input>, CallOutcome<R::Output>)>) {
         self.keeper.lose_process(self.run);
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);
@@ -315,7 +316,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
-    fn give_all_back(&mut self, sent: VecDeque<Sent<R>>) {
+    fn give_all_back(&mut self, sent: VecDeque<Sent<R::Input>>) {
         let items = sent.iter().map(|sent| sent.lease.items.len() as u64).sum::<u64>();
         self.keeper.note_worker(self.run, |worker| worker.returned += items);
         self.keeper.lifetime.worked = self.keeper.lifetime.worked.saturating_sub(items);
@@ -333,7 +334,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
-    fn settle(&mut self, sent: Sent<R>, worked: CallOutcome<R>) {
+    fn settle(&mut self, sent: Sent<R::Input>, worked: CallOutcome<R::Output>) {
         let (run, producer) = (self.run, self.keeper.producer());
         let Sent { lease, inputs, .. } = sent;
         if let Some(event_writer) = &mut self.event_writer {

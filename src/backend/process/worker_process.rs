@@ -68,7 +68,7 @@ impl From<FrameError> for Unready {
 
 impl KeeperSettings {
     /// A run that is out of time ends when its grace is over, so its processes end before that.
-    pub(super) fn cancelled<R: Runner>(&self, run: &Run<R>) -> Interest {
+    pub(super) fn cancelled<I, T>(&self, run: &Run<I, T>) -> Interest {
         let kill_after = match self.limits.run.filter(|_| run.is_out_of_time()) {
             Some(limit) => Some(grace_of(limit) / 2),
             None => self.processes.kill_after,

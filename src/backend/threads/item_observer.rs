@@ -2,11 +2,10 @@
 
 use crate::observe::event_log::EventWriter;
 use crate::run::Run;
-use crate::runner::Runner;
 
 /// Observes the untracked items of a producer.
 pub(super) trait ItemObserver {
-    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
+    fn started<I, T>(&mut self, run: &Run<I, T>, item: u64);
     fn finished(&mut self, item: u64);
     /// Counts an item that the producer succeeded at, before its result is delivered.
     fn done(&self);
@@ -19,7 +18,7 @@ pub(super) struct NoObserver;
 
 impl ItemObserver for NoObserver {
     #[inline]
-    fn started<R: Runner>(&mut self, _: &Run<R>, _: u64) {}
+    fn started<I, T>(&mut self, _: &Run<I, T>, _: u64) {}
 
     #[inline]
     fn finished(&mut self, _: u64) {}
@@ -33,7 +32,7 @@ impl ItemObserver for NoObserver {
 
 impl ItemObserver for EventWriter {
     #[inline]
-    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64) {
+    fn started<I, T>(&mut self, run: &Run<I, T>, item: u64) {
         EventWriter::started(self, item, run.name_of(item), 1);
     }
 

@@ -34,9 +34,10 @@ pub(crate) struct Producer<R: Runner> {
 }
 
 /// Makes the producers of a pool whose hooks run on the producers' threads.
-pub(crate) fn factory<R: Runner + 'static>(runner: R) -> ProducerFactory<R> {
-    let make: Arc<MakeBackend<R>> =
-        Arc::new(|runner, setup, shared| Box::new(Producer::new(runner.clone(), setup, shared)));
+pub(crate) fn factory<R: Runner + 'static>(runner: Arc<R>) -> ProducerFactory<R::Input, R::Output> {
+    let own = runner.clone();
+    let make: Arc<MakeBackend<R::Input, R::Output>> =
+        Arc::new(move |setup, shared| Box::new(Producer::new(own.clone(), setup, shared)));
     ProducerFactory::new(runner, make, Bypass::Allowed, Overdue::Abandoned)
 }
 
@@ -65,7 +66,7 @@ impl<R: Runner> Producer<R> {
     /// and read as a whole, and that store-forwarding stall costs more than the rest of the loop.
     fn work_on_plain_items<W: ItemObserver>(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         mut seq: u64,
         mut input: R::Input,
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
@@ -127,7 +128,7 @@ impl<R: Runner> Producer<R> {
     /// Works on untracked items, starting with this one.
     pub(super) fn work_on_untracked(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         seq: u64,
         input: R::Input,
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
@@ -143,7 +144,7 @@ impl<R: Runner> Producer<R> {
 
     pub(super) fn work(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         seq: u64,
         input: R::Input,
         lease: Option<&Lease>,
@@ -181,7 +182,7 @@ impl<R: Runner> Producer<R> {
     }
 
     /// Whether the state is to be recycled before the next item.
-    pub(super) fn is_due(&self, run: &Run<R>) -> bool {
+    pub(super) fn is_due(&self, run: &Run<R::Input, R::Output>) -> bool {
         self.state.is_some() && self.lifetime.is_over(run, &self.setup)
     }
 
@@ -197,7 +198,7 @@ impl<R: Runner> Producer<R> {
     }
 }
 
-impl<R: Runner> Backend<R> for Producer<R> {
+impl<R: Runner> Backend<R::Input, R::Output> for Producer<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let shared = self.shared.clone();
         self.init(wanted, Some(AbandonFlag::Outside { is_left: shared.left() }))
@@ -207,7 +208,11 @@ impl<R: Runner> Backend<R> for Producer<R> {
         self.state.is_some()
     }
 
-    fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error> {
+    fn prepare(
+        &mut self,
+        run: &Run<R::Input, R::Output>,
+        lease: Option<LeaseId>,
+    ) -> Result<(), Error> {
         if self.state.is_some() {
             return Ok(());
         }
@@ -218,14 +223,14 @@ impl<R: Runner> Backend<R> for Producer<R> {
         outcome
     }
 
-    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+    fn work_on(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         match run.handover.dispatch.tracking() {
             Tracking::All => self.work_on_leases(run),
             Tracking::Failed => self.work_on_items(run),
         }
     }
 
-    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
+    fn end_in(&mut self, run: &Run<R::Input, R::Output>) -> Result<(), Error> {
         self.lifetime.recycle(run, self.setup.producer);
         let revocations = self.shared.revocations.clone();
         self.end_state(Some(revocations.flag(None)))
@@ -250,12 +255,12 @@ impl<R: Runner> Producer<R> {
 
 /// Drops an item that is not wanted. A withdrawn part still has a result.
 #[cold]
-fn pass_over<R: Runner>(
-    run: &Run<R>,
+fn pass_over<I, T>(
+    run: &Run<I, T>,
     seq: u64,
-    input: R::Input,
-    item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
-) -> Option<NextItem<R::Input>> {
+    input: I,
+    item_queue: &mut ItemQueue<'_, I, T>,
+) -> Option<NextItem<I>> {
     drop_quietly(input);
     match run.wanted.gave_up_on(Some(seq)) {
         true => item_queue.next(),

@@ -10,7 +10,7 @@ use crate::run::Run;
 use crate::run::call::call;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
-use crate::run::settle::{self, Desk};
+use crate::run::settle;
 use crate::run::spans::TraceSpans;
 use crate::runner::{ProducerContext, Runner};
 use crate::scheduler::{Inputs, Lease, Readiness};
@@ -20,7 +20,7 @@ type BatchOutputs<R> = Vec<Result<<R as Runner>::Output>>;
 
 impl<R: Runner> Producer<R> {
     /// Works on leases, if all items are tracked.
-    pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
+    pub(super) fn work_on_leases(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         let producer = self.setup.producer;
         let mut desk = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
@@ -50,9 +50,9 @@ impl<R: Runner> Producer<R> {
     #[inline(never)]
     pub(super) fn work_on_lease(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         mut lease: Lease,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
         event_writer: &mut Option<EventWriter>,
     ) -> NextStep {
         if self.is_due(run) {
@@ -83,10 +83,10 @@ impl<R: Runner> Producer<R> {
 
     fn work_on_one(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: Lease,
         inputs: Vec<R::Input>,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
         event_writer: &mut Option<EventWriter>,
     ) {
         let (producer, seq) = (self.setup.producer, lease.items[0]);
@@ -104,10 +104,10 @@ impl<R: Runner> Producer<R> {
 
     fn work_on_batch(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: Lease,
         mut inputs: Vec<R::Input>,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
         event_writer: &mut Option<EventWriter>,
     ) {
         let came = self.call_batch(run, &lease, &mut inputs);
@@ -134,7 +134,7 @@ impl<R: Runner> Producer<R> {
     /// Calls the hook. If the hook fails, the inputs that it has not taken stay in `inputs`.
     fn call_batch(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         inputs: &mut Vec<R::Input>,
     ) -> std::result::Result<BatchOutputs<R>, Error> {
@@ -174,11 +174,11 @@ impl<R: Runner> Producer<R> {
     /// Reports a batch that failed as a whole, with the inputs that the hook has left.
     fn fail_batch(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         inputs: Vec<R::Input>,
         error: Error,
-        desk: &mut Desk<'_, R>,
+        desk: &mut ItemQueue<'_, R::Input, R::Output>,
     ) {
         let mut inputs: Vec<_> = match inputs.len() == lease.items.len() {
             true => lease.items.iter().copied().zip(inputs).collect(),
@@ -206,7 +206,7 @@ impl<R: Runner> Producer<R> {
     /// that fails, the batch keeps its own error, and the next lease tries to rebuild again.
     fn keep_for_parts(
         &mut self,
-        run: &Run<R>,
+        run: &Run<R::Input, R::Output>,
         lease: &Lease,
         inputs: &mut Vec<(u64, R::Input)>,
     ) -> (Inputs, Option<Error>) {
@@ -231,7 +231,7 @@ impl<R: Runner> Producer<R> {
         (kept, rebuild_error)
     }
 
-    pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
+    pub(super) fn work_on_items(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
         let producer = self.setup.producer;
         let mut item_queue = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
