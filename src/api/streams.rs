@@ -34,7 +34,7 @@ use crate::runner::Runner;
 #[must_use = "a run does nothing until it is polled"]
 pub struct RunStream<'a, R: Runner + 'static, T: Stream, S: Runner + 'static = R> {
     line: &'a mut LineOf<'a, R, S>,
-    task: Exclusive<RunTask<T, TypesOf<R>, TypesOf<S>, S::Summary>>,
+    task: Exclusive<TaskOf<R, T, S>>,
 }
 
 /// The outputs of a pool or a pipeline as a stream of async code, from another stream as input.
@@ -51,6 +51,8 @@ pub struct OutputsStream<'a, R: Runner + 'static, T: Stream, S: Runner + 'static
     line: &'a mut LineOf<'a, R, S>,
     outputs: Exclusive<LineOutputs<Polled<T>, TypesOf<R>, TypesOf<S>>>,
 }
+
+type TaskOf<R, T, S> = RunTask<T, TypesOf<R>, TypesOf<S>, <S as Runner>::Summary>;
 
 impl<'a, R: Runner + 'static, T: Stream, S: Runner + 'static> RunStream<'a, R, T, S> {
     pub(super) fn new(line: &'a mut LineOf<'a, R, S>, source: Source<Polled<T>, R::Input>) -> Self {

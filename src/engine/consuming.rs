@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::producers::participants::Receiving;
 use crate::run::Run;
 use crate::run::run_shape::Rebuilt;
+use crate::run::run_state::RunState;
 use crate::runner::Runner;
 
 /// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.
@@ -89,7 +90,7 @@ impl<S: Send + 'static> Consuming<S> {
 
 impl<S> Consuming<S> {
     /// Whether input of `run` may be pulled.
-    pub(super) fn may_start<I, T>(&self, run: &Run<I, T>) -> Start {
+    pub(super) fn may_start(&self, run: &RunState) -> Start {
         match *lock(&self.state) {
             State::Consuming => Start::Go,
             State::Beginning if !run.has_left_consumer() => Start::Awaited,
@@ -98,7 +99,7 @@ impl<S> Consuming<S> {
     }
 
     /// Whether the consumer of `run` is done, or was abandoned in a hook.
-    pub(super) fn is_over<I, T>(&self, run: &Run<I, T>) -> bool {
+    pub(super) fn is_over(&self, run: &RunState) -> bool {
         run.has_left_consumer() || matches!(*lock(&self.state), State::Done(_) | State::Died)
     }
 

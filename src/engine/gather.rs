@@ -233,7 +233,7 @@ where
         let parent = gathered.parent_of(index);
         parent.settled += 1;
         if self.fold_into(parent, index, Ok(output)) {
-            progress.hand_on(&*self.from.run);
+            progress.hand_on(&self.from.run);
         }
         Ok(Arrived::Part)
     }

@@ -16,6 +16,7 @@ use crate::run::abort_guard::AbortGuard;
 use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::{Effect, FailedItem, Mark, NoOutput};
 use crate::run::parts::PartStage;
+use crate::run::run_state::RunState;
 use crate::run::taken::Taken;
 use crate::runner::RunControl;
 use crate::scheduler::window::Window;
@@ -42,8 +43,11 @@ pub(crate) trait Joint<A, B, C, D>: Send + Sync {
 pub(crate) struct Prepared<I, T> {
     /// Stops what is before the later run.
     pub(crate) upstream: Arc<dyn RunControl>,
-    pub(crate) join: Box<dyn FnOnce(Arc<Run<I, T>>) -> Work>,
+    pub(crate) join: JoinLater<I, T>,
 }
+
+/// Gets the later run.
+type JoinLater<I, T> = Box<dyn FnOnce(Arc<Run<I, T>>) -> Work>;
 
 /// The work of a link's thread.
 pub(crate) type Work = Box<dyn FnOnce() -> Relayed + Send>;
@@ -120,15 +124,15 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Counts a result that was passed on.
-    pub(super) fn hand_on<I, T>(&mut self, from: &Run<I, T>) {
+    pub(super) fn hand_on(&mut self, from: &RunState) {
         self.reckoning.taken.ok += 1;
         self.reckoning.publish(from);
     }
 
     /// Counts and reports an item of `from` that failed, in its turn. Returns what the second run gets in its place.
-    pub(super) fn fail<I, T>(
+    pub(super) fn fail(
         &mut self,
-        from: &Run<I, T>,
+        from: &RunState,
         seq: u64,
         mut failed: FailedItem,
     ) -> Result<FailedItem, Ended> {
@@ -147,12 +151,7 @@ impl Progress {
     }
 
     /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
-    pub(super) fn end_of<I, T>(
-        &mut self,
-        from: &Run<I, T>,
-        consumed: u64,
-        total: Option<u64>,
-    ) -> Ended {
+    pub(super) fn end_of(&mut self, from: &RunState, consumed: u64, total: Option<u64>) -> Ended {
         match self.reckoning.end(from, consumed, total, || None) {
             End::Complete => Ended::Complete,
             End::Unwanted | End::Cancelled => Ended::Unwanted,
@@ -472,7 +471,7 @@ where
 }
 
 /// Makes the items of a run parts of this stage.
-pub(super) fn be_parts<I, T>(run: &Run<I, T>, stage: PartStage) {
+pub(super) fn be_parts(run: &RunState, stage: PartStage) {
     assert!(run.parts.set(Arc::new(stage)).is_ok(), "a run is linked to one before it");
 }
 

@@ -5,8 +5,8 @@
 use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::run::Run;
 use crate::run::no_output::{Effect, FailedItem, Stage};
+use crate::run::run_state::RunState;
 use crate::run::taken::{Failure, Taken};
 
 /// The results that a receiver has taken, by outcome.
@@ -45,14 +45,14 @@ impl Reckoning {
     }
 
     /// Publishes the counts.
-    pub(super) fn publish<I, T>(&self, run: &Run<I, T>) {
+    pub(super) fn publish(&self, run: &RunState) {
         let Taken { ok, already_done, .. } = self.taken;
         let earlier = self.failed_earlier + self.done_earlier;
         run.event_log.delivered(ok, ok + self.taken.skipped + already_done + earlier);
     }
 
     /// Counts an item that an earlier run has done.
-    pub(super) fn done<I, T>(&mut self, run: &Run<I, T>, counted_by: Stage) {
+    pub(super) fn done(&mut self, run: &RunState, counted_by: Stage) {
         match counted_by {
             Stage::This => self.taken.already_done += 1,
             Stage::Earlier => {
@@ -64,7 +64,7 @@ impl Reckoning {
     }
 
     /// Counts and reports an item that failed, in its turn.
-    pub(super) fn fail<I, T>(&mut self, run: &Run<I, T>, seq: u64, failed: &FailedItem) {
+    pub(super) fn fail(&mut self, run: &RunState, seq: u64, failed: &FailedItem) {
         match failed.is_own() {
             true => run.failure_delivered(failed),
             false => {
@@ -82,23 +82,18 @@ impl Reckoning {
     }
 
     /// Whether the last failure was one more than the policy allows. A run that was stopped ends without an error.
-    pub(super) fn gives_up<I, T>(&self, run: &Run<I, T>) -> bool {
+    pub(super) fn gives_up(&self, run: &RunState) -> bool {
         run.policy().gives_up_at(self.taken.skipped, self.taken.items()) && !run.is_stopped()
     }
 
     /// Ends the run at `seq` because more items were skipped than allowed. They are counted already.
-    pub(super) fn too_many<I, T>(
-        &mut self,
-        run: &Run<I, T>,
-        seq: u64,
-        last: Option<Error>,
-    ) -> Error {
+    pub(super) fn too_many(&mut self, run: &RunState, seq: u64, last: Option<Error>) -> Error {
         self.taken.failure = Some(Failure { seq, items: 0 });
         run.policy().too_many(self.taken.skipped, self.taken.items(), last)
     }
 
     /// Takes the error that ends the run and that no result carries, if there is one.
-    pub(super) fn take_fatal_error<I, T>(&mut self, run: &Run<I, T>, seq: u64) -> Option<Error> {
+    pub(super) fn take_fatal_error(&mut self, run: &RunState, seq: u64) -> Option<Error> {
         let error = run.has_fatal_error().then(|| run.take_fatal_error()).flatten()?;
         self.taken.failure = Some(Failure { seq, items: error.items().len() as u64 });
         Some(match error.items().first() {
@@ -112,9 +107,9 @@ impl Reckoning {
 
     /// Why there are no more results. `total` is the number of items, as far as it is known. `last` takes out the last
     /// failure, for the error of too many.
-    pub(super) fn end<I, T>(
+    pub(super) fn end(
         &mut self,
-        run: &Run<I, T>,
+        run: &RunState,
         consumed: u64,
         total: Option<u64>,
         last: impl FnOnce() -> Option<Error>,
@@ -145,7 +140,7 @@ impl Reckoning {
     }
 
     /// Tells observers of the last stage of an item that ended in an earlier one, which has reported it.
-    fn tell_earlier<I, T>(&self, run: &Run<I, T>, error: Option<&Error>) {
+    fn tell_earlier(&self, run: &RunState, error: Option<&Error>) {
         if self.receiver == Receiver::Last && run.event_log.is_observed() {
             let failure = error.map(EventLog::failure);
             run.event_log.tell(Event::ItemEndedEarlier { failure });

@@ -133,10 +133,13 @@ pub(crate) struct RunTask<T: Stream, F: StageTypes, L: StageTypes, S> {
 }
 
 #[cfg(feature = "futures")]
+type FeedingOf<F> = PolledFeeding<<F as StageTypes>::Input, <F as StageTypes>::Output>;
+
+#[cfg(feature = "futures")]
 enum Stage<F: StageTypes, L: StageTypes, S> {
     /// An earlier run of a pool may still be ending.
     New,
-    Running(Box<(RunDriver<F, L, S>, PolledFeeding<F::Input, F::Output>)>),
+    Running(Box<(RunDriver<F, L, S>, FeedingOf<F>)>),
     Over,
 }
 

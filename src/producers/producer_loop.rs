@@ -12,6 +12,7 @@ use crate::producers::ready::ReadySender;
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
+use crate::run::run_state::RunState;
 use crate::scheduler::{Absence, Generation};
 
 /// Asks a producer to take part in a run. A closed channel asks it to end.
@@ -178,7 +179,7 @@ impl<I, T> ProducerLoop<I, T> {
 
 /// Ignores an init error once the run is over: the hook may have given up for that reason. The next run
 /// rebuilds the state.
-fn unless_over<I, T>(run: &Run<I, T>, outcome: Result<(), Error>) -> Result<(), Error> {
+fn unless_over(run: &RunState, outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if run.wanted.gave_up_on(None) => {
             drop_quietly(error);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::observe::event::Event;
 use crate::producers::participants::Away;
-use crate::run::Run;
 use crate::run::handover::signals::Revocations;
+use crate::run::run_state::RunState;
 use crate::scheduler::Generation;
 
 /// State of a producer that other threads read.
@@ -110,7 +110,7 @@ impl Shared {
     }
 
     /// Reports that the producer has built its state in a run.
-    pub(crate) fn tell_ready<I, T>(&self, run: &Run<I, T>, producer: usize) {
+    pub(crate) fn tell_ready(&self, run: &RunState, producer: usize) {
         let is_rebuilt = self.own.was_lost.swap(false, Ordering::Relaxed);
         run.event_log.tell(Event::ProducerReady { producer, took: self.init(), is_rebuilt });
     }

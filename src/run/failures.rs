@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::panic::{catch, drop_quietly};
-use crate::concurrency::atomic::Ordering;
 use crate::concurrency::lock;
 use crate::device::Devices;
 use crate::error::{Error, Site, text_of};
@@ -16,6 +15,7 @@ use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::parts::ItemPath;
+use crate::run::run_state::RunState;
 use crate::scheduler::OnError;
 use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
 
@@ -83,38 +83,6 @@ impl<I, T> Run<I, T> {
         }
     }
 
-    /// The first item fails with the error; each of the others fails with a reference to the first.
-    fn skip_all(&self, items: &[u64], error: Error) -> FailedItems {
-        let first = items[0];
-        if self.is_service() && items.len() > 1 {
-            // Each caller needs the whole error.
-            let source = Arc::new(error);
-            let fault = |&item: &u64| {
-                let (key, source) = (self.name_of(item), Some(source.clone()));
-                (item, NoOutput::skipped(Error::BatchFailed { item, first, key, source }))
-            };
-            return items.iter().map(fault).collect();
-        }
-        // Before they are delivered, so that no producer begins one of those behind them.
-        if let Some(parts) = self.parts.get() {
-            items.iter().for_each(|&item| parts.fail(item));
-        }
-        let is_wanted = |item: &u64| *item == first || !self.wanted.gave_up_on(Some(*item));
-        let items: Vec<u64> = items.iter().copied().filter(is_wanted).collect();
-        let (error, numbers) = self.tell_failed(&items, error);
-        let others = items[1..].iter().map(|&item| self.failed_with(item, first));
-        let errors = std::iter::once(error).chain(others);
-        // In a service no failure has a number.
-        let numbers = numbers.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
-        let fault = |((item, error), numbers)| (item, NoOutput::skipped(error).numbered(numbers));
-        items.iter().copied().zip(errors).zip(numbers).map(fault).collect()
-    }
-
-    /// The error of an item that failed in a batch with the item `first`, which has the cause.
-    fn failed_with(&self, item: u64, first: u64) -> Error {
-        Error::BatchFailed { item, first, key: self.name_of(item), source: None }
-    }
-
     /// Asks the scheduler what to do with failed items. Drops the copies of items that are not tried again.
     fn decide(&self, items: &[u64], asked: Verdict) -> Decision {
         let verdict = match asked {
@@ -153,20 +121,6 @@ impl<I, T> Run<I, T> {
         Some(fault)
     }
 
-    /// A failure outside of the producers' hooks, which ends the run.
-    pub(crate) fn ending(&self, error: Error) -> Box<NoOutput> {
-        let items = error.items().to_vec();
-        let (error, numbers) = self.tell_failed(&items, error);
-        NoOutput::ending(error).numbered(numbers)
-    }
-
-    /// A failure of an item outside of the producers' hooks, which the run skips.
-    pub(crate) fn skipping(&self, error: Error) -> Box<NoOutput> {
-        let items = error.items().to_vec();
-        let (error, numbers) = self.tell_failed(&items, error);
-        NoOutput::skipped(error).numbered(numbers)
-    }
-
     /// Fails items of an abandoned producer.
     pub(crate) fn fail_from_aside(&self, items: &[u64], error: Error, producer: usize) {
         for (seq, fault) in self.fail_items(items, error, producer) {
@@ -177,91 +131,6 @@ impl<I, T> Run<I, T> {
         }
     }
 
-    /// The policy's verdict on an error that is not a producer's.
-    pub(crate) fn verdict(&self, error: &mut Error) -> Verdict {
-        let asked = self.ask(error);
-        self.policy().judge(error, asked)
-    }
-
-    /// The verdict of the user's rules. If a rule panics, the run stops, and the error reports the panic.
-    fn ask(&self, error: &mut Error) -> Verdict {
-        let verdict = catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
-            let failure = Box::new(std::mem::replace(error, Error::Cancelled {}));
-            *error = Error::ClassifyPanicked { message, source: failure };
-            Verdict::Stop
-        });
-        // In a service, an item that stops fails its own call.
-        if self.is_service() && verdict == Verdict::Stop { Verdict::Skip } else { verdict }
-    }
-
-    /// Reports that an item, alone or of a failed batch, will be tried again.
-    fn report_retry(&self, item: u64, error: &Error) {
-        let mut failure = Arc::unwrap_or_clone(EventLog::failure(error));
-        let alone = || ItemPath { item, key: self.name_of(item), parts: vec![] };
-        let ItemPath { item, key, parts } = self.part_of(item).unwrap_or_else(alone);
-        failure.item = Some(item);
-        failure.key = key.map(|key| key.to_string());
-        failure.parts = parts;
-        self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
-    }
-
-    /// A producer and its first device.
-    pub(crate) fn site_of(&self, producer: usize, devices: &Devices) -> Site {
-        let device = devices.place(producer).and_then(|place| place.devices().first().copied());
-        Site { device, producer: Some(producer), ..Site::default() }
-    }
-
-    /// Reports that items have failed for good with one error, at the end of their last attempt. Of items that
-    /// failed together, the first has the error, and the others refer to it. Returns the error, and the numbers
-    /// of the failures in the report.
-    ///
-    /// In a service the callers' answers report them.
-    pub(crate) fn tell_failed(&self, items: &[u64], error: Error) -> (Error, Range<u64>) {
-        if self.is_service() {
-            return (error, 0..0);
-        }
-        let Some((&first, others)) = items.split_first() else {
-            let failure = Arc::unwrap_or_clone(EventLog::failure(&error));
-            return (error, self.event_log.tell_failures(vec![failure]));
-        };
-        let (mut failure, error) = self.describe(first, error);
-        if failure.item.is_none() {
-            failure.item = Some(first);
-            failure.key = self.name_of(first).map(|name| name.to_string());
-        }
-        let others = others.iter().map(|&item| Failure {
-            hook: failure.hook.clone(),
-            producer: failure.producer,
-            device: failure.device.clone(),
-            attempts: failure.attempts,
-            ..self.describe(item, self.failed_with(item, first)).0
-        });
-        let others: Vec<_> = others.collect();
-        let failures = std::iter::once(failure).chain(others).collect();
-        (error, self.event_log.tell_failures(failures))
-    }
-
-    /// Records that the consumer has come to a failed item. An item that failed in an earlier stage is in the report of
-    /// that stage.
-    pub(crate) fn failure_delivered(&self, failed: &FailedItem) {
-        if failed.is_own() {
-            self.event_log.failures_delivered(&failed.numbers);
-        }
-    }
-
-    /// Describes the failure of an item for the report, a part by its parent. Returns the error too.
-    fn describe(&self, item: u64, error: Error) -> (Failure, Error) {
-        let Some(path) = self.part_of(item) else {
-            return (Arc::unwrap_or_clone(EventLog::failure(&error)), error);
-        };
-        let of_part = path.failed(error);
-        let failure = Arc::unwrap_or_clone(EventLog::failure(&of_part));
-        let Error::PartFailed { source, .. } = of_part else { unreachable!("it was just made") };
-        (failure, *source)
-    }
-}
-
-impl<I, T> Run<I, T> {
     /// Aborts the run with an error that no item's result carries. The first such error is kept.
     pub(crate) fn abort_with(&self, error: Error) {
         let items = error.items().to_vec();
@@ -270,39 +139,11 @@ impl<I, T> Run<I, T> {
             true => (error, 0..0),
             false => self.tell_failed(&items, error),
         };
-        let mut fatal_error = lock(&self.fatal_error);
-        let spare = match *fatal_error {
-            None => {
-                *fatal_error = Some((error, numbers));
-                None
-            }
-            Some(_) => Some(error),
-        };
-        drop(fatal_error);
-        self.has_fatal_error.store(true, Ordering::Relaxed);
+        let spare = self.fatal_error.keep(error, numbers);
         self.abort();
         drop_quietly(spare);
     }
 
-    /// Takes the error that ended the run, if it was not the failure of an item.
-    pub(crate) fn take_fatal_error(&self) -> Option<Error> {
-        let (error, numbers) = lock(&self.fatal_error).take()?;
-        self.event_log.failures_delivered(&numbers);
-        Some(error)
-    }
-
-    pub(crate) fn has_fatal_error(&self) -> bool {
-        self.has_fatal_error.load(Ordering::Relaxed)
-    }
-
-    /// Whether the run has exceeded its timeout.
-    #[cfg(all(feature = "processes", target_os = "linux"))]
-    pub(crate) fn is_out_of_time(&self) -> bool {
-        matches!(*lock(&self.fatal_error), Some((Error::RunTimedOut { .. }, _)))
-    }
-}
-
-impl<I, T> Run<I, T> {
     /// Handles the scheduler's events after a call of a producer.
     pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
         for event in events {
@@ -463,6 +304,154 @@ impl<I, T> Run<I, T> {
             !is_here || loss.abandoned == Abandoned::No
         });
         takes_part
+    }
+}
+
+impl RunState {
+    /// The first item fails with the error; each of the others fails with a reference to the first.
+    fn skip_all(&self, items: &[u64], error: Error) -> FailedItems {
+        let first = items[0];
+        if self.is_service() && items.len() > 1 {
+            // Each caller needs the whole error.
+            let source = Arc::new(error);
+            let fault = |&item: &u64| {
+                let (key, source) = (self.name_of(item), Some(source.clone()));
+                (item, NoOutput::skipped(Error::BatchFailed { item, first, key, source }))
+            };
+            return items.iter().map(fault).collect();
+        }
+        // Before they are delivered, so that no producer begins one of those behind them.
+        if let Some(parts) = self.parts.get() {
+            items.iter().for_each(|&item| parts.fail(item));
+        }
+        let is_wanted = |item: &u64| *item == first || !self.wanted.gave_up_on(Some(*item));
+        let items: Vec<u64> = items.iter().copied().filter(is_wanted).collect();
+        let (error, numbers) = self.tell_failed(&items, error);
+        let others = items[1..].iter().map(|&item| self.failed_with(item, first));
+        let errors = std::iter::once(error).chain(others);
+        // In a service no failure has a number.
+        let numbers = numbers.map(|number| number..number + 1).chain(std::iter::repeat(0..0));
+        let fault = |((item, error), numbers)| (item, NoOutput::skipped(error).numbered(numbers));
+        items.iter().copied().zip(errors).zip(numbers).map(fault).collect()
+    }
+
+    /// The error of an item that failed in a batch with the item `first`, which has the cause.
+    fn failed_with(&self, item: u64, first: u64) -> Error {
+        Error::BatchFailed { item, first, key: self.name_of(item), source: None }
+    }
+
+    /// A failure outside of the producers' hooks, which ends the run.
+    pub(crate) fn ending(&self, error: Error) -> Box<NoOutput> {
+        let items = error.items().to_vec();
+        let (error, numbers) = self.tell_failed(&items, error);
+        NoOutput::ending(error).numbered(numbers)
+    }
+
+    /// A failure of an item outside of the producers' hooks, which the run skips.
+    pub(crate) fn skipping(&self, error: Error) -> Box<NoOutput> {
+        let items = error.items().to_vec();
+        let (error, numbers) = self.tell_failed(&items, error);
+        NoOutput::skipped(error).numbered(numbers)
+    }
+
+    /// The policy's verdict on an error that is not a producer's.
+    pub(crate) fn verdict(&self, error: &mut Error) -> Verdict {
+        let asked = self.ask(error);
+        self.policy().judge(error, asked)
+    }
+
+    /// The verdict of the user's rules. If a rule panics, the run stops, and the error reports the panic.
+    fn ask(&self, error: &mut Error) -> Verdict {
+        let verdict = catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
+            let failure = Box::new(std::mem::replace(error, Error::Cancelled {}));
+            *error = Error::ClassifyPanicked { message, source: failure };
+            Verdict::Stop
+        });
+        // In a service, an item that stops fails its own call.
+        if self.is_service() && verdict == Verdict::Stop { Verdict::Skip } else { verdict }
+    }
+
+    /// Reports that an item, alone or of a failed batch, will be tried again.
+    fn report_retry(&self, item: u64, error: &Error) {
+        let mut failure = Arc::unwrap_or_clone(EventLog::failure(error));
+        let alone = || ItemPath { item, key: self.name_of(item), parts: vec![] };
+        let ItemPath { item, key, parts } = self.part_of(item).unwrap_or_else(alone);
+        failure.item = Some(item);
+        failure.key = key.map(|key| key.to_string());
+        failure.parts = parts;
+        self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
+    }
+
+    /// A producer and its first device.
+    pub(crate) fn site_of(&self, producer: usize, devices: &Devices) -> Site {
+        let device = devices.place(producer).and_then(|place| place.devices().first().copied());
+        Site { device, producer: Some(producer), ..Site::default() }
+    }
+
+    /// Reports that items have failed for good with one error, at the end of their last attempt. Of items that
+    /// failed together, the first has the error, and the others refer to it. Returns the error, and the numbers
+    /// of the failures in the report.
+    ///
+    /// In a service the callers' answers report them.
+    pub(crate) fn tell_failed(&self, items: &[u64], error: Error) -> (Error, Range<u64>) {
+        if self.is_service() {
+            return (error, 0..0);
+        }
+        let Some((&first, others)) = items.split_first() else {
+            let failure = Arc::unwrap_or_clone(EventLog::failure(&error));
+            return (error, self.event_log.tell_failures(vec![failure]));
+        };
+        let (mut failure, error) = self.describe(first, error);
+        if failure.item.is_none() {
+            failure.item = Some(first);
+            failure.key = self.name_of(first).map(|name| name.to_string());
+        }
+        let others = others.iter().map(|&item| Failure {
+            hook: failure.hook.clone(),
+            producer: failure.producer,
+            device: failure.device.clone(),
+            attempts: failure.attempts,
+            ..self.describe(item, self.failed_with(item, first)).0
+        });
+        let others: Vec<_> = others.collect();
+        let failures = std::iter::once(failure).chain(others).collect();
+        (error, self.event_log.tell_failures(failures))
+    }
+
+    /// Records that the consumer has come to a failed item. An item that failed in an earlier stage is in the report of
+    /// that stage.
+    pub(crate) fn failure_delivered(&self, failed: &FailedItem) {
+        if failed.is_own() {
+            self.event_log.failures_delivered(&failed.numbers);
+        }
+    }
+
+    /// Describes the failure of an item for the report, a part by its parent. Returns the error too.
+    fn describe(&self, item: u64, error: Error) -> (Failure, Error) {
+        let Some(path) = self.part_of(item) else {
+            return (Arc::unwrap_or_clone(EventLog::failure(&error)), error);
+        };
+        let of_part = path.failed(error);
+        let failure = Arc::unwrap_or_clone(EventLog::failure(&of_part));
+        let Error::PartFailed { source, .. } = of_part else { unreachable!("it was just made") };
+        (failure, *source)
+    }
+
+    /// Takes the error that ended the run, if it was not the failure of an item.
+    pub(crate) fn take_fatal_error(&self) -> Option<Error> {
+        let (error, numbers) = self.fatal_error.take()?;
+        self.event_log.failures_delivered(&numbers);
+        Some(error)
+    }
+
+    pub(crate) fn has_fatal_error(&self) -> bool {
+        self.fatal_error.is_set()
+    }
+
+    /// Whether the run has exceeded its timeout.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.fatal_error.is_run_timeout()
     }
 }
 

@@ -263,12 +263,12 @@ impl Weighed {
 
 fn items_that_are_out_keep_below_their_bound(order: Order) {
     let weighed = Weighed::new();
-    // 1 + 38 + 75 + 12 + 49 = 175, and the next is 86.
+    // 1 + 38 + 75 + 12 = 126 are out when the fifth is pulled, which is 49, and the next is 86.
     let builder = builder(weighed.hooks(5), order).window(1_000);
     let mut pool = builder.window_memory(250u64, |&x| x, |&x| x).build().unwrap();
     is_input(order, pool.run(weighed.source(sizes(2_000))).unwrap(), 2_000);
     let most = weighed.most_out.load(SeqCst);
-    assert!((175..=250).contains(&most), "{most}");
+    assert!((126..=250).contains(&most), "{most}");
 }
 
 fn an_item_that_is_larger_than_the_window_goes_alone(order: Order) {

@@ -38,6 +38,9 @@ pub(super) struct Sent<I> {
     pub(super) is_stale: bool,
 }
 
+/// The bytes of a call.
+type Encoded = Result<Vec<u8>, Box<Error>>;
+
 impl<R: Runner> WorkerProcess<R> {
     /// A call of the hook for the items of a lease, with the bytes to send.
     pub(super) fn prepare_call(
@@ -45,7 +48,7 @@ impl<R: Runner> WorkerProcess<R> {
         run: &Run<R::Input, R::Output>,
         lease: Lease,
         inputs: Vec<R::Input>,
-    ) -> (Sent<R::Input>, Result<Vec<u8>, Box<Error>>) {
+    ) -> (Sent<R::Input>, Encoded) {
         let call = self.next_call();
         let sent = Sent { call, lease, inputs, copies: Copies::Missing, is_stale: false };
         let bytes = self.encode(run, call, &sent.lease, &sent.inputs).map_err(|source| {

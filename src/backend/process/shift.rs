@@ -41,6 +41,9 @@ pub(super) struct Shift<'a, R: Runner> {
     recall: RecallState,
 }
 
+/// A call that the child was at when it ended, and what that means.
+type CrashedCall<R> = (Sent<<R as Runner>::Input>, CallOutcome<<R as Runner>::Output>);
+
 /// Whether calls that the child has not begun are to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecallState {
@@ -307,7 +310,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Ends the process. No call but the crashed one was begun, so the others go back.
-    fn crash(&mut self, crashed: Option<(Sent<R::Input>, CallOutcome<R::Output>)>) {
+    fn crash(&mut self, crashed: Option<CrashedCall<R>>) {
         self.keeper.lose_process(self.run);
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);

@@ -13,8 +13,8 @@ use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
 use crate::device::{InWorker, Place, in_worker};
 use crate::error::{Error, FrameError, WorkerError};
-use crate::run::Run;
 use crate::run::limits::{TimeLimits, grace_of};
+use crate::run::run_state::RunState;
 use crate::runner::{ProducerSetup, Runner};
 
 /// How long a process may take to say that it is a worker.
@@ -68,7 +68,7 @@ impl From<FrameError> for Unready {
 
 impl KeeperSettings {
     /// A run that is out of time ends when its grace is over, so its processes end before that.
-    pub(super) fn cancelled<I, T>(&self, run: &Run<I, T>) -> Interest {
+    pub(super) fn cancelled(&self, run: &RunState) -> Interest {
         let kill_after = match self.limits.run.filter(|_| run.is_out_of_time()) {
             Some(limit) => Some(grace_of(limit) / 2),
             None => self.processes.kill_after,

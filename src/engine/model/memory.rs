@@ -6,7 +6,6 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 
-use super::stages::Pass;
 use crate::base::{Measure, Order};
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
@@ -14,7 +13,6 @@ use crate::engine::feed::Source;
 use crate::engine::link::{Earlier, StageLink};
 use crate::observe::event_log::{Detail, EventLog};
 use crate::run::Run;
-use crate::run::handover::ceiling::{Ceiling, Weighed};
 use crate::run::handover::item_queue::{ItemQueue, NextItem};
 use crate::run::handover::shared_budget::{Bounded, share_budget};
 use crate::run::measures::Measures;
@@ -56,7 +54,7 @@ impl Model {
         producers: usize,
         upstream: Option<Arc<dyn RunControl>>,
         measured: impl Fn(u64) + Send + Sync + 'static,
-    ) -> Arc<Run<Pass>> {
+    ) -> Arc<Run<u64, u64>> {
         let sizes = self.sizes;
         let mut measures = Measures::default();
         measures.set(Measure::Memory, self.most, move |&item: &u64| {
@@ -81,7 +79,12 @@ impl Model {
         assert!(out <= most, "{out} of {most} bytes are in flight");
     }
 
-    fn producers(&self, run: &Arc<Run<Pass>>, count: usize, is_first: bool) -> Vec<JoinHandle<()>> {
+    fn producers(
+        &self,
+        run: &Arc<Run<u64, u64>>,
+        count: usize,
+        is_first: bool,
+    ) -> Vec<JoinHandle<()>> {
         let largest = self.sizes.iter().max().expect("there are items");
         let (sizes, most) = (self.sizes, self.most.max(2 * largest));
         let held = self.held.filter(|_| is_first);
@@ -139,7 +142,7 @@ impl Model {
     }
 }
 
-fn consume(run: &Run<Pass>, sizes: &[u64], out: &AtomicU64) -> Vec<u64> {
+fn consume(run: &Run<u64, u64>, sizes: &[u64], out: &AtomicU64) -> Vec<u64> {
     let window = Window::fixed(WINDOW);
     let mut collector = Collector::new(&run.handover, Order::Input, window, now());
     let (mut consumed, mut total) = (Vec::new(), None);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shuttle::thread::{self, JoinHandle};
 
 use super::explore;
-use super::stages::{Pass, stage_producers};
+use super::stages::stage_producers;
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
@@ -27,7 +27,7 @@ use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, Shape};
 use crate::run::settle;
-use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::runner::RunControl;
 use crate::scheduler::OnError;
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::window::Window;
@@ -37,38 +37,6 @@ const SCHEDULES: usize = 500;
 
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     explore(SCHEDULES, model);
-}
-
-/// The stage behind the gathering; its hooks are not called here.
-struct Last;
-
-impl Runner for Last {
-    type Input = (Arc<u64>, Vec<u64>);
-    type Output = (u64, Vec<u64>);
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        unreachable!("the model has producers of its own")
-    }
-    fn producer_work(
-        &self,
-        _: &ProducerContext<'_>,
-        (): &mut (),
-        _: Self::Input,
-    ) -> Result<Self::Output> {
-        unreachable!("the model has producers of its own")
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: Self::Output) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
 }
 
 /// Parent `n` has (n + 1) % 3 parts.
@@ -123,12 +91,12 @@ struct Model {
     end: End,
 }
 
-fn new_run<R: Runner>(
+fn new_run<I, T>(
     model: Model,
     (producers, stage): (usize, usize),
     batching: Option<Batching>,
     upstream: Option<Arc<dyn RunControl>>,
-) -> Arc<Run<R>> {
+) -> Arc<Run<I, T>> {
     let order = if stage == 1 { model.order } else { Order::Input };
     let window = model.windows[stage];
     let shape = Shape { order, producers, spares: 0, window, batching, kind: Default::default() };
@@ -141,7 +109,7 @@ fn new_run<R: Runner>(
 }
 
 /// Works on batches of parts.
-fn batch_producer(run: Arc<Run<Pass>>, lane: usize) -> JoinHandle<()> {
+fn batch_producer(run: Arc<Run<u64, u64>>, lane: usize) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut desk = ItemQueue::new(&run.handover, lane);
         while let Some(lease) = desk.next_lease() {
@@ -156,7 +124,7 @@ fn batch_producer(run: Arc<Run<Pass>>, lane: usize) -> JoinHandle<()> {
     })
 }
 
-fn last_producer(run: Arc<Run<Last>>) -> JoinHandle<()> {
+fn last_producer(run: Arc<Run<(Arc<u64>, Vec<u64>), (u64, Vec<u64>)>>) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut item_queue = ItemQueue::new(&run.handover, 0);
         let mut next = item_queue.next();
@@ -169,17 +137,18 @@ fn last_producer(run: Arc<Run<Last>>) -> JoinHandle<()> {
 fn run_parts(model: Model) {
     let Model { order, windows, parents: items, open: most, batch, end } = model;
     let batching = batch.map(|size| Batching::new(Batch::of(size)));
-    let first = new_run::<Pass>(model, (1, 0), None, None);
+    let first = new_run::<u64, u64>(model, (1, 0), None, None);
     let open = Arc::new(OpenParents::new(most, Holes::Fail, None));
     let upstream = closing(first.clone(), open.clone());
-    let second = new_run::<Pass>(model, (2, 1), batching, Some(upstream));
+    let second = new_run::<u64, u64>(model, (2, 1), batching, Some(upstream));
     let stage = PartStage::new(open.clone());
     stage.be_last();
     be_parts(&second, stage);
-    let third = new_run::<Last>(model, (1, 2), None, Some(second.clone()));
+    let third =
+        new_run::<(Arc<u64>, Vec<u64>), (u64, Vec<u64>)>(model, (1, 2), None, Some(second.clone()));
 
     let parents = Arc::new(Parents::new(open.clone(), Order::Input, 0));
-    let fixed = |run: &Arc<Run<Pass>>, order, window, stage| Earlier {
+    let fixed = |run: &Arc<Run<u64, u64>>, order, window, stage| Earlier {
         run: run.clone(),
         order,
         window: Window::fixed(window),
@@ -227,7 +196,7 @@ fn run_parts(model: Model) {
     check_seen(seen, model);
 }
 
-fn feed(run: &Run<Pass>, items: u64) {
+fn feed(run: &Run<u64, u64>, items: u64) {
     let mut feeder = Feeder::new(&run.handover);
     let mut pulled = 0;
     while pulled < items && feeder.wait_for_permit(&run.handover) && feeder.spend(&run.handover) {
@@ -237,7 +206,11 @@ fn feed(run: &Run<Pass>, items: u64) {
     run.handover.end(pulled);
 }
 
-fn consume(run: &Run<Last>, window: usize, end: End) -> Vec<(u64, Vec<u64>)> {
+fn consume(
+    run: &Run<(Arc<u64>, Vec<u64>), (u64, Vec<u64>)>,
+    window: usize,
+    end: End,
+) -> Vec<(u64, Vec<u64>)> {
     let window = Window::fixed(window);
     let mut collector = Collector::new(&run.handover, Order::Input, window, now());
     let (mut seen, mut total) = (vec![], None);

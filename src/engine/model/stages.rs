@@ -16,7 +16,7 @@ use crate::engine::feeding::Feeding;
 use crate::engine::line::Begun;
 use crate::engine::link::{Earlier, StageLink};
 use crate::engine::outputs_driver::{Caller, OutputsDriver, Yield};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::observe::event::Destination;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::run::Run;
@@ -25,39 +25,12 @@ use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{CarriedOver, InLine, Shape};
-use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::runner::RunControl;
 use crate::scheduler::window::Window;
-
-/// Passes numbers through; its hooks are not called here.
-pub(super) struct Pass;
-
-impl Runner for Pass {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        unreachable!("the model has producers of its own")
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
-        unreachable!("the model has producers of its own")
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: u64) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        unreachable!("the model has a consumer of its own")
-    }
-}
 
 /// Starts the producers of one stage. The item `fails_at` fails.
 pub(super) fn stage_producers(
-    run: &Arc<Run<Pass>>,
+    run: &Arc<Run<u64, u64>>,
     count: usize,
     fails_at: Option<u64>,
 ) -> Vec<JoinHandle<()>> {
@@ -94,7 +67,7 @@ enum End {
 }
 
 /// Creates the runs of two stages, of two producers and one.
-fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<Pass>>, Arc<Run<Pass>>) {
+fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<u64, u64>>, Arc<Run<u64, u64>>) {
     let stage = |producers, window, upstream| {
         let (batching, kind) = (None, Default::default());
         let shape = Shape { order, producers, spares: 0, window, batching, kind };
@@ -102,7 +75,7 @@ fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<Pass>>, Arc<Run<Pass>>) {
         Arc::new({
             let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
             let in_line = InLine { upstream, ..InLine::default() };
-            Run::<Pass>::new(shape, Arc::default(), earlier, in_line, event_log, recording)
+            Run::<u64, u64>::new(shape, Arc::default(), earlier, in_line, event_log, recording)
         })
     };
     let first = stage(2, windows[0], None);
@@ -167,7 +140,7 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
 
 /// Returns what was consumed, and whether a failure ended it.
 fn consume_stages(
-    run: &Run<Pass>,
+    run: &Run<u64, u64>,
     order: Order,
     windows: [usize; 2],
     given: &AtomicU64,
@@ -204,7 +177,8 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let relay = thread::spawn(move || relay.run());
     let source = Source::new(0..items, |items| items.next().map(Ok));
     let feeding = Feeding::here(source, &first);
-    let begun = Begun { first: first.clone(), last: second.clone(), links: vec![], counts: None };
+    let begun: Begun<fn(u64) -> u64, fn(u64) -> u64> =
+        Begun { first: first.clone(), last: second.clone(), links: vec![], counts: None };
     let last = (order, Window::fixed(windows[1]));
     let mut driver = OutputsDriver::new(begun, feeding, Destination::Outputs, last);
     let ender = thread::spawn(move || match end {

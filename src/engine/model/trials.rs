@@ -219,7 +219,7 @@ fn places(gpus: &[usize]) -> Option<Arc<[Gpus]>> {
 
 /// The result of a scene.
 pub(super) struct Played {
-    pub(super) run: Arc<Run<Script>>,
+    pub(super) run: Arc<Run<u64, u64>>,
     /// Each item that was consumed or skipped, and whether it was consumed.
     pub(super) seen: Vec<(u64, bool)>,
     /// The number of calls with the slow item.
@@ -227,7 +227,7 @@ pub(super) struct Played {
 }
 
 impl Scene {
-    fn run(&self) -> Arc<Run<Script>> {
+    fn run(&self) -> Arc<Run<u64, u64>> {
         let is_copied = self.stragglers == Stragglers::Copy;
         let copies = self.retries > 0 || self.quarantine_after.is_some() || is_copied;
         let policy = Policy {
@@ -336,7 +336,7 @@ struct Crowd {
 
 impl Crowd {
     /// Starts a producer. The first of a place has its state before it takes part.
-    fn start(self: &Arc<Self>, join: Join<Script>) {
+    fn start(self: &Arc<Self>, join: Join<u64, u64>) {
         let (crowd, producer) = (self.clone(), join.producer);
         let thread = thread::spawn(move || {
             let (setup, runner) = (setup(&crowd.devices, producer), Arc::new(crowd.script.clone()));
@@ -355,7 +355,7 @@ impl Crowd {
         lock(&self.threads).push(thread);
     }
 
-    fn replacer(self: &Arc<Self>) -> Replace<Script> {
+    fn replacer(self: &Arc<Self>) -> Replace<u64, u64> {
         let crowd = self.clone();
         Box::new(move |join| crowd.start(join))
     }
@@ -368,7 +368,7 @@ impl Crowd {
     }
 }
 
-fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
+fn consume(run: &Run<u64, u64>, window: usize) -> Vec<(u64, bool)> {
     let window = Window::fixed(window);
     let mut collector = Collector::new(&run.handover, Order::Input, window, now());
     let (mut seen, mut total) = (vec![], None);

@@ -7,7 +7,6 @@ use std::task::{Context, Waker};
 use shuttle::thread::{self, JoinHandle};
 
 use super::*;
-use crate::api::map::map;
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::concurrency::parker::block_on;
@@ -23,9 +22,9 @@ const PRODUCERS: usize = 2;
 const TASK_SCHEDULES: usize = 2_000;
 
 /// A service in progress.
-struct Model<R: Runner> {
-    calls: Calls<R>,
-    run: Arc<Run<R>>,
+struct Model {
+    calls: Calls<u64, u64>,
+    run: Arc<Run<u64, u64>>,
     own_thread: JoinHandle<()>,
     producers: Vec<JoinHandle<()>>,
 }
@@ -60,14 +59,11 @@ fn check_tasks(model: impl Fn() + Send + Sync + Clone + 'static) {
 }
 
 /// Starts a service with this number of places.
-fn start(places: usize, batch: Option<Batch>) -> Model<impl Runner<Input = u64, Output = u64>> {
-    start_with(map(|_| Ok(()), |_, (), x: u64| Ok(10 * x)), places, batch.map(Batching::new))
+fn start(places: usize, batch: Option<Batch>) -> Model {
+    start_with(places, batch.map(Batching::new))
 }
 
-fn start_with<R>(_: R, places: usize, batching: Option<Batching>) -> Model<R>
-where
-    R: Runner<Input = u64, Output = u64> + 'static,
-{
+fn start_with(places: usize, batching: Option<Batching>) -> Model {
     let shape = Shape {
         order: Order::Input,
         producers: PRODUCERS,
@@ -78,7 +74,7 @@ where
     };
     let event_log = Arc::new(EventLog::new(PRODUCERS, None, Detail::Run));
     let (earlier, recording) = (CarriedOver::nothing(PRODUCERS), Recording::default());
-    let run = Arc::new(Run::<R>::new(
+    let run = Arc::new(Run::<u64, u64>::new(
         shape,
         Arc::default(),
         earlier,
@@ -102,7 +98,7 @@ where
     Model { calls, run, own_thread, producers }
 }
 
-fn produce<R: Runner<Input = u64, Output = u64>>(run: &Run<R>, lane: usize) {
+fn produce(run: &Run<u64, u64>, lane: usize) {
     let mut items = ItemQueue::new(&run.handover, lane);
     while let Some(lease) = items.next_lease() {
         let Some(inputs) = run.handover.dispatch.take_inputs(&lease) else {
@@ -124,7 +120,7 @@ fn produce<R: Runner<Input = u64, Output = u64>>(run: &Run<R>, lane: usize) {
     items.leave();
 }
 
-impl<R: Runner<Input = u64, Output = u64> + 'static> Model<R> {
+impl Model {
     /// A caller that waits for its answer.
     fn caller(&self, x: u64, deadline: Option<Deadline>) -> JoinHandle<Answer> {
         let calls = self.calls.clone();

@@ -388,7 +388,10 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         handover.run_dry();
         self.flush();
         let has_news = || handover.is_aborted() || self.are_items_left();
-        if handover.yields.until(|| has_news() || handover.dispatch.signals.has_waiting()) {
+        // Items that have waited for their next attempt since before are no news: their time is far away.
+        let had_waiting = handover.dispatch.signals.has_waiting();
+        let has_waiting = || !had_waiting && handover.dispatch.signals.has_waiting();
+        if handover.yields.until(|| has_news() || has_waiting()) {
             return FromIntake::Waited;
         }
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
