@@ -7,7 +7,7 @@ mod end;
 mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::args::{Run, WarmArgs};
 use crate::execute::commands;
@@ -111,7 +111,9 @@ impl Work for Warm {
 
     fn work(&self, slot: usize, loading: &mut Loading, list: &[Tried<'_>]) -> Vec<Worked> {
         if *loading == Loading::NotBegun {
+            let clock = Instant::now();
             *loading = self.load(slot);
+            self.lane.starts.waited(list.iter().map(|tried| tried.job.number), clock.elapsed());
         }
         self.try_workers(slot, list)
     }
