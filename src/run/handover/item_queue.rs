@@ -287,8 +287,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         let (mut since, mut lack) = (None, Lack::Items);
         loop {
-            // The clock is read once per round. A round that finds an item counts up to its start only, which
-            // is near enough.
+            // The clock is read once per round: one that finds an item counts up to its start only.
             let began = now();
             self.waited.add(lack, began - since.unwrap_or(began));
             since = Some(began);
@@ -369,8 +368,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         Some(first)
     }
 
-    /// Takes items from the intake: the first is returned, the rest go into the inbox.
-    /// If there are none, sleeps, after it has set what it lacks.
+    /// Takes items from the intake, all but the first into the inbox. If there are none, sleeps, and sets what it lacks.
     fn take(&mut self, lack: &mut Lack) -> FromIntake<I> {
         let handover = self.handover;
         if handover.is_aborted() {
@@ -388,10 +386,10 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         handover.run_dry();
         self.flush();
         let has_news = || handover.is_aborted() || self.are_items_left();
-        // Items that have waited for their next attempt since before are no news: their time is far away.
-        let had_waiting = handover.dispatch.signals.has_waiting();
-        let has_waiting = || !had_waiting && handover.dispatch.signals.has_waiting();
-        if handover.yields.until(|| has_news() || has_waiting()) {
+        // Items that wait for their next attempt since before are no news: that time may be far away.
+        let signals = &handover.dispatch.signals;
+        let had_waiting = signals.has_waiting();
+        if handover.yields.until(|| has_news() || !had_waiting && signals.has_waiting()) {
             return FromIntake::Waited;
         }
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
@@ -402,15 +400,14 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             Next::WaitUntil(time) => Some(time),
         };
         *lack = self.lack(until);
-        let dispatch = &handover.dispatch;
-        let is_ready = || has_news() || dispatch.signals.is_woken(self.producer);
-        match until.map(|until| until.since(dispatch.clock.now())) {
+        let is_ready = || has_news() || signals.is_woken(self.producer);
+        match until.map(|until| until.since(handover.dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
-            Some(most) => handover.dispatch.signals.idle.wait_at_most(most, is_ready),
-            None => handover.dispatch.signals.idle.wait_unless(is_ready),
+            Some(most) => signals.idle.wait_at_most(most, is_ready),
+            None => signals.idle.wait_unless(is_ready),
         }
         // A woken producer must ask again: the scheduler woke no other for this work.
-        match dispatch.signals.take_wake_up(self.producer) {
+        match signals.take_wake_up(self.producer) {
             true => match handover.dispatch.lease(self.producer, self.readiness) {
                 Next::Work(lease) => return FromIntake::Leased(lease),
                 Next::Leave => return FromIntake::Over,
