@@ -195,7 +195,8 @@ fn splits_are_counted_and_named() {
         [(single, "one at a time, please", 63), (up_to_eight, "32 are too many", 7)]
     {
         let calls = Arc::default();
-        let builder = OrderedRunner::builder(runner(&calls, hook)).devices(1);
+        // A window for all items: the producer would wait for room in turn with what it splits.
+        let builder = OrderedRunner::builder(runner(&calls, hook)).devices(1).window(320);
         let mut pool = builder.batch(Batch::of(32)).build().unwrap();
         let (outputs, report) = pool.run_with_report(0..320);
         assert_eq!(outputs.unwrap().len(), 320);
