@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use gangline::error::OutputCount;
 use gangline::event::Event;
@@ -183,20 +185,26 @@ fn only_batches_and_their_parts_are_calls_of_batches() {
 
 #[test]
 fn splits_are_counted_and_named() {
-    let single: Hook = |inputs| match inputs.len() {
-        1 => Ok(inputs.drain(..).map(Ok).collect()),
-        _ => Err("one at a time, please".into()),
+    // They work for longer than all the rest of the run takes, so that the splits are what limits it.
+    let single: Hook = |inputs| {
+        thread::sleep(Duration::from_micros(200));
+        match inputs.len() {
+            1 => Ok(inputs.drain(..).map(Ok).collect()),
+            _ => Err("one at a time, please".into()),
+        }
     };
-    let up_to_eight: Hook = |inputs| match inputs.len() {
-        ..=8 => Ok(inputs.drain(..).map(Ok).collect()),
-        length => Err(format!("{length} are too many").into()),
+    let up_to_eight: Hook = |inputs| {
+        thread::sleep(Duration::from_micros(200));
+        match inputs.len() {
+            ..=8 => Ok(inputs.drain(..).map(Ok).collect()),
+            length => Err(format!("{length} are too many").into()),
+        }
     };
     for (hook, error, each) in
         [(single, "one at a time, please", 63), (up_to_eight, "32 are too many", 7)]
     {
         let calls = Arc::default();
-        // A window for all items: the producer would wait for room in turn with what it splits.
-        let builder = OrderedRunner::builder(runner(&calls, hook)).devices(1).window(320);
+        let builder = OrderedRunner::builder(runner(&calls, hook)).devices(1);
         let mut pool = builder.batch(Batch::of(32)).build().unwrap();
         let (outputs, report) = pool.run_with_report(0..320);
         assert_eq!(outputs.unwrap().len(), 320);
