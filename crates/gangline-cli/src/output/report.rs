@@ -89,7 +89,11 @@ pub(crate) fn write_all(
 pub(crate) fn check_place(path: &Path) -> Result<(), CliError> {
     match path.is_dir() {
         true => Err(unwritten(path, io::ErrorKind::IsADirectory.into())),
-        false => unfinished(path).map(drop).map_err(|error| unwritten(path, error)),
+        // A file without a name: an interrupt at this moment leaves none behind.
+        false => match tempfile::tempfile_in(parent(path)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(unwritten(path, error)),
+        },
     }
 }
 
