@@ -95,11 +95,22 @@ impl<I, T, U> Feeding<I, T, U> {
         if let Feeding::Here(pulling) = self
             && pulling.awaits_room()
         {
-            // First: what happens after the statement rings. A task has kept its own waker.
-            if pull == Pull::Call {
-                run.driver().keep(waker);
-            }
+            // First: what happens after the statement rings.
+            self.keep(run, pull, waker);
             pulling.feeder.begin_to_wait_elsewhere(&run.handover);
+        }
+    }
+
+    /// Keeps the waker of a thread that lacks room, before each look whether there is some. A task has kept its own.
+    ///
+    /// Once is not enough: a ring that is meant for an earlier wait may come late and take the waker, before the thread
+    /// sleeps.
+    pub(super) fn keep(&self, run: &Run<T, U>, pull: Pull, waker: &Waker) {
+        if let Feeding::Here(pulling) = self
+            && pulling.awaits_room()
+            && pull == Pull::Call
+        {
+            run.driver().keep(waker);
         }
     }
 

@@ -280,7 +280,11 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
         let due = collector.news_due_in(last);
         collector.begin_wait(&last.handover);
         self.feeding.begin_wait(first, caller.pull(), &self.waker);
-        let may_feed = || first.handover.may_feed_again();
+        let (feeding, waker) = (&self.feeding, &self.waker);
+        let may_feed = || {
+            feeding.keep(first, caller.pull(), waker);
+            first.handover.may_feed_again()
+        };
         let reason = match caller {
             Caller::Thread => collector.sleep(&last.handover, self.total, due, may_feed),
             Caller::Task(waker) => {
