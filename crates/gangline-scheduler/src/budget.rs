@@ -28,6 +28,8 @@ struct Stage {
     /// What an output that is not known yet takes.
     output: Expected,
     largest_input: u64,
+    /// What its items take in all.
+    used: u128,
 }
 
 /// The size of an output that is not known yet.
@@ -56,6 +58,7 @@ impl MemoryBudget {
             taken: HashMap::new(),
             output: Expected::Part(share / at_work.max(1) as u64),
             largest_input: 0,
+            used: 0,
         };
         MemoryBudget { most, total: 0, stages: stages.iter().map(stage).collect() }
     }
@@ -79,13 +82,14 @@ impl MemoryBudget {
         let bytes = of_stage.bytes(Room::For(bytes));
         let before = of_stage.taken.insert(item, bytes);
         debug_assert!(before.is_none(), "item {item} of stage {stage} takes room twice");
+        of_stage.used += u128::from(bytes);
         self.total += u128::from(bytes);
         true
     }
 
     /// Notes that the output of an item takes `bytes`. Returns whether that leaves more room.
     pub fn settle(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
-        let Stage { taken, output, .. } = &mut self.stages[stage];
+        let Stage { taken, output, used, .. } = &mut self.stages[stage];
         *output = match *output {
             Expected::Part(_) => Expected::Largest(bytes),
             Expected::Largest(largest) => Expected::Largest(largest.max(bytes)),
@@ -93,6 +97,7 @@ impl MemoryBudget {
         // An item may have passed by, or be consumed already.
         let Some(taken) = taken.get_mut(&item) else { return false };
         let before = std::mem::replace(taken, bytes);
+        *used = *used - u128::from(before) + u128::from(bytes);
         self.total = self.total - u128::from(before) + u128::from(bytes);
         bytes < before
     }
@@ -100,6 +105,7 @@ impl MemoryBudget {
     /// Returns the room of an item that was consumed. Returns whether it had some.
     pub fn give_back(&mut self, stage: usize, item: u64) -> bool {
         let taken = self.stages[stage].taken.remove(&item);
+        self.stages[stage].used -= u128::from(taken.unwrap_or(0));
         self.total -= u128::from(taken.unwrap_or(0));
         taken.is_some()
     }
@@ -117,8 +123,9 @@ impl Stage {
         }
     }
 
-    /// The room that is kept free for the item that it may always take.
+    /// The room that is kept free for the item that it may always take: also while it has smaller ones, which it may
+    /// give back at any time.
     fn kept(&self) -> u128 {
-        if self.taken.is_empty() { self.bytes(Room::Next).into() } else { 0 }
+        u128::from(self.bytes(Room::Next)).saturating_sub(self.used)
     }
 }
