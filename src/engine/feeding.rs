@@ -90,28 +90,26 @@ impl<I, T, U> Feeding<I, T, U> {
         }
     }
 
-    /// States what the driver lacks before it waits as the collector, whose thread `waker` wakes.
-    pub(super) fn begin_wait(&self, run: &Run<T, U>, pull: Pull, waker: &Waker) {
+    /// States what the driver lacks before it waits as the collector.
+    pub(super) fn begin_wait(&self, run: &Run<T, U>) {
         if let Feeding::Here(pulling) = self
             && pulling.awaits_room()
         {
-            // First: what happens after the statement rings.
-            self.keep(run, pull, waker);
             pulling.feeder.begin_to_wait_elsewhere(&run.handover);
         }
     }
 
-    /// Keeps the waker of a thread that lacks room, before each look whether there is some. A task has kept its own.
+    /// Whether the driver has what it lacks. If not, a ring uses `waker`, which wakes its thread; a task has kept its own.
     ///
-    /// Once is not enough: a ring that is meant for an earlier wait may come late and take the waker, before the thread
-    /// sleeps.
-    pub(super) fn keep(&self, run: &Run<T, U>, pull: Pull, waker: &Waker) {
+    /// The waker is kept at each look, and first: a ring that is meant for an earlier wait may come late and take it.
+    pub(super) fn may_go_on(&self, run: &Run<T, U>, pull: Pull, waker: &Waker) -> bool {
         if let Feeding::Here(pulling) = self
             && pulling.awaits_room()
             && pull == Pull::Call
         {
             run.driver().keep(waker);
         }
+        run.handover.may_feed_again()
     }
 
     /// Ends a wait that lasted so long.
@@ -232,5 +230,58 @@ impl PullingTime {
             self.working += now() - since;
             self.waited_inside += take_waited();
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::base::Order;
+    use crate::observe::event_log::{Detail, EventLog};
+    use crate::run::recording::Recording;
+    use crate::run::run_shape::{CarriedOver, InLine, Shape};
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn run() -> Run<u64, u64> {
+        let (batching, kind) = (None, Default::default());
+        let shape =
+            Shape { order: Order::Input, producers: 1, spares: 0, window: 1, batching, kind };
+        let (earlier, recording) = (CarriedOver::nothing(1), Recording::default());
+        let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
+        Run::new(shape, Arc::default(), earlier, InLine::default(), event_log, recording)
+    }
+
+    #[test]
+    fn a_ring_for_an_earlier_wait_does_not_lose_the_next() {
+        let run = run();
+        let source = Source::new(0..9_u64, |items: &mut std::ops::Range<u64>| items.next().map(Ok));
+        let mut feeding = Feeding::here(source, &run);
+        let ready = |_: &mut Source<_, _>| Poll::Ready(());
+        assert_eq!(feeding.pull(&run, Pull::Call, 1, ready), Some(1));
+        assert_eq!(feeding.pull(&run, Pull::Call, 1, ready), None, "the window has one item");
+
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        feeding.begin_wait(&run);
+        assert!(!feeding.may_go_on(&run, Pull::Call, &waker));
+        run.driver().ring();
+        assert!(!feeding.may_go_on(&run, Pull::Call, &waker), "there is still no permit");
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        run.handover.give_back(1);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        assert!(feeding.may_go_on(&run, Pull::Call, &waker));
     }
 }

@@ -279,12 +279,9 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
         let collector = &mut self.collector;
         let due = collector.news_due_in(last);
         collector.begin_wait(&last.handover);
-        self.feeding.begin_wait(first, caller.pull(), &self.waker);
+        self.feeding.begin_wait(first);
         let (feeding, waker) = (&self.feeding, &self.waker);
-        let may_feed = || {
-            feeding.keep(first, caller.pull(), waker);
-            first.handover.may_feed_again()
-        };
+        let may_feed = || feeding.may_go_on(first, caller.pull(), waker);
         let reason = match caller {
             Caller::Thread => collector.sleep(&last.handover, self.total, due, may_feed),
             Caller::Task(waker) => {
