@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// first output of a stage is known, an item counts as an even part of the stage's share.
 ///
 /// A stage without items may always take one. So the stages behind a full one drain, and it cannot happen that all of them
-/// wait. Room for that one item is kept free for each such stage, as far as its size is known.
+/// wait. Room for one item of the largest size so far is kept free in each stage, beside the others.
 #[derive(Debug)]
 pub struct MemoryBudget {
     most: u64,
@@ -46,12 +46,12 @@ enum Expected {
 pub enum Room {
     /// The next item, which is not pulled yet.
     Next,
-    /// An item whose input takes this many bytes.
+    /// An item with an input of this many bytes.
     For(u64),
 }
 
 impl MemoryBudget {
-    /// A budget of `most` bytes for stages that work on so many items at once.
+    /// A budget of `most` bytes for stages that work on these numbers of items at once.
     pub fn new(most: u64, stages: &[usize]) -> Self {
         let share = most / stages.len().max(1) as u64;
         let stage = |&at_work: &usize| Stage {
@@ -72,7 +72,7 @@ impl MemoryBudget {
         of_stage.taken.is_empty() || self.total + u128::from(bytes) + kept <= self.most.into()
     }
 
-    /// Takes room for an item whose input takes `bytes`. Returns whether there was enough.
+    /// Takes room for an item with an input of `bytes`. Returns whether there was enough.
     pub fn take(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
         if !self.has_room(stage, Room::For(bytes)) {
             return false;

@@ -1,4 +1,4 @@
-//! A producer whose hooks run on its own thread.
+//! A producer that calls its hooks on its own thread.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::run::spans::TraceSpans;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Bypass, Lease, LeaseId};
 
-/// A producer whose hooks run on its own thread, between its `producer_init` and its `producer_end`.
+/// A producer that calls its hooks on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
     pub(super) setup: ProducerSetup,
@@ -33,7 +33,7 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) shared: Shared,
 }
 
-/// Makes the producers of a pool whose hooks run on the producers' threads.
+/// Makes the producers of a pool, which call the hooks on their own threads.
 pub(crate) fn factory<R: Runner + 'static>(runner: Arc<R>) -> ProducerFactory<R::Input, R::Output> {
     let own = runner.clone();
     let make: Arc<MakeBackend<R::Input, R::Output>> =

@@ -9,17 +9,17 @@ use crate::scheduler::budget::{MemoryBudget, Room};
 /// The memory that the items in flight of all stages of a line may take, with the runs of these stages.
 pub(crate) struct SharedBudget {
     state: Mutex<State>,
-    /// The runs whose items are measured, by stage.
+    /// The runs with a bound, by stage.
     runs: Vec<Weak<dyn Bounded>>,
 }
 
 struct State {
     budget: MemoryBudget,
-    /// Whether a feeder has found no room since the runs were last told of some.
+    /// Whether a feeder has found no room since the runs last looked for some.
     is_awaited: bool,
 }
 
-/// A run whose items may be measured.
+/// A run that may have a bound.
 pub(crate) trait Bounded: Send + Sync {
     /// The bound in bytes that was asked for, and how many items producers work on at once. `None` without one.
     fn memory_bound(&self) -> Option<(u64, usize)>;
@@ -53,7 +53,7 @@ pub(crate) fn share_budget(runs: &[Arc<dyn Bounded>]) {
 }
 
 impl StageBudget {
-    /// Whether there is room for this item. If not, the runs are told of the next that there is.
+    /// Whether there is room for this item. If not, the runs look again when there is more.
     pub(super) fn has_room(&self, room: Room) -> bool {
         let mut state = lock(&self.shared.state);
         let has_room = state.budget.has_room(self.stage, room);
@@ -61,7 +61,7 @@ impl StageBudget {
         has_room
     }
 
-    /// Takes room for an item whose input takes `bytes`. Returns whether there was enough.
+    /// Takes room for an item with an input of `bytes`. Returns whether there was enough.
     pub(super) fn take(&self, item: u64, bytes: u64) -> bool {
         let mut state = lock(&self.shared.state);
         let has_room = state.budget.take(self.stage, item, bytes);
@@ -79,13 +79,13 @@ impl StageBudget {
         self.change(|budget| budget.give_back(self.stage, item));
     }
 
-    /// Changes the budget, and tells the runs if that `change` leaves more room and a feeder waits for some. Each run
+    /// Changes the budget, and has the runs look if that `change` leaves more room and a feeder waits for some. Each
     /// looks under its own lock, so a feeder that was about to sleep when the room came is woken too.
     fn change(&self, change: impl FnOnce(&mut MemoryBudget) -> bool) {
         let mut state = lock(&self.shared.state);
-        let is_told = change(&mut state.budget) && std::mem::take(&mut state.is_awaited);
+        let is_news = change(&mut state.budget) && std::mem::take(&mut state.is_awaited);
         drop(state);
-        if is_told {
+        if is_news {
             let runs = self.shared.runs.iter();
             runs.filter_map(Weak::upgrade).for_each(|run| run.look_for_room());
         }

@@ -49,7 +49,7 @@ impl Stocked {
         self.set_lanes().find(|&lane| lane != but && !lanes[lane].inbox.is_empty())
     }
 
-    /// The lanes whose bit is set.
+    /// The lanes with a set bit.
     fn set_lanes(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
             let mut left = bits.load(Ordering::Relaxed);
