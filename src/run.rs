@@ -283,3 +283,21 @@ impl<I: Send, T: Send> RunControl for Run<I, T> {
         self.journal_writer()?.last_note()
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+impl<I, T> Run<I, T> {
+    /// A run in input order with default settings, for tests.
+    pub(crate) fn alone(
+        producers: usize,
+        window: usize,
+        upstream: Option<Arc<dyn RunControl>>,
+    ) -> Arc<Self> {
+        let (order, batching, kind) = (Order::Input, None, RunKind::default());
+        let shape = Shape { order, producers, spares: 0, window, batching, kind };
+        let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
+        let event_log = EventLog::new(producers, None, crate::observe::event_log::Detail::Run);
+        let in_line = InLine { upstream, ..InLine::default() };
+        Arc::new(Run::new(shape, Arc::default(), earlier, in_line, event_log.into(), recording))
+    }
+}

@@ -241,10 +241,6 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
-    use crate::base::Order;
-    use crate::observe::event_log::{Detail, EventLog};
-    use crate::run::recording::Recording;
-    use crate::run::run_shape::{CarriedOver, InLine, Shape};
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -255,18 +251,9 @@ mod tests {
         }
     }
 
-    fn run() -> Run<u64, u64> {
-        let (batching, kind) = (None, Default::default());
-        let shape =
-            Shape { order: Order::Input, producers: 1, spares: 0, window: 1, batching, kind };
-        let (earlier, recording) = (CarriedOver::nothing(1), Recording::default());
-        let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
-        Run::new(shape, Arc::default(), earlier, InLine::default(), event_log, recording)
-    }
-
     #[test]
     fn a_ring_for_an_earlier_wait_does_not_lose_the_next() {
-        let run = run();
+        let run = Run::<u64, u64>::alone(1, 1, None);
         let source = Source::new(0..9_u64, |items: &mut std::ops::Range<u64>| items.next().map(Ok));
         let mut feeding = Feeding::here(source, &run);
         let ready = |_: &mut Source<_, _>| Poll::Ready(());

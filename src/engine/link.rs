@@ -481,34 +481,12 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::observe::event_log::{Detail, EventLog};
-    use crate::run::recording::Recording;
-    use crate::run::run_shape::{CarriedOver, InLine, Shape};
-
-    fn run(upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<u64, u64>> {
-        let shape = Shape {
-            order: Order::Input,
-            producers: 1,
-            spares: 0,
-            window: 4,
-            batching: None,
-            kind: Default::default(),
-        };
-        Arc::new(Run::new(
-            shape,
-            Arc::default(),
-            CarriedOver::nothing(1),
-            InLine { upstream, ..InLine::default() },
-            Arc::new(EventLog::new(1, None, Detail::Run)),
-            Recording::default(),
-        ))
-    }
 
     /// A second feeder of the later run is a bug; it stands for any bug here.
     #[test]
     fn a_bug_of_ours_ends_both_runs_and_is_not_hidden() {
-        let from = run(None);
-        let to = run(Some(from.clone()));
+        let from = Run::<u64, u64>::alone(1, 4, None);
+        let to = Run::<u64, u64>::alone(1, 4, Some(from.clone()));
         let _feeder = Feeder::new(&to.handover);
         let (order, window) = (Order::Input, Window::fixed(4));
         let earlier = Earlier { run: from.clone(), order, window, stage: 0 };

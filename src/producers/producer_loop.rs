@@ -195,14 +195,9 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::backend::threads::producer::Producer;
-    use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
     use crate::device::Devices;
-    use crate::observe::event_log::{Detail, EventLog};
-    use crate::run::recording::Recording;
-    use crate::run::run_settings::RunSettings;
-    use crate::run::run_shape::{CarriedOver, InLine, Shape};
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};
 
     fn setup(devices: &Devices) -> ProducerSetup {
@@ -234,25 +229,7 @@ mod tests {
         producer.start(&Wanted::all()).unwrap();
         producer.lose_state();
         let producer = ProducerLoop::new(Box::new(producer), 0, shared);
-        let shape = Shape {
-            order: Order::Input,
-            producers: 1,
-            spares: 0,
-            window: 4,
-            batching: None,
-            kind: Default::default(),
-        };
-        let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
-        let run_settings = Arc::new(RunSettings::default());
-        let run = Run::new(
-            shape,
-            run_settings,
-            CarriedOver::nothing(1),
-            InLine::default(),
-            event_log,
-            Recording::default(),
-        );
-        let run = Arc::new(run);
+        let run = Run::<u64, u64>::alone(1, 4, None);
         let participants = Participants::new(1, Arc::default());
         let (sender, runs) = crossbeam_channel::bounded(1);
         let (run_of, generation) = (run.clone(), 0);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// first output of a stage is known, an item counts as an even part of the stage's share.
 ///
 /// A stage without items may always take one. So the stages behind a full one drain, and it cannot happen that all of them
-/// wait. Room for one item of the largest size so far is kept free in each stage, beside the others.
+/// wait. Each stage keeps room for an item of its largest size so far, as far as its items do not take it.
 #[derive(Debug)]
 pub struct MemoryBudget {
     most: u64,
