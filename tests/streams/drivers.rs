@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use futures_lite::{Stream, StreamExt, stream};
 use gangline::order::RuntimeOrder;
@@ -258,7 +259,13 @@ impl Line {
             _ => {
                 with_row!(self.pools, row => {
                     let mut outputs = row.try_outputs_stream(items);
-                    use_it(Box::new(move || poll_once(outputs.next()).is_pending()));
+                    use_it(Box::new(|| {
+                        let next = poll_once(outputs.next());
+                        if let Poll::Ready(Some(_)) = next {
+                            (self.take)();
+                        }
+                        next.is_pending()
+                    }));
                 });
             }
         }

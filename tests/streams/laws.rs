@@ -483,7 +483,7 @@ fn a_drain_of_any_stage_ends_a_pending_input(shape: Shape) {
 /// The third item is larger than expected: it is pulled, and has no room before the hook returns.
 fn a_drain_behind_a_heavy_item_blocks_no_task(shape: Shape) {
     let (gate, token) = (Arc::new(Gate::new()), CancelToken::new());
-    let pulled = Arc::new(Counter::new());
+    let (pulled, taken) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
     let hooks = |_| {
         let passes = gate.clone();
         Hooks::new().work(move |_, x| {
@@ -497,12 +497,12 @@ fn a_drain_behind_a_heavy_item_blocks_no_task(shape: Shape) {
         it.window_memory(9_u64, |&x| if x == 2 { 9_u64 } else { 1 }, |_| 1_u64)
             .cancel_token(token.clone())
     };
-    let mut line = shape.line(hooks, bounded, || ());
-    let pulls = pulled.clone();
+    let (takes, pulls) = (taken.clone(), pulled.clone());
+    let mut line = shape.line(hooks, bounded, move || _ = takes.add(1));
     let items = (0..9).inspect(move |_| _ = pulls.add(1));
     line.with_task(stream::iter(items.map(Ok)), |mut task| {
-        // Of outputs, the first comes meanwhile.
-        while pulled.get() < 3 {
+        // The first result may come after the third item: of outputs, no later poll returns it.
+        while pulled.get() < 3 || taken.get() < 1 {
             task();
         }
         token.drain();
