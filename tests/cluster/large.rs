@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy};
 use gangline::error::{ClusterError, WorkerError};
 use gangline::{CancelToken, CfgNode, Error, OnError, OrderedRunner};
+use rustix::process::Signal;
 
 use crate::broker::Broker;
 use crate::chores::{CHORES, Chore, Chores, squared, squares, text_in};
@@ -17,6 +18,7 @@ tests![
     an_item_larger_than_a_message_goes_in_and_out,
     batches_and_child_processes_get_large_items,
     a_large_item_of_a_killed_worker_goes_to_another,
+    a_worker_that_is_terminated_sends_its_large_output,
     a_large_item_that_is_copied_is_read_twice,
     nothing_is_left_of_large_items_that_nothing_waits_for,
     a_coordinator_removes_the_objects_of_the_one_before,
@@ -109,6 +111,25 @@ fn a_large_item_of_a_killed_worker_goes_to_another() {
     assert!(outputs == (0..6).map(text).collect::<Vec<_>>());
     pool.close().unwrap();
     assert_eq!(broker.messages(OBJECTS), 0);
+}
+
+/// The worker has left before the coordinator has read the output.
+fn a_worker_that_is_terminated_sends_its_large_output() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            worker.signal(Signal::TERM);
+            std::fs::write(path("go"), "").unwrap();
+            assert!(worker.wait().success());
+        });
+        let outputs = pool.run([Chore::LargeAfter(path("begun"), path("go"), 8 * SIZE)]);
+        assert_eq!(outputs.unwrap()[0].len(), 8 * SIZE);
+    });
 }
 
 fn a_large_item_that_is_copied_is_read_twice() {

@@ -59,6 +59,8 @@ pub enum Chore {
     Allocate(usize),
     /// Says in the first file which process this is, and waits for the second.
     Await(PathBuf, PathBuf),
+    /// As `Await`, then returns this number of bytes.
+    LargeAfter(PathBuf, PathBuf, usize),
     /// As `Await`, unless the first file is there: then it returns at once.
     AwaitOnce(PathBuf, PathBuf),
     /// Makes the file.
@@ -306,6 +308,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         }
         Chore::Allocate(mib) => return Ok(vec![1_u8; mib << 20].len().to_string()),
         Chore::Await(note, path) => wait_for(&note, &path)?,
+        Chore::LargeAfter(note, path, bytes) => {
+            wait_for(&note, &path)?;
+            return Ok("x".repeat(bytes));
+        }
         Chore::AwaitOnce(note, path) if !note.exists() => wait_for(&note, &path)?,
         Chore::Touch(path) => std::fs::write(path, "")?,
         Chore::Append(path) => {

@@ -212,6 +212,7 @@ impl LaneBoard {
             run,
             address,
             is_begun: false,
+            is_answered: false,
             is_cancelled: false,
             sequence: None,
             seen,
@@ -238,9 +239,10 @@ impl LaneBoard {
         Some(removed)
     }
 
-    pub(super) fn note_cancel(&self, publication: u64) {
+    /// Changes a publication that is wanted.
+    pub(super) fn update(&self, publication: u64, change: impl FnOnce(&mut Publication)) {
         if let Some(it) = lock(&self.state).publications.get_mut(&publication) {
-            it.is_cancelled = true;
+            change(it);
         }
     }
 
@@ -279,7 +281,7 @@ impl LaneBoard {
         JoinReply::Seated
     }
 
-    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun are
+    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun and not answered are
     /// lost. Returns the lane, and the places in the stream of the messages that no worker may get; `None` without a seat.
     pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
@@ -287,7 +289,8 @@ impl LaneBoard {
         let gone = state.seats[lane].worker.take().expect("it was just found there");
         let mut sequences = vec![];
         let mut news = vec![];
-        for (&number, it) in state.publications.iter().filter(|(_, it)| it.lane == lane) {
+        let held = state.publications.iter().filter(|(_, it)| it.lane == lane && !it.is_answered);
+        for (&number, it) in held {
             match (it.is_begun, it.address) {
                 (true, _) => news.push(News::Lost(number, gone.host.clone())),
                 (false, Address::Own) => news.push(News::Vanished(number)),

@@ -4,6 +4,7 @@
 //! the tasks of `readers`. A request that waits for an answer of the broker runs in a task of its own, so that no event
 //! waits for it. Lanes learn the result through the [`LaneBoard`].
 
+mod departures;
 mod fetching;
 mod publishing;
 mod upkeep;
@@ -16,6 +17,7 @@ use async_nats::jetstream::{self, AckKind, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 
+use self::departures::{Departures, LeavingWorker};
 use self::fetching::Fetching;
 use self::publishing::{Publishing, input_name};
 use super::board::{Fatal, LaneBoard, SeatedWorker};
@@ -48,9 +50,9 @@ pub(super) struct Coordinator {
     events: UnboundedSender<CoordinatorEvent>,
     /// When each worker was last heard of.
     seen: HashMap<String, Instant>,
-    banned: HashSet<String>,
     /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
+    departures: Departures,
     purge: Purge,
     /// The workers that have a consumer of their own at the broker, with a seat or without.
     ///
@@ -112,7 +114,7 @@ impl Coordinator {
             answered: now,
             result: now,
         };
-        let (seen, banned, draining) = (HashMap::new(), HashSet::new(), HashMap::new());
+        let (seen, draining) = (HashMap::new(), HashMap::new());
         let (consumers, revision, announced, reading) = (Arc::default(), 0, None, None);
         let key_refused = None;
         let mut coordinator = Coordinator {
@@ -124,8 +126,8 @@ impl Coordinator {
             revision,
             events,
             seen,
-            banned,
             draining,
+            departures: Departures::default(),
             purge: Purge::default(),
             consumers,
             key_refused,
@@ -170,7 +172,10 @@ impl Coordinator {
                 }
                 CoordinatorEvent::Result(message) => {
                     self.clock.result = Instant::now();
+                    let place = message.info().map_or(0, |info| info.stream_sequence);
                     self.take_result(*message).await;
+                    self.departures.note_read(place);
+                    self.lose_departed();
                 }
                 CoordinatorEvent::Notice(message) => self.take_notice(message).await,
                 CoordinatorEvent::Card(worker, card) => self.take_card(worker, card).await,
@@ -339,7 +344,7 @@ impl Coordinator {
 
     async fn ban(&mut self, lane: usize) {
         let Some(worker) = self.board.ban(lane) else { return };
-        self.banned.insert(worker.id.clone());
+        self.departures.banned.insert(worker.id.clone());
         self.order(Command::Leave { worker: worker.id.clone() }).await;
         self.lose(&worker.id, None);
     }
@@ -363,6 +368,7 @@ impl Coordinator {
                     redeliveries: header.deliveries.saturating_sub(1),
                 });
                 if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
+                    self.board.update(publication, |it| it.is_answered = true);
                     let (connection, board) = (self.connection.clone(), self.board.clone());
                     let run = self.key.run.clone();
                     let fetching = Fetching { connection, board, run, publication, message };
@@ -421,9 +427,12 @@ impl Coordinator {
                     self.draining.retain(|&it, wanted| it != lane || *wanted > upto);
                 }
             }
-            WorkerNews::Leaving { times, lost } => {
+            WorkerNews::Leaving { times, lost, last_result } => {
                 self.board.note_times(&worker, times);
-                self.lose(&worker, lost.map(Into::into));
+                let Some(part) = self.board.part_of(&worker) else { return };
+                let (lost, since) = (lost.map(Into::into), Instant::now());
+                self.departures.add(LeavingWorker { worker, part, lost, last_result, since });
+                self.lose_departed();
             }
             // It may be of a run that has failed already.
             WorkerNews::GivenUp(publication, said) => {

@@ -420,7 +420,7 @@ impl<R: Runner> LaneRun<'_, R> {
             stale.collect::<Vec<_>>()
         });
         for (publication, _, is_begun) in stale {
-            board.note_cancel(publication);
+            board.update(publication, |it| it.is_cancelled = true);
             self.session.send(CoordinatorEvent::Cancel(publication));
             // If a hook has the item, the worker answers when the hook has returned.
             if !is_begun && let Some(publication) = board.remove(publication) {

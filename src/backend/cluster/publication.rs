@@ -19,6 +19,8 @@ pub(super) struct Publication {
     pub(super) address: Address,
     /// Whether the worker of the lane has begun it.
     pub(super) is_begun: bool,
+    /// Whether its result is there, and its large output is being read.
+    pub(super) is_answered: bool,
     /// Whether the worker was told that nothing waits for its outcome.
     pub(super) is_cancelled: bool,
     /// Its place in the stream, once the broker has confirmed it.

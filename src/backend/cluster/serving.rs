@@ -87,7 +87,7 @@ impl PartServing {
             slots.give_up_all().await;
         }
         // The coordinator may live although this worker heard nothing of it: then it gives the items to others.
-        self.notify(WorkerNews::Leaving { times: slots.times(), lost: None }).await;
+        self.notify(slots.leaving(None)).await;
         if *self.ends.borrow() != PartEnding::Over {
             // The coordinator does not know which worker gets an item for any. So those on their way are waited for and
             // handed back. Without a broker none come.

@@ -62,6 +62,8 @@ struct SlotsState {
     /// This process was stopped for so long that its lease may have ended. Until the coordinator grants a claim, each item
     /// is claimed before it is begun.
     is_doubtful: bool,
+    /// The place of the last result in the stream of results.
+    last_result: u64,
 }
 
 struct HeldItem {
@@ -355,6 +357,12 @@ impl Slots {
     pub(super) fn times(&self) -> HookTimes {
         let state = lock(&self.state);
         state.meter.times(self.service.hook_times())
+    }
+
+    /// What the worker says when its part ends.
+    pub(super) fn leaving(&self, lost: Option<String>) -> WorkerNews {
+        let last_result = lock(&self.state).last_result;
+        WorkerNews::Leaving { times: self.times(), lost, last_result }
     }
 
     /// Notes whether this process was stopped for so long that its lease may have ended; then other workers may have its

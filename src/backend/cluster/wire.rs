@@ -11,7 +11,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -158,8 +158,9 @@ pub(super) enum WorkerNews {
     Claim(u64),
     /// No hook of the worker has a publication up to this one. The times are those of its hooks until then.
     Drained(u64, HookTimes),
-    /// The worker takes no more items in this part. `lost` says why it ends, if it has lost its producers.
-    Leaving { times: HookTimes, lost: Option<String> },
+    /// The worker takes no more items in this part. `lost` says why it ends, if it has lost its producers. `last_result` is
+    /// the place of its last result in their stream, 0 without one.
+    Leaving { times: HookTimes, lost: Option<String>, last_result: u64 },
     /// The worker lives, although the broker does not keep its card, or refuses messages: what the broker says.
     Alive(Option<String>),
     /// The worker could not make the runner or its producers.

@@ -14,6 +14,7 @@ use crate::backend::cluster::connection::{
     AGAIN, BrokerConnection, REQUEST_TIMEOUT, item_consumer, refused,
 };
 use crate::backend::cluster::coordinator::Purge;
+use crate::backend::cluster::coordinator::departures::LeavingWorker;
 use crate::backend::cluster::event::{CoordinatorEvent, KeyState};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, Card, Command, JoinReply, RunKey};
@@ -25,7 +26,7 @@ use crate::error::ClusterError;
 impl Coordinator {
     /// Makes the consumer of a worker. Then `seat` gives the worker a seat.
     pub(super) async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
-        if self.banned.contains(&worker.id) {
+        if self.departures.banned.contains(&worker.id) {
             return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
         }
         let config = self.consumer_for(&worker.id);
@@ -83,17 +84,21 @@ impl Coordinator {
     /// Notes that a worker lives, and compares the part in its card with the part in its seat.
     pub(super) async fn take_card(&mut self, worker: String, card: Result<Card, String>) {
         self.seen.insert(worker.clone(), Instant::now());
-        match card.and_then(|card| self.check(&card).map(|()| card)) {
+        match card.and_then(|card| check(&card, &self.key).map(|()| card)) {
             Ok(card) => {
                 let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
                 match (part, self.board.part_of(&worker)) {
                     // The worker takes part and has lost its seat, as after a pause of its process.
-                    (Some(_), None) if !self.banned.contains(&worker) => {
+                    (Some(_), None) if !self.departures.banned.contains(&worker) => {
                         self.order(Command::Rejoin { worker }).await;
                     }
                     // The part in the seat has ended, and the notice of that was lost.
                     (Some(part), Some(seated)) if part > seated => self.lose(&worker, None),
-                    (None, Some(seated)) if card.parts >= seated => self.lose(&worker, None),
+                    (None, Some(seated))
+                        if card.parts >= seated && !self.departures.has(&worker) =>
+                    {
+                        self.lose(&worker, None);
+                    }
                     _ => {}
                 }
             }
@@ -102,18 +107,6 @@ impl Coordinator {
                 self.board.refuse(&worker, reason);
             }
         }
-    }
-
-    /// Whether a worker can serve this run.
-    fn check(&self, card: &Card) -> Result<(), String> {
-        let Card { host, recipes, .. } = card;
-        let wanted = &self.key.recipe;
-        let Some((_, terms)) = recipes.iter().find(|(name, _)| name == wanted) else {
-            let names: Vec<_> = recipes.iter().map(|(name, _)| name).collect();
-            return Err(format!("{host} has the recipes {names:?}, and not {wanted:?}"));
-        };
-        let difference = terms.difference(&self.key.terms);
-        difference.map_or(Ok(()), |it| Err(format!("{host}, recipe {wanted:?}: {it}")))
     }
 
     /// Gives up what was silent for too long: workers after a lease, then the run.
@@ -146,6 +139,7 @@ impl Coordinator {
             }
             return;
         }
+        self.lose_departed();
         let seated = self.board.seated();
         for worker in &seated {
             let seen = *self.seen.entry(worker.clone()).or_insert(now);
@@ -237,6 +231,16 @@ impl Coordinator {
         let (connection, keys) = (self.connection.clone(), self.keys.clone());
         let (key, revision) = (self.key.clone(), self.revision);
         async move { refresh(&connection, &keys, &key, revision).await }
+    }
+
+    /// Takes the seats from the workers that have left, and whose results are read.
+    pub(super) fn lose_departed(&mut self) {
+        let due = self.departures.take_due(Instant::now(), self.nats.lease_time);
+        for LeavingWorker { worker, part, lost, .. } in due {
+            if self.board.part_of(&worker) == Some(part) {
+                self.lose(&worker, lost);
+            }
+        }
     }
 
     /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. `lost` says why,
@@ -454,4 +458,16 @@ async fn put_again(
         Ok(other) if other.epoch == key.epoch => KeyState::Own { revision: entry.revision },
         _ => KeyState::OfAnother,
     })
+}
+
+/// Whether a worker can serve a run.
+fn check(card: &Card, key: &RunKey) -> Result<(), String> {
+    let Card { host, recipes, .. } = card;
+    let wanted = &key.recipe;
+    let Some((_, terms)) = recipes.iter().find(|(name, _)| name == wanted) else {
+        let names: Vec<_> = recipes.iter().map(|(name, _)| name).collect();
+        return Err(format!("{host} has the recipes {names:?}, and not {wanted:?}"));
+    };
+    let difference = terms.difference(&key.terms);
+    difference.map_or(Ok(()), |it| Err(format!("{host}, recipe {wanted:?}: {it}")))
 }

@@ -93,8 +93,12 @@ impl Slots {
             patience: Duration::from_millis(self.key.wait_millis),
             answered_within: Some(Duration::from_millis(self.key.wait_millis)),
         };
-        if let Err(error) = publish(&self.connection, result, is_wanted).await {
-            self.notify(WorkerNews::GivenUp(publication, error.to_string())).await;
+        match publish(&self.connection, result, is_wanted).await {
+            Ok(stored) => {
+                let mut state = lock(&self.state);
+                state.last_result = state.last_result.max(stored.unwrap_or(0));
+            }
+            Err(error) => self.notify(WorkerNews::GivenUp(publication, error.to_string())).await,
         }
         // If the confirmation is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
         // items, as at the end of its part, they may still be wanted, so they are handed back.
@@ -110,7 +114,7 @@ impl Slots {
     async fn leave(&self, reason: &str) {
         self.finish().await;
         let lost = format!("its producers are gone: {reason}");
-        self.notify(WorkerNews::Leaving { times: self.times(), lost: Some(lost.clone()) }).await;
+        self.notify(self.leaving(Some(lost.clone()))).await;
         _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
         give_up(&lost)
     }
