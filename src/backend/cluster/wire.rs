@@ -264,7 +264,7 @@ mod tests {
     fn another_protocol_is_named_before_the_rest_is_read() {
         let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 2");
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 3");
         assert!(decode::<Card>(b"").is_err());
     }
 
