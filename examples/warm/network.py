@@ -1,4 +1,4 @@
-"""The network of examples/digits.rs, in Python 3.8 alone, so that it runs anywhere: with PyTorch it is a line."""
+"""The network of examples/candle/digits.rs, in Python 3.8 alone, so that it runs anywhere: with PyTorch it is a line."""
 
 import array, json, math, operator, pathlib, struct
 

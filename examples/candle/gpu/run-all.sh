@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs everything that the example `gpu` checks and measures, and puts what it says into one folder:
 #
-#   examples/gpu/run-all.sh [--program target/release/examples/gpu] [--gangline target/release/gangline]
+#   examples/candle/gpu/run-all.sh [--program target/release/examples/gpu] [--gangline target/release/gangline]
 #                           [--devices cuda:0] [--size base] [--seconds 4] [--items 512]
 #                           [--python python3] [--part NAME]... [--limit SECONDS] OUT
 #
@@ -107,7 +107,7 @@ locks() {
 # A worker in Python that holds the GPU. Its sums are cubes, so a wrong one is found.
 warm() {
     local said
-    said=$(seq 1 100 | "$gangline" run --warm --gpu-list 0 --report "$out/warm.html" -- "$python" examples/gpu/torch_worker.py) || return
+    said=$(seq 1 100 | "$gangline" run --warm --gpu-list 0 --report "$out/warm.html" -- "$python" examples/candle/gpu/torch_worker.py) || return
     head -n 1 <<<"$said"
     "$python" -c 'import json, sys
 said = [json.loads(line) for line in sys.stdin]

@@ -14,7 +14,7 @@ use gangline::{BoxError, Device, Devices, OrderedRunner, map};
 use args::{Args, Flag, Usage};
 
 #[expect(dead_code, reason = "`main` of this example starts one of several commands")]
-#[path = "../common/args.rs"]
+#[path = "../../common/args.rs"]
 mod args;
 mod check;
 #[cfg(feature = "processes")]

@@ -29,7 +29,7 @@ pub(crate) struct Digit {
 /// finds them in a copy of the repository that it is started in.
 pub(crate) fn data_file(name: &str) -> PathBuf {
     let here = Path::new("examples/data").join(name);
-    let there = Path::new(env!("CARGO_MANIFEST_DIR")).join(&here);
+    let there = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../data")).join(name);
     if there.exists() { there } else { here }
 }
 

@@ -18,7 +18,7 @@ use gangline::{BoxError, CfgNode, ProducerContext, Result, map};
 use args::{Args, Flag};
 use digits::{FIRST_HELD_OUT, Net, data_file, images, read_digits, read_file};
 
-#[path = "common/args.rs"]
+#[path = "../common/args.rs"]
 mod args;
 #[path = "common/digits.rs"]
 mod digits;

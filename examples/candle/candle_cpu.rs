@@ -20,9 +20,9 @@ use digits::{SIDE, data_file, read_digits, read_file};
 use rng::Rng;
 
 #[expect(dead_code, reason = "the benchmark uses less of it than the examples")]
-#[path = "../examples/common/digits.rs"]
+#[path = "common/digits.rs"]
 mod digits;
-#[path = "../examples/common/rng.rs"]
+#[path = "common/rng.rs"]
 mod rng;
 
 /// Runs per setup, interleaved with the others. The least time counts, since disturbance only adds to it.

@@ -15,7 +15,7 @@ use gangline::{
 use args::{Args, Flag};
 use digits::{Digit, FIRST_HELD_OUT, Net, SIDE, data_file, images, read_digits, read_file};
 
-#[path = "common/args.rs"]
+#[path = "../common/args.rs"]
 mod args;
 #[path = "common/digits.rs"]
 mod digits;

@@ -90,7 +90,7 @@ class Convolutions(torch.nn.Module):
 
 
 def tokens(text, vocabulary, most):
-    """As `tokens` of examples/common/words.rs."""
+    """As `tokens` of examples/candle/common/words.rs."""
     ids = [1]
     for word in text.split()[: most - 2]:
         hashed = 0x811C9DC5
@@ -101,7 +101,7 @@ def tokens(text, vocabulary, most):
 
 
 def pixels(text, count):
-    """As `pixels` of examples/gpu/network.rs."""
+    """As `pixels` of examples/candle/gpu/network.rs."""
     seed = 0
     for byte in text.encode():
         seed = (seed * 31 + byte) & 0xFFFFFFFF

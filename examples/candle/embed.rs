@@ -17,7 +17,7 @@ use embedder::Embedder;
 use encoder::{Encoder, Weights};
 use rng::Rng;
 
-#[path = "common/args.rs"]
+#[path = "../common/args.rs"]
 mod args;
 #[path = "common/embedder.rs"]
 mod embedder;

@@ -13,7 +13,7 @@ use gangline::{
 use args::{Args, Flag};
 use network::{Net, seeded_weights};
 
-#[path = "common/args.rs"]
+#[path = "../common/args.rs"]
 mod args;
 #[path = "common/network.rs"]
 mod network;

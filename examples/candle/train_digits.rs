@@ -14,7 +14,7 @@ use args::{Args, Flag};
 use digits::{Digit, Net, SIDE, data_file, images, read_digits, read_file};
 use rng::Rng;
 
-#[path = "common/args.rs"]
+#[path = "../common/args.rs"]
 mod args;
 #[path = "common/digits.rs"]
 mod digits;
