@@ -1,7 +1,7 @@
 //! Models of the hand-over: every party runs on a thread of its own, under thousands of schedules. A lost
 //! wake-up shows as a deadlock, and a permit counted twice as an exceeded window.
 //!
-//! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p gangline --lib model` runs them.
 
 mod batches;
 mod memory;
