@@ -34,6 +34,23 @@ fn the_front_pages_link_every_guide() {
     }
 }
 
+#[test]
+fn the_page_of_the_builder_names_each_of_its_methods() {
+    let page = read("src/api/builder.rs");
+    let page = page.split("#[must_use").next().expect("a text has a first part");
+    let files = fs::read_dir(root().join("src/api/builder")).expect("src is readable");
+    let mut names = 0;
+    for file in files.map(|file| file.expect("src is readable").path()) {
+        let text = fs::read_to_string(&file).expect("it is text");
+        for method in text.lines().filter_map(|line| line.strip_prefix("    pub fn ")) {
+            let name = method.split(['(', '<']).next().expect("a text has a first part");
+            names += 1;
+            assert!(page.contains(&format!("`{name}`")), "name {name} in the table of Builder");
+        }
+    }
+    assert!(names > 30, "{names}");
+}
+
 /// A relative link in parentheses would lead nowhere in the documentation, where a page is a module.
 #[test]
 fn links_to_files_are_labels() {

@@ -56,6 +56,24 @@ use crate::scheduler::batch::{Batch, Batching};
 
 /// Builds a runner: see [`Pool::builder`].
 ///
+/// | to | call |
+/// |---|---|
+/// | say where it works | [`devices`](Builder::devices), [`lock_gpus`](Builder::lock_gpus), [`stack_size`](Builder::stack_size); `cpu_threads` (feature `rayon`) |
+/// | work in child processes, or on many machines | `processes`, `cluster` (features `processes`, `nats`) |
+/// | give it parameters | [`cfg`](Builder::cfg) |
+/// | choose the order, and how much is in flight | [`order`](Builder::order), [`window`](Builder::window), [`window_memory`](Builder::window_memory) |
+/// | work on many items at a time | [`batch`](Builder::batch), [`max_batch_cost`](Builder::max_batch_cost), [`max_padded_size`](Builder::max_padded_size) |
+/// | go on after an item that failed | [`on_error`](Builder::on_error), [`max_failures`](Builder::max_failures), [`classify`](Builder::classify) |
+/// | try again, or in two places | [`retries`](Builder::retries), [`backoff`](Builder::backoff), [`speculate`](Builder::speculate) |
+/// | go on without a device that fails | [`quarantine_after`](Builder::quarantine_after), [`min_producers`](Builder::min_producers), [`replace_lost`](Builder::replace_lost) |
+/// | limit times | [`item_timeout`](Builder::item_timeout), [`init_timeout`](Builder::init_timeout), [`run_timeout`](Builder::run_timeout), [`end_timeout`](Builder::end_timeout) |
+/// | make states again that leak | [`recycle_after`](Builder::recycle_after) |
+/// | end it from another thread | [`cancel_token`](Builder::cancel_token) |
+/// | resume after a crash | [`journal`](Builder::journal), [`hashed_by`](Builder::hashed_by) |
+/// | name items and the work | [`key`](Builder::key), [`describe`](Builder::describe) |
+/// | see what happens | [`observer`](Builder::observer), [`timeline`](Builder::timeline); `progress`, `progress_desc` (feature `progress`) |
+/// | build it | [`build`](Builder::build) |
+///
 /// ```
 /// use gangline::{CfgNode, Order, AnyOrderRunner, map};
 ///
