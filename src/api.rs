@@ -18,5 +18,6 @@ pub(crate) mod stage;
 #[cfg(feature = "futures")]
 pub(crate) mod streams;
 pub(crate) mod task_results;
+pub(crate) mod work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod worker;

@@ -37,26 +37,97 @@ mod two_runs_at_once {}
 /// ```
 mod a_runner_that_borrows {}
 
-/// Inputs and outputs go from thread to thread.
+/// Inputs and outputs go from thread to thread, which the error says of the closure.
 ///
 /// ```
-/// let counts = gangline::map(|_| Ok(()), |_, _, x: std::sync::Arc<u64>| Ok(x));
-/// gangline::OrderedRunner::new(counts, 2)?;
-/// # Ok::<(), gangline::BoxError>(())
-/// ```
-///
-/// ```compile_fail,E0277
-/// let counts = gangline::map(|_| Ok(()), |_, _, x: std::rc::Rc<u64>| Ok(*x));
-/// gangline::OrderedRunner::new(counts, 2)?;
-/// # Ok::<(), gangline::BoxError>(())
+/// gangline::map(|_| Ok(()), |_, _, x: std::sync::Arc<u64>| Ok(x));
+/// gangline::each(|x: std::sync::Arc<u64>| Ok(x));
 /// ```
 ///
 /// ```compile_fail,E0277
-/// let counts = gangline::map(|_| Ok(()), |_, _, x: u64| Ok(std::rc::Rc::new(x)));
-/// gangline::OrderedRunner::new(counts, 2)?;
-/// # Ok::<(), gangline::BoxError>(())
+/// gangline::map(|_| Ok(()), |_, _, x: std::rc::Rc<u64>| Ok(*x));
+/// ```
+///
+/// ```compile_fail,E0277
+/// gangline::map(|_| Ok(()), |_, _, x: u64| Ok(std::rc::Rc::new(x)));
+/// ```
+///
+/// ```compile_fail,E0277
+/// gangline::each(|x: u64| Ok(std::rc::Rc::new(x)));
+/// ```
+///
+/// ```compile_fail,E0277
+/// gangline::map_batches(|_| Ok(()), |_, _, xs: &mut Vec<u64>| Ok(xs.drain(..).map(|x| Ok(std::rc::Rc::new(x))).collect()));
 /// ```
 mod items_that_are_not_send {}
+
+/// Inputs go to threads that outlive the call of `run`.
+///
+/// ```
+/// let words = vec!["a".to_owned()];
+/// let mut runner = gangline::OrderedRunner::new(gangline::each(|word: String| Ok(word.len())), 2)?;
+/// runner.run(words.iter().cloned())?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0597
+/// let words = vec!["a".to_owned()];
+/// let mut runner = gangline::OrderedRunner::new(gangline::each(|word: &String| Ok(word.len())), 2)?;
+/// runner.run(words.iter())?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod inputs_that_are_borrowed {}
+
+/// A closure may fail, so it returns a `Result`. The error says where `Ok` is missing.
+///
+/// ```
+/// gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+/// gangline::each(|x: u64| Ok(x * x));
+/// ```
+///
+/// ```compile_fail,E0308
+/// gangline::map(|_| Ok(()), |_, _, x: u64| x * x);
+/// ```
+///
+/// ```compile_fail,E0308
+/// gangline::map(|_| (), |_, _, x: u64| Ok(x * x));
+/// ```
+///
+/// ```compile_fail,E0308
+/// gangline::each(|x: u64| x * x);
+/// ```
+mod closures_without_ok {}
+
+/// A type that implements `Work` is a runner once its outputs have a place to go to.
+///
+/// ```
+/// # struct Twice;
+/// # impl gangline::Work for Twice {
+/// #     type Input = u64;
+/// #     type Output = u64;
+/// #     type ProducerState = ();
+/// #     fn producer_init(&self, _: &gangline::ProducerContext<'_>) -> gangline::Result<()> { Ok(()) }
+/// #     fn producer_work(&self, _: &gangline::ProducerContext<'_>, _: &mut (), x: u64) -> gangline::Result<u64> { Ok(2 * x) }
+/// # }
+/// # use gangline::Work;
+/// gangline::OrderedRunner::new(Twice.collect(), 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// # struct Twice;
+/// # impl gangline::Work for Twice {
+/// #     type Input = u64;
+/// #     type Output = u64;
+/// #     type ProducerState = ();
+/// #     fn producer_init(&self, _: &gangline::ProducerContext<'_>) -> gangline::Result<()> { Ok(()) }
+/// #     fn producer_work(&self, _: &gangline::ProducerContext<'_>, _: &mut (), x: u64) -> gangline::Result<u64> { Ok(2 * x) }
+/// # }
+/// # use gangline::Work;
+/// gangline::OrderedRunner::new(Twice, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod work_that_is_not_collected {}
 
 /// A stage takes the outputs of the one before it, and a pool is one stage.
 ///

@@ -19,13 +19,14 @@ mod runner;
 pub mod testing;
 
 pub use crate::api::builder::Builder;
-pub use crate::api::map::map;
+pub use crate::api::map::{each, map};
 pub use crate::api::map_batches::map_batches;
 pub use crate::api::outputs::Outputs;
 pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
 pub use crate::api::service::Service;
 pub use crate::api::sink;
+pub use crate::api::work::Work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub use crate::api::worker::worker_main;
@@ -50,6 +51,7 @@ pub mod closures {
     pub use crate::api::map::{FnMap, Fold, Map};
     pub use crate::api::map_batches::MapBatches;
     pub use crate::api::task_results::{TaskOutput, TaskResult, TaskResults};
+    pub use crate::api::work::Collect;
 }
 
 /// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](Pipeline::gather).

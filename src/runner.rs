@@ -109,6 +109,11 @@ pub enum BatchHook {
 /// [`close`]: crate::Pool::close
 /// [`run`]: crate::Pool::run
 /// [`Error`]: crate::Error
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no runner",
+    note = "closures: `gangline::map(init, work)`, or `gangline::each(work)` without a state",
+    note = "a type that implements `gangline::Work`: call its `collect()`"
+)]
 pub trait Runner: Send + Sync {
     /// One item, as the caller's iterator yields it.
     type Input: Send;
@@ -194,10 +199,7 @@ pub trait Runner: Send + Sync {
         state: &mut Self::ProducerState,
         inputs: &mut Vec<Self::Input>,
     ) -> Result<Vec<Result<Self::Output>>> {
-        // Taken one by one, so that what a panic leaves behind is not dropped while it unwinds.
-        inputs.reverse();
-        let each = std::iter::from_fn(|| inputs.pop()).enumerate();
-        Ok(each.map(|(i, input)| self.producer_work(&cx.at(i), state, input)).collect())
+        Ok(one_by_one(cx, inputs, |cx, input| self.producer_work(cx, state, input)))
     }
 
     /// Tells `build` whether a rule for batches makes sense. Runners of this crate that wrap another forward
@@ -308,6 +310,18 @@ pub trait Runner: Send + Sync {
         cx: &ConsumerContext<'_>,
         state: Self::ConsumerState,
     ) -> Result<Self::Summary>;
+}
+
+/// Works on the inputs of a batch as single items.
+pub(crate) fn one_by_one<I, O>(
+    cx: &ProducerContext<'_>,
+    inputs: &mut Vec<I>,
+    mut work: impl FnMut(&ProducerContext<'_>, I) -> Result<O>,
+) -> Vec<Result<O>> {
+    // Taken out one at a time, so that what a panic leaves behind is not dropped while it unwinds.
+    inputs.reverse();
+    let each = std::iter::from_fn(|| inputs.pop()).enumerate();
+    each.map(|(i, input)| work(&cx.at(i), input)).collect()
 }
 
 /// Forwards every hook, also those with a default body: a missing hook would silently run its default

@@ -11,7 +11,8 @@ use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 /// Makes a runner of two closures: `init` makes a producer's state, `work` makes an output of an input. The
 /// outputs are collected: the summary of a run is a `Vec` of them.
 ///
-/// For work that is faster on many items at once, as on a GPU, use [`map_batches`](crate::map_batches).
+/// Without a state, [`each`] needs one closure. For work that is faster on many items at once, as on a GPU, use
+/// [`map_batches`](crate::map_batches). A type of your own implements [`Work`](crate::Work), or all of [`Runner`].
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};
@@ -28,10 +29,45 @@ use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 /// ```
 pub fn map<S, I, O, Init, Work>(init: Init, work: Work) -> Map<Init, Work, S, I, O>
 where
+    I: Send,
+    O: Send,
     Init: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync,
     Work: Fn(&ProducerContext<'_>, &mut S, I) -> Result<O> + Send + Sync,
 {
     Map { init, work, types: PhantomData }
+}
+
+/// Makes a runner of one closure, which makes an output of an input and needs no state. The outputs are
+/// collected: the summary of a run is a `Vec` of them.
+///
+/// It is [`map`] without a state and without a context.
+///
+/// ```
+/// use gangline::{OrderedRunner, each};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let mut runner = OrderedRunner::new(each(|text: &str| Ok(text.parse::<i32>()?)), 2)?;
+/// assert_eq!(runner.run(["1", "20"])?, [1, 20]);
+/// let error = runner.run(["1", "two"]).unwrap_err();
+/// assert_eq!(error.item(), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+pub fn each<I, O, F>(
+    f: F,
+) -> Map<
+    impl Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync,
+    impl Fn(&ProducerContext<'_>, &mut (), I) -> Result<O> + Send + Sync,
+    (),
+    I,
+    O,
+>
+where
+    I: Send,
+    O: Send,
+    F: Fn(I) -> Result<O> + Send + Sync,
+{
+    map(|_| Ok(()), move |_, (), input| f(input))
 }
 
 /// The runner of [`map`].

@@ -38,6 +38,8 @@ use crate::runner::{ConsumerContext, ProducerContext, Runner};
 /// ```
 pub fn map_batches<S, I, O, Init, Work>(init: Init, work: Work) -> MapBatches<Init, Work, S, I, O>
 where
+    I: Send,
+    O: Send,
     Init: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync,
     Work: Fn(&ProducerContext<'_>, &mut S, &mut Vec<I>) -> Result<Vec<Result<O>>> + Send + Sync,
 {
