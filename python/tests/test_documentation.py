@@ -4,6 +4,8 @@ import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 
 import pytest
 from conftest import HERE
@@ -35,6 +37,14 @@ def test_code_of_the_page_compiles():
     page = (HERE.parent / "README.md").read_text()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         compile(code, "README.md", "exec")
+
+
+def test_the_program_of_the_front_page_runs(tmp_path):
+    page = (HERE.parent.parent / "README.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    script = tmp_path / "first.py"
+    script.write_text(code)
+    subprocess.run([sys.executable, script], check=True, timeout=60)
 
 
 def test_the_signature_is_that_of_the_page():
