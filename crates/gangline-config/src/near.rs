@@ -1,6 +1,7 @@
 //! Which key was probably meant by one that is not there.
 
 use config::{Value, ValueKind};
+use strsim::levenshtein;
 
 use super::segment::{join, segments};
 
@@ -13,7 +14,7 @@ pub(super) fn near(root: &Value, path: &str) -> Option<String> {
     let near = paths.into_iter().filter_map(|other| {
         let bare = without_quotes(&other);
         let is_near = bare.len().abs_diff(path.len()) <= 4 * most;
-        is_near.then(|| (distance(&path, &bare), other))
+        is_near.then(|| (levenshtein(&path, &bare), other))
     });
     let (_, nearest) = near.filter(|(letters, _)| *letters <= most).min()?;
     Some(nearest)
@@ -30,31 +31,5 @@ fn collect(value: &Value, path: &str, paths: &mut Vec<String>) {
         let path = join(path, key);
         collect(value, &path, paths);
         paths.push(path);
-    }
-}
-
-/// Returns the edit distance of two texts: the number of letters inserted, deleted or replaced.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &b) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::distance;
-
-    #[test]
-    fn a_letter_is_put_in_left_out_or_another() {
-        let from_exponent = ["exponent", "exponnt", "exponnent", "eXponent", "xponents", ""];
-        assert_eq!(from_exponent.map(|other| distance("exponent", other)), [0, 1, 1, 1, 2, 8]);
     }
 }
