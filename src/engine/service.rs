@@ -43,8 +43,8 @@ use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{InLine, Rebuilt, RunKind};
-use crate::scheduler::Meta;
 use crate::scheduler::batch::Size;
+use crate::scheduler::{Meta, Priority};
 
 const NAME: &str = "gangline-s";
 /// The default number of calls that may be open, if the largest batch of each producer needs no more.
@@ -321,7 +321,8 @@ impl<I, T> Calls<I, T> {
             run.enter_name(index, entry);
             run.spans.note_caller(index, caller.take());
             state.inputs.insert(index, input, 1);
-            state.scheduler.offer(index, Meta { size, since: now }, now);
+            let meta = Meta { size, since: now, priority: Priority::Normal };
+            state.scheduler.offer(index, meta, now);
             Ok(index)
         });
         run.heed(events);

@@ -1,13 +1,16 @@
 //! Leases ahead: a producer holds further items while it works on one, so that it need not ask in between.
 //!
 //! No item waits behind a slow one for that: nothing is leased ahead while a producer has nothing to do, and one
-//! that begins to wait has the leases that were not begun [recalled](super::Event::Recall).
+//! that begins to wait has the leases that were not begun [recalled](super::Event::Recall). Nor is anything leased ahead
+//! while items of both priorities wait: the next free producer takes the first of them.
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};
+use super::priority::Priority;
 use super::producers::Producers;
 use super::time::RunTime;
 use super::waiters::Takes;
+use super::workload::Workload;
 
 /// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more.
 pub fn lease_ahead(
@@ -20,14 +23,18 @@ pub fn lease_ahead(
     let is_trusted = health.may_take_new(producer) && !health.is_suspect(producer);
     // A woken producer is about to ask.
     let is_idle = waiters.taking(Takes::All).next().is_some() || waiters.woken().next().is_some();
-    if scheduler.producers.is_aborted || !is_trusted || is_idle {
+    let Workload { batches, .. } = &scheduler.workload;
+    let is_mixed = batches.has_background
+        && [Priority::Normal, Priority::Background].iter().all(|it| scheduler.workload.has(*it));
+    if scheduler.producers.is_aborted || !is_trusted || is_idle || is_mixed {
         return vec![];
     }
     let share = scheduler.workload.batches.pending.len().div_ceil(health.live().max(1));
     let mut leases = Vec::with_capacity(most.min(share));
     while leases.len() < most {
         let Scheduler { workload, producers, .. } = &mut *scheduler;
-        let retry = workload.take_retry(producer, &producers.health, now);
+        let mut turns = workload.turns().iter();
+        let retry = turns.find_map(|&it| workload.take_retry(producer, it, &producers.health, now));
         let batches = &mut workload.batches;
         let new = || (leases.len() < share).then(|| batches.take_at_once(now)).flatten();
         let Some(chosen) = retry.or_else(new) else { break };

@@ -1,10 +1,12 @@
 //! Which waiting items and parts go together: by the rules of the user, and by the memory of each device.
 
 use super::answers::Memory;
-use super::config::Config;
+use super::config::{Config, Meta};
 use super::flow::Flow;
 use super::lease::{Chosen, Held, Leases, Piece, ProducerId, Sized};
-use super::pending::{PendingItems, Pick};
+use super::pending::Pick;
+use super::pending_queues::{Mixture, PendingQueues};
+use super::priority::{Priority, Share, ShareBalance};
 use super::split::{Cut, Part, Parts, extent, fitting};
 use super::time::RunTime;
 use super::waiters::{Takes, Waiters};
@@ -17,8 +19,11 @@ pub(super) struct Batches {
     mode: BatchMode,
     /// The limits learned from out-of-memory failures, for each producer.
     learned: Vec<Ceiling>,
-    pub(super) pending: PendingItems,
+    pub(super) pending: PendingQueues,
     pub(super) parts: Parts,
+    balance: ShareBalance,
+    /// Whether an item of the background was offered in this run.
+    pub(super) has_background: bool,
     pub(super) flow: Flow,
 }
 
@@ -37,8 +42,10 @@ impl Batches {
             rules,
             mode: if config.batching.is_some() { BatchMode::Batches } else { BatchMode::Single },
             learned,
-            pending: PendingItems::new(rules.grouping, config.window),
+            pending: PendingQueues::new(rules.grouping, config.window),
             parts: Parts::default(),
+            balance: ShareBalance::new(rules.limits.items),
+            has_background: false,
             flow: Flow::new(config.input),
         }
     }
@@ -57,20 +64,48 @@ impl Batches {
         self.flow.more(&self.rules.rule)
     }
 
-    /// Takes the batch of new items that is next for a producer, unless it waits for more.
-    pub(super) fn take_new(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
-        if self.pending.is_empty() {
+    /// Adds an item to those that wait.
+    pub(super) fn push(&mut self, index: u64, meta: Meta) {
+        self.has_background |= meta.priority == Priority::Background;
+        self.pending.push(index, meta);
+    }
+
+    /// The number of items of the background that go before others.
+    pub(super) fn due(&self) -> u64 {
+        self.balance.due()
+    }
+
+    /// Notes that these items were leased while the background waited, or has some of them.
+    pub(super) fn note_share(&mut self, items: &[Sized]) {
+        items.iter().for_each(|item| self.balance.note(item.priority));
+    }
+
+    pub(super) fn set_share(&mut self, share: Share) {
+        self.balance.set(share);
+    }
+
+    /// Takes the batch of new items that is next for a producer, if it has items of this priority first, unless it
+    /// waits for more.
+    pub(super) fn take_new(
+        &mut self,
+        producer: ProducerId,
+        priority: Priority,
+        now: RunTime,
+    ) -> Option<Chosen> {
+        // Normal items lead each batch that has some, also one with items of the background that are due.
+        let is_led = priority == Priority::Normal || !self.pending.has(Priority::Normal);
+        if !is_led || !self.pending.has(priority) {
             return None;
         }
-        let Pick::Take(selection) = self.pick(producer, now) else { return None };
-        Some(Chosen::first(self.pending.take(selection)))
+        let Pick::Take(mixture) = self.pick(producer, now) else { return None };
+        Some(Chosen::first(self.pending.take(mixture)))
     }
 
     /// Takes the next batch, which does not wait for more.
     pub(super) fn take_at_once(&mut self, now: RunTime) -> Option<Chosen> {
         let Batching { rule, limits, .. } = self.rules;
-        match self.pending.pick(rule, limits, now, More::Never) {
-            Pick::Take(selection) => Some(Chosen::first(self.pending.take(selection))),
+        match self.pending.pick(self.due(), rule, limits, now, More::Never) {
+            Pick::Take(mixture) => Some(Chosen::first(self.pending.take(mixture))),
             Pick::Wait | Pick::WaitUntil(_) => None,
         }
     }
@@ -148,8 +183,9 @@ impl Batches {
         free.filter(|_| waiters.woken().count() < here)
     }
 
-    fn pick(&self, producer: ProducerId, now: RunTime) -> Pick {
-        self.pending.pick(self.rules.rule, self.limits_of(producer), now, self.more())
+    fn pick(&self, producer: ProducerId, now: RunTime) -> Pick<Mixture> {
+        let (rule, limits) = (self.rules.rule, self.limits_of(producer));
+        self.pending.pick(self.due(), rule, limits, now, self.more())
     }
 
     fn limits_of(&self, producer: ProducerId) -> Limits {

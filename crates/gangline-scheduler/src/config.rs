@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::deadlines::Timeouts;
 use super::flow::Input;
 use super::gpus::Gpus;
+use super::priority::Priority;
 use super::retry::{Backoff, OnError};
 use super::time::RunTime;
 use crate::batch::{Batching, Size};
@@ -75,4 +76,6 @@ pub struct Meta {
     pub size: Size,
     /// The time since which it waits.
     pub since: RunTime,
+    /// Whether it goes before others.
+    pub priority: Priority,
 }

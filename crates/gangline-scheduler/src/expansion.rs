@@ -20,9 +20,10 @@ pub fn cut_from(scheduler: &mut Scheduler, id: LeaseId, indices: &[u64], now: Ru
     let is_cut = |item: &mut Sized| indices.contains(&item.index);
     let cut: Vec<_> = held.items.extract_if(.., is_cut).collect();
     let mut counted = Vec::new();
-    for Sized { index, size } in cut {
+    for item in cut {
+        let index = item.index;
         // Settled as a success, it leaves no trace. It clears no producer, since no hook has seen it.
-        let settlement = workload.items.settle(index, size, Outcome::Succeeded, producer);
+        let settlement = workload.items.settle(item, Outcome::Succeeded, producer);
         if settlement.has_losers {
             workload.revoke(index, producers, now);
         }

@@ -15,7 +15,7 @@ pub fn hand_over(scheduler: &mut Scheduler, id: LeaseId, to: ProducerId, now: Ru
     if is_live {
         held.producer = to;
     }
-    scheduler.begin(id, Copies::Kept, now)
+    scheduler.begin_now(id, Copies::Kept, now)
 }
 
 /// Excludes a producer that has no worker, until [`producer_joined`](Scheduler::producer_joined). Nothing waits for

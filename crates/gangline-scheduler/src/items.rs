@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::health::Blame;
 use super::lease::{ProducerId, Sized};
+use super::priority::Priority;
 use super::retry_queue::Claims;
 use crate::batch::Size;
 
@@ -40,8 +41,8 @@ pub(super) struct AttemptHistory {
 }
 
 impl AttemptHistory {
-    pub(super) fn new() -> Self {
-        let claims = Claims { tried: vec![], keeper: None };
+    pub(super) fn new(priority: Priority) -> Self {
+        let claims = Claims { tried: vec![], keeper: None, priority };
         AttemptHistory { attempt: 1, claims, blame: Blame::Open }
     }
 
@@ -148,9 +149,10 @@ impl Items {
     }
 
     /// Returns the record of an item, creating one if the item was never tried before.
-    pub(super) fn open(&mut self, index: u64, size: Size, carriers: u32) -> &mut ItemRecord {
+    pub(super) fn open(&mut self, item: Sized, carriers: u32) -> &mut ItemRecord {
+        let Sized { index, size, priority } = item;
         self.records.entry(index).or_insert_with(|| ItemRecord {
-            history: AttemptHistory::new(),
+            history: AttemptHistory::new(priority),
             size,
             carriers,
             state: ItemState::Open,
@@ -160,14 +162,14 @@ impl Items {
     /// Records the outcome of a lease that covers the item.
     pub(super) fn settle(
         &mut self,
-        index: u64,
-        size: Size,
+        item: Sized,
         outcome: Outcome,
         producer: ProducerId,
     ) -> Settlement {
+        let index = item.index;
         let Some(record) = self.get_mut(index) else {
             if outcome == Outcome::Failed {
-                let record = self.open(index, size, 0);
+                let record = self.open(item, 0);
                 record.history.note(producer);
                 record.state = ItemState::Undecided;
             }
@@ -253,13 +255,13 @@ mod tests {
     use super::*;
 
     fn settle(items: &mut Items, outcome: Outcome, producer: ProducerId) -> Standing {
-        items.settle(7, Size::ONE, outcome, producer).standing
+        items.settle(Sized::plain(7), outcome, producer).standing
     }
 
     /// An item that producers 0 and 1 work on.
     fn covered_twice() -> Items {
         let mut items = Items::default();
-        items.open(7, Size::ONE, 2);
+        items.open(Sized::plain(7), 2);
         items
     }
 
@@ -279,8 +281,8 @@ mod tests {
     fn copies_of_an_item_that_was_withdrawn_are_revoked_once() {
         for outcome in [Outcome::Succeeded, Outcome::Failed] {
             let mut items = covered_twice();
-            items.open(7, Size::ONE, 2).state = ItemState::Settled;
-            let settlement = items.settle(7, Size::ONE, outcome, 0);
+            items.open(Sized::plain(7), 2).state = ItemState::Settled;
+            let settlement = items.settle(Sized::plain(7), outcome, 0);
             assert_eq!(settlement.standing, Standing::Stale);
             assert!(!settlement.has_losers, "they are known already");
         }
@@ -309,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_item_that_is_to_blame_may_come_back_to_those_that_failed_it_before_the_last() {
-        let mut history = AttemptHistory::new();
+        let mut history = AttemptHistory::new(Priority::Normal);
         for producer in [0, 1, 0] {
             history.advance(producer);
         }
@@ -330,7 +332,7 @@ mod tests {
             ItemState::Open,
         ];
         for ((index, state), carriers) in (0..).zip(states).zip([0, 0, 0, 0, 1]) {
-            items.open(index, Size::ONE, carriers).state = state;
+            items.open(Sized::plain(index), carriers).state = state;
         }
         items.give_up_from(2);
         let kept = (0..5).filter(|index| items.get(*index).is_some());

@@ -1,5 +1,6 @@
 //! The leases that producers hold: which producer works on which items.
 
+use super::priority::Priority;
 use super::time::RunTime;
 use crate::batch::Size;
 
@@ -45,11 +46,12 @@ pub enum Piece {
     Part,
 }
 
-/// An item with its size.
+/// An item with its size and its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sized {
     pub(super) index: u64,
     pub(super) size: Size,
+    pub(super) priority: Priority,
 }
 
 /// The state of a lease while a producer holds it.
@@ -119,6 +121,18 @@ struct LeaseSlot {
     held: Option<Held>,
 }
 
+impl Sized {
+    /// An item that is not measured.
+    pub(super) fn plain(index: u64) -> Self {
+        Sized { index, size: Size::ONE, priority: Priority::Normal }
+    }
+}
+
+/// The priority of items that are leased together: the first of theirs.
+pub(super) fn priority_of(items: &[Sized]) -> Priority {
+    items.iter().map(|item| item.priority).min().unwrap_or_default()
+}
+
 impl Chosen {
     /// Chooses items for a first attempt.
     pub(super) fn first(items: Vec<Sized>) -> Self {
@@ -134,6 +148,11 @@ impl Held {
     /// Whether its hook runs although no result counts.
     pub(super) fn is_detached(&self) -> bool {
         self.is_stale() && self.phase == Phase::Working
+    }
+
+    /// Whether it only has items of the background.
+    pub(super) fn is_background(&self) -> bool {
+        priority_of(&self.items) == Priority::Background
     }
 
     pub(super) fn first_item(&self) -> Option<u64> {
@@ -245,7 +264,7 @@ mod tests {
     fn held(producer: ProducerId, index: u64) -> Held {
         Held {
             producer,
-            items: vec![Sized { index, size: Size::ONE }],
+            items: vec![Sized::plain(index)],
             attempt: 1,
             phase: Phase::Working,
             since: RunTime::START,

@@ -17,6 +17,7 @@
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
 //!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
 //!   [`producer_lost`](Scheduler::producer_lost), [`take_replacement`](Scheduler::take_replacement).
+//! - **The background**: [`set_share`](Scheduler::set_share).
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
 //!   [`abort`](Scheduler::abort).
@@ -37,6 +38,8 @@
 //! |---|---|
 //! | in which order is a free producer offered parts, retries, new items and copies? | `scheduler`: `choose` |
 //! | which new items make a batch, and does it wait for more? | `batch`, `pending` |
+//! | does a call go before the background, and how do both fill a batch? | `pending_queues` |
+//! | how much does the background get while calls wait? | `priority` |
 //! | how large a batch has a device memory for? | `batch::ceiling`, `batches` |
 //! | how is a batch divided that failed, and which producer takes the parts? | `split` |
 //! | is a failed item tried again, and when? | `retry` |
@@ -71,6 +74,8 @@ mod health;
 mod items;
 mod lease;
 mod pending;
+mod pending_queues;
+mod priority;
 mod producers;
 pub mod reorder;
 mod retry;
@@ -83,6 +88,8 @@ mod waiters;
 pub mod window;
 mod workload;
 
+#[cfg(test)]
+mod calls_first;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -99,6 +106,7 @@ pub use self::items::{Items, Outcome, Standing};
 pub use self::lease::{
     Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
 };
+pub use self::priority::{Priority, Share};
 pub use self::retry::{Backoff, Decision, Failure, Inputs, OnError, Verdict};
 pub use self::scheduler::Scheduler;
 pub use self::speculation::LEAST_COPY_AFTER;

@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
+use std::time::Duration;
 
 use super::config::Meta;
 use super::lease::Sized;
@@ -46,8 +47,8 @@ struct PendingSlot {
 
 /// What a free producer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pick {
-    Take(Selection),
+pub(super) enum Pick<S = Selection> {
+    Take(S),
     Wait,
     WaitUntil(RunTime),
 }
@@ -106,8 +107,7 @@ impl PendingItems {
     /// items can come. Any other batch goes only if it is full.
     pub(super) fn pick(&self, rule: Batch, limits: Limits, now: RunTime, more: More) -> Pick {
         let Some(first) = self.slots.front() else { return Pick::Wait };
-        let waits = !self.is_urgent() && self.slots.len() as u64 <= self.patience;
-        let more = if waits { more } else { More::Never };
+        let more = if self.may_wait() { more } else { More::Never };
         let (selection, fill) = self.around_first(limits);
         match rule.decide(fill, now.since(first.meta.since), more) {
             BatchDecision::Take => Pick::Take(selection),
@@ -119,8 +119,18 @@ impl PendingItems {
         }
     }
 
+    /// Whether the first item may wait for later ones.
+    pub(super) fn may_wait(&self) -> bool {
+        !self.is_urgent() && self.slots.len() as u64 <= self.patience
+    }
+
+    /// How long the first item has waited.
+    pub(super) fn waited(&self, now: RunTime) -> Duration {
+        self.slots.front().map_or(Duration::ZERO, |first| now.since(first.meta.since))
+    }
+
     /// The batch that contains the first item.
-    fn around_first(&self, limits: Limits) -> (Selection, Fill) {
+    pub(super) fn around_first(&self, limits: Limits) -> (Selection, Fill) {
         match &self.sizes {
             None => self.prefix(limits),
             Some(sizes) => around((self.at(self.first).padded, self.first), sizes, self, limits),
@@ -135,7 +145,7 @@ impl PendingItems {
     }
 
     /// The full batch of the smallest other items, if there is one.
-    fn full(&self, limits: Limits) -> Option<Selection> {
+    pub(super) fn full(&self, limits: Limits) -> Option<Selection> {
         let sizes = self.sizes.as_ref()?;
         let mut smallest = sizes.iter().copied();
         let mut first = smallest.next()?;
@@ -159,8 +169,64 @@ impl PendingItems {
         None
     }
 
-    fn at(&self, place: u64) -> Size {
+    pub(super) fn at(&self, place: u64) -> Size {
         self.slots[(place - self.first) as usize].meta.size
+    }
+
+    /// The load of the items at these places.
+    pub(super) fn load_of(&self, places: &[u64]) -> Load {
+        Load::of(places.iter().map(|&place| self.at(place)))
+    }
+
+    /// The places of the items that wait, in the order of the input.
+    fn waiting(&self) -> impl Iterator<Item = u64> {
+        let places = (self.first..).zip(&self.slots);
+        places.filter(|(_, slot)| !slot.is_taken).map(|(place, _)| place)
+    }
+
+    /// The places of the selected items.
+    pub(super) fn places(&self, selection: Selection) -> Vec<u64> {
+        match selection {
+            Selection::First(count) => self.waiting().take(count).collect(),
+            Selection::Like { smallest, largest } => {
+                let sizes = self.sizes.as_ref().expect("only like sizes are picked by size");
+                sizes.range(smallest..=largest).map(|&(_, place)| place).collect()
+            }
+        }
+    }
+
+    /// The places of the items that fill up a batch of this load, in the order of the input: all, or those of like
+    /// size that add no padding. The batch is full if the next does not fit.
+    pub(super) fn that_fit(&self, load: Load, limits: Limits) -> (Vec<u64>, Fill) {
+        match &self.sizes {
+            None => self.while_allowed(self.waiting(), load, limits),
+            Some(sizes) => {
+                let largest = load.largest();
+                let alike = sizes.range((largest.div_ceil(LIKE), 0)..=(largest, u64::MAX));
+                let mut places: Vec<u64> = alike.map(|&(_, place)| place).collect();
+                places.sort_unstable();
+                self.while_allowed(places.into_iter(), load, limits)
+            }
+        }
+    }
+
+    fn while_allowed(
+        &self,
+        places: impl Iterator<Item = u64>,
+        mut load: Load,
+        limits: Limits,
+    ) -> (Vec<u64>, Fill) {
+        let mut fitting = Vec::new();
+        for place in places {
+            let more = load.with(self.at(place));
+            if !limits.allow(more) {
+                return (fitting, Fill::Full);
+            }
+            load = more;
+            fitting.push(place);
+        }
+        let is_full = limits.are_reached_by(load);
+        (fitting, if is_full { Fill::Full } else { Fill::Partial })
     }
 
     /// Takes the selected items, in the order of the input.
@@ -175,14 +241,16 @@ impl PendingItems {
                     place += 1;
                 }
             }
-            Selection::Like { smallest, largest } => {
-                let sizes = self.sizes.as_ref().expect("only like sizes are picked by size");
-                let mut places: Vec<u64> =
-                    sizes.range(smallest..=largest).map(|&(_, place)| place).collect();
-                places.sort_unstable();
-                taken.extend(places.into_iter().filter_map(|place| self.remove(place)));
-            }
+            Selection::Like { .. } => return self.take_places(self.places(selection)),
         }
+        self.close_gap();
+        taken
+    }
+
+    /// Takes the items at these places, in the order of the input.
+    pub(super) fn take_places(&mut self, mut places: Vec<u64>) -> Vec<Sized> {
+        places.sort_unstable();
+        let taken = places.into_iter().filter_map(|place| self.remove(place)).collect();
         self.close_gap();
         taken
     }
@@ -209,12 +277,12 @@ impl PendingItems {
         if std::mem::replace(&mut slot.is_taken, true) {
             return None;
         }
-        let PendingSlot { index, meta: Meta { size, .. }, .. } = *slot;
+        let PendingSlot { index, meta: Meta { size, priority, .. }, .. } = *slot;
         if let Some(sizes) = &mut self.sizes {
             sizes.remove(&(size.padded, place));
         }
         self.len -= 1;
-        Some(Sized { index, size })
+        Some(Sized { index, size, priority })
     }
 
     /// Restores the invariant that the first slot holds an item.

@@ -5,7 +5,8 @@ use super::config::Config;
 use super::deadlines::{Absence, Deadlines};
 use super::events::{Event, Events, Expired};
 use super::health::ProducerHealth;
-use super::lease::{Generation, LeaseId, Leases, Phase, ProducerId};
+use super::lease::{Generation, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
+use super::priority::Priority;
 use super::time::RunTime;
 use super::waiters::{Takes, Waiters};
 
@@ -119,7 +120,16 @@ impl Producers {
         if self.waiters.taking(Takes::All).all(|producer| producer != idle) {
             return;
         }
-        let ahead = leases.iter().filter(|(_, held)| held.phase == Phase::Ahead);
+        self.recall_those(leases, |_| true);
+    }
+
+    /// Has all leases of this priority given back that were not begun.
+    pub(super) fn recall(&mut self, priority: Priority, leases: &Leases) {
+        self.recall_those(leases, |held| priority_of(&held.items) == priority);
+    }
+
+    fn recall_those(&mut self, leases: &Leases, is_one: impl Fn(&Held) -> bool) {
+        let ahead = leases.iter().filter(|(_, it)| it.phase == Phase::Ahead && is_one(it));
         let mut holders: Vec<_> = ahead.map(|(_, held)| held.producer).collect();
         holders.dedup();
         holders.into_iter().for_each(|holder| self.events.push(Event::Recall(holder)));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::health::ProducerHealth;
 use super::lease::ProducerId;
+use super::priority::Priority;
 use super::time::RunTime;
 use super::waiters::Waiters;
 
@@ -37,6 +38,8 @@ pub(super) struct Claims {
     pub(super) tried: Vec<ProducerId>,
     /// The only producer that may try the item, as long as that producer is available.
     pub(super) keeper: Option<ProducerId>,
+    /// Whether it goes before new items that wait.
+    pub(super) priority: Priority,
 }
 
 impl RetryQueue {
@@ -61,17 +64,23 @@ impl RetryQueue {
         self.len += 1;
     }
 
-    /// Takes the first item in order that `producer` may try now.
+    /// Whether items of this priority wait.
+    pub(super) fn has(&self, priority: Priority) -> bool {
+        self.classes.iter().any(|class| class.claims.priority == priority)
+    }
+
+    /// Takes the first item of a priority that `producer` may try now, in order.
     pub(super) fn take(
         &mut self,
         producer: ProducerId,
+        priority: Priority,
         health: &ProducerHealth,
         now: RunTime,
     ) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
-        let classes = self.classes.iter_mut();
+        let classes = self.classes.iter_mut().filter(|class| class.claims.priority == priority);
         let ready = classes.filter_map(|class| {
             class.promote(now);
             let first = *class.ready.first()?;
@@ -205,7 +214,7 @@ mod tests {
 
     /// Returns the claims on an item that this producer has failed.
     fn after(producer: ProducerId) -> Claims {
-        Claims { tried: vec![producer], keeper: None }
+        Claims { tried: vec![producer], keeper: None, priority: Priority::Normal }
     }
 
     fn later() -> RunTime {
@@ -217,19 +226,23 @@ mod tests {
         let now = RunTime::START;
         let mut health = ProducerHealth::without_spares(3, None, None);
         let mut queue = RetryQueue::default();
-        assert_eq!(queue.take(0, &health, now), None);
+        assert_eq!(queue.take(0, Priority::Normal, &health, now), None);
         queue.insert(7, after(1), now, now);
         queue.insert(3, after(1), later(), now);
         queue.insert(5, after(0), now, now);
-        assert_eq!(queue.take(0, &health, now), Some(7));
-        assert_eq!(queue.take(0, &health, now), None, "5 failed there, and 3 is not due");
+        assert_eq!(queue.take(0, Priority::Normal, &health, now), Some(7));
+        assert_eq!(
+            queue.take(0, Priority::Normal, &health, now),
+            None,
+            "5 failed there, and 3 is not due"
+        );
         let waiters = Waiters::new(3);
         assert_eq!(queue.next_look(0, &health, &waiters, now), Some(later()));
-        assert_eq!(queue.take(2, &health, now), Some(5));
-        assert_eq!(queue.take(1, &health, later()), None, "it failed there");
+        assert_eq!(queue.take(2, Priority::Normal, &health, now), Some(5));
+        assert_eq!(queue.take(1, Priority::Normal, &health, later()), None, "it failed there");
         health.lose(0);
         health.lose(2);
-        assert_eq!(queue.take(1, &health, later()), Some(3), "no other is left");
+        assert_eq!(queue.take(1, Priority::Normal, &health, later()), Some(3), "no other is left");
         assert!(queue.is_empty() && queue.classes.is_empty());
     }
 
@@ -242,7 +255,7 @@ mod tests {
         assert_eq!(queue.unwatched(&health, &waiters, now), Some(1), "it failed on 0");
         waiters.wake(1);
         assert_eq!(queue.unwatched(&health, &waiters, now), None);
-        queue.take(1, &health, now);
+        queue.take(1, Priority::Normal, &health, now);
         queue.insert(6, after(0), later(), now);
         waiters.add(1, None, Takes::All);
         assert_eq!(queue.unwatched(&health, &waiters, now), Some(1));
@@ -262,7 +275,7 @@ mod tests {
         assert!(queue.remove(3) && !queue.remove(3) && !queue.remove(4));
         queue.give_up_from(6);
         assert!(!queue.remove(6) && !queue.remove(8), "from 6 on");
-        assert_eq!(queue.take(0, &health, later()), Some(5));
+        assert_eq!(queue.take(0, Priority::Normal, &health, later()), Some(5));
         assert!(queue.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The scheduler of one run: its calls. What they decide is in the files of the parts.
 
 use super::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-use super::batch::{Ceiling, Size};
+use super::batch::Ceiling;
 use super::config::{Config, Meta, Order};
 use super::deadlines::{Absence, RunTimeout};
 use super::events::{Event, Expired};
@@ -10,7 +10,9 @@ use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
 use super::lease::{
     Chosen, Copies, Generation, Lease, LeaseId, Leases, Phase, ProducerId, Readiness, Sized,
+    priority_of,
 };
+use super::priority::{Priority, Share};
 use super::producers::Producers;
 use super::retry::{Decision, Failure, Inputs, RetryPolicy};
 use super::speculation::{Speculation, Turn};
@@ -47,14 +49,22 @@ impl Scheduler {
         if index >= self.workload.bound {
             return;
         }
-        self.workload.batches.pending.push(index, meta);
+        self.workload.batches.push(index, meta);
+        if meta.priority == Priority::Normal && self.workload.batches.has_background {
+            self.producers.recall(Priority::Background, &self.workload.leases);
+        }
         self.workload.wake_for_pending(&mut self.producers, now);
+    }
+
+    /// Sets what the background gets while other items wait.
+    pub fn set_share(&mut self, share: Share) {
+        self.workload.batches.set_share(share);
     }
 
     /// Tracks an untracked item that has failed on this producer. The backend then calls
     /// [`decide`](Scheduler::decide).
     pub fn adopt(&mut self, index: u64, producer: ProducerId) {
-        self.workload.items.settle(index, Size::ONE, Outcome::Failed, producer);
+        self.workload.items.settle(Sized::plain(index), Outcome::Failed, producer);
     }
 
     /// Tracks an untracked item that a suspected producer, or one without a state, is about to work on.
@@ -66,7 +76,7 @@ impl Scheduler {
         now: RunTime,
     ) -> Lease {
         self.stop_waiting(producer, now);
-        let chosen = Chosen::first(vec![Sized { index, size: Size::ONE }]);
+        let chosen = Chosen::first(vec![Sized::plain(index)]);
         self.grant(chosen, producer, readiness.into(), now)
     }
 
@@ -84,6 +94,10 @@ impl Scheduler {
             return Next::Leave;
         }
         if let Some(chosen) = self.choose(producer, now) {
+            if priority_of(&chosen.items) == Priority::Background {
+                // What waits behind the work of another producer goes first.
+                self.producers.recall(Priority::Normal, &self.workload.leases);
+            }
             let lease = self.grant(chosen, producer, readiness.into(), now);
             self.workload.wake_for_work(&mut self.producers, now);
             self.speculation.wake_helpers(&self.workload.batches, &mut self.producers);
@@ -104,20 +118,23 @@ impl Scheduler {
     /// Chooses what the producer works on next.
     fn choose(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
         let Scheduler { workload, producers, speculation, .. } = self;
-        if let Some(part) = workload.take_own_part(producer) {
-            return Some(part);
-        }
-        // Before new items, since the consumer may wait for it.
-        if let Some(retry) = workload.take_retry(producer, &producers.health, now) {
-            return Some(retry);
-        }
-        if let Some(copy) = speculation.take(Turn::BeforeNew, producer, workload, producers, now) {
-            return Some(copy);
-        }
-        if producers.takes(producer) == Takes::All
-            && let Some(new) = workload.take_new(producer, now)
-        {
-            return Some(new);
+        for &priority in workload.turns() {
+            if let Some(part) = workload.take_own_part(producer, priority) {
+                return Some(part);
+            }
+            // Before new items, since the consumer may wait for it.
+            if let Some(retry) = workload.take_retry(producer, priority, &producers.health, now) {
+                return Some(retry);
+            }
+            let turn = Turn::BeforeNew(priority);
+            if let Some(copy) = speculation.take(turn, producer, workload, producers, now) {
+                return Some(copy);
+            }
+            if producers.takes(producer) == Takes::All
+                && let Some(new) = workload.take_new(producer, priority, now)
+            {
+                return Some(new);
+            }
         }
         speculation.take(Turn::AfterAll, producer, workload, producers, now)
     }
@@ -135,6 +152,7 @@ impl Scheduler {
         phase: Phase,
         now: RunTime,
     ) -> Lease {
+        self.workload.note_share(&chosen.items);
         let deadline = self.producers.deadlines.of_lease(phase, chosen.items.len(), now);
         self.workload.grant(chosen, producer, phase, deadline, now)
     }
@@ -226,8 +244,19 @@ impl Scheduler {
     }
 
     /// Begins the hook of a lease, and with it a new deadline. If the backend has copies of all its items,
-    /// other producers can start them too.
+    /// other producers can start them too. An item of the background that its producer was not ready for is put off
+    /// while others wait.
     pub fn begin(&mut self, id: LeaseId, copies: Copies, now: RunTime) -> Begin {
+        let is_overtaken = self.workload.batches.pending.has(Priority::Normal);
+        match self.workload.leases.get(id) {
+            Some(it) if it.phase == Phase::Preparing && it.is_background() && is_overtaken => {
+                Begin::Stale
+            }
+            _ => self.begin_now(id, copies, now),
+        }
+    }
+
+    pub(super) fn begin_now(&mut self, id: LeaseId, copies: Copies, now: RunTime) -> Begin {
         let Some(held) = self.workload.leases.get_wanted(id) else { return Begin::Stale };
         held.phase = Phase::Working;
         held.since = now;

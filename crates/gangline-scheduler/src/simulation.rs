@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::tests::meta;
 use super::*;
-use crate::batch::{Batch, Batching, Ceiling, Size};
+use crate::batch::{Batch, Batching, Ceiling};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -62,6 +63,8 @@ struct Script {
     keeps_inputs: bool,
     /// Whether producers keep the items that they fail.
     keeps_items: bool,
+    /// One item in this number is of the background; 0: none.
+    background_in: u64,
     /// Seeds the choice of the next thread.
     seed: u64,
 }
@@ -269,7 +272,10 @@ impl Simulation {
             self.has_ended = true;
             self.scheduler.input_ended(self.now);
         } else {
-            let (index, meta) = (self.pulled, Meta { size: Size::ONE, since: self.now });
+            let index = self.pulled;
+            let is_background = index.checked_rem(self.script.background_in) == Some(0);
+            let priority = if is_background { Priority::Background } else { Priority::Normal };
+            let meta = Meta { priority, ..meta(self.now) };
             self.pulled += 1;
             match self.tracking {
                 Tracking::Full => self.scheduler.offer(index, meta, self.now),
@@ -669,11 +675,12 @@ prop_compose! {
         on_error in prop_oneof![2 => Just(OnError::Skip), 1 => Just(OnError::Stop)],
         keeps_inputs in any::<bool>(),
         keeps_items in proptest::bool::weighted(0.3),
+        background_in in 0..4_u64,
         seed in any::<u64>(),
     ) -> Script {
         Script {
             items, flaws, spares, order, window, batch, retries, quarantine_after, speculates,
-            item_timeout, on_error, keeps_inputs, keeps_items, seed,
+            item_timeout, on_error, keeps_inputs, keeps_items, background_in, seed,
         }
     }
 }

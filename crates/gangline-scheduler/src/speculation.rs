@@ -6,7 +6,8 @@ use super::batches::Batches;
 use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{ItemRecord, ItemState, Items};
-use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId};
+use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
+use super::priority::Priority;
 use super::producers::Producers;
 use super::time::RunTime;
 use super::workload::Workload;
@@ -28,7 +29,8 @@ pub(super) struct Speculation {
 /// When a producer that asks for work is offered a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    BeforeNew,
+    /// Before the new items of this priority.
+    BeforeNew(Priority),
     /// Nothing else is there for it.
     AfterAll,
 }
@@ -75,11 +77,29 @@ impl Speculation {
         now: RunTime,
     ) -> Option<Chosen> {
         match turn {
-            Turn::BeforeNew => None,
-            Turn::AfterAll => match self.chance(helper, workload, &producers.health, now) {
-                Chance::Now(slow) => workload.take_copy(slow),
-                Chance::At(_) | Chance::None => None,
-            },
+            Turn::BeforeNew(Priority::Normal) => None,
+            // The background waits, and all others are in hooks.
+            Turn::BeforeNew(Priority::Background) => {
+                self.take_slow(Priority::Normal, helper, workload, producers, now)
+            }
+            Turn::AfterAll => {
+                self.take_slow(Priority::Background, helper, workload, producers, now)
+            }
+        }
+    }
+
+    /// Takes a copy of a slow item of this priority, or of one that goes before it.
+    fn take_slow(
+        &self,
+        last: Priority,
+        helper: ProducerId,
+        workload: &mut Workload,
+        producers: &Producers,
+        now: RunTime,
+    ) -> Option<Chosen> {
+        match self.chance(last, helper, workload, &producers.health, now) {
+            Chance::Now(slow) => workload.take_copy(slow),
+            Chance::At(_) | Chance::None => None,
         }
     }
 
@@ -91,7 +111,7 @@ impl Speculation {
         producers: &Producers,
         now: RunTime,
     ) -> Option<RunTime> {
-        match self.chance(helper, workload, &producers.health, now) {
+        match self.chance(Priority::Background, helper, workload, &producers.health, now) {
             Chance::At(due) => Some(due),
             Chance::Now(_) | Chance::None => None,
         }
@@ -100,25 +120,27 @@ impl Speculation {
     /// Wakes the producers that could copy slow items and would not look by themselves.
     #[inline]
     pub(super) fn wake_helpers(&self, batches: &Batches, producers: &mut Producers) {
-        if self.is_on() && stands_still(batches) {
+        if self.is_on() && stands_still(Priority::Background, batches) {
             producers.wake_those_without_time();
         }
     }
 
-    /// Finds the earliest slow item of another producer for `helper` to copy.
+    /// Finds the earliest slow item of another producer for `helper` to copy, up to this priority.
     fn chance(
         &self,
+        last: Priority,
         helper: ProducerId,
         Workload { items, leases, batches, .. }: &Workload,
         health: &ProducerHealth,
         now: RunTime,
     ) -> Chance {
-        if !(self.is_on() && stands_still(batches)) {
+        if !(self.is_on() && stands_still(last, batches)) {
             return Chance::None;
         }
         let Some(after) = self.after() else { return Chance::None };
         let others = leases.iter().filter(|(_, held)| {
-            held.producer != helper && is_copyable(held) && is_alone(held, items)
+            let is_wanted = held.producer != helper && priority_of(&held.items) <= last;
+            is_wanted && is_copyable(held) && is_alone(held, items)
         });
         let due = others.filter_map(|(id, held)| {
             let due = due(helper, held, leases, health)?.after(after);
@@ -134,10 +156,13 @@ impl Speculation {
     }
 }
 
-/// Whether everything waits for items that are in hooks.
-fn stands_still(batches: &Batches) -> bool {
+/// Whether everything up to this priority waits for items that are in hooks.
+fn stands_still(last: Priority, batches: &Batches) -> bool {
     match batches.flow.input {
-        Input::Calls => batches.pending.is_empty(),
+        Input::Calls => match last {
+            Priority::Normal => !batches.pending.has(Priority::Normal),
+            Priority::Background => batches.pending.is_empty(),
+        },
         Input::MayCome | Input::Ended => {
             batches.more() == More::Never && batches.flow.consumer == Activity::Waiting
         }

@@ -1,6 +1,7 @@
 //! Batches that failed as a whole, split into parts.
 
-use super::lease::{ProducerId, Sized};
+use super::lease::{ProducerId, Sized, priority_of};
+use super::priority::Priority;
 use crate::batch::{Ceiling, Limits, Load};
 
 /// Parts that wait; each is leased as one.
@@ -67,21 +68,33 @@ impl Parts {
         self.waiting.push(part);
     }
 
-    /// Takes the producer's next part.
-    pub(super) fn take_own(&mut self, producer: ProducerId) -> Option<Part> {
-        let last = self.waiting.iter().rposition(|part| part.owner == Some(producer))?;
+    /// Whether a part of this priority waits.
+    pub(super) fn has(&self, priority: Priority) -> bool {
+        self.waiting.iter().any(|part| part.is(priority))
+    }
+
+    /// Takes the producer's next part of a priority.
+    pub(super) fn take_own(&mut self, producer: ProducerId, priority: Priority) -> Option<Part> {
+        let is_own = |part: &Part| part.owner == Some(producer) && part.is(priority);
+        let last = self.waiting.iter().rposition(is_own)?;
         Some(self.waiting.remove(last))
     }
 
     /// Takes a part without an owner.
-    pub(super) fn take_free(&mut self) -> Option<Part> {
-        let first = self.waiting.iter().position(|part| part.owner.is_none())?;
+    pub(super) fn take_free(&mut self, priority: Priority) -> Option<Part> {
+        let is_free = |part: &Part| part.owner.is_none() && part.is(priority);
+        let first = self.waiting.iter().position(is_free)?;
         Some(self.waiting.remove(first))
     }
 
     /// Takes the part that a busy owner would take last.
-    pub(super) fn steal(&mut self, is_busy: impl Fn(ProducerId) -> bool) -> Option<Part> {
-        let first = self.waiting.iter().position(|part| part.owner.is_none_or(&is_busy))?;
+    pub(super) fn steal(
+        &mut self,
+        priority: Priority,
+        is_busy: impl Fn(ProducerId) -> bool,
+    ) -> Option<Part> {
+        let is_left = |part: &Part| part.owner.is_none_or(&is_busy) && part.is(priority);
+        let first = self.waiting.iter().position(is_left)?;
         Some(self.waiting.remove(first))
     }
 
@@ -103,6 +116,10 @@ impl Parts {
 }
 
 impl Part {
+    fn is(&self, priority: Priority) -> bool {
+        priority_of(&self.items) == priority
+    }
+
     /// Cuts off the items that exceed the device's learned memory limit.
     pub(super) fn cut_to(&mut self, limits: Limits, learned: &Ceiling) -> Option<Part> {
         let count = fitting(limits, learned, &self.items);
@@ -128,10 +145,11 @@ pub(super) fn extent(limits: Limits, items: &[Sized]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Size;
+
+    const NORMAL: Priority = Priority::Normal;
 
     fn part(items: std::ops::Range<u64>, cut: Cut) -> Part {
-        let items = items.map(|index| Sized { index, size: Size::ONE }).collect();
+        let items = items.map(Sized::plain).collect();
         Part { owner: Some(0), items, attempt: 1, cut }
     }
 
@@ -143,13 +161,17 @@ mod tests {
     fn the_half_of_the_earlier_items_comes_first() {
         let mut parts = Parts::default();
         parts.split(part(0..5, Cut::Blame));
-        assert_eq!(indices(parts.take_own(0)), [0, 1]);
+        assert_eq!(indices(parts.take_own(0, NORMAL)), [0, 1]);
         parts.split(part(0..2, Cut::Blame));
-        assert_eq!(indices(parts.take_own(1)), [0; 0], "it is no part of its own");
-        assert_eq!(indices(parts.steal(|_| true)), [2, 3, 4], "what the owner comes to last");
-        assert_eq!(indices(parts.take_own(0)), [0]);
+        assert_eq!(indices(parts.take_own(1, NORMAL)), [0; 0], "it is no part of its own");
+        assert_eq!(
+            indices(parts.steal(NORMAL, |_| true)),
+            [2, 3, 4],
+            "what the owner comes to last"
+        );
+        assert_eq!(indices(parts.take_own(0, NORMAL)), [0]);
         parts.split(part(7..8, Cut::Blame));
-        assert_eq!(indices(parts.take_own(0)), [7], "one item is tried again by itself");
+        assert_eq!(indices(parts.take_own(0, NORMAL)), [7], "one item is tried again by itself");
     }
 
     #[test]
@@ -164,7 +186,7 @@ mod tests {
         parts.push(rest);
         learned.fell_short(5);
         parts.split(Part { cut: Cut::Memory, ..whole });
-        let mut whole = parts.take_own(0).unwrap();
+        let mut whole = parts.take_own(0, NORMAL).unwrap();
         assert_eq!(whole.items.len(), 10);
         assert_eq!(whole.cut_to(limits, &learned).unwrap().items.len(), 8);
         assert!(whole.cut_to(limits, &learned).is_none());
@@ -176,11 +198,11 @@ mod tests {
     fn what_its_owner_leaves_is_for_any_producer() {
         let mut parts = Parts::default();
         parts.push(part(0..3, Cut::Blame));
-        assert_eq!(parts.take_free(), None);
+        assert_eq!(parts.take_free(NORMAL), None);
         parts.disown(0);
         let gone = parts.retain(|index| index != 1);
         assert_eq!(gone[0].index, 1);
-        assert_eq!(indices(parts.take_free()), [0, 2]);
+        assert_eq!(indices(parts.take_free(NORMAL)), [0, 2]);
         assert!(parts.is_empty());
     }
 }

@@ -49,8 +49,13 @@ pub(super) fn offered(config: Config, items: u64) -> Scheduler {
     scheduler
 }
 
+/// The properties of an item of a run.
+pub(super) fn meta(since: RunTime) -> Meta {
+    Meta { size: Size::ONE, since, priority: Priority::Normal }
+}
+
 pub(super) fn offer(scheduler: &mut Scheduler, index: u64, now: RunTime) {
-    scheduler.offer(index, Meta { size: Size::ONE, since: now }, now);
+    scheduler.offer(index, meta(now), now);
 }
 
 pub(super) fn ask(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Next {
@@ -997,7 +1002,7 @@ fn a_batch_without_extent_that_does_not_fit_is_halved() {
     let mut scheduler = scheduler(Config { batching: Some(batching), ..config(1) });
     for index in 0..4 {
         let size = Size { cost: 0, padded: 1 };
-        scheduler.offer(index, Meta { size, since: at(0) }, at(0));
+        scheduler.offer(index, Meta { size, ..meta(at(0)) }, at(0));
     }
     let whole = lease(&mut scheduler, 0, at(0));
     scheduler.fail_together(whole.id, Inputs::Kept, Memory::Short, at(0));

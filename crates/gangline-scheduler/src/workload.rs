@@ -6,13 +6,14 @@ use super::events::{Event, Expired};
 use super::health::ProducerHealth;
 use super::items::{Dropped, ItemState, Items, Outcome, Standing};
 use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
+use super::priority::Priority;
 use super::producers::Producers;
 use super::retry::Decision;
 use super::retry_queue::RetryQueue;
 use super::split::{Cut, Part};
 use super::time::RunTime;
 use super::waiters::Takes;
-use crate::batch::{Ceiling, Size};
+use crate::batch::Ceiling;
 
 /// The items that wait or are leased.
 ///
@@ -40,34 +41,46 @@ impl Workload {
 
     /// Takes the next part of a batch that the producer failed.
     #[inline]
-    pub(super) fn take_own_part(&mut self, producer: ProducerId) -> Option<Chosen> {
-        self.take_part(producer, |work| work.batches.parts.take_own(producer))
+    pub(super) fn take_own_part(
+        &mut self,
+        producer: ProducerId,
+        priority: Priority,
+    ) -> Option<Chosen> {
+        self.take_part(producer, |work| work.batches.parts.take_own(producer, priority))
     }
 
     /// Takes an item that waits for another attempt, or that was given back.
     pub(super) fn take_retry(
         &mut self,
         producer: ProducerId,
+        priority: Priority,
         health: &ProducerHealth,
         now: RunTime,
     ) -> Option<Chosen> {
-        let index = self.retries.take(producer, health, now)?;
+        let index = self.retries.take(producer, priority, health, now)?;
         let record = self.items.get_mut(index).expect("an item that waits has a record");
         record.carriers += 1;
         let (size, attempt) = (record.size, record.history.attempt);
-        Some(Chosen { items: vec![Sized { index, size }], attempt, piece: Piece::Whole })
+        let items = vec![Sized { index, size, priority }];
+        Some(Chosen { items, attempt, piece: Piece::Whole })
     }
 
     /// Takes new items, or a part that no other producer comes to first.
-    pub(super) fn take_new(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
-        if let Some(part) = self.take_part(producer, |work| work.batches.parts.take_free()) {
-            return Some(part);
+    pub(super) fn take_new(
+        &mut self,
+        producer: ProducerId,
+        priority: Priority,
+        now: RunTime,
+    ) -> Option<Chosen> {
+        let free = self.take_part(producer, |work| work.batches.parts.take_free(priority));
+        if free.is_some() {
+            return free;
         }
-        if let Some(batch) = self.batches.take_new(producer, now) {
+        if let Some(batch) = self.batches.take_new(producer, priority, now) {
             return Some(batch);
         }
         self.take_part(producer, |Workload { batches, leases, .. }| {
-            batches.parts.steal(|owner| leases.is_busy(owner))
+            batches.parts.steal(priority, |owner| leases.is_busy(owner))
         })
     }
 
@@ -92,7 +105,7 @@ impl Workload {
         let (attempt, mut items) = (held.attempt, held.items.clone());
         items.retain(|item| item.index < self.bound && !self.items.is_settled(item.index));
         for item in &items {
-            let record = self.items.open(item.index, item.size, 1);
+            let record = self.items.open(*item, 1);
             record.history.attempt = attempt;
             record.carriers += 1;
         }
@@ -129,6 +142,35 @@ impl Workload {
         !self.retries.is_empty() || !self.batches.is_empty()
     }
 
+    /// The priorities in the order in which a free producer is offered their items.
+    #[inline]
+    pub(super) fn turns(&self) -> &'static [Priority] {
+        if !self.batches.has_background {
+            return &[Priority::Normal];
+        }
+        match self.batches.due() {
+            0 => &[Priority::Normal, Priority::Background],
+            _ => &[Priority::Background, Priority::Normal],
+        }
+    }
+
+    /// Whether items of this priority wait for a lease, now or later.
+    pub(super) fn has(&self, priority: Priority) -> bool {
+        let Batches { pending, parts, .. } = &self.batches;
+        pending.has(priority) || parts.has(priority) || self.retries.has(priority)
+    }
+
+    /// Counts a lease of these items for the share of the background.
+    #[inline]
+    pub(super) fn note_share(&mut self, items: &[Sized]) {
+        if self.batches.has_background {
+            let is_background = |item: &Sized| item.priority == Priority::Background;
+            if items.iter().any(is_background) || self.has(Priority::Background) {
+                self.batches.note_share(items);
+            }
+        }
+    }
+
     /// The time at which a producer without work has to look again.
     pub(super) fn next_look(
         &mut self,
@@ -157,16 +199,17 @@ impl Workload {
     /// Settles one item of a lease that has ended.
     pub(super) fn settle(
         &mut self,
-        Sized { index, size }: Sized,
+        item: Sized,
         outcome: Outcome,
         producer: ProducerId,
         producers: &mut Producers,
         now: RunTime,
     ) -> Standing {
+        let index = item.index;
         if index >= self.bound {
             // The end of the run does not wait for another producer that still works on it.
             if outcome == Outcome::Succeeded && self.items.get(index).is_some() {
-                if self.items.settle(index, size, outcome, producer).has_losers {
+                if self.items.settle(item, outcome, producer).has_losers {
                     self.revoke(index, producers, now);
                 }
             } else if self.items.uncover(index) == Dropped::Alone {
@@ -174,7 +217,7 @@ impl Workload {
             }
             return Standing::Stale;
         }
-        let settlement = self.items.settle(index, size, outcome, producer);
+        let settlement = self.items.settle(item, outcome, producer);
         if settlement.has_losers {
             self.revoke(index, producers, now);
         }
@@ -241,10 +284,10 @@ impl Workload {
             self.batches.parts.push(Part { owner, items: alone, attempt, cut });
             return;
         }
-        for Sized { index, size } in alone {
-            let record = self.items.open(index, size, 0);
+        for item in alone {
+            let record = self.items.open(item, 0);
             record.state = ItemState::Open;
-            self.retries.insert(index, record.history.claims.clone(), now, now);
+            self.retries.insert(item.index, record.history.claims.clone(), now, now);
         }
     }
 
@@ -274,7 +317,7 @@ impl Workload {
 
     /// Gives up an item whose result is no longer wanted.
     pub(super) fn withdraw(&mut self, index: u64, producers: &mut Producers, now: RunTime) {
-        if self.batches.pending.withdraw(index).is_some() {
+        if self.batches.pending.withdraw(index) {
             return;
         }
         if self.retries.remove(index) {
@@ -287,7 +330,7 @@ impl Workload {
             self.items.remove(index);
             return;
         }
-        let record = self.items.open(index, Size::ONE, carriers);
+        let record = self.items.open(Sized::plain(index), carriers);
         record.carriers = carriers;
         if std::mem::replace(&mut record.state, ItemState::Settled) != ItemState::Settled {
             self.revoke(index, producers, now);

@@ -9,8 +9,8 @@ use crate::scheduler::ahead;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::{
-    Activity, Bypass, Config, Event, Generation, Lease, LeaseId, Meta, Next, ProducerId, Readiness,
-    RunTime, Scheduler, Timeouts, Until,
+    Activity, Bypass, Config, Event, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
+    Readiness, RunTime, Scheduler, Timeouts, Until,
 };
 
 /// The scheduler, and the state that its backend needs beside it.
@@ -108,7 +108,8 @@ impl<I> Dispatch<I> {
     pub(super) fn offer(&self, index: u64, item: I, size: Size) {
         self.schedule_quietly(|state, now| {
             state.inputs.insert(index, item, 1);
-            state.scheduler.offer(index, Meta { size, since: now }, now);
+            let meta = Meta { size, since: now, priority: Priority::Normal };
+            state.scheduler.offer(index, meta, now);
         });
     }
 

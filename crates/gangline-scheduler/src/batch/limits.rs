@@ -52,6 +52,11 @@ impl Load {
         Load { items: self.items - 1, cost: self.cost - u128::from(size.cost), ..self }
     }
 
+    /// The size that all items are padded to.
+    pub(crate) fn largest(&self) -> u64 {
+        self.largest
+    }
+
     fn padded(&self) -> u128 {
         u128::from(self.items) * u128::from(self.largest)
     }

@@ -3,9 +3,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::priority::Priority;
 
 fn meta(cost: u64, padded: u64) -> Meta {
-    Meta { size: Size { cost, padded }, since: RunTime::START }
+    Meta { size: Size { cost, padded }, since: RunTime::START, priority: Priority::Normal }
 }
 
 const LIMITS: Limits = Limits { items: 4, cost: None, padded: None };
@@ -116,7 +117,7 @@ fn the_time_limit_is_that_of_the_first() {
     let at = |ms| RunTime::at(Duration::from_millis(ms));
     let mut pending = PendingItems::new(Grouping::None, 10);
     for ms in [0, 3] {
-        pending.push(ms, Meta { size: Size::ONE, since: at(ms) });
+        pending.push(ms, Meta { since: at(ms), ..meta(1, 1) });
     }
     let batch = Batch::of(4).within(Duration::from_millis(5));
     let pick = |pending: &PendingItems, ms| pending.pick(batch, LIMITS, at(ms), More::MayCome);
