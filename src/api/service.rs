@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::api::pool::{AnyOrderRunner, Pool};
+use crate::engine::service::ServiceHost;
 use crate::engine::service::board::Deadline;
-use crate::engine::service::{PendingCall, ServiceHost};
+use crate::engine::service::pending_call::PendingCall;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;

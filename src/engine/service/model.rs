@@ -2,10 +2,11 @@
 //! wake-up shows as a deadlock, and a call that is answered twice or never as a wrong account.
 
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use shuttle::thread::{self, JoinHandle};
 
+use super::pending_call::PendingCall;
 use super::*;
 use crate::base::Order;
 use crate::concurrency::now;

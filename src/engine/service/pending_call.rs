@@ -1,0 +1,153 @@
+//! One call, until its caller has the answer.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::Calls;
+use super::board::Deadline;
+use super::places::Asked;
+use super::slot::Slot;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::parker::{block_on, block_on_soon};
+use crate::error::Error;
+
+/// One call, until its caller has the answer.
+pub(crate) struct PendingCall<I, T> {
+    calls: Calls<I, T>,
+    deadline: Option<Deadline>,
+    stage: Stage<I, T>,
+}
+
+/// How far a call has come.
+enum Stage<I, T> {
+    /// Its caller waits for a place.
+    Queued {
+        arrival: u64,
+        input: I,
+    },
+    Open {
+        index: u64,
+        slot: Arc<Slot<T>>,
+    },
+    /// It was refused.
+    Refused(Error),
+    Over,
+}
+
+/// Nothing is pinned.
+impl<I, T> Unpin for PendingCall<I, T> {}
+
+impl<I, T> PendingCall<I, T> {
+    /// Begins a call. If all places are taken, it waits for one.
+    pub(crate) fn begin(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
+        match calls.board.take(deadline) {
+            Ok(Asked::Granted) => Self::with_place(calls, input, deadline),
+            Ok(Asked::Queued(arrival)) => {
+                let stage = Stage::Queued { arrival, input };
+                PendingCall { calls: calls.clone(), deadline, stage }
+            }
+            Err(error) => {
+                drop_quietly(input);
+                let stage = Stage::Refused(error);
+                PendingCall { calls: calls.clone(), deadline, stage }
+            }
+        }
+    }
+
+    /// Begins a call that has a place.
+    pub(crate) fn with_place(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
+        let mut call = PendingCall { calls: calls.clone(), deadline, stage: Stage::Over };
+        call.submit(input);
+        call
+    }
+
+    /// A call that is refused.
+    pub(crate) fn refused(calls: &Calls<I, T>, error: Error) -> Self {
+        PendingCall { calls: calls.clone(), deadline: None, stage: Stage::Refused(error) }
+    }
+
+    fn submit(&mut self, input: I) {
+        let slot = Arc::new(Slot::new());
+        self.stage = match self.calls.submit(input, &slot, self.deadline) {
+            Ok(index) => Stage::Open { index, slot },
+            Err(error) => {
+                self.calls.board.release();
+                Stage::Refused(error)
+            }
+        };
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        if let Stage::Open { .. } = &self.stage
+            && let Err(error) = self.calls.board.check_home()
+        {
+            std::mem::forget(std::mem::replace(&mut self.stage, Stage::Over));
+            return Poll::Ready(Err(error));
+        }
+        self.poll_at_home(cx)
+    }
+
+    /// Like [`poll`](PendingCall::poll), in the process that began the call.
+    fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        if let Stage::Queued { arrival, .. } = self.stage {
+            let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());
+            let Poll::Ready(granted) = asked else { return Poll::Pending };
+            let Stage::Queued { input, .. } = std::mem::replace(&mut self.stage, Stage::Over)
+            else {
+                unreachable!("it was just seen");
+            };
+            match granted {
+                Ok(()) => self.submit(input),
+                Err(error) => {
+                    drop_quietly(input);
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        if let Stage::Open { slot, .. } = &self.stage {
+            let answer = slot.poll(cx.waker());
+            if answer.is_ready() {
+                self.stage = Stage::Over;
+            }
+            return answer;
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Refused(error) => Poll::Ready(Err(error)),
+            _ => panic!("a call was polled after it had been answered"),
+        }
+    }
+
+    /// Blocks the calling thread until the call is answered. A process that is forked meanwhile does not have the
+    /// thread, so only the first look asks in which process it is: that asks the kernel.
+    pub(crate) fn wait(mut self) -> Result<T, Error> {
+        self.calls.board.check_home()?;
+        match self.calls.run.clone() {
+            Some(run) => block_on_soon(&run.handover.yields, |cx| self.poll_at_home(cx)),
+            None => block_on(|cx| self.poll_at_home(cx)),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> &Calls<I, T> {
+        &self.calls
+    }
+}
+
+impl<I, T> Drop for PendingCall<I, T> {
+    fn drop(&mut self) {
+        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        if let Stage::Over = stage {
+            return;
+        }
+        if self.calls.board.check_home().is_err() {
+            return std::mem::forget(stage);
+        }
+        match stage {
+            Stage::Queued { arrival, input } => {
+                self.calls.board.leave(arrival, self.deadline);
+                drop_quietly(input);
+            }
+            Stage::Open { index, .. } => self.calls.give_up(index),
+            Stage::Refused(_) | Stage::Over => {}
+        }
+    }
+}
