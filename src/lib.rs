@@ -93,7 +93,7 @@ pub mod pipeline {
 
 /// Answers of a [`Service`] that are still to come.
 pub mod service {
-    pub use crate::api::service::{Call, Full, Service, Ticket};
+    pub use crate::api::service::{Background, Call, Full, Service, Ticket};
 }
 
 /// Producers on many machines: see [`Builder::cluster`].

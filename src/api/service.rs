@@ -1,5 +1,7 @@
 //! A pool that answers calls.
 
+mod background;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+pub use self::background::Background;
 use crate::api::pool::{AnyOrderRunner, Pool};
 use crate::engine::service::ServiceHost;
 use crate::engine::service::board::Deadline;
@@ -48,6 +51,10 @@ use crate::runner::Runner;
 /// Batches form across callers. A free producer takes the items that are there, up to the largest batch. It waits
 /// for more only if the [`Batch`](crate::Batch) has a [time limit](crate::Batch::within), because each caller
 /// may be waiting for its answer before it calls again.
+///
+/// # A stream beside calls
+///
+/// [`stream`](Service::stream) has the producers work on other items where no call waits.
 ///
 /// # Failures
 ///
@@ -326,8 +333,8 @@ impl<R: Runner + 'static> Service<R> {
         }
     }
 
-    /// Counts the accepted calls since the start of the service by outcome. Open calls are not counted yet; calls that
-    /// are refused, or that are late or given up while they wait for a place, are never.
+    /// Counts the accepted calls, and the items of [streams](Service::stream), since the start of the service by
+    /// outcome. Open calls are not counted yet; calls that are refused, or that are late or given up while they wait for a place, are never.
     ///
     /// A call that was given up, or that the end of the service answered, counts as cancelled; one that missed
     /// its deadline counts as failed. A caller that has its answer finds it counted, also in the

@@ -4,6 +4,7 @@
 //! that has the result counts it and puts it there. So neither a feeder nor a consumer takes part. One thread of
 //! the service answers what no producer does: calls at their deadlines, and the rest at the end.
 
+pub(crate) mod background;
 pub(crate) mod board;
 #[cfg(all(test, shuttle))]
 mod model;
@@ -42,15 +43,19 @@ use crate::run::measures::Rejected;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{InLine, Rebuilt, RunKind};
 use crate::scheduler::batch::Size;
-use crate::scheduler::{Meta, Priority};
+use crate::scheduler::{Meta, Priority, Share};
 
 const NAME: &str = "gangline-s";
 /// The default number of calls that may be open, if the largest batch of each producer needs no more.
 const LEAST_PLACES: usize = 1_024;
+/// The same for the items of a stream.
+const LEAST_IN_STREAM: usize = 64;
 
 /// A service, and the pool that it was made of.
 pub(crate) struct ServiceHost<I, T> {
     calls: Calls<I, T>,
+    /// The number of items of a stream that may be open.
+    stream_window: usize,
     /// The events of the service, for reports after its end.
     event_log: Arc<EventLog>,
     devices: Devices,
@@ -85,6 +90,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
     pub(crate) fn begin(mut engine: Engine<I, T>) -> Self {
         let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
+        let stream_window = window(&engine, LEAST_IN_STREAM);
         let (board, run, session) = match Self::start(&mut engine) {
             Ok((board, session, thread)) => {
                 (board, Some(session.run.clone()), Some((session, thread)))
@@ -101,11 +107,12 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
         };
         let (event_log, devices) = (engine.event_log.clone(), engine.settings.devices.clone());
         let serving = Mutex::new(Some(Serving { engine, session }));
-        ServiceHost { calls: Calls { board, run, producers }, event_log, devices, serving }
+        let calls = Calls { board, run, producers };
+        ServiceHost { calls, stream_window, event_log, devices, serving }
     }
 
     fn start(engine: &mut Engine<I, T>) -> Result<Started<I, T>, Error> {
-        let places = places(engine);
+        let places = engine.settings.window.unwrap_or_else(|| window(engine, LEAST_PLACES));
         let session = enter(engine)?;
         let run = session.run.clone();
         let board = Arc::new(Board::new(places, run.event_log.clone()));
@@ -163,6 +170,18 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
         &self.calls
     }
 
+    pub(crate) fn stream_window(&self) -> usize {
+        self.stream_window
+    }
+
+    /// Sets the share of streams, in percent of the items.
+    pub(crate) fn set_stream_share(&self, percent: u8) {
+        if let Some(run) = &self.calls.run {
+            let share = Share::percent(percent);
+            run.handover.dispatch.schedule(|state, _| state.scheduler.set_share(share));
+        }
+    }
+
     /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
@@ -188,13 +207,12 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     }
 }
 
-/// The number of calls that may be open.
-fn places<I, T>(engine: &Engine<I, T>) -> usize {
+/// The number of calls, or of items of a stream, that may be open: at least this many, if the user sets no limit.
+fn window<I, T>(engine: &Engine<I, T>, least: usize) -> usize {
     let Settings { window, batching, devices, .. } = &engine.settings;
-    window.unwrap_or_else(|| {
-        let most = batching.map_or(1, |batching| batching.rule.most());
-        LEAST_PLACES.max(devices.len().saturating_mul(4 * most))
-    })
+    let most = batching.map_or(1, |batching| batching.rule.most());
+    let default = least.max(devices.len().saturating_mul(4 * most));
+    window.map_or(default, |window| window.min(default))
 }
 
 /// Enters the run of a service, in which no producer takes part yet.
@@ -293,33 +311,34 @@ impl<I, T> Calls<I, T> {
         self.producers.is_own_thread()
     }
 
-    /// Offers an item, for which its caller has a place.
+    /// Offers an item. For a call, its caller has a place.
     fn submit(
         &self,
         input: I,
         slot: &Arc<Slot<T>>,
         deadline: Option<Deadline>,
+        priority: Priority,
     ) -> Result<u64, Error> {
         let run = self.run.as_ref().expect("places are given only while there is a run");
         let (entry, size) = match look(run, &input) {
             Ok(looked) => looked,
             Err(rejected) => {
                 drop_quietly(input);
-                let index = self.board.open(slot, deadline)?;
+                let index = self.board.open(slot, deadline, priority)?;
                 self.board.refuse(index, rejected.into_error(index));
                 return Ok(index);
             }
         };
         let mut caller = run.spans.caller();
         let (opened, events) = run.handover.dispatch.schedule(|state, now| {
-            let index = match self.board.open(slot, deadline) {
+            let index = match self.board.open(slot, deadline, priority) {
                 Ok(index) => index,
                 Err(error) => return Err((error, input)),
             };
             run.enter_name(index, entry);
             run.spans.note_caller(index, caller.take());
             state.inputs.insert(index, input, 1);
-            let meta = Meta { size, since: now, priority: Priority::Normal };
+            let meta = Meta { size, since: now, priority };
             state.scheduler.offer(index, meta, now);
             Ok(index)
         });

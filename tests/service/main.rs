@@ -15,6 +15,7 @@ mod policies;
 mod queue;
 mod reports;
 mod runtimes;
+mod streams;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;

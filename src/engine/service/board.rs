@@ -1,4 +1,4 @@
-//! The calls of a service that are accepted and not yet answered, and the callers that wait for a place.
+//! The items of a service that are accepted and not yet answered, and the callers that wait for a place.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -19,8 +19,9 @@ use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
 use crate::run::outbox::{Answers, End};
 use crate::runner::OpenItems;
+use crate::scheduler::Priority;
 
-/// The calls of a service.
+/// The calls of a service, and the items of its streams.
 ///
 /// A call is answered by the thread that removes it from here: a producer, the service's own thread at its
 /// deadline or at the end, or the caller that gives it up. So it is answered once.
@@ -39,6 +40,8 @@ struct State<T> {
     places: Places<Waker>,
     deadlines: BTreeSet<(Instant, Late)>,
     account: Account,
+    /// The part of `account` that is of streams.
+    background: Account,
     end: Option<End>,
     /// It was halted before it was aborted.
     is_drained: bool,
@@ -48,10 +51,12 @@ struct State<T> {
     reason: Option<Arc<Error>>,
 }
 
-/// A call that is accepted.
+/// A call that is accepted, or an item of a stream.
 struct Open<T> {
     slot: Arc<Slot<T>>,
     deadline: Option<Deadline>,
+    /// An item of the background has no place.
+    priority: Priority,
 }
 
 /// When a call has to be answered.
@@ -106,6 +111,7 @@ impl<T> Board<T> {
             places: Places::new(places),
             deadlines: BTreeSet::new(),
             account: Account::default(),
+            background: Account::default(),
             end: None,
             is_drained: false,
             is_closed: false,
@@ -192,17 +198,18 @@ impl<T> Board<T> {
         }
     }
 
-    /// Opens a call, whose caller has a place. Returns the index of its item.
+    /// Opens a call, whose caller has a place, or an item of a stream. Returns the index of the item.
     pub(super) fn open(
         &self,
         slot: &Arc<Slot<T>>,
         deadline: Option<Deadline>,
+        priority: Priority,
     ) -> Result<u64, Error> {
         let mut state = lock(&self.state);
         state.check()?;
         let index = state.next;
         state.next += 1;
-        state.open.insert(index, Open { slot: slot.clone(), deadline });
+        state.open.insert(index, Open { slot: slot.clone(), deadline, priority });
         self.note_deadline(&mut state, deadline, Late::Call(index));
         Ok(index)
     }
@@ -226,6 +233,18 @@ impl<T> Board<T> {
 
     pub(crate) fn account(&self) -> Account {
         lock(&self.state).account
+    }
+
+    /// The part of the account that is of streams.
+    pub(crate) fn stream_account(&self) -> Account {
+        lock(&self.state).background
+    }
+
+    /// Fails if no more items are accepted.
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        self.check_home()?;
+        let state = lock(&self.state);
+        state.check()
     }
 
     /// Why the service has ended, unless it was closed or has not ended.
@@ -314,6 +333,8 @@ impl<T> Board<T> {
         let wakers = state.places.refuse_all();
         let open = std::mem::take(&mut state.open);
         state.account.cancelled += open.len() as u64;
+        let of_streams = open.values().filter(|it| it.priority == Priority::Background).count();
+        state.background.cancelled += of_streams as u64;
         let error = || if state.is_cancelled { Error::Cancelled {} } else { state.why() };
         let errors: Vec<_> = open.iter().map(|_| error()).collect();
         drop(state);
@@ -330,14 +351,20 @@ impl<T> Board<T> {
         &self,
         mut state: MutexGuard<'_, State<T>>,
         index: u64,
-        count: impl FnOnce(&mut Account),
+        count: impl Fn(&mut Account),
     ) -> Option<Arc<Slot<T>>> {
-        let Open { slot, deadline } = state.open.remove(&index)?;
+        let Open { slot, deadline, priority } = state.open.remove(&index)?;
         state.forget_deadline(deadline, Late::Call(index));
         count(&mut state.account);
         let Account { ok, failed, cancelled, .. } = state.account;
         self.event_log.delivered(ok, ok + failed + cancelled);
-        let waker = state.places.release();
+        let waker = match priority {
+            Priority::Normal => state.places.release(),
+            Priority::Background => {
+                count(&mut state.background);
+                None
+            }
+        };
         let is_last = state.open.is_empty() && state.end.is_some();
         drop(state);
         if is_last {
@@ -448,7 +475,7 @@ mod tests {
         board.note_end(End::Halted);
         assert!(board.try_take(1).expect("the reason is not known yet"));
         let slot = Arc::new(Slot::new());
-        board.open(&slot, None).expect("the same");
+        board.open(&slot, None, Priority::Normal).expect("the same");
         board.end(Ended::Failed(Error::Active {}));
         let Poll::Ready(Err(error)) = slot.poll(Waker::noop()) else { panic!("it is answered") };
         assert!(matches!(error, Error::ServiceEnded { .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! One call, until its caller has the answer.
+//! One call, or one item of a stream, until its caller has the answer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,11 +10,14 @@ use super::slot::Slot;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::parker::{block_on, block_on_soon};
 use crate::error::Error;
+use crate::scheduler::Priority;
 
-/// One call, until its caller has the answer.
+/// One call, or one item of a stream, until its caller has the answer.
 pub(crate) struct PendingCall<I, T> {
     calls: Calls<I, T>,
     deadline: Option<Deadline>,
+    /// An item of the background has no place.
+    priority: Priority,
     stage: Stage<I, T>,
 }
 
@@ -43,38 +46,59 @@ impl<I, T> PendingCall<I, T> {
         match calls.board.take(deadline) {
             Ok(Asked::Granted) => Self::with_place(calls, input, deadline),
             Ok(Asked::Queued(arrival)) => {
-                let stage = Stage::Queued { arrival, input };
-                PendingCall { calls: calls.clone(), deadline, stage }
+                Self::at(calls, deadline, Stage::Queued { arrival, input })
             }
             Err(error) => {
                 drop_quietly(input);
-                let stage = Stage::Refused(error);
-                PendingCall { calls: calls.clone(), deadline, stage }
+                Self::refused(calls, error)
             }
         }
     }
 
     /// Begins a call that has a place.
     pub(crate) fn with_place(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
-        let mut call = PendingCall { calls: calls.clone(), deadline, stage: Stage::Over };
+        let mut call = Self::at(calls, deadline, Stage::Over);
+        call.submit(input);
+        call
+    }
+
+    /// Offers an item of a stream, which needs no place.
+    pub(super) fn in_background(calls: &Calls<I, T>, input: I) -> Self {
+        let mut call = Self::at(calls, None, Stage::Over);
+        call.priority = Priority::Background;
         call.submit(input);
         call
     }
 
     /// A call that is refused.
     pub(crate) fn refused(calls: &Calls<I, T>, error: Error) -> Self {
-        PendingCall { calls: calls.clone(), deadline: None, stage: Stage::Refused(error) }
+        Self::at(calls, None, Stage::Refused(error))
+    }
+
+    fn at(calls: &Calls<I, T>, deadline: Option<Deadline>, stage: Stage<I, T>) -> Self {
+        PendingCall { calls: calls.clone(), deadline, priority: Priority::Normal, stage }
     }
 
     fn submit(&mut self, input: I) {
         let slot = Arc::new(Slot::new());
-        self.stage = match self.calls.submit(input, &slot, self.deadline) {
+        self.stage = match self.calls.submit(input, &slot, self.deadline, self.priority) {
             Ok(index) => Stage::Open { index, slot },
             Err(error) => {
-                self.calls.board.release();
+                if self.priority == Priority::Normal {
+                    self.calls.board.release();
+                }
                 Stage::Refused(error)
             }
         };
+    }
+
+    /// Whether its answer is there.
+    pub(super) fn is_answered(&self) -> bool {
+        match &self.stage {
+            Stage::Open { slot, .. } => slot.is_answered(),
+            Stage::Queued { .. } => false,
+            Stage::Refused(_) | Stage::Over => true,
+        }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {

@@ -23,6 +23,11 @@ impl<T> Slot<T> {
         Slot { state: Mutex::new(State { answer: None, waker: None }) }
     }
 
+    /// Whether the answer is there and was not taken.
+    pub(super) fn is_answered(&self) -> bool {
+        lock(&self.state).answer.is_some()
+    }
+
     /// Takes the answer, or keeps `waker` to be woken by it.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
         // A waker is the user's: it is cloned and dropped without the lock.
