@@ -1,4 +1,6 @@
-//! A service with many callers.
+//! A service with many callers, and streams beside them.
+
+mod streams;
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,8 +11,9 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use gangline::service::{Call, Full, Ticket};
-use gangline::{AnyOrderRunner, Error, Service};
+use gangline::{Account, AnyOrderRunner, Error, Service};
 
+use self::streams::StreamPlan;
 use crate::item::{Fault, Item, Output, answer};
 use crate::laws::{Broken, Laws};
 use crate::live::{check_nothing_left, threads};
@@ -51,6 +54,7 @@ struct Plan {
     settings: Settings,
     /// The calls of each caller.
     callers: Vec<Vec<(How, Fault)>>,
+    streams: Vec<StreamPlan>,
     end: End,
 }
 
@@ -65,6 +69,10 @@ struct Answers {
     /// Refused before they had a place: as the queue was full, or the service had ended.
     refused: AtomicU64,
     given_up: AtomicU64,
+    /// Of streams: the items pulled, and the results taken.
+    pulled: AtomicU64,
+    taken_ok: AtomicU64,
+    taken_failed: AtomicU64,
 }
 
 /// What all callers share.
@@ -91,6 +99,8 @@ impl Plan {
                 (0..calls).map(|_| random_call(random, one_in, kinds, settings.timeout)).collect()
             })
             .collect();
+        let streams = random.usize(0..6).saturating_sub(2);
+        let streams = (0..streams).map(|_| StreamPlan::random(random, one_in, kinds)).collect();
         let end = match random.u8(0..12) {
             0 => End::CloseEarly,
             1 => End::Drain(Duration::from_millis(random.u64(0..20))),
@@ -100,7 +110,7 @@ impl Plan {
             6 => End::Drop,
             _ => End::Close,
         };
-        Plan { settings, callers: calls, end }
+        Plan { settings, callers: calls, streams, end }
     }
 
     /// Whether it may end before all calls are made.
@@ -159,12 +169,16 @@ fn serve(plan: &Plan, laws: &Laws, record: &Arc<Record>, pool: AnyOrderRunner<Wo
     let token = pool.cancel_token();
     let service = pool.into_service();
     let ends = usize::from(plan.ends_early());
-    let begin = Barrier::new(plan.callers.len() + ends);
+    let begin = Barrier::new(plan.callers.len() + plan.streams.len() + ends);
     let callers = Callers { plan, laws, record, answers: &answers, begin };
     thread::scope(|scope| {
         for calls in &plan.callers {
             let (callers, service) = (&callers, service.clone());
             scope.spawn(move || callers.make(&service, calls));
+        }
+        for stream in &plan.streams {
+            let (callers, service) = (&callers, service.clone());
+            scope.spawn(move || callers.take(&service, stream));
         }
         if ends > 0 {
             callers.begin.wait();
@@ -299,11 +313,21 @@ impl Callers<'_> {
             Err(_) => &self.answers.failed,
         };
         count.fetch_add(1, Ordering::AcqRel);
+        self.check_answer(x, fault, limit, &answer);
+    }
+
+    fn check_answer(
+        &self,
+        x: u64,
+        fault: Fault,
+        limit: Option<Duration>,
+        answer: &Result<Output, Error>,
+    ) {
         let settings = &self.plan.settings;
         let expected = settings.expected(fault);
         let own = |error: &Error| chain(error).contains(&format!("fault of {x}"));
         let short = settings.timeout == Timeout::Short;
-        let holds = match &answer {
+        let holds = match answer {
             Ok(output) => {
                 output.x == x && output.y == self::answer(x) && expected != Expected::Failed
             }
@@ -345,7 +369,9 @@ impl Callers<'_> {
             &(ok + failed + cancelled + refused + given_up),
             &calls,
         );
-        let account = service.account();
+        let streamed = service.stream_account();
+        self.check_streams(&streamed);
+        let account = without(service.account(), &streamed);
         let all = || {
             format!(
                 "{account:?}; callers saw {ok} ok, {failed} failed, {cancelled} cancelled, {refused} refused, {given_up} given up"
@@ -365,6 +391,14 @@ impl Callers<'_> {
         let late = if waits { 0..=failed + given_up } else { failed..=failed + given_up };
         self.laws.check("failed is what was answered", late.contains(&account.failed), all);
     }
+}
+
+/// The account of the calls alone.
+fn without(mut all: Account, streamed: &Account) -> Account {
+    all.ok -= streamed.ok;
+    all.failed -= streamed.failed;
+    all.cancelled -= streamed.cancelled;
+    all
 }
 
 /// The texts of an error and its causes.
