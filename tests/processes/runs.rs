@@ -14,6 +14,7 @@ tests![
     the_other_codec_serves_too,
     a_producer_knows_its_place,
     outputs_and_services_work,
+    a_service_works_on_a_stream_beside_calls,
     a_pipeline_mixes_threads_and_processes,
     an_activated_pool_has_new_processes,
     items_can_be_copied_to_another_process,
@@ -79,6 +80,25 @@ fn outputs_and_services_work() {
     let error = service.call(Chore::Abort).unwrap_err();
     assert!(matches!(error, gangline::Error::HookCrashed { .. }), "{error:?}");
     assert_eq!(service.call(Chore::Square(6)).unwrap(), "36", "the service goes on");
+}
+
+/// Quick items are sent to a child before it begins them, and come back for calls; a crash costs one item.
+fn a_service_works_on_a_stream_beside_calls() {
+    let service = builder(2).build().unwrap().into_service();
+    let mut items = squares(0..3_000);
+    items[1_500] = Chore::Abort;
+    let stream = service.stream(items);
+    let taken = std::thread::spawn(move || stream.collect::<Vec<_>>());
+    for (x, square) in (0..300).zip(squared(0..300)) {
+        assert_eq!(service.call(Chore::Square(x)).unwrap(), square);
+    }
+    let mut results = taken.join().unwrap();
+    let crashed = results.remove(1_500).unwrap_err();
+    assert!(matches!(crashed, gangline::Error::HookCrashed { .. }), "{crashed:?}");
+    let mut expected = squared(0..3_000);
+    expected.remove(1_500);
+    assert_eq!(results.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
+    assert_eq!((service.account().ok, service.stream_account().ok), (3_299, 2_999));
 }
 
 fn a_pipeline_mixes_threads_and_processes() {

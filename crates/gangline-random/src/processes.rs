@@ -191,20 +191,29 @@ fn run_once(plan: &Plan, laws: &Laws, mut pool: AnyOrderRunner<FnMap<(), Input, 
 
 fn serve(plan: &Plan, laws: &Laws, pool: AnyOrderRunner<FnMap<(), Input, u64>>) {
     let service = pool.into_service();
+    let check = |x, chore, answered: Result<u64, Error>| {
+        let holds = match &answered {
+            Ok(y) => *y == answer(x) && plan.succeeds(chore) != Some(false),
+            Err(_) => plan.succeeds(chore) != Some(true),
+        };
+        laws.check("each call has its own answer", holds, || {
+            format!("{x}, {chore:?}: {answered:?}")
+        });
+    };
+    // With an odd number of items, every second one is of a stream.
+    let is_streamed = |x: u64| plan.items.len() % 2 == 1 && x % 2 == 1;
+    let items = plan.items.iter().copied().zip(0..);
+    let (streamed, calls): (Vec<_>, Vec<_>) = items.partition(|&(_, x)| is_streamed(x));
     std::thread::scope(|scope| {
-        for (chore, x) in plan.items.iter().copied().zip(0..) {
-            let service = &service;
-            scope.spawn(move || {
-                let answered = service.call((x, chore));
-                let holds = match &answered {
-                    Ok(y) => *y == answer(x) && plan.succeeds(chore) != Some(false),
-                    Err(_) => plan.succeeds(chore) != Some(true),
-                };
-                laws.check("each call has its own answer", holds, || {
-                    format!("{x}, {chore:?}: {answered:?}")
-                });
-            });
+        for (chore, x) in calls {
+            let (service, check) = (&service, &check);
+            scope.spawn(move || check(x, chore, service.call((x, chore))));
         }
+        let mut stream = service.stream(streamed.iter().map(|&(chore, x)| (x, chore)));
+        for &(chore, x) in &streamed {
+            check(x, chore, stream.next().expect("each item has a result"));
+        }
+        laws.check("a stream ends", stream.next().is_none(), String::new);
     });
     let account = service.account();
     laws.equal(
