@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod batches;
 pub mod conformance;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use self::batches::{
+    AnsweredList, BatchCheck, BatchFault, BatchFaultKind, BatchLaw, BatchReport, BatchSize,
+    BrokenBatches, LawState, ListEnd, check_batches,
+};
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub use crate::backend::remote::check::{CheckError, check_recipe};
