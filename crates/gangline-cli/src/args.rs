@@ -1,5 +1,6 @@
 //! The arguments of the command line.
 
+pub(crate) mod check;
 pub(crate) mod cluster;
 pub(crate) mod foreign;
 pub(crate) mod halt;
@@ -24,6 +25,7 @@ use clap::{
     ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
+use crate::args::check::CheckArgs;
 use crate::args::cluster::{WorkerArgs, WorkersArgs};
 use crate::args::halt::Halt;
 use crate::args::inputs::Inputs;
@@ -59,6 +61,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Subcommands {
     Run(Box<Run>),
+    Check(Box<CheckArgs>),
     Worker(WorkerArgs),
     Workers(WorkersArgs),
     Devices(DevicesArgs),
@@ -394,8 +397,8 @@ pub(crate) struct ManArgs {
 }
 
 /// The commands with a page of their own.
-const PAGES: [&str; 8] =
-    ["run", "worker", "workers", "devices", "config", "report", "completions", "man"];
+const PAGES: [&str; 9] =
+    ["run", "check", "worker", "workers", "devices", "config", "report", "completions", "man"];
 
 /// Write a shell completion script
 #[derive(Debug, Args)]

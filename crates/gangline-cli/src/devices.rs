@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::exit;
+use gangline::gpu::GpuList;
 
 /// The devices of this machine.
 #[derive(Debug, Serialize)]
@@ -86,6 +87,23 @@ pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
         false => Ok(inventory.text()),
     };
     text.map(String::into_bytes).map_err(|error| CliError::new(exit::INTERNAL, error))
+}
+
+/// The memory in bytes that is in use on these GPUs, as this process counts them. `None` if the driver does not tell.
+pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
+    let ids: Vec<String> = ids.iter().map(usize::to_string).collect();
+    let list: GpuList = ids.join(" ").parse().ok()?;
+    // Written as a value of the variable: indices, UUIDs or the beginnings of UUIDs.
+    let on_machine = format!("{:#}", list.on_machine().ok()?);
+    let gpus = gpus().ok()?;
+    let used = on_machine.split(',').map(|entry| {
+        let is_meant = |gpu: &&ListedGpu| match entry.parse::<u32>() {
+            Ok(index) => gpu.index == index,
+            Err(_) => gpu.facts.uuid.as_ref().is_some_and(|uuid| uuid.starts_with(entry)),
+        };
+        gpus.iter().find(is_meant)?.facts.memory_used
+    });
+    used.sum()
 }
 
 impl DeviceInventory {

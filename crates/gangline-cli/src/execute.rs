@@ -21,7 +21,7 @@ mod records;
 pub(crate) mod retries;
 pub(crate) mod run;
 pub(crate) mod sequence;
-mod setup;
+pub(crate) mod setup;
 pub(crate) mod shared;
 pub(crate) mod signals;
 mod stops;

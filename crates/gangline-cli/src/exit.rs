@@ -2,6 +2,8 @@
 
 /// Success.
 pub(crate) const OK: u8 = 0;
+/// A check has found that something does not hold. The status of a run is then that one job failed.
+pub(crate) const BROKEN: u8 = 1;
 /// More than 100 jobs failed. Up to 100, the status is their number.
 pub(crate) const MORE_THAN_100_FAILED: u8 = 101;
 /// The request is invalid or cannot be done: an option, a mark, a file of options.

@@ -17,6 +17,7 @@
 //!              held                          what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
+//!   check      asks the warm worker of a slot for samples alone and in lists, and compares the answers
 //!   output     what jobs print, results, the job log, reports
 //! ```
 //!
@@ -36,6 +37,7 @@
 
 mod args;
 mod bell;
+mod check;
 mod config;
 mod devices;
 mod error;

@@ -8,8 +8,10 @@ use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
 
+use crate::args::check::CheckArgs;
 use crate::args::options;
 use crate::args::{self, ManArgs, Run, Subcommands};
+use crate::check::{self, Checked};
 use crate::error::{CliError, Context};
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
@@ -46,6 +48,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     };
     match cli.command {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
+        Subcommands::Check(check) => start_check(&check, cli.supervisor, arguments),
         Subcommands::Worker(args) => worker::supervise(&args),
         Subcommands::Workers(args) => written(fleet::show(&args)?),
         Subcommands::Devices(args) => written(devices::show(args.json)?),
@@ -77,6 +80,34 @@ fn start_run(
     if supervisor.is_some() || args.output.dry_run {
         return run::run(args, supervisor);
     }
+    supervise(args, arguments)
+}
+
+fn start_check(
+    args: &CheckArgs,
+    supervisor: Option<i32>,
+    arguments: Vec<OsString>,
+) -> Result<u8, CliError> {
+    check_stdout()?;
+    let run = args.run().map_err(|error| CliError::new(exit::USAGE, error))?;
+    if run.source_files().any(stdio::is_stdin) {
+        check_stdin()?;
+    }
+    survive_full_files()?;
+    // Before anything opens a file.
+    allow_files(0)?;
+    if supervisor.is_none() {
+        return supervise(&run, arguments);
+    }
+    let Checked { text, status } = check::check(args, supervisor)?;
+    Ok(match written(text)? {
+        exit::OK => status,
+        unwritten => unwritten,
+    })
+}
+
+/// Does the work in a process of its own, under this one.
+fn supervise(args: &Run, arguments: Vec<OsString>) -> Result<u8, CliError> {
     let inputs = match args.reads_terminal() {
         true => Inputs::Typed,
         false => Inputs::Other,

@@ -22,6 +22,9 @@ pub(crate) const RUN: &[Section] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSE
 /// The sections of `gangline`.
 pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
 
+/// The sections of `gangline check`.
+pub(crate) const CHECK: &[Section] = &[CHECK_EXAMPLES, CHECK_RULES, CHECK_STATUSES];
+
 /// The sections of `gangline worker`.
 pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
 
@@ -136,6 +139,51 @@ const STATUSES: Section = Section {
     ])],
 };
 
+const CHECK_EXAMPLES: Section = Section {
+    title: "Examples",
+    blocks: &[
+        Block::Example(
+            "Check a model on a GPU, in lists of up to 64:",
+            "gangline check --devices cuda:0 --batch 64 -- python3 predict.py ::: *.jpg",
+        ),
+        Block::Example(
+            "The same with samples in JSON, one on each line of a file:",
+            "gangline check --jsonl -- python3 predict.py :::: samples.jsonl",
+        ),
+    ],
+};
+
+const CHECK_RULES: Section = Section {
+    title: "What is checked",
+    blocks: &[
+        Block::Text(
+            "Each sample is asked for alone, twice, and then in lists of 1, 2, 4 and so on, up to the size of --batch. \
+             Its answer must be the same each time. Whole numbers are compared exactly, other numbers within \
+             --tolerance. A sample may fail: it then has to fail in lists too, and no other with it. Have one that fails \
+             among the samples.",
+        ),
+        Block::Text(
+            "The table has the least time of several lists of each size. The size that is advised is the smallest with at \
+             least 95 % of the best rate, among those below the first at which something does not hold or memory runs \
+             out.",
+        ),
+    ],
+};
+
+const CHECK_STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "everything that the samples could show holds"),
+        ("1", "something does not hold"),
+        ("102", "a wrong option or mark; a limit too low; a refused system call"),
+        ("103", "a device is missing or hidden; or no worker got ready"),
+        ("104", "the samples could not be read, or there are none"),
+        ("106", "the text could not be written; or the end of a worker was cut off"),
+        ("107", "a bug in gangline"),
+        ("129 - 143", "a signal, as for `gangline run`"),
+    ])],
+};
+
 const SUPERVISION: Section = Section {
     title: "Start and end",
     blocks: &[
@@ -218,7 +266,7 @@ mod tests {
     #[test]
     fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
         let is_paragraph = |line: &&str| !line.starts_with(' ');
-        let all = [RUN, WORKER, WORKERS].map(text).join("\n");
+        let all = [RUN, CHECK, WORKER, WORKERS].map(text).join("\n");
         for line in all.lines().filter(|line| !is_paragraph(line)) {
             assert!(line.len() <= 80, "{line}");
         }

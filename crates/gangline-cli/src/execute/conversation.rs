@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::execute::groups::{Groups, Occupant, Wish};
 use crate::execute::process::{End, Leader, end_of};
@@ -186,6 +186,11 @@ impl Conversation {
         let is_stuck = |groups: &Groups, worker| groups.is_stuck(worker);
         let has_ended = self.watch_for(longest, is_stuck, aside);
         has_ended.then(|| self.leader.end().ok().map(end_of)).flatten()
+    }
+
+    /// The worker, unless it has ended. It leads a group of its own.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.leader.running().map(|(member, _)| member.pid())
     }
 
     /// Whether the worker has stopped, and is to end.

@@ -135,6 +135,11 @@ impl Groups {
         Place { groups: Arc::clone(self), worker, occupant }
     }
 
+    /// The number of processes that may run at once.
+    pub(crate) fn len(&self) -> usize {
+        self.bells.len()
+    }
+
     pub(crate) fn bell(&self, worker: usize) -> &Bell {
         &self.bells[worker]
     }
@@ -315,6 +320,11 @@ impl Place {
 }
 
 impl Member {
+    /// The leader of the group.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
     pub(crate) fn send(&self, signal: Signal) {
         send(self.pid, signal);
     }

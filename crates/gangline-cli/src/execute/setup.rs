@@ -40,7 +40,7 @@ pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
 }
 
 /// The variables that are hidden from slots without a GPU.
-pub(super) fn hidden(plans: &[Plan]) -> Hidden {
+pub(crate) fn hidden(plans: &[Plan]) -> Hidden {
     match plans.iter().any(|plan| plan.slots.have_gpus()) {
         true => Hidden::Others,
         false => Hidden::Nothing,
@@ -48,7 +48,7 @@ pub(super) fn hidden(plans: &[Plan]) -> Hidden {
 }
 
 /// The lanes of a run, and what they share.
-pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
+pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
     args.record.report.iter().try_for_each(|path| report::check_place(path))?;
@@ -100,7 +100,7 @@ fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {
 }
 
 /// How a job is ended.
-pub(super) fn ending(args: &Run) -> TermSequence {
+pub(crate) fn ending(args: &Run) -> TermSequence {
     let pause = || TermSequence::with_pause(args.failure.kill_after);
     args.running.termseq.clone().unwrap_or_else(pause)
 }

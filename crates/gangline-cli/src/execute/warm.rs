@@ -9,12 +9,15 @@ mod start;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use crate::args::{Run, WarmArgs};
 use crate::execute::commands;
 use crate::execute::job_runner::{Tried, Work, Worked};
 use crate::execute::lane::{Lane, Lanes};
+use crate::execute::protocol::Takes;
 use crate::execute::threads::Threads;
-use crate::execute::worker_slots::WorkerSlots;
+use crate::execute::worker_slots::{Worker, WorkerSlots};
 use crate::output::capture::Captured;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
@@ -51,6 +54,15 @@ struct Reported {
     no_lists: AtomicBool,
 }
 
+/// What is known of a worker.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WorkerFacts {
+    /// What it has said that it takes, the last time.
+    pub(crate) takes: Takes,
+    /// Its process, which leads a group of its own. `None` if it has ended.
+    pub(crate) pid: Option<Pid>,
+}
+
 /// Whether the worker of a slot has been started for the first time, successfully or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loading {
@@ -71,7 +83,8 @@ impl Warm {
         // There may be fewer lists than slots.
         let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(batch));
         let preloaded = if preload { most } else { 0 };
-        let threads = Threads::new(args, slots.len());
+        // A check has the workers of its slots one after the other, with the threads that they have together.
+        let threads = Threads::new(args, lanes.groups().len());
         let workers = WorkerSlots::new(slots.len());
         let typed = slots.iter().zip(lane.first_worker..).map(|(slot, worker)| {
             let gpus = &slot.given(&inputs.command).ids;
@@ -126,6 +139,15 @@ impl Work for Warm {
 }
 
 impl Warm {
+    /// What is known of the worker of a slot that is not at work.
+    pub(crate) fn facts(&self, slot: usize) -> WorkerFacts {
+        let facts = |worker: &Worker| WorkerFacts {
+            takes: worker.takes,
+            pid: worker.conversation.as_ref().and_then(|conversation| conversation.pid()),
+        };
+        self.workers.look(slot, facts).unwrap_or_default()
+    }
+
     /// Starts the worker of a slot before its first job. If that fails, the first job tries again.
     fn load(&self, slot: usize) -> Loading {
         let Some((index, mut worker)) = self.workers.take(slot, None) else {

@@ -80,6 +80,14 @@ impl WorkerSlots {
         }
     }
 
+    /// Looks at a worker that is not taken.
+    pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&Worker) -> T) -> Option<T> {
+        match &self.slots()[slot] {
+            WorkerSlot::Free(worker) => Some(at(worker)),
+            WorkerSlot::Taken | WorkerSlot::GivenUp => None,
+        }
+    }
+
     pub(super) fn give_back(&self, index: usize, worker: Worker) -> Fate {
         self.slots()[index] = WorkerSlot::Free(worker);
         self.changed.notify_all();

@@ -83,7 +83,7 @@ fn input(outcome: &Outcome, shape: &Shape) -> io::Result<Box<RawValue>> {
 }
 
 /// The output as a value: what a worker has answered, or the text that a command has printed.
-fn output(printed: &Printed) -> io::Result<Box<RawValue>> {
+pub(crate) fn output(printed: &Printed) -> io::Result<Box<RawValue>> {
     let mut bytes = Vec::new();
     printed.stdout.write_to(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);

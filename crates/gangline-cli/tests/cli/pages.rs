@@ -38,6 +38,7 @@ fn help_matches_its_snapshot() {
     check_page("help", "--help");
     check_page("run", "run --help");
     check_page("run-short", "run -h");
+    check_page("check", "check --help");
     check_page("worker", "worker --help");
     check_page("workers", "workers --help");
     check_page("devices", "devices --help");
@@ -101,11 +102,20 @@ fn each_command_has_a_page_of_its_own() {
     let place = Place::new();
     printed(&place, "man --all pages/man1");
     let names = place.names("pages/man1");
-    let expected =
-        ["completions", "config", "devices", "man", "report", "run", "worker", "workers"];
+    let expected = [
+        "check",
+        "completions",
+        "config",
+        "devices",
+        "man",
+        "report",
+        "run",
+        "worker",
+        "workers",
+    ];
     let expected = expected.map(|name| format!("gangline-{name}.1"));
-    assert_eq!(names[..8], expected);
-    assert_eq!(names[8..], ["gangline.1"]);
+    assert_eq!(names[..expected.len()], expected);
+    assert_eq!(names[expected.len()..], ["gangline.1"]);
     for name in names {
         let page = place.read(&format!("pages/man1/{name}"));
         let title = name.trim_end_matches(".1");

@@ -30,8 +30,8 @@ fn records(ran: &Ran) -> Vec<Value> {
     lines.collect()
 }
 
-/// Whether a value is of a schema, by the words that the schema of records uses.
-fn is_valid(value: &Value, schema: &Value) -> bool {
+/// Whether a value is of a schema, by the words that our schemas use.
+pub(crate) fn is_valid(value: &Value, schema: &Value) -> bool {
     let texts = |list: &Value| -> Vec<String> {
         let list = list.as_array().into_iter().flatten();
         list.map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -40,11 +40,13 @@ fn is_valid(value: &Value, schema: &Value) -> bool {
         None => true,
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),
+        Some("boolean") => value.is_boolean(),
         Some("string") => value.is_string(),
         Some("integer") => value.is_u64(),
         Some("number") => value.is_number(),
         Some(other) => panic!("{other} is not known here"),
     };
+    let is_listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
     let is_large = schema["minimum"].as_f64().is_none_or(|least| value.as_f64() >= Some(least));
     let has_all = texts(&schema["required"]).iter().all(|key| value.get(key).is_some());
     let properties = schema["properties"].as_object().into_iter().flatten();
@@ -57,7 +59,7 @@ fn is_valid(value: &Value, schema: &Value) -> bool {
     let is_one = schema["oneOf"]
         .as_array()
         .is_none_or(|all| all.iter().filter(|one| is_valid(value, one)).count() == 1);
-    is_of_type && is_large && has_all && has_valid && items_are_valid && is_one
+    is_of_type && is_listed && is_large && has_all && has_valid && items_are_valid && is_one
 }
 
 #[track_caller]

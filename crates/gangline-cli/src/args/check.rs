@@ -1,0 +1,132 @@
+//! The arguments of `gangline check`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use crate::args::limit::{Timeout, duration};
+use crate::args::number::at_least_one;
+use crate::args::workers::{Amount, Workers};
+use crate::args::{Run, Subcommands, devices, parse, sections};
+use gangline::Devices;
+use gangline::gpu::GpuList;
+
+/// Check that a warm worker gives in lists the answers that it gives alone, and find the best size of lists
+#[derive(Debug, Args)]
+#[command(
+    after_long_help = sections::text(sections::CHECK),
+    override_usage = "gangline check [OPTIONS] [--] COMMAND... [::: SAMPLE...]"
+)]
+pub(crate) struct CheckArgs {
+    /// The command of the worker; samples may follow after ::: or, as files, after ::::
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        value_parser = clap::value_parser!(OsString)
+    )]
+    pub(crate) command: Vec<OsString>,
+    /// Check a worker on each of these devices, one after the other: cuda:0-3, cuda:0+cuda:1, cpu [default: cpu]
+    #[arg(long, value_name = "DEVICES", value_parser = devices, conflicts_with = "gpu_list")]
+    pub(crate) devices: Option<Devices>,
+    /// Check a worker on each of these GPUs: "0 1", 0-3
+    #[arg(long, value_name = "LIST")]
+    pub(crate) gpu_list: Option<GpuList>,
+    /// Check lists of up to N samples [default: 32]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) batch: Option<usize>,
+    /// Take numbers as equal if they differ by at most T, or by that share of the larger one
+    #[arg(long, value_name = "T", default_value = "0.0001", value_parser = tolerance)]
+    pub(crate) tolerance: f64,
+    /// Print JSON
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(crate) json: bool,
+    /// Read one sample from each line of FILE
+    #[arg(short = 'a', long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Take each sample as a JSON value, which the worker gets as it is
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["csv", "tsv"])]
+    pub(crate) jsonl: bool,
+    /// Read samples from the columns of FILE, commas between them
+    #[arg(long, value_name = "FILE", conflicts_with = "input")]
+    pub(crate) csv: Option<PathBuf>,
+    /// The same with tabs between the columns
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "csv"])]
+    pub(crate) tsv: Option<PathBuf>,
+    /// Let the libraries of the worker use N threads [default: the cores divided by the devices]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// End a worker that takes longer for a list: 30s
+    #[arg(long, value_name = "TIME", value_parser = limit)]
+    pub(crate) timeout: Option<Duration>,
+    /// Wait TIME at most until a worker is ready
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    pub(crate) start_timeout: Duration,
+    /// Wait TIME at most until a worker has ended after its last sample
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) end_timeout: Duration,
+}
+
+/// The size of the largest list, unless it is given.
+const MOST: usize = 32;
+
+impl CheckArgs {
+    /// The size of the largest list.
+    pub(crate) fn most(&self) -> usize {
+        self.batch.unwrap_or(MOST)
+    }
+
+    /// `gangline run --warm` with these options: the worker of a check is that of a run.
+    pub(crate) fn run(&self) -> Result<Run, clap::Error> {
+        let words = ["gangline", "run", "--warm", "--preload", "--"].map(OsString::from);
+        let words = [words.to_vec(), self.command.clone()].concat();
+        let Subcommands::Run(run) = parse(&words)?.command else {
+            unreachable!("the first word names the subcommand")
+        };
+        let mut run = *run;
+        run.placement.devices.clone_from(&self.devices);
+        run.placement.gpu_list.clone_from(&self.gpu_list);
+        if self.devices.is_none() && self.gpu_list.is_none() {
+            run.placement.workers = Some(Workers::Number(Amount::Number(1)));
+        }
+        run.inputs.input = self.input.iter().cloned().collect();
+        run.inputs.csv.clone_from(&self.csv);
+        run.inputs.tsv.clone_from(&self.tsv);
+        run.inputs.jsonl = self.jsonl;
+        run.failure.timeout = self.timeout.map(Timeout::After);
+        run.warm.batch = Some(self.most());
+        run.warm.threads = self.threads;
+        run.warm.start_timeout = self.start_timeout;
+        run.warm.end_timeout = self.end_timeout;
+        Ok(run)
+    }
+}
+
+fn tolerance(text: &str) -> Result<f64, &'static str> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or("write a number from 0, as in 0.001 or 1e-3")
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    let time = duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        true => Err("write a time above 0, as in 30s".to_owned()),
+        false => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_is_a_number_from_0() {
+        assert_eq!(tolerance("1e-3"), Ok(0.001));
+        assert_eq!(tolerance("0"), Ok(0.0));
+        for text in ["-1", "nan", "inf", "", "1%"] {
+            assert!(tolerance(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The runner of a check: a worker of `gangline run --warm`, whose answers are kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::execute::job_runner::{Tried, Whole, Work, Worked};
+use crate::execute::lane::Lanes;
+use crate::execute::process::End;
+use crate::execute::warm::{Loading, Warm, WorkerFacts};
+use crate::output::capture::Captured;
+use crate::output::outcome::{JobResult, Outcome};
+use crate::output::record;
+use crate::plan::job::Job;
+use gangline::error::OutOfMemory;
+use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+
+/// Sends lists to the worker of one slot. What it answers is an output, also a failure: no sample is tried again.
+pub(super) struct ListRunner {
+    pub(super) warm: Warm,
+    pub(super) lanes: Lanes,
+    pub(super) log: Arc<ListLog>,
+    /// What the worker says is shown up to this job, when each sample is asked for the first time.
+    pub(super) last_shown: u64,
+}
+
+/// What a worker has answered to a sample.
+#[derive(Debug, Clone)]
+pub(super) struct Replied {
+    pub(super) answer: Result<Value, String>,
+    /// From the sending of its list to this answer.
+    pub(super) took: Duration,
+}
+
+/// What the runner has seen since the log was read.
+#[derive(Debug, Default)]
+pub(super) struct ListLog(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) lists: Vec<SentList>,
+    /// The ends of the worker: the number of the first sample that it had in hand, how many it had, and why it ended.
+    pub(super) deaths: Vec<(u64, usize, String)>,
+    /// What the worker has said about itself, after the last list.
+    pub(super) worker: WorkerFacts,
+    /// Answers to a list that is split. They are asked for no second time.
+    settled: HashMap<u64, Replied>,
+}
+
+/// A list that was sent, and why it failed as a whole.
+#[derive(Debug)]
+pub(super) struct SentList {
+    pub(super) size: usize,
+    pub(super) failed: Option<(Whole, String)>,
+}
+
+impl ListLog {
+    /// Takes what was seen.
+    pub(super) fn take(&self) -> Seen {
+        std::mem::take(&mut self.seen())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().expect("nothing panics with the lock held")
+    }
+}
+
+impl Runner for ListRunner {
+    type Input = Job;
+    type Output = Replied;
+    type ProducerState = Loading;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Loading> {
+        Ok(self.warm.begin(0))
+    }
+
+    fn producer_work(
+        &self,
+        _: &ProducerContext<'_>,
+        state: &mut Loading,
+        job: Job,
+    ) -> Result<Replied> {
+        self.send(state, &[job])?.remove(0)
+    }
+
+    fn producer_work_batch(
+        &self,
+        _: &ProducerContext<'_>,
+        state: &mut Loading,
+        list: &mut Vec<Job>,
+    ) -> Result<Vec<Result<Replied>>> {
+        self.send(state, list)
+    }
+
+    fn producer_end(&self, _: &ProducerContext<'_>, state: Loading) -> Result<()> {
+        self.warm.end(0, state);
+        Ok(())
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: Replied) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl ListRunner {
+    /// The error is that of a list which is to be split.
+    fn send(&self, state: &mut Loading, list: &[Job]) -> Result<Vec<Result<Replied>>> {
+        let mut settled = std::mem::take(&mut self.log.seen().settled);
+        let open = list.iter().filter(|job| !settled.contains_key(&job.number));
+        let open: Vec<Tried<'_>> = open.map(|job| Tried { job, attempt: 1 }).collect();
+        let worked = match open.is_empty() {
+            true => Vec::new(),
+            false => self.warm.work(0, state, &open),
+        };
+        let mut failed = None;
+        let mut death: Option<(u64, usize, String)> = None;
+        for worked in worked {
+            let (outcome, whole) = match worked {
+                Worked::Ended(outcome) => (outcome, None),
+                Worked::Left(outcome, whole) => (outcome, Some(whole)),
+            };
+            if has_died(&outcome.result) {
+                let death =
+                    death.get_or_insert_with(|| (outcome.number, 0, outcome.result.to_string()));
+                death.1 += 1;
+            }
+            self.show_said(&outcome);
+            match whole {
+                Some(whole) => {
+                    failed.get_or_insert((whole, outcome.result.error().unwrap_or_default()));
+                }
+                None => _ = settled.insert(outcome.number, replied(&outcome)),
+            }
+        }
+        let mut seen = self.log.seen();
+        seen.worker = self.warm.facts(0);
+        seen.deaths.extend(death);
+        seen.lists.push(SentList { size: list.len(), failed: failed.clone() });
+        if let Some((whole, why)) = failed {
+            seen.settled = settled;
+            return Err(match whole {
+                Whole::OutOfMemory => OutOfMemory::new(why).into(),
+                Whole::Died | Whole::Rejected => why.into(),
+            });
+        }
+        let replied = list.iter().map(|job| settled.remove(&job.number));
+        let replied: Vec<_> =
+            replied.map(|replied| Ok(replied.expect("each was answered"))).collect();
+        // Those of the other parts of a list that is split.
+        seen.settled = settled;
+        Ok(replied)
+    }
+
+    /// Shows what the worker has said while it worked on a sample for the first time, or before it ended.
+    fn show_said(&self, outcome: &Outcome) {
+        if outcome.number > self.last_shown && !has_died(&outcome.result) {
+            return;
+        }
+        let terminal = &self.lanes.shared.terminal;
+        let said = outcome.printed.lock().expect("nothing panics with the lock held");
+        if let Err(error) = terminal.write_captured(None, &Captured::default(), &said.stderr) {
+            self.lanes.shared.fail_output("the messages of workers cannot be written", error);
+        }
+    }
+}
+
+fn has_died(result: &JobResult) -> bool {
+    result.blames_worker() || matches!(result, JobResult::Ended(End::TimedOut(_)))
+}
+
+fn replied(outcome: &Outcome) -> Replied {
+    let answer = match outcome.result.error() {
+        Some(error) => Err(error),
+        None => record::output(&outcome.take_printed())
+            .and_then(|output| Ok(serde_json::from_str(output.get())?))
+            .map_err(|error| error.to_string()),
+    };
+    Replied { answer, took: outcome.took }
+}

@@ -1,0 +1,232 @@
+//! The check of one slot.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::args::Run;
+use crate::args::check::CheckArgs;
+use crate::check::equality::difference;
+use crate::check::lists::{ListLog, ListRunner, Replied, Seen};
+use crate::check::memory::{self, MemoryOf};
+use crate::error::CliError;
+use crate::execute::failure::of_run;
+use crate::execute::job_runner::Whole;
+use crate::execute::lane::{Lane, Lanes};
+use crate::execute::protocol::Takes;
+use crate::execute::warm::Warm;
+use crate::exit;
+use crate::plan::WarmInputs;
+use crate::plan::job::Job;
+use crate::plan::slot::Slot;
+use gangline::testing::{AnsweredList, BatchCheck, BatchReport, ListEnd};
+use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
+
+/// What a check needs on each slot.
+#[derive(Clone, Copy)]
+pub(super) struct Checking<'a> {
+    pub(super) args: &'a CheckArgs,
+    pub(super) run: &'a Run,
+    pub(super) lanes: &'a Lanes,
+    pub(super) samples: &'a [Job],
+}
+
+/// What was found on one slot.
+pub(super) struct CheckedSlot {
+    /// Its devices, as in a list of devices.
+    pub(super) name: String,
+    /// How long the worker took to be ready.
+    pub(super) ready: Duration,
+    pub(super) takes: Takes,
+    pub(super) report: BatchReport,
+    pub(super) deaths: Vec<WorkerDeath>,
+    pub(super) memory: BTreeMap<usize, u64>,
+    pub(super) memory_of: MemoryOf,
+    /// The answers to the samples alone, the first time.
+    pub(super) answers: Vec<Result<Value, String>>,
+}
+
+/// The end of a worker that had samples in hand.
+pub(super) struct WorkerDeath {
+    /// The first of them, from 0.
+    pub(super) sample: usize,
+    /// The number of them.
+    pub(super) size: usize,
+    pub(super) why: String,
+}
+
+/// A list waits that long until the library has read it all, which takes microseconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+impl Checking<'_> {
+    /// Starts a worker on the slot, checks it, and ends it.
+    pub(super) fn slot(
+        self,
+        at: usize,
+        slot: Slot,
+        place: Vec<Device>,
+        inputs: WarmInputs,
+    ) -> Result<CheckedSlot, CliError> {
+        let name = place.iter().map(Device::to_string).collect::<Vec<_>>().join("+");
+        let gpus = Arc::clone(&slot.gpus);
+        let log = Arc::<ListLog>::default();
+        let begin = Instant::now();
+        let pool = self.pool(at, slot, place, inputs, &log)?;
+        let mut asking = Asking {
+            pool,
+            log,
+            samples: self.samples,
+            // A sample is another job each time.
+            next: 1,
+            asked: HashMap::new(),
+            gpus,
+            seen: Observed { ready: begin.elapsed(), ..Observed::default() },
+        };
+        let judged = self.judge(&mut asking);
+        let Asking { mut pool, seen, gpus, .. } = asking;
+        let closed = pool.close();
+        let report = judged?;
+        closed.map_err(of_run)?;
+        let Observed { ready, takes, deaths, memory, answers } = seen;
+        let memory_of = if gpus.is_empty() { MemoryOf::Worker } else { MemoryOf::Gpus };
+        Ok(CheckedSlot { name, ready, takes, report, deaths, memory, memory_of, answers })
+    }
+
+    fn pool(
+        self,
+        at: usize,
+        slot: Slot,
+        place: Vec<Device>,
+        inputs: WarmInputs,
+        log: &Arc<ListLog>,
+    ) -> Result<OrderedRunner<ListRunner>, CliError> {
+        // A worker is started however few samples there are.
+        let inputs = WarmInputs { most: None, ..inputs };
+        let lane = Lane { first_worker: at, ..self.lanes.lanes[0].clone() };
+        let token = lane.token.clone();
+        let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, self.run);
+        // The first sample is asked for once more, before all.
+        let last_shown = 1 + self.samples.len() as u64;
+        let (lanes, log) = (self.lanes.clone(), Arc::clone(log));
+        let runner = ListRunner { warm, lanes, log, last_shown };
+        let devices = Devices::from_places([place]).map_err(|error| of_run(error.into()))?;
+        let most = self.args.most();
+        let built = OrderedRunner::builder(runner)
+            .devices(devices.names_only())
+            .batch(Batch::of(most).within(LONGEST_WAIT))
+            // Room for the end of the input behind the largest list.
+            .window(most + 1)
+            .cancel_token(token)
+            .build();
+        built.map_err(of_run)
+    }
+
+    fn judge(self, asking: &mut Asking<'_>) -> Result<BatchReport, CliError> {
+        // What a worker takes is known when it is ready. The first answer is slower than the others, too.
+        asking.ask(&[0]).map_err(ended)?;
+        let most = match asking.seen.takes {
+            Takes::Lists => self.args.most(),
+            Takes::Items => 1,
+        };
+        asking.seen.deaths.clear();
+        let tolerance = self.args.tolerance;
+        let check = BatchCheck::differing(move |first: &Value, then: &Value| {
+            difference(first, then, tolerance)
+        });
+        let asking = RefCell::new(asking);
+        let judged = check.up_to(most).ask(self.samples.len(), |list| {
+            let mut asking = asking.borrow_mut();
+            asking.ask(list)
+        });
+        judged.map_err(ended)
+    }
+}
+
+/// A worker that is asked.
+struct Asking<'a> {
+    pool: OrderedRunner<ListRunner>,
+    log: Arc<ListLog>,
+    samples: &'a [Job],
+    /// The number of the next job.
+    next: u64,
+    /// The samples of the jobs in hand, by number.
+    asked: HashMap<u64, usize>,
+    gpus: Arc<[usize]>,
+    seen: Observed,
+}
+
+#[derive(Default)]
+struct Observed {
+    ready: Duration,
+    takes: Takes,
+    deaths: Vec<WorkerDeath>,
+    memory: BTreeMap<usize, u64>,
+    answers: Vec<Result<Value, String>>,
+}
+
+impl Asking<'_> {
+    fn ask(&mut self, list: &[usize]) -> Result<AnsweredList<Value>> {
+        let first = self.next;
+        self.next += list.len() as u64;
+        self.asked = (first..).zip(list.iter().copied()).collect();
+        let jobs = list.iter().zip(first..).map(|(sample, number)| {
+            let job = self.samples[*sample].clone();
+            Job { number, ..job }
+        });
+        let replied: Result<Vec<Replied>, Error> = self.pool.outputs(jobs).collect();
+        let seen = self.log.take();
+        let replied = replied?;
+        let took = replied.iter().map(|replied| replied.took).max().unwrap_or_default();
+        let end = end_of(&seen, list.len(), took);
+        self.observe(seen, list, &end);
+        let answers: Vec<_> = replied.into_iter().map(|replied| replied.answer).collect();
+        if let ([sample], [answer]) = (list, &*answers)
+            && *sample == self.seen.answers.len()
+        {
+            self.seen.answers.push(answer.clone());
+        }
+        Ok(AnsweredList { answers, end })
+    }
+
+    fn observe(&mut self, seen: Seen, list: &[usize], end: &ListEnd) {
+        self.seen.takes = seen.worker.takes;
+        let sample = |number| self.asked.get(&number).copied().unwrap_or(list[0]);
+        let deaths = seen.deaths.into_iter().map(|(number, size, why)| {
+            let sample = sample(number);
+            WorkerDeath { sample, size, why }
+        });
+        self.seen.deaths.extend(deaths);
+        let is_new = !self.seen.memory.contains_key(&list.len());
+        // A list with a sample that fails says nothing about its size.
+        if matches!(end, ListEnd::Whole(_))
+            && is_new
+            && let Some(bytes) = memory::in_use(&self.gpus, seen.worker.pid)
+        {
+            self.seen.memory.insert(list.len(), bytes);
+        }
+    }
+}
+
+/// What became of a list, of which the library may have sent parts.
+fn end_of(seen: &Seen, size: usize, took: Duration) -> ListEnd {
+    let failed = seen.lists.iter().find_map(|list| list.failed.as_ref());
+    match failed {
+        Some((Whole::OutOfMemory, _)) => ListEnd::OutOfMemory,
+        Some((Whole::Died | Whole::Rejected, why)) => ListEnd::Failed(why.clone()),
+        // The device had no memory for so many before.
+        None if seen.lists.first().is_some_and(|first| first.size < size) => ListEnd::OutOfMemory,
+        None => ListEnd::Whole(took),
+    }
+}
+
+/// The error of a check that could not go on.
+fn ended(error: BoxError) -> CliError {
+    match error.downcast::<Error>() {
+        Ok(error) if error.is_cancelled() => CliError::new(exit::DEVICES, error),
+        Ok(error) => of_run(*error),
+        Err(error) => CliError::new(exit::INTERNAL, error),
+    }
+}
