@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cluster;
+pub(crate) mod dockerfile;
 pub(crate) mod foreign;
 pub(crate) mod halt;
 pub(crate) mod inputs;
@@ -27,6 +28,7 @@ use clap::{
 
 use crate::args::check::CheckArgs;
 use crate::args::cluster::{WorkerArgs, WorkersArgs};
+use crate::args::dockerfile::DockerfileArgs;
 use crate::args::halt::Halt;
 use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
@@ -62,6 +64,7 @@ pub(crate) struct Cli {
 pub(crate) enum Subcommands {
     Run(Box<Run>),
     Check(Box<CheckArgs>),
+    Dockerfile(DockerfileArgs),
     Worker(WorkerArgs),
     Workers(WorkersArgs),
     Devices(DevicesArgs),
@@ -397,8 +400,18 @@ pub(crate) struct ManArgs {
 }
 
 /// The commands with a page of their own.
-const PAGES: [&str; 9] =
-    ["run", "check", "worker", "workers", "devices", "config", "report", "completions", "man"];
+const PAGES: [&str; 10] = [
+    "run",
+    "check",
+    "dockerfile",
+    "worker",
+    "workers",
+    "devices",
+    "config",
+    "report",
+    "completions",
+    "man",
+];
 
 /// Write a shell completion script
 #[derive(Debug, Args)]

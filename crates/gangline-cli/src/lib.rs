@@ -18,6 +18,7 @@
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
 //!   check      asks the warm worker of a slot for samples alone and in lists, and compares the answers
+//!   dockerfile a container for a worker
 //!   output     what jobs print, results, the job log, reports
 //! ```
 //!
@@ -40,6 +41,7 @@ mod bell;
 mod check;
 mod config;
 mod devices;
+mod dockerfile;
 mod error;
 mod execute;
 mod exit;

@@ -20,7 +20,7 @@ use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::{self, check_stdin, check_stdout};
-use crate::{config, devices, exit, fleet, manual, reports};
+use crate::{config, devices, dockerfile, exit, fleet, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -49,6 +49,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     match cli.command {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
         Subcommands::Check(check) => start_check(&check, cli.supervisor, arguments),
+        Subcommands::Dockerfile(args) => written(dockerfile::show(&args)?),
         Subcommands::Worker(args) => worker::supervise(&args),
         Subcommands::Workers(args) => written(fleet::show(&args)?),
         Subcommands::Devices(args) => written(devices::show(args.json)?),

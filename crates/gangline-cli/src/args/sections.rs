@@ -25,6 +25,9 @@ pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
 /// The sections of `gangline check`.
 pub(crate) const CHECK: &[Section] = &[CHECK_EXAMPLES, CHECK_RULES, CHECK_STATUSES];
 
+/// The sections of `gangline dockerfile`.
+pub(crate) const DOCKERFILE: &[Section] = &[DOCKERFILE_EXAMPLES, DOCKERFILE_STATUSES];
+
 /// The sections of `gangline worker`.
 pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
 
@@ -184,6 +187,28 @@ const CHECK_STATUSES: Section = Section {
     ])],
 };
 
+const DOCKERFILE_EXAMPLES: Section = Section {
+    title: "Examples",
+    blocks: &[
+        Block::Example(
+            "Write Dockerfile and .dockerignore for a model on a GPU, in lists of up to 8:",
+            "gangline dockerfile --gpu --batch 8 --write predict.py resnet50.pt labels/",
+        ),
+        Block::Text(
+            "Packages of requirements.txt are installed if it is in this folder. The image has a user of its own, 10001.",
+        ),
+    ],
+};
+
+const DOCKERFILE_STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "it is printed or written"),
+        ("102", "an option is invalid, or a file is missing or outside of this folder"),
+        ("106", "it could not be written, or is there already"),
+    ])],
+};
+
 const SUPERVISION: Section = Section {
     title: "Start and end",
     blocks: &[
@@ -266,7 +291,7 @@ mod tests {
     #[test]
     fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
         let is_paragraph = |line: &&str| !line.starts_with(' ');
-        let all = [RUN, CHECK, WORKER, WORKERS].map(text).join("\n");
+        let all = [RUN, CHECK, DOCKERFILE, WORKER, WORKERS].map(text).join("\n");
         for line in all.lines().filter(|line| !is_paragraph(line)) {
             assert!(line.len() <= 80, "{line}");
         }

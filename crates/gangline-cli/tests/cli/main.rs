@@ -5,6 +5,7 @@
 
 mod check;
 mod devices;
+mod dockerfile;
 mod examples;
 mod failure;
 mod foreign;
