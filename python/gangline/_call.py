@@ -122,11 +122,9 @@ class Call:
                     yield record
                     # In flight until now: the caller worked on it.
                     self._taken += 1
-                    if self._is_out_of_room and self._in_flight() <= self._window.wake_at:
+                    if self._has_enough_room():
                         with self._lock:
-                            # Here too: the feeder may get to run much later, and would be woken for each record.
-                            self._is_out_of_room = False
-                            self._has_room.notify()
+                            self._offer_room()
         finally:
             self._run.forget(self._wake)
             with self._lock:
@@ -168,6 +166,15 @@ class Call:
 
     def _in_flight(self) -> int:
         return self._pulled - self._taken
+
+    def _has_enough_room(self) -> bool:
+        """Whether the feeder waits for room, and there is enough for a wake-up."""
+        return self._is_out_of_room and self._in_flight() <= self._window.wake_at
+
+    def _offer_room(self) -> None:
+        # Here too: the feeder may get to run much later, and would be woken for each record.
+        self._is_out_of_room = False
+        self._has_room.notify()
 
     def _wait_for_room(self) -> int:
         """Wait for permits with the lock, and return how many there are: none if no more are wanted."""
@@ -257,6 +264,9 @@ class Call:
                 if not self._is_stopped:
                     self._place(record)
             self._has_records.notify()
+            # The window grows here. Behind a slow item the caller takes no record, and would not offer room.
+            if self._has_enough_room():
+                self._offer_room()
 
     def _place(self, record: Record) -> None:
         self._waiting[record.index] = record

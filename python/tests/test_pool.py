@@ -158,6 +158,11 @@ def test_inputs_are_read_no_further_than_the_window():
         records.close()
 
 
+def test_a_slow_item_does_not_keep_the_window_from_growing(tmp_path):
+    with Pool(None, tasks.wait_for_others, workers=2) as pool:
+        assert pool.map([(str(tmp_path), at) for at in range(60)])[0] >= 40
+
+
 def test_nothing_is_read_before_the_first_record_is_asked_for():
     pulled = []
     with Pool(None, tasks.echo, workers=1) as pool:
