@@ -5,6 +5,8 @@ pub(crate) mod children;
 pub(crate) mod commands;
 mod conclude;
 pub(crate) mod conversation;
+mod done_places;
+mod done_records;
 mod dry_run;
 mod exit_watch;
 pub(crate) mod failure;

@@ -392,6 +392,10 @@ impl<W: Work> JobRunner<W> {
         let tag = outcome.tag.as_deref();
         if let Some(records) = &self.lane.records {
             records.print(unwritten, outcome, printed, &shared.terminal)?;
+            if records.show_done() {
+                // The reader of jobs may wait for room.
+                self.lane.gate.nudge();
+            }
             return shared.terminal.write_captured(None, &Captured::default(), &printed.stderr);
         }
         match (&printed.file, shared.rules.showing) {

@@ -1,14 +1,16 @@
 //! The records that the consumer of a lane prints, several in one write where that delays none.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::args::printing::RecordFields;
+use crate::execute::done_places::DonePlaces;
 use crate::execute::process::Channel;
 use crate::output::outcome::{Outcome, Printed};
-use crate::output::record::Record;
+use crate::output::record::{DoneRecord, Record};
 use crate::output::terminal::Terminal;
+use crate::plan::job::Job;
 use crate::plan::value::Shape;
 use gangline::Order;
 
@@ -21,6 +23,15 @@ pub(crate) struct Records {
     /// Jobs that have ended, and that the consumer has not written. It takes each of them without waiting, unless an
     /// earlier job's turn comes first.
     ended: AtomicIsize,
+    /// Set if jobs that are already done have a record.
+    done: Option<Mutex<DonePlaces>>,
+}
+
+/// Whether jobs that an earlier run has done have a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DoneJobs {
+    Shown,
+    None,
 }
 
 /// Records that have not been written, of one consumer.
@@ -31,8 +42,19 @@ pub(crate) struct Unwritten(Vec<u8>);
 const MOST: usize = 64 << 10;
 
 impl Records {
-    pub(crate) fn new(fields: RecordFields, shape: Shape, order: Order) -> Arc<Records> {
-        Arc::new(Records { fields, shape, order, ended: AtomicIsize::new(0) })
+    pub(crate) fn new(
+        fields: RecordFields,
+        shape: Shape,
+        order: Order,
+        done: DoneJobs,
+    ) -> Arc<Records> {
+        let done = (done == DoneJobs::Shown).then(Mutex::default);
+        Arc::new(Records { fields, shape, order, ended: AtomicIsize::new(0), done })
+    }
+
+    /// Whether jobs that are already done have a record.
+    pub(crate) fn show_done(&self) -> bool {
+        self.done.is_some()
     }
 
     /// This number of jobs has ended, and goes to the consumer.
@@ -48,16 +70,57 @@ impl Records {
         printed: &Printed,
         terminal: &Terminal,
     ) -> io::Result<()> {
-        let shape = match self.fields {
-            RecordFields::All => Some(&self.shape),
-            RecordFields::Outcome => None,
-        };
-        Record::of(outcome, printed, shape)?.write_line(&mut unwritten.0)?;
+        Record::of(outcome, printed, self.shape())?.write_line(&mut unwritten.0)?;
+        // Held until they are written: the reader of jobs writes what comes next.
+        let mut places = self.places();
+        if let Some(places) = &mut places {
+            unwritten.0.extend(places.written(outcome.number));
+        }
         let others = self.ended.fetch_sub(1, Ordering::Relaxed) - 1;
         match self.order == Order::Input || others <= 0 || unwritten.0.len() > MOST {
             true => unwritten.write(terminal),
             false => Ok(()),
         }
+    }
+
+    /// A job was read.
+    pub(crate) fn read(&self, number: u64) {
+        if let Some(mut places) = self.places() {
+            places.read(number);
+        }
+    }
+
+    /// An earlier run has done the job that was read last.
+    pub(crate) fn left_out(&self, job: &Job, terminal: &Terminal) -> io::Result<()> {
+        let mut line = Vec::new();
+        DoneRecord::of(job, self.shape())?.write_line(&mut line)?;
+        let mut places = self.places();
+        let lines = match &mut places {
+            Some(places) => places.left_out(line),
+            None => line,
+        };
+        match lines.is_empty() {
+            true => Ok(()),
+            false => terminal.write(None, Channel::Stdout, &lines),
+        }
+    }
+
+    /// Whether more jobs may be left out.
+    pub(crate) fn has_room(&self) -> bool {
+        self.places().is_none_or(|places| places.has_room())
+    }
+
+    fn shape(&self) -> Option<&Shape> {
+        match self.fields {
+            RecordFields::All => Some(&self.shape),
+            RecordFields::Outcome => None,
+        }
+    }
+
+    /// The places of records, if they matter.
+    fn places(&self) -> Option<MutexGuard<'_, DonePlaces>> {
+        let done = self.done.as_ref().filter(|_| self.order == Order::Input)?;
+        Some(done.lock().expect("nothing panics with the lock held"))
     }
 }
 

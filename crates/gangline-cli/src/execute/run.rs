@@ -8,6 +8,7 @@ use crate::args::{InUse, Run};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
 use crate::execute::conclude::{End, conclude};
+use crate::execute::done_records::DoneRecords;
 use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, of_run};
 use crate::execute::job_runner::{JobRunner, Work};
@@ -183,6 +184,13 @@ fn drive<W: Work + 'static>(
     let gated = Gated::new(jobs, Arc::clone(&own.gate));
     let gated = match args.record.journal {
         Some(_) => gated.counting_equals(),
+        None => gated,
+    };
+    let gated = match own.records.as_ref().filter(|records| records.show_done()) {
+        Some(records) => {
+            let (lanes, records) = (lanes.clone(), Arc::clone(records));
+            gated.watched_by(Arc::new(DoneRecords { lanes, records }))
+        }
         None => gated,
     };
     let result = pool.try_run(gated);

@@ -14,7 +14,7 @@ use crate::execute::groups::Groups;
 use crate::execute::held::Held;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
-use crate::execute::records::Records;
+use crate::execute::records::{DoneJobs, Records};
 use crate::execute::retries::Retries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
@@ -64,10 +64,9 @@ pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         }
         let held = held(args, plan)?;
         let retries = Arc::new(Retries::new(args.failure.retries));
-        let records = args
-            .printing
-            .records
-            .map(|fields| Records::new(fields, plan.warm_inputs().shape, order(args)));
+        let records = args.printing.records.map(|fields| {
+            Records::new(fields, plan.warm_inputs().shape, order(args), done_jobs(args))
+        });
         let (lists, starts) = Default::default();
         lanes.push(Lane {
             gate,
@@ -84,6 +83,14 @@ pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))
+}
+
+/// A job that `--resume-failed` leaves out may not be done.
+fn done_jobs(args: &Run) -> DoneJobs {
+    match args.record.resume {
+        true => DoneJobs::Shown,
+        false => DoneJobs::None,
+    }
 }
 
 fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {

@@ -1,5 +1,6 @@
 //! `--records`: a line of JSON for each job.
 
+use std::ffi::OsString;
 use std::io;
 use std::time::SystemTime;
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::output::outcome::{Form, Outcome, Printed};
+use crate::plan::job::Job;
 use crate::plan::value::Shape;
 
 /// What became of a job. `docs/record.schema.json` describes it.
@@ -39,7 +41,7 @@ impl<'a> Record<'a> {
         shape: Option<&Shape>,
     ) -> io::Result<Record<'a>> {
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let input = shape.map(|shape| input(outcome, shape)).transpose()?;
+        let input = shape.map(|shape| input(&outcome.fields, shape)).transpose()?;
         let error = outcome.result.error();
         let causes = error.as_ref().map(|_| outcome.result.causes());
         let output = match error {
@@ -69,13 +71,39 @@ impl<'a> Record<'a> {
     }
 }
 
+/// That an earlier run has done a job.
+#[derive(Serialize)]
+pub(crate) struct DoneRecord {
+    item: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Box<RawValue>>,
+    done: bool,
+}
+
+impl DoneRecord {
+    /// The record of a job. With a shape it has its input, and its key.
+    pub(crate) fn of(job: &Job, shape: Option<&Shape>) -> io::Result<DoneRecord> {
+        let input = shape.map(|shape| input(&job.fields, shape)).transpose()?;
+        Ok(DoneRecord { item: job.number, key: shape.map(|_| job.key()), input, done: true })
+    }
+
+    /// Adds it to lines.
+    pub(crate) fn write_line(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+        serde_json::to_writer(&mut *lines, self)?;
+        lines.push(b'\n');
+        Ok(())
+    }
+}
+
 /// The inputs of a job as a value.
-fn input(outcome: &Outcome, shape: &Shape) -> io::Result<Box<RawValue>> {
-    let value = shape.value(&outcome.fields);
+fn input(fields: &[OsString], shape: &Shape) -> io::Result<Box<RawValue>> {
+    let value = shape.value(fields);
     value.map_or_else(
         // It is not UTF-8.
         || {
-            let texts = outcome.fields.iter().map(|it| it.to_string_lossy());
+            let texts = fields.iter().map(|it| it.to_string_lossy());
             Ok(to_raw_value(&texts.collect::<Vec<_>>())?)
         },
         Ok,

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use crate::bell::Bell;
@@ -35,6 +36,8 @@ struct GateState {
     turns: u64,
     started: u64,
     ended: u64,
+    /// The last turn that was dropped before its job started, and the thread that dropped it.
+    left_out: Option<(u64, ThreadId)>,
     /// Whether the last job was read.
     is_exhausted: bool,
     /// Whether `drain` waits for the ends of jobs.
@@ -68,7 +71,7 @@ impl Passage {
 pub(crate) struct Turn {
     gate: Arc<Gate>,
     /// Its place in the order of all turns.
-    place: u64,
+    pub(crate) place: u64,
     /// The number of the job, once it was read.
     number: OnceLock<u64>,
     /// Which of the jobs with the same content it is, from 0.
@@ -121,6 +124,7 @@ impl Drop for Turn {
         let mut state = self.gate.state();
         if let Ok(at) = state.waiting.binary_search(&self.place) {
             state.waiting.remove(at);
+            state.left_out = Some((self.place, thread::current().id()));
             drop(state);
             self.gate.changed.notify_all();
             if let (Some(heads), Some(number)) = (self.gate.heads.get(), self.number.get()) {
@@ -177,6 +181,13 @@ impl Gate {
         state.waiting.push(place);
         let (number, occurrence) = Default::default();
         Some(Arc::new(Turn { gate: Arc::clone(self), place, number, occurrence }))
+    }
+
+    /// Whether this thread, which reads jobs, has left out the job of the last turn: an earlier run had done it. Jobs
+    /// of a run that is ending are dropped too, behind a closed gate or by other threads.
+    pub(crate) fn has_left_out(&self, place: u64) -> bool {
+        let state = self.state();
+        state.passage.may_start() && state.left_out == Some((place, thread::current().id()))
     }
 
     /// There is no further job.
@@ -410,6 +421,24 @@ mod tests {
         let gate = gate();
         drop(gate.next_turn().unwrap());
         assert!(gate.next_turn().is_some());
+    }
+
+    #[test]
+    fn only_what_the_reader_drops_at_an_open_gate_is_left_out() {
+        let gate = gate();
+        let turn = gate.next_turn().unwrap();
+        let place = turn.place;
+        thread::scope(|scope| {
+            scope.spawn(|| drop(turn));
+        });
+        assert!(!gate.has_left_out(place), "by another thread");
+        let turn = gate.next_turn().unwrap();
+        let place = turn.place;
+        assert!(!gate.has_left_out(place));
+        drop(turn);
+        assert!(gate.has_left_out(place));
+        gate.close();
+        assert!(!gate.has_left_out(place), "the run is ending");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::plan::gate::Gate;
 use crate::plan::input_error::InputError;
@@ -14,7 +15,29 @@ pub(crate) struct Gated {
     jobs: Jobs,
     gate: Arc<Gate>,
     equals: Option<Equals>,
+    watching: Option<Watching>,
 }
+
+/// Learns which jobs were read, and which of them an earlier run had done.
+pub(crate) trait Watch: Send + Sync {
+    /// A job was read.
+    fn read(&self, number: u64);
+
+    /// The job that was read last is left out.
+    fn left_out(&self, job: &Job);
+
+    /// Whether more may be left out.
+    fn has_room(&self) -> bool;
+}
+
+struct Watching {
+    watch: Arc<dyn Watch>,
+    /// The job that was read last, and the place of its turn.
+    last: Option<(Job, u64)>,
+}
+
+/// The longest wait for room. It only bounds the harm of a lost wake-up.
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Counts equal jobs.
 #[derive(Default)]
@@ -26,12 +49,32 @@ struct Equals {
 
 impl Gated {
     pub(crate) fn new(jobs: Jobs, gate: Arc<Gate>) -> Gated {
-        Gated { jobs, gate, equals: None }
+        Gated { jobs, gate, equals: None, watching: None }
     }
 
     /// Gives each job its number among those with the same content.
     pub(crate) fn counting_equals(self) -> Gated {
         Gated { equals: Some(Equals::default()), ..self }
+    }
+
+    /// Tells `watch` of the jobs.
+    pub(crate) fn watched_by(self, watch: Arc<dyn Watch>) -> Gated {
+        Gated { watching: Some(Watching { watch, last: None }), ..self }
+    }
+
+    /// Reports the last job if it was left out, and waits for room.
+    fn look_at_last(&mut self) {
+        let Some(Watching { watch, last }) = &mut self.watching else { return };
+        let Some((job, _)) = last.take_if(|(_, place)| self.gate.has_left_out(*place)) else {
+            return;
+        };
+        watch.left_out(&job);
+        loop {
+            let seen = self.gate.nudges();
+            if watch.has_room() || !self.gate.rest_until_nudged(seen, LONGEST_WAIT) {
+                break;
+            }
+        }
     }
 }
 
@@ -39,6 +82,7 @@ impl Iterator for Gated {
     type Item = Result<Job, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        gangline::input::waiting(|| self.look_at_last());
         // A full set of slots is not the input's fault.
         let turn = gangline::input::waiting(|| self.gate.next_turn())?;
         match self.jobs.next() {
@@ -48,6 +92,10 @@ impl Iterator for Gated {
             }
             Some(Ok(job)) => {
                 turn.belongs_to(job.number);
+                if let Some(Watching { watch, last }) = &mut self.watching {
+                    watch.read(job.number);
+                    *last = Some((job.clone(), turn.place));
+                }
                 if let Some(Equals { hasher, counts }) = &mut self.equals {
                     let count = counts.entry(hasher.hash_one(job.key())).or_default();
                     turn.occurrence.get_or_init(|| *count);

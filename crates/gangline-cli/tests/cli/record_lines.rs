@@ -44,6 +44,7 @@ pub(crate) fn is_valid(value: &Value, schema: &Value) -> bool {
         Some("string") => value.is_string(),
         Some("integer") => value.is_u64(),
         Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
         Some(other) => panic!("{other} is not known here"),
     };
     let is_listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
@@ -152,7 +153,7 @@ fn records_come_in_order_or_as_jobs_end() {
 }
 
 #[test]
-fn a_resumed_run_has_records_of_the_rest() {
+fn a_resumed_run_has_records_of_all_jobs() {
     let place = Place::new();
     place.write("worker", WORKER);
     let line = "-j1 --warm --records --journal j --batch 2 -- python3 worker";
@@ -163,7 +164,8 @@ fn a_resumed_run_has_records_of_the_rest() {
     );
     let resumed = line.replace("--journal", "--resume --journal");
     let ran = place.run_typed(&format!("{resumed} ::: a bad c"));
-    check(&ran, &["key"], &[json!(["bad"]), json!(["c"])]);
+    let expected = [json!(["a", true]), json!(["bad", null]), json!(["c", null])];
+    check(&ran, &["key", "done"], &expected);
 }
 
 #[test]
@@ -181,4 +183,50 @@ fn json_lines_are_inputs_of_any_command() {
     let ran = place.run_typed("--jsonl --csv t.csv -- echo");
     ran.check_said(102, &["--jsonl"]);
     place.run_typed("-j1 --jsonl -- echo ::: 1 '\"x y\"'").check(0, "1\n\"x y\"\n");
+}
+
+#[test]
+fn jobs_that_are_done_have_their_records_in_their_places() {
+    let place = Place::new();
+    let run = |more: &str| {
+        let script = "case $1 in c) test -e ok;; a) sleep 0.3;; esac";
+        place.run_typed(&format!(
+            "-j2 --records --journal j {more} --shell -- '{script}' ::: a b c d e"
+        ))
+    };
+    let first = run("");
+    check(&first, &["item"], &[1, 2, 3, 4, 5].map(|item| json!([item])));
+    place.write("ok", "");
+    let input = |ran: &Ran| records(ran).len();
+    let again = run("--resume");
+    let done = |item: u64, key: &str| json!([item, key, key, true, null]);
+    let expected =
+        [done(1, "a"), done(2, "b"), json!([3, "c", "c", null, ""]), done(4, "d"), done(5, "e")];
+    check(&again, &["item", "key", "input", "done", "output"], &expected);
+    assert_eq!(input(&run("--resume")), 5);
+    assert_eq!(input(&run("--resume-failed")), 0, "it may leave out what is not done");
+    let outcomes = place.run_typed(
+        "--records=outcome --no-keep-order --journal j --resume --shell -- 'case $1 in c) test -e ok;; a) sleep 0.3;; \
+         esac' ::: a b c",
+    );
+    let lines: String =
+        (1..=3).map(|item| format!("{{\"item\":{item},\"done\":true}}\n")).collect();
+    assert_eq!(outcomes.stdout, lines, "{outcomes:?}");
+}
+
+#[test]
+fn a_record_of_a_done_job_waits_for_a_slow_job_before_it() {
+    let place = Place::new();
+    let run = |inputs: &str, more: &str| {
+        let script = "test $1 = z && sleep 0.3; true";
+        place.run_typed(&format!(
+            "-j2 --records --journal j {more} --shell -- '{script}' ::: {inputs}"
+        ))
+    };
+    run("a b c", "");
+    let again = run("a z b y c", "--resume");
+    let expected =
+        [(1, "a", true), (2, "z", false), (3, "b", true), (4, "y", false), (5, "c", true)];
+    let expected = expected.map(|(item, key, done)| json!([item, key, done.then_some(true)]));
+    check(&again, &["item", "key", "done"], &expected);
 }
