@@ -26,6 +26,9 @@ pub(crate) struct Printing {
     /// Print the command of each job on standard error when it starts
     #[arg(short = 't', long, action = ArgAction::SetTrue)]
     pub(crate) verbose: bool,
+    /// Print no messages about jobs that fail or are tried again
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(crate) quiet: bool,
     /// Keep the standard output of each job in a file, and print its name instead
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "line_buffer")]
     pub(crate) files: bool,

@@ -65,7 +65,7 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         ));
     }
     if failed > 0 {
-        lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
+        lanes.shared.terminal.tell_failure(&format!("{failed} of {ended} jobs failed"));
     }
     let has_left_jobs = lanes.lanes.iter().any(|lane| !lane.gate.has_started_all());
     if lanes.shared.is_halted() && has_left_jobs {

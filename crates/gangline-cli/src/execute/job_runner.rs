@@ -135,7 +135,7 @@ impl<W: Work> Runner for JobRunner<W> {
             return Ok(());
         }
         let command = outcome.short_command();
-        self.lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
+        self.lanes.shared.terminal.tell_failure(&format!("job {number} {result}: {command}"));
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl<W: Work> JobRunner<W> {
         let (number, result) = (outcome.number, &outcome.result);
         let text =
             format!("the list of job {number} and {} others {result}, and is split", count - 1);
-        self.lanes.shared.terminal.tell(&text);
+        self.lanes.shared.terminal.tell_failure(&text);
         let why = result.error().unwrap_or_default();
         Some(match whole {
             Whole::OutOfMemory => Box::new(OutOfMemory::new(why)),
@@ -287,7 +287,7 @@ impl<W: Work> JobRunner<W> {
         let command = outcome.short_command();
         let text =
             format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
-        self.lanes.shared.terminal.tell(&text);
+        self.lanes.shared.terminal.tell_failure(&text);
     }
 
     /// Records the outcome of the last attempt at a job, and returns it for the library.

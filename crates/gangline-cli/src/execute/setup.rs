@@ -24,7 +24,7 @@ use crate::output::report;
 use crate::output::results::Results;
 use crate::output::stdio;
 use crate::output::table::Errors;
-use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
+use crate::output::terminal::{Failures, OnTerminal, ProgressLines, Terminal};
 use crate::plan::job::Needs;
 use crate::plan::slot::Hidden;
 use crate::plan::{self, Plan};
@@ -183,7 +183,8 @@ fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared
         files: if printing.files { Files::Named } else { Files::None },
     };
     let groups = Groups::new(workers).map_err(internal)?;
-    let terminal = Terminal::new(on_terminal, lines);
+    let failures = if printing.quiet { Failures::Quiet } else { Failures::Shown };
+    let terminal = Terminal::new(on_terminal, lines, failures);
     Ok(Shared::new(groups, terminal, joblog.transpose()?, results, rules, brake(args)))
 }
 

@@ -16,6 +16,14 @@ pub(crate) struct Terminal {
     stdout: Control,
     stderr: Control,
     lines: ProgressLines,
+    failures: Failures,
+}
+
+/// Whether messages about jobs that failed are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failures {
+    Shown,
+    Quiet,
 }
 
 /// The treatment of control characters.
@@ -41,7 +49,11 @@ pub(crate) enum OnTerminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(on_terminal: OnTerminal, lines: ProgressLines) -> Terminal {
+    pub(crate) fn new(
+        on_terminal: OnTerminal,
+        lines: ProgressLines,
+        failures: Failures,
+    ) -> Terminal {
         let control = |is_terminal| match (on_terminal, is_terminal) {
             (OnTerminal::Escape, true) => Control::Escaped,
             _ => Control::AsIs,
@@ -51,6 +63,7 @@ impl Terminal {
             stdout: control(io::stdout().is_terminal()),
             stderr: control(io::stderr().is_terminal()),
             lines,
+            failures,
         }
     }
 
@@ -90,6 +103,13 @@ impl Terminal {
     pub(crate) fn tell(&self, line: &str) {
         // If standard error is gone, no other way to report remains.
         let _ = self.write(None, Channel::Stderr, format!("gangline: {line}\n").as_bytes());
+    }
+
+    /// Prints a message about jobs that failed, which records and logs have too.
+    pub(crate) fn tell_failure(&self, line: &str) {
+        if self.failures == Failures::Shown {
+            self.tell(line);
+        }
     }
 
     fn on_screen(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

@@ -230,3 +230,12 @@ fn a_record_of_a_done_job_waits_for_a_slow_job_before_it() {
     let expected = expected.map(|(item, key, done)| json!([item, key, done.then_some(true)]));
     check(&again, &["item", "key", "done"], &expected);
 }
+
+#[test]
+fn a_quiet_run_does_not_speak_of_failed_jobs() {
+    let place = Place::new();
+    let ran = place.run_typed("--quiet --retries 1 --records=outcome --shell -- 'exit $1' ::: 0 3");
+    assert_eq!(ran.stderr, "");
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(records(&ran)[1]["error"], "exited with 3");
+}

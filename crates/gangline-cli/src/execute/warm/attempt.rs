@@ -215,7 +215,7 @@ impl Warm {
         let command = self.typed(slot, &first.job.key());
         let command = short(&command);
         let text = format!("job {number} {result}, and is tried again: {command}");
-        self.lanes.shared.terminal.tell(&text);
+        self.lanes.shared.terminal.tell_failure(&text);
     }
 
     fn is_to_be_given_up(&self, worker: &Worker) -> bool {
