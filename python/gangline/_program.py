@@ -163,9 +163,9 @@ class Options(NamedTuple):
             if value is not None:
                 text = seconds(value) if name in times else str(value)
                 arguments.append(f"--{name}={text}")
-        for name, is_set in (("share", self.share), ("preload", self.preload), ("resume", self.resume)):
-            if is_set:
-                arguments.append(f"--{name}")
+        # Records have the failures.
+        flags = {"share": self.share, "preload": self.preload, "resume": self.resume, "quiet": not self.verbose}
+        arguments += [f"--{name}" for name, is_set in flags.items() if is_set]
         if self.lock_gpus:
             arguments.append("--lock-gpus=wait" if self.lock_gpus == "wait" else "--lock-gpus")
         if not self.keeps_order:

@@ -343,6 +343,9 @@ class Run:
         for item, message in zip(items, messages):
             if item is not None:
                 item.release()
+                if "done" in message:
+                    # An earlier run has done it: there is no record.
+                    continue
                 has_large |= is_in_memory(message.get("output"))
                 ended.setdefault(item.done, []).append(self._record(item, message))
         for done, records in ended.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tasks
+from conftest import wait_until
 
 from gangline import JobFailed, Pool, PoolError
 
@@ -299,6 +300,26 @@ def test_a_journal_leaves_out_what_is_done(tmp_path):
         assert pool.map(range(6)) == []
         with pytest.raises(TypeError, match="with a journal, inputs are plain JSON"):
             pool.map([(1, 2)])
+
+
+def test_items_that_are_done_take_no_memory(tmp_path):
+    journal = tmp_path / "run.journal"
+    with Pool(None, tasks.echo, workers=2, batch=100, journal=journal) as pool:
+        pool.map(range(1000))
+    gate = threading.Event()
+
+    def inputs():
+        yield from range(1000)
+        assert gate.wait(20)
+
+    with Pool(None, tasks.echo, workers=2, journal=journal, resume=True) as pool:
+        records = []
+        thread = threading.Thread(target=lambda: records.extend(pool.imap(inputs())))
+        thread.start()
+        assert wait_until(lambda: pool._runs and pool._runs[0]._fed == 1000 and not pool._runs[0]._items)
+        gate.set()
+        thread.join()
+    assert records == []
 
 
 def test_resume_needs_a_journal():
