@@ -101,7 +101,9 @@ def arrays(megabytes: int, count: int) -> Callable[[], Sequence[Any]]:
     def items() -> Sequence[Any]:
         import numpy as np
 
-        return [np.ones(megabytes << 17)] * count
+        # Not one for all: a peer that sends several inputs at once would pickle it once for them.
+        different = [np.full(megabytes << 17, at) for at in range(count // 4)]
+        return [different[at % len(different)] for at in range(count)]
 
     return items
 
