@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Union
 
 from gangline._errors import PoolError, full_text
 from gangline._records import Record
-from gangline._run import Item, Run
+from gangline._run import Item, Run, check_owner
 from gangline._transport import Packed, is_plain, pack
 
 __all__ = ["Call", "CompletionCall", "JournaledCall", "Window"]
@@ -134,6 +134,7 @@ class Call:
 
     def _next_records(self) -> list[Record]:
         """Wait for records whose turn it is. After the last there are none."""
+        check_owner(self._run.owner)
         with self._lock:
             while True:
                 records = self._take()

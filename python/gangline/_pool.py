@@ -16,7 +16,7 @@ from gangline._errors import JobFailed, PoolError
 from gangline._program import Options, Paths, Time, gpu_list
 from gangline._progress import Progress
 from gangline._records import Record
-from gangline._run import Run
+from gangline._run import Run, check_owner
 from gangline._summary import Summary
 from gangline._transport import Packed
 
@@ -148,6 +148,7 @@ class Pool(Generic[State]):
         self._progress = progress
         self._summary = Summary()
         self._lock = threading.Lock()
+        self._owner = os.getpid()
         self._is_closed = False
         # Shared with the finalizer, which must not hold the pool.
         self._runs: list[Run] = []
@@ -168,6 +169,8 @@ class Pool(Generic[State]):
         """
         if keys is not None and isinstance(items, Sized) and isinstance(keys, Sized) and len(items) != len(keys):
             raise ValueError(f"{len(keys)} keys for {len(items)} items")
+        # Without the lock, which a thread of the parent may have held when this process was forked.
+        check_owner(self._owner)
         if self._is_closed:
             raise PoolError("the pool is closed")
         return self._imap(items, keys, self._progress if progress is None else progress)

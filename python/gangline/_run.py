@@ -25,7 +25,7 @@ from gangline._program import Options, find_program
 from gangline._records import Record
 from gangline._transport import MARK, Memory, Packed, is_in_memory, map_memory, unpack
 
-__all__ = ["Item", "Run"]
+__all__ = ["Item", "Run", "check_owner"]
 
 #: The time that the program gets to kill its workers before it is killed itself, and they with it.
 KILL_PATIENCE = 5.0
@@ -127,6 +127,11 @@ class Run:
             # Ctrl-C is for this process, which ends the program in order.
             start_new_session=True,
         )
+
+    @property
+    def owner(self) -> int:
+        """The process that started this run."""
+        return self._owner
 
     @property
     def process_id(self) -> int:
@@ -411,6 +416,12 @@ class Run:
             if self._options.verbose or not is_own:
                 show(text)
         stderr.close()
+
+
+def check_owner(process: int) -> None:
+    """Refuse the use of a pool in a fork of its process, where no thread reads records."""
+    if os.getpid() != process:
+        raise PoolError(f"this pool is of process {process}: make one in this process, a fork of it")
 
 
 def show(text: str) -> None:

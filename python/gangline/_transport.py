@@ -24,6 +24,9 @@ MARK = "__gangline__"
 #: Values inside of one that may be plain. Looking at more would take longer than pickling.
 MOST_VALUES = 4_096
 
+#: Lists and objects inside of each other that may be plain. The program reads 127, of which a message has some.
+MOST_LEVELS = 100
+
 _ALIGNMENT = 64
 
 #: One encoder for all values: `json.dumps` with arguments makes one for each.
@@ -38,34 +41,38 @@ def is_plain(value: Any) -> bool:  # noqa: PLR0911
     >>> is_plain((1, 2)), is_plain(float("nan")), is_plain(1 << 70), is_plain({1: 2})
     (False, False, False, False)
     """
-    waiting = [value]
-    seen = 0
-    while waiting:
-        value = waiting.pop()
-        kind = type(value)
-        if kind is str:
-            # A file name that is not UTF-8 has surrogates.
-            if len(value) > LARGEST_TEXT or not (value.isascii() or _is_utf8(value)):
+    level = [value]
+    left = MOST_VALUES
+    for _ in range(MOST_LEVELS):
+        inside: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is str:
+                # A file name that is not UTF-8 has surrogates.
+                if len(value) > LARGEST_TEXT or not (value.isascii() or _is_utf8(value)):
+                    return False
+            elif kind is int:
+                if not -(1 << 63) <= value < 1 << 63:
+                    return False
+            elif kind is float:
+                if value - value != 0.0:
+                    return False
+            elif kind is list:
+                inside += value
+            elif kind is dict:
+                if MARK in value or any(type(key) is not str for key in value):
+                    return False
+                inside += value
+                inside += value.values()
+            elif value is not None and kind is not bool:
                 return False
-        elif kind is int:
-            if not -(1 << 63) <= value < 1 << 63:
-                return False
-        elif kind is float:
-            if value - value != 0.0:
-                return False
-        elif kind is list:
-            waiting += value
-        elif kind is dict:
-            if MARK in value or any(type(key) is not str for key in value):
-                return False
-            waiting += value
-            waiting += value.values()
-        elif value is not None and kind is not bool:
+        left -= len(level)
+        if not inside:
+            return True
+        if len(inside) > left:
             return False
-        seen += 1
-        if seen + len(waiting) > MOST_VALUES:
-            return False
-    return True
+        level = inside
+    return False
 
 
 def _is_utf8(text: str) -> bool:

@@ -289,6 +289,32 @@ print("closed")
     assert process.communicate(timeout=20)[0] == "[1, 2]\nclosed\n"
 
 
+def test_a_fork_of_the_driver_cannot_use_the_pool(script):
+    process = script(
+        PREAMBLE
+        + """
+def try_to(use):
+    try:
+        print(use(), flush=True)
+    except gangline.PoolError as error:
+        print(error, flush=True)
+
+with gangline.Pool(None, tasks.echo, workers=2) as pool:
+    records = pool.imap(itertools.count())
+    next(records)
+    child = os.fork()
+    if child == 0:
+        try_to(lambda: pool.map([1, 2]))
+        try_to(lambda: list(records))
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(pool.map([3]))
+"""
+    )
+    out = process.communicate(timeout=20)[0]
+    assert out.count("this pool is of process") == 2 and out.endswith("\n[3]\n"), out
+
+
 def test_a_pool_that_is_not_closed_ends_with_the_script(script, tmp_path):
     process = script(
         PREAMBLE

@@ -125,6 +125,18 @@ def test_values_are_those_that_were_sent():
     assert list(got[12]) == ["a", "b"]
 
 
+def test_values_are_nested_deeply():
+    value: list = []
+    for _ in range(300):
+        value = [value]
+    with Pool(None, tasks.echo, workers=2) as pool:
+        got = pool.map([value])[0]
+    for _ in range(300):
+        assert len(got) == 1
+        got = got[0]
+    assert got == []
+
+
 def test_arrays_travel_in_shared_memory_and_can_be_written_to():
     given = np.arange(1_000_000, dtype=np.float32)
     with Pool(None, tasks.add_in_place, workers=2) as pool:
