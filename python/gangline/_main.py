@@ -65,11 +65,13 @@ def load() -> None:
     name, path = description["main_name"], description["main_path"]
     module = types.ModuleType("__mp_main__")
     if name is not None:
-        if name == "__main__" or name.endswith(".__main__"):
-            return  # Such as `python -m pytest`: it defines nothing.
+        import importlib.machinery
         import importlib.util
 
-        spec = importlib.util.find_spec(name)
+        # A folder or an archive that was started comes first in the path.
+        is_folder = name == "__main__"
+        find = importlib.machinery.PathFinder.find_spec
+        spec = find(name, sys.path[:1]) if is_folder else importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             raise ImportError(f"the main module {name} is not found by a worker")
         code = spec.loader.get_code(name)  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipapp
 
 import pytest
 import tasks
@@ -365,6 +366,22 @@ def test_a_module_that_is_run_by_name_is_found(script, tmp_path):
         [sys.executable, "-m", "package.tool"], capture_output=True, text=True, cwd=tmp_path, timeout=20, check=False
     )
     assert (ended.stdout, ended.stderr) == ("[2, 4]\n", "")
+
+
+def test_a_folder_and_an_archive_with_a_main_module_are_found(tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "__main__.py").write_text(
+        "import gangline\ndef double(_, x): return 2 * x\n"
+        "with gangline.Pool(None, double, workers=1) as pool: print(pool.map([1, 2]))\n"
+    )
+    zipapp.create_archive(folder, tmp_path / "app.pyz")
+    for what in (["app"], ["app.pyz"], ["-m", "app"]):
+        ended = subprocess.run(
+            [sys.executable, *what], capture_output=True, text=True, cwd=tmp_path, timeout=20, check=False
+        )
+        assert (ended.stdout, ended.stderr) == ("[2, 4]\n", ""), what
 
 
 def test_a_command_that_was_typed_in_needs_cloudpickle():
