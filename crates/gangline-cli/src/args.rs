@@ -12,6 +12,7 @@ pub(crate) mod options;
 pub(crate) mod printing;
 pub(crate) mod running;
 pub(crate) mod sections;
+pub(crate) mod serve;
 pub(crate) mod typed;
 pub(crate) mod workers;
 
@@ -35,6 +36,7 @@ use crate::args::limit::{Timeout, duration};
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::printing::Printing;
 use crate::args::running::Running;
+use crate::args::serve::ServeArgs;
 use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::workers::Workers;
 use gangline::error::DeviceError;
@@ -65,6 +67,7 @@ pub(crate) enum Subcommands {
     Run(Box<Run>),
     Check(Box<CheckArgs>),
     Dockerfile(DockerfileArgs),
+    Serve(Box<ServeArgs>),
     Worker(WorkerArgs),
     Workers(WorkersArgs),
     Devices(DevicesArgs),
@@ -400,10 +403,11 @@ pub(crate) struct ManArgs {
 }
 
 /// The commands with a page of their own.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "run",
     "check",
     "dockerfile",
+    "serve",
     "worker",
     "workers",
     "devices",

@@ -28,7 +28,7 @@ pub(crate) mod shared;
 pub(crate) mod signals;
 mod stops;
 pub(crate) mod supervisor;
-mod threads;
+pub(crate) mod threads;
 pub(crate) mod warm;
 pub(crate) mod worker;
 mod worker_slots;

@@ -19,6 +19,9 @@
 //!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
 //!   check      asks the warm worker of a slot for samples alone and in lists, and compares the answers
 //!   dockerfile a container for a worker
+//!   serve      `gangline serve`: the jobs are values of HTTP requests; workers, answering: what runs them
+//!              app, predict, values, body    routes, and what a request asks
+//!              connections, phase, figures   the life of the server; what it counts
 //!   output     what jobs print, results, the job log, reports
 //! ```
 //!
@@ -52,6 +55,7 @@ mod plain;
 mod plan;
 mod program;
 mod reports;
+mod serve;
 
 #[cfg(doc)]
 #[doc = include_str!("links.md")]

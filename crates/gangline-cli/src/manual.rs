@@ -9,7 +9,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::args;
-use crate::args::sections::{Block, CHECK, DOCKERFILE, MAIN, RUN, Section, WORKER, WORKERS};
+use crate::args::sections::{Block, CHECK, DOCKERFILE, MAIN, RUN, SERVE, Section, WORKER, WORKERS};
 
 /// The page of a command, or of the program.
 pub(crate) fn page(command: Option<&str>) -> io::Result<Vec<u8>> {
@@ -62,6 +62,7 @@ fn render(command: &Command) -> io::Result<Vec<u8>> {
         "run" => RUN,
         "check" => CHECK,
         "dockerfile" => DOCKERFILE,
+        "serve" => SERVE,
         "worker" => WORKER,
         "workers" => WORKERS,
         _ => &[],

@@ -10,6 +10,7 @@ use anstream::{AutoStream, ColorChoice};
 
 use crate::args::check::CheckArgs;
 use crate::args::options;
+use crate::args::serve::ServeArgs;
 use crate::args::{self, ManArgs, Run, Subcommands};
 use crate::check::{self, Checked};
 use crate::error::{CliError, Context};
@@ -20,7 +21,7 @@ use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::{self, check_stdin, check_stdout};
-use crate::{config, devices, dockerfile, exit, fleet, manual, reports};
+use crate::{config, devices, dockerfile, exit, fleet, manual, reports, serve};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -50,6 +51,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
         Subcommands::Check(check) => start_check(&check, cli.supervisor, arguments),
         Subcommands::Dockerfile(args) => written(dockerfile::show(&args)?),
+        Subcommands::Serve(args) => start_server(*args, cli.supervisor, arguments),
         Subcommands::Worker(args) => worker::supervise(&args),
         Subcommands::Workers(args) => written(fleet::show(&args)?),
         Subcommands::Devices(args) => written(devices::show(args.json)?),
@@ -114,6 +116,21 @@ fn supervise(args: &Run, arguments: Vec<OsString>) -> Result<u8, CliError> {
         false => Inputs::Other,
     };
     supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(internal)
+}
+
+fn start_server(
+    args: ServeArgs,
+    supervisor: Option<i32>,
+    arguments: Vec<OsString>,
+) -> Result<u8, CliError> {
+    survive_full_files()?;
+    allow_files(0)?;
+    match supervisor {
+        Some(_) => serve::serve(args, supervisor),
+        None => {
+            supervisor::supervise(arguments.into_iter().skip(1), Inputs::Other).map_err(internal)
+        }
+    }
 }
 
 /// Help and versions go to standard output and are not failures.

@@ -28,6 +28,9 @@ pub(crate) const CHECK: &[Section] = &[CHECK_EXAMPLES, CHECK_RULES, CHECK_STATUS
 /// The sections of `gangline dockerfile`.
 pub(crate) const DOCKERFILE: &[Section] = &[DOCKERFILE_EXAMPLES, DOCKERFILE_STATUSES];
 
+/// The sections of `gangline serve`.
+pub(crate) const SERVE: &[Section] = &[REQUESTS, SERVE_STATUSES];
+
 /// The sections of `gangline worker`.
 pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
 
@@ -209,6 +212,51 @@ const DOCKERFILE_STATUSES: Section = Section {
     ])],
 };
 
+const REQUESTS: Section = Section {
+    title: "Requests",
+    blocks: &[
+        Block::Example(
+            "Serve a model on two GPUs, in batches of up to 8:",
+            "gangline serve --devices cuda:0-1 --batch 8 -- python3 predict.py",
+        ),
+        Block::Example(
+            "Ask for one answer, or for several:",
+            "curl --json '[1, 2, 3]' http://127.0.0.1:8080/predict",
+        ),
+        Block::Terms(&[
+            ("POST /predict", "a JSON value, or an array of values; or bytes"),
+            ("GET  /health/live", "200 while the program runs"),
+            ("GET  /health/ready", "503 while workers load, and after SIGTERM"),
+            ("GET  /metrics", "figures for Prometheus"),
+            ("GET  /", "a page with the same figures, and a form"),
+        ]),
+        Block::Text(
+            "The workers are those of `gangline run --warm`. docs/serving.md has the statuses of answers, a \
+             container, and a proxy with TLS.",
+        ),
+        Block::Text(
+            "SIGTERM, SIGINT or SIGHUP lets accepted requests be answered, and then ends the program. A second \
+             signal ends it at once.",
+        ),
+    ],
+};
+
+const SERVE_STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "a signal has ended it, and each accepted request was answered"),
+        ("102", "an option is invalid, or the address cannot be listened on"),
+        ("103", "a device is missing or in use; or too few workers are left"),
+        ("106", "the end of a worker was cut off"),
+        ("107", "a bug in gangline"),
+        ("129", "SIGHUP, and requests were cut off"),
+        ("130", "SIGINT, and requests were cut off"),
+        ("131", "SIGQUIT, as by Ctrl-\\"),
+        ("137", "the process that serves was killed, and its workers with it"),
+        ("143", "SIGTERM, and requests were cut off"),
+    ])],
+};
+
 const SUPERVISION: Section = Section {
     title: "Start and end",
     blocks: &[
@@ -291,7 +339,7 @@ mod tests {
     #[test]
     fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
         let is_paragraph = |line: &&str| !line.starts_with(' ');
-        let all = [RUN, CHECK, DOCKERFILE, WORKER, WORKERS].map(text).join("\n");
+        let all = [RUN, CHECK, DOCKERFILE, SERVE, WORKER, WORKERS].map(text).join("\n");
         for line in all.lines().filter(|line| !is_paragraph(line)) {
             assert!(line.len() <= 80, "{line}");
         }

@@ -17,6 +17,7 @@ use crate::execute::failure::of_run;
 use crate::execute::job_runner::Whole;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::protocol::Takes;
+use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::plan::WarmInputs;
@@ -107,7 +108,10 @@ impl Checking<'_> {
         let inputs = WarmInputs { most: None, ..inputs };
         let lane = Lane { first_worker: at, ..self.lanes.lanes[0].clone() };
         let token = lane.token.clone();
-        let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, self.run);
+        // The workers come one after the other, each with the threads that it has beside all others.
+        let (args, slots) = (self.run, self.lanes.groups().len());
+        let threads = Threads::new(args.warm.threads, args.placement.workers.as_ref(), slots);
+        let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, &args.warm, threads);
         // The first sample is asked for once more, before all.
         let last_shown = 1 + self.samples.len() as u64;
         let (lanes, log) = (self.lanes.clone(), Arc::clone(log));

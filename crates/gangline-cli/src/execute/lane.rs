@@ -80,11 +80,36 @@ pub(crate) struct Lanes {
     pub(crate) lanes: Arc<[Lane]>,
     /// The number of lanes that have begun.
     begun: Arc<AtomicUsize>,
+    /// Set if the jobs are requests.
+    server: Option<Arc<dyn Server>>,
+}
+
+/// The server whose requests are the jobs.
+pub(crate) trait Server: Send + Sync {
+    /// Accepts no further request, and ends once those that were accepted are answered.
+    fn drain(&self);
 }
 
 impl Lanes {
     pub(crate) fn new(shared: Shared, lanes: Vec<Lane>) -> Lanes {
-        Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default() }
+        Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default(), server: None }
+    }
+
+    pub(crate) fn served_by(self, server: Arc<dyn Server>) -> Lanes {
+        Lanes { server: Some(server), ..self }
+    }
+
+    /// Whether the jobs are requests.
+    pub(crate) fn are_served(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Ends the run in order: no further job starts. Requests that were accepted are jobs that have started.
+    pub(crate) fn wind_down(&self) {
+        match &self.server {
+            Some(server) => server.drain(),
+            None => self.close(),
+        }
     }
 
     /// A lane has its journal and the locks of its GPUs. No job starts before all lanes have begun, so that a
@@ -166,6 +191,9 @@ impl Lanes {
     /// Lets no further job start.
     pub(crate) fn close(&self) {
         self.lanes.iter().for_each(Lane::close);
+        if let Some(server) = &self.server {
+            server.drain();
+        }
     }
 
     /// Stops the run if the results of another job are in this job's place.

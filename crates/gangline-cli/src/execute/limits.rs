@@ -35,6 +35,20 @@ pub(crate) fn allow_files(workers: usize) -> Result<(), CliError> {
         .map_err(|error| internal(naming("setrlimit")(error)))
 }
 
+/// Raises the limit on open files for the connections of a server, and returns how many it allows.
+pub(crate) fn allow_connections(workers: usize) -> usize {
+    let others = OTHER_FILES + FILES_PER_JOB * workers as u64;
+    let Ok((current, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return LEAST_CONNECTIONS };
+    let wanted = (others + MOST_CONNECTIONS).min(most).max(current);
+    let limit = setrlimit(Resource::RLIMIT_NOFILE, wanted, most).map_or(current, |()| wanted);
+    let connections = limit.saturating_sub(others).min(MOST_CONNECTIONS);
+    usize::try_from(connections).unwrap_or(usize::MAX).max(LEAST_CONNECTIONS)
+}
+
+/// The connections of a server at once: others wait until one is closed.
+const MOST_CONNECTIONS: u64 = 10_000;
+const LEAST_CONNECTIONS: usize = 16;
+
 /// Makes a write beyond the limit on the size of a file fail, instead of ending the process. A signal that is
 /// handled has its default effect again in jobs.
 pub(crate) fn survive_full_files() -> Result<(), CliError> {

@@ -111,6 +111,12 @@ impl Retries {
         self.failed().remove(&number);
     }
 
+    /// Forgets a job that is given up: a hook had it, or it waited for another attempt.
+    pub(crate) fn drop_all_of(&self, number: u64) {
+        self.forget(number);
+        drop(self.take_settled(number));
+    }
+
     /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the last attempt.
     pub(crate) fn cut_off(&self, number: u64) -> Arc<Outcome> {
         let failed = self.failed().remove(&number);

@@ -17,6 +17,7 @@ use crate::execute::memory_watch::MemoryWatch;
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::setup::{doubts, ending, hidden, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
+use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::output::cut_off::remove_cut_off;
@@ -40,7 +41,7 @@ use gangline::{
 const WINDOW: usize = 1_000;
 
 /// The longest wait before a retry, unless the first is longer.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Runs the command for each input, and returns the exit status.
 pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
@@ -135,8 +136,12 @@ fn run_lane(
     let jobs = plan.jobs()?;
     match args.warm.warm {
         true => {
-            let warm =
-                || Warm::new(lanes.clone(), own.clone(), slots.clone(), inputs.clone(), args);
+            let threads =
+                Threads::new(args.warm.threads, args.placement.workers.as_ref(), slots.len());
+            let warm = || {
+                let (lanes, own) = (lanes.clone(), own.clone());
+                Warm::new(lanes, own, slots.clone(), inputs.clone(), &args.warm, threads)
+            };
             drive(args, warm, lanes, lane, &plan, jobs)
         }
         false => {
@@ -331,7 +336,7 @@ fn retries(args: &Run) -> u32 {
 }
 
 /// Failed jobs do not end the run; other errors are not from a job.
-fn verdict(error: &Error) -> Verdict {
+pub(crate) fn verdict(error: &Error) -> Verdict {
     let source = std::error::Error::source(error);
     match source.and_then(|source| source.downcast_ref::<JobFailed>()).map(|failed| failed.next) {
         Some(Next::OnItsSlot) => Verdict::RetryHere,

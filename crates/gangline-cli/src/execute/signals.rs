@@ -102,6 +102,8 @@ struct SignalWatch {
     exit: Arc<AtomicU8>,
     words: Sender<Option<String>>,
     interrupted: bool,
+    /// When a server was asked to end for the first time.
+    drained: Option<Instant>,
     /// When the jobs that still run are ended.
     patience: Option<Instant>,
     /// When the process exits, whether or not the run has ended.
@@ -109,6 +111,9 @@ struct SignalWatch {
     grace: Duration,
     kill_after: Duration,
 }
+
+/// Within this time, a second signal is a copy of the first: `timeout`, for one, signals a process and its group.
+const COPIES: Duration = Duration::from_millis(500);
 
 /// How long to wait for killed jobs to disappear.
 const AFTER_KILL: Duration = Duration::from_secs(1);
@@ -143,6 +148,7 @@ impl Attendant {
             exit: Arc::clone(&exit),
             words: words.clone(),
             interrupted: false,
+            drained: None,
             patience: None,
             last_moment: None,
             grace,
@@ -288,6 +294,14 @@ impl SignalWatch {
     }
 
     fn obey(&mut self, meaning: SignalMeaning) {
+        if self.lanes.get().is_some_and(Lanes::are_served) {
+            match meaning {
+                SignalMeaning::Interrupt => return self.drain(exit::INTERRUPTED),
+                SignalMeaning::Terminate => return self.drain(exit::TERMINATED),
+                SignalMeaning::HangUp => return self.drain(exit::HANGUP),
+                _ => {}
+            }
+        }
         match meaning {
             SignalMeaning::Orphaned if getppid() != self.supervisor => self.end_orphaned(),
             SignalMeaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
@@ -324,6 +338,23 @@ impl SignalWatch {
         }
     }
 
+    /// Lets a server answer what it has accepted. A second signal kills its workers.
+    fn drain(&mut self, exit: u8) {
+        match self.drained {
+            Some(since) if since.elapsed() < COPIES => {}
+            Some(_) => self.kill(exit),
+            None => {
+                self.drained = Some(Instant::now());
+                self.patience = Some(Instant::now() + self.grace);
+                self.end(exit);
+                let grace = HumanDuration(self.grace);
+                self.tell(&format!(
+                    "ending: accepted requests have {grace:#} to be answered (--grace); a second signal ends them"
+                ));
+            }
+        }
+    }
+
     /// Reports each job that has stopped. It would not end, and neither would the run.
     fn look_for_stops(&self) {
         let Some(lanes) = self.lanes.get() else { return };
@@ -339,7 +370,7 @@ impl SignalWatch {
     fn end(&self, exit: u8) {
         let Some(lanes) = self.lanes.get() else { std::process::exit(i32::from(exit)) };
         let _ = self.exit.compare_exchange(0, exit, Ordering::SeqCst, Ordering::SeqCst);
-        lanes.close();
+        lanes.wind_down();
         lanes.groups().end_stopped();
     }
 

@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::args::Run;
 use crate::args::workers::{Workers, in_file};
 
 /// Limits the threads of a worker's libraries, which otherwise take all cores in each worker.
@@ -21,16 +20,17 @@ pub(crate) enum Threads {
 const VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 impl Threads {
-    pub(crate) fn new(args: &Run, slots: usize) -> Threads {
+    /// Those of `--threads`, or the share of each of the workers that run at once.
+    pub(crate) fn new(given: Option<usize>, workers: Option<&Workers>, slots: usize) -> Threads {
         let cores = num_cpus::get();
-        let at_once = match &args.placement.workers {
+        let at_once = match workers {
             // There are more slots than workers, since the number in the file may grow.
             Some(Workers::File(path)) => {
                 in_file(path).map_or(slots, |amount| amount.count(cores, None))
             }
             _ => slots,
         };
-        match args.warm.threads {
+        match given {
             Some(threads) => Threads::Given(threads),
             None => Threads::Share((cores / at_once.max(1)).max(1)),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use crate::args::{Run, WarmArgs};
+use crate::args::WarmArgs;
 use crate::execute::commands;
 use crate::execute::job_runner::{Tried, Work, Worked};
 use crate::execute::lane::{Lane, Lanes};
@@ -33,8 +33,9 @@ pub(crate) struct Warm {
     inputs: WarmInputs,
     /// The command of each slot's worker, quoted for a shell.
     typed: Vec<String>,
-    /// The number of workers that are started before there are jobs.
-    preloaded: usize,
+    start: FirstStart,
+    /// If fewer slots are left that can start a worker, the run ends.
+    least: usize,
     /// The largest list that is sent.
     batch: usize,
     start_timeout: Duration,
@@ -63,6 +64,17 @@ pub(crate) struct WorkerFacts {
     pub(crate) pid: Option<Pid>,
 }
 
+/// When the worker of a slot is started for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FirstStart {
+    /// For its first job.
+    Late,
+    /// Before there are jobs, in this number of slots. If that fails, the first job tries again.
+    Early(usize),
+    /// Before requests are accepted, again and again until it is ready or the slot is given up.
+    Surely,
+}
+
 /// Whether the worker of a slot has been started for the first time, successfully or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loading {
@@ -76,15 +88,14 @@ impl Warm {
         lane: Lane,
         slots: Vec<Slot>,
         inputs: WarmInputs,
-        args: &Run,
+        args: &WarmArgs,
+        threads: Threads,
     ) -> Warm {
-        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, batch, .. } = &args.warm;
+        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, batch, .. } = args;
         let batch = batch.unwrap_or(1);
         // There may be fewer lists than slots.
         let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(batch));
-        let preloaded = if preload { most } else { 0 };
-        // A check has the workers of its slots one after the other, with the threads that they have together.
-        let threads = Threads::new(args, lanes.groups().len());
+        let start = if preload { FirstStart::Early(most) } else { FirstStart::Late };
         let workers = WorkerSlots::new(slots.len());
         let typed = slots.iter().zip(lane.first_worker..).map(|(slot, worker)| {
             let gpus = &slot.given(&inputs.command).ids;
@@ -98,7 +109,8 @@ impl Warm {
             slots,
             inputs,
             typed,
-            preloaded,
+            start,
+            least: 1,
             batch,
             start_timeout,
             max_restarts,
@@ -108,6 +120,11 @@ impl Warm {
             reported: Reported::default(),
         }
     }
+
+    /// The same workers for a server, which begins once they are ready, and ends if fewer than `least` are left.
+    pub(crate) fn for_requests(self, least: usize) -> Warm {
+        Warm { start: FirstStart::Surely, least, ..self }
+    }
 }
 
 impl Work for Warm {
@@ -116,9 +133,10 @@ impl Work for Warm {
 
     fn begin(&self, slot: usize) -> Loading {
         commands::be_nice(self.lanes.shared.rules.nice);
-        match slot < self.preloaded {
-            true => self.load(slot),
-            false => Loading::NotBegun,
+        match self.start {
+            FirstStart::Early(slots) if slot < slots => self.load(slot),
+            FirstStart::Early(_) | FirstStart::Late => Loading::NotBegun,
+            FirstStart::Surely => self.load_surely(slot),
         }
     }
 
@@ -168,9 +186,48 @@ impl Warm {
         Loading::Tried
     }
 
+    /// Starts the worker of a slot until it is ready, or the slot is given up.
+    fn load_surely(&self, slot: usize) -> Loading {
+        while let Some((index, mut worker)) = self.workers.take(slot, None) {
+            let mut said = Captured::default();
+            let started = self.start(index, &mut worker, &self.inputs.command, &mut said);
+            self.show_said(&said);
+            let Err(result) = started else {
+                self.workers.give_back(index, worker);
+                break;
+            };
+            let number = self.number(index);
+            if !result.blames_worker() {
+                // The program is not there, or the server is ending.
+                self.workers.give_back(index, worker);
+                self.fail_to_start(result);
+                break;
+            }
+            if self.is_to_be_given_up(&worker) {
+                let why = format!("slot {number} is given up: its start {result}");
+                self.give_up_slot(index, &why);
+                break;
+            }
+            self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
+            self.workers.give_back(index, worker);
+            if !self.lane.gate.pause(self.lanes.shared.rules.retry_delay) {
+                break;
+            }
+        }
+        Loading::Tried
+    }
+
     fn tell_once(&self, was_reported: &AtomicBool, text: &str) {
         if !was_reported.swap(true, Ordering::Relaxed) {
             self.lanes.shared.terminal.tell(text);
+        }
+    }
+
+    /// How messages name a job. The input of a request is not for them.
+    fn key(&self, job: &Job) -> String {
+        match self.start {
+            FirstStart::Surely => format!("value {} of a request", job.number),
+            FirstStart::Early(_) | FirstStart::Late => job.key(),
         }
     }
 

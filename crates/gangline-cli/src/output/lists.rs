@@ -24,6 +24,12 @@ impl Lists {
         sizes.largest = sizes.largest.max(jobs as u64);
     }
 
+    /// The number of lists, and of the jobs in them, and in the largest.
+    pub(crate) fn so_far(&self) -> (u64, u64, u64) {
+        let Sizes { lists, jobs, largest } = *self.sizes();
+        (lists, jobs, largest)
+    }
+
     /// Says in a report how large they were. It also counts those that were split, as batches.
     pub(crate) fn describe(&self, report: &mut RunReport) {
         let Sizes { lists, jobs, largest } = *self.sizes();

@@ -40,6 +40,7 @@ fn help_matches_its_snapshot() {
     check_page("run-short", "run -h");
     check_page("check", "check --help");
     check_page("dockerfile", "dockerfile --help");
+    check_page("serve", "serve --help");
     check_page("worker", "worker --help");
     check_page("workers", "workers --help");
     check_page("devices", "devices --help");
@@ -112,6 +113,7 @@ fn each_command_has_a_page_of_its_own() {
         "man",
         "report",
         "run",
+        "serve",
         "worker",
         "workers",
     ];

@@ -146,7 +146,7 @@ impl Drop for Place {
 }
 
 /// The running program; dropping this kills it.
-pub(crate) struct Running(Option<Child>);
+pub(crate) struct Running(pub(crate) Option<Child>);
 
 impl Running {
     /// The supervisor.
@@ -177,6 +177,12 @@ impl Running {
     /// Waits until standard error contains `part`.
     #[track_caller]
     pub(crate) fn wait_for_stderr(&mut self, part: &str) {
+        self.read_stderr_until(part);
+    }
+
+    /// Reads standard error until it contains `part`, and returns what it has read.
+    #[track_caller]
+    pub(crate) fn read_stderr_until(&mut self, part: &str) -> String {
         let stderr = self.0.as_mut().unwrap().stderr.as_mut().unwrap();
         let mut said = Vec::new();
         let mut buffer = [0; 4_096];
@@ -187,6 +193,7 @@ impl Running {
             assert_ne!(read, 0, "it ended and has not {}", what());
             said.extend_from_slice(&buffer[..read]);
         }
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     /// Closes the reading end of its output.

@@ -88,13 +88,7 @@ impl Warm {
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
             asked[first].printed.stderr = said;
             (asked[first].started, asked[first].took) = (started, clock.elapsed());
-            return Asking::Unready(match result {
-                JobResult::NotStarted(error) => {
-                    self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
-                    self.lanes.end_without(self.inputs.command.program(), error)
-                }
-                result => result,
-            });
+            return Asking::Unready(self.fail_to_start(result));
         }
         let mut inputs = vec![(first, input)];
         if worker.takes == Takes::Lists {
@@ -129,7 +123,7 @@ impl Warm {
     fn prepare(&self, slot: usize, asked: &mut Asked<'_>) -> Option<Box<RawValue>> {
         let (job, shared) = (asked.job, &self.lanes.shared);
         if shared.rules.commands == Announced::Yes {
-            commands::announce(shared, &self.typed(slot, &job.key()));
+            commands::announce(shared, &self.typed(slot, &self.key(job)));
         }
         (asked.started, asked.took) = (SystemTime::now(), Duration::ZERO);
         asked.printed = Printed::default();
@@ -191,7 +185,7 @@ impl Warm {
     fn outcome(&self, slot: usize, asked: &mut Asked<'_>, result: JobResult) -> Outcome {
         let Asked { job, attempt, started, took, .. } = *asked;
         let on_slot = self.on_slot(slot, job, attempt);
-        let key = job.key();
+        let key = self.key(job);
         Outcome {
             number: job.number,
             command: self.typed(slot, &key),
@@ -212,13 +206,13 @@ impl Warm {
     fn tell_of_move(&self, slot: usize, asked: &[Asked<'_>], result: &JobResult) {
         let Some(first) = asked.iter().find(|asked| asked.is_open()) else { return };
         let number = first.job.number;
-        let command = self.typed(slot, &first.job.key());
+        let command = self.typed(slot, &self.key(first.job));
         let command = short(&command);
         let text = format!("job {number} {result}, and is tried again: {command}");
         self.lanes.shared.terminal.tell_failure(&text);
     }
 
-    fn is_to_be_given_up(&self, worker: &Worker) -> bool {
+    pub(super) fn is_to_be_given_up(&self, worker: &Worker) -> bool {
         let deaths = self.max_restarts.saturating_mul(DEATHS_OF_ITEM);
         worker.unready > self.max_restarts || worker.deaths > deaths
     }
@@ -231,12 +225,31 @@ impl Warm {
         };
         let (number, job) = (self.number(index), asked.job.number);
         let text = format!("slot {number} is given up: job {job} {result}{said}");
-        self.lanes.shared.terminal.tell(&text);
-        if self.workers.give_up(index) == 0 {
-            self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
+        self.give_up_slot(index, &text);
+        Fate::GivenUp
+    }
+
+    pub(super) fn give_up_slot(&self, index: usize, text: &str) {
+        self.lanes.shared.terminal.tell(text);
+        if self.workers.give_up(index) < self.least {
+            let text = match self.least {
+                1 => NONE_LEFT.to_owned(),
+                least => format!("fewer than {least} workers are left that could be started"),
+            };
+            self.lanes.shared.fail(CliError::new(exit::DEVICES, text));
             self.lanes.close();
         }
-        Fate::GivenUp
+    }
+
+    /// The result of jobs whose worker could not be started. If its program is not there, the run ends.
+    pub(super) fn fail_to_start(&self, result: JobResult) -> JobResult {
+        match result {
+            JobResult::NotStarted(error) => {
+                self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
+                self.lanes.end_without(self.inputs.command.program(), error)
+            }
+            result => result,
+        }
     }
 }
 

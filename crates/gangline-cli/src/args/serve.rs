@@ -1,0 +1,210 @@
+//! The arguments of `gangline serve`.
+
+use std::ffi::OsString;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use crate::args::limit::{TimeError, duration};
+use crate::args::number::{at_least_one, size, unsigned};
+use crate::args::workers::{Amount, Workers};
+use crate::args::{InUse, Placement, WarmArgs, devices, sections};
+use gangline::Devices;
+use gangline::gpu::GpuList;
+
+/// Answer HTTP requests with warm workers, in batches across requests
+#[derive(Debug, Args)]
+#[command(
+    after_help = sections::text(sections::SERVE),
+    override_usage = "gangline serve [OPTIONS] [--] COMMAND..."
+)]
+pub(crate) struct ServeArgs {
+    /// The command of a worker, which is started once for each slot; it may have {gpu} and {worker}
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        value_parser = clap::value_parser!(OsString)
+    )]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) http: Http,
+    #[command(flatten)]
+    pub(crate) places: WorkerPlaces,
+    #[command(flatten)]
+    pub(crate) working: WorkerLimits,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "HTTP")]
+pub(crate) struct Http {
+    /// Listen on this address; port 0 takes a free one, and standard error says which
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+    /// Require the token in FILE: requests have the header `authorization: Bearer TOKEN`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: Option<PathBuf>,
+    /// Send callers the text of a failure; otherwise only standard error has it
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub(crate) show_errors: bool,
+    /// Accept N values at once, waiting and in work; others get 429 [default: 1024, or four batches for each worker]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) queue: Option<usize>,
+    /// Refuse a body of more than SIZE bytes (or 10k, 5M, 1G)
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size)]
+    pub(crate) max_body: u64,
+    /// Close a connection that sends no request, or no more of one, or reads nothing, for TIME
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
+    pub(crate) idle_timeout: Duration,
+    /// Call the model NAME on the page and in the metrics [default: the command]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// On SIGTERM, let accepted requests have TIME to be answered
+    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = duration)]
+    pub(crate) grace: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct WorkerPlaces {
+    /// Run one worker on each of these devices: cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_parser = devices,
+        conflicts_with_all = ["gpu_list", "workers"]
+    )]
+    pub(crate) devices: Option<Devices>,
+    /// Run one worker on each of these GPUs: "0 1", 0-3
+    #[arg(long, value_name = "LIST", conflicts_with = "workers")]
+    pub(crate) gpu_list: Option<GpuList>,
+    /// Run N workers without GPUs: 4, 50% of the cores, -1 [default: 1]
+    #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<Amount>,
+    /// Run N workers on each GPU
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) per_gpu: Option<usize>,
+    /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
+    #[arg(
+        long,
+        value_name = "IN_USE",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "fail"
+    )]
+    pub(crate) lock_gpus: Option<InUse>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Workers")]
+pub(crate) struct WorkerLimits {
+    /// Send up to N values at once, as a list, to a worker that takes lists
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) batch: Option<usize>,
+    /// Wait TIME at most for a list to be full; without a wait, a free worker gets what is there
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration, requires = "batch")]
+    pub(crate) batch_wait: Duration,
+    /// Let the libraries of each worker use N threads [default: the cores divided by the workers, unless OMP_NUM_THREADS is set]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// Retry a failed value up to N times
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = unsigned::<u32>)]
+    pub(crate) retries: u32,
+    /// Wait TIME before the first retry, and twice as long before each further one
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
+    pub(crate) retry_delay: Duration,
+    /// Answer 504 after TIME in the queue and in work, and restart a worker that takes longer for a list
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time_limit)]
+    pub(crate) timeout: Duration,
+    /// Wait TIME at most until a worker is ready
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    pub(crate) start_timeout: Duration,
+    /// Wait TIME at most until a worker has ended after its last value
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) end_timeout: Duration,
+    /// Wait TIME between SIGTERM and SIGKILL to a worker
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) kill_after: Duration,
+    /// Restart a worker at most N times without a result in between
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = unsigned::<u32>)]
+    pub(crate) max_restarts: u32,
+    /// End if fewer than N workers can be started
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
+    pub(crate) min_workers: usize,
+}
+
+impl ServeArgs {
+    /// The same choice of devices as `gangline run` has. Without one, there is one worker: each loads the model.
+    pub(crate) fn placement(&self) -> Placement {
+        let WorkerPlaces { devices, gpu_list, workers, per_gpu, lock_gpus } = &self.places;
+        let has_gpus = devices.is_some() || gpu_list.is_some();
+        let workers = (!has_gpus).then(|| Workers::Number(workers.unwrap_or(Amount::Number(1))));
+        Placement {
+            devices: devices.clone(),
+            gpu_list: gpu_list.clone(),
+            use_gpu: true,
+            workers,
+            slots: false,
+            share: false,
+            per_gpu: *per_gpu,
+            cpu_workers: None,
+            visible: false,
+            gpu_separator: None,
+            lock_gpus: *lock_gpus,
+            lock_dir: None,
+        }
+    }
+
+    /// The same settings of warm workers as `gangline run` has.
+    pub(crate) fn warm(&self) -> WarmArgs {
+        let WorkerLimits { batch, batch_wait, threads, start_timeout, end_timeout, .. } =
+            self.working;
+        let max_restarts = self.working.max_restarts;
+        WarmArgs {
+            warm: true,
+            preload: true,
+            start_timeout,
+            end_timeout,
+            batch,
+            batch_wait,
+            threads,
+            max_restarts,
+        }
+    }
+}
+
+/// An address to listen on: `HOST:PORT`, or a port of this machine alone.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let wrong = |why: &str| format!("{why}; write an address such as 127.0.0.1:8080, or a port");
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
+    found.next().ok_or_else(|| wrong("the name has no address"))
+}
+
+fn time_limit(text: &str) -> Result<Duration, TimeError> {
+    duration(text).and_then(|limit| match limit.is_zero() {
+        true => Err(TimeError::Time),
+        false => Ok(limit),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_loopback_unless_it_says_otherwise() {
+        assert_eq!(address("8080"), Ok("127.0.0.1:8080".parse().unwrap()));
+        assert_eq!(address("0.0.0.0:80"), Ok("0.0.0.0:80".parse().unwrap()));
+        assert_eq!(address("[::1]:0"), Ok("[::1]:0".parse().unwrap()));
+        assert!(address("localhost:81").unwrap().ip().is_loopback());
+        for text in ["", "localhost", "127.0.0.1", "70000", ":", "1.2.3.4:x"] {
+            assert!(address(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `gangline serve`: the warm workers of `gangline run`, behind HTTP.
+//!
+//! A request takes a place in the queue of the library's service for each of its values, and waits for the answers. So
+//! batches form across callers, and each failure answers its own caller. HTTP runs on a few threads of tokio; workers
+//! are talked to on the threads of their slots.
+
+mod access;
+mod answering;
+mod app;
+mod body;
+mod connections;
+mod figures;
+mod phase;
+mod predict;
+mod refusal;
+mod values;
+mod workers;
+
+use std::net::TcpListener;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::spawn_blocking;
+use tokio::time::{interval, timeout};
+
+use self::access::AccessRule;
+use self::app::{App, routes};
+use self::connections::Connections;
+use self::figures::ServerFigures;
+use self::phase::{Phases, ServerPhase};
+use self::workers::ServingWorkers;
+use crate::args::running::TermSequence;
+use crate::args::serve::ServeArgs;
+use crate::error::{CliError, Context};
+use crate::execute::failure::internal;
+use crate::execute::groups::Wish;
+use crate::execute::limits::{allow_connections, allow_files};
+use crate::execute::signals::Attendant;
+use crate::exit;
+use crate::plan::template::quoted;
+use gangline::report::HumanDuration;
+
+/// How long connections have to end after the last answer.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+/// How often samples are sorted into buckets, if nothing reads them.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// More threads than these do not answer more requests: the workers do the work.
+const MOST_THREADS: usize = 4;
+
+/// How the server has ended.
+struct ServerEnd {
+    result: Result<(), CliError>,
+    /// Whether each accepted request was answered.
+    are_answered: bool,
+}
+
+/// Serves until a signal, and returns the exit status.
+pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliError> {
+    // First, so that no signal is missed.
+    let kill_after = TermSequence::with_pause(args.working.kill_after).lasts();
+    let attendant = Attendant::start(supervisor, args.http.grace, kill_after).map_err(internal)?;
+    let phases = Arc::new(Phases::new());
+    let access = AccessRule::new(args.http.token.as_deref(), args.http.listen)?;
+    let workers = ServingWorkers::new(&args, &phases)?;
+    allow_files(workers.len())?;
+    let connections = allow_connections(workers.len());
+    let listener = listen(&args)?;
+    attendant.attend_to(&workers.lanes);
+    let name = args.http.name.clone().unwrap_or_else(|| {
+        args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    });
+    let figures =
+        ServerFigures::install(&name).map_err(|error| CliError::new(exit::INTERNAL, error))?;
+    let (memory, service) = (App::memory_for(args.http.max_body), OnceLock::new());
+    let app = Arc::new(App { name, args, access, phases, workers, figures, service, memory });
+    greet(&app, &listener);
+    let runtime = runtime().map_err(internal)?;
+    let end = runtime.block_on(live(&app, listener, connections));
+    // Nothing is left but tasks of callers that read slowly.
+    runtime.shutdown_background();
+    let concluded = conclude(&app, end, attendant.exit());
+    // Last, so that a signal can still end this process.
+    drop(attendant);
+    concluded
+}
+
+fn listen(args: &ServeArgs) -> Result<TcpListener, CliError> {
+    let address = args.http.listen;
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| {
+        CliError::new(exit::USAGE, Context::new(format!("cannot listen on {address}"), error))
+    })
+}
+
+fn greet(app: &App, listener: &TcpListener) {
+    let terminal = &app.workers.lanes.shared.terminal;
+    let address = listener.local_addr().unwrap_or(app.args.http.listen);
+    let workers = match app.workers.len() {
+        1 => "1 worker loads".to_owned(),
+        workers => format!("{workers} workers load"),
+    };
+    terminal.tell(&format!("listening on http://{address}, while {workers}"));
+    if matches!(app.access, AccessRule::All) {
+        terminal.tell(
+            "warning: every program that reaches this address may use the model: give a token (--token FILE), or \
+             let only a proxy reach it",
+        );
+    }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    let threads = num_cpus::get().min(MOST_THREADS);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("gangline-http")
+        .enable_all()
+        .build()
+}
+
+/// The life of the server: load, answer, drain, close.
+async fn live(app: &Arc<App>, listener: TcpListener, connections: usize) -> ServerEnd {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return ServerEnd { result: Err(internal(error)), are_answered: true },
+    };
+    let phases = Arc::clone(&app.phases);
+    let rules = Connections { phases, most: connections, idle: app.args.http.idle_timeout };
+    let serving = tokio::spawn(connections::serve(listener, routes(Arc::clone(app)), rules));
+    let upkeep = tokio::spawn(sort(Arc::clone(app)));
+    let mut result = load(app).await;
+    app.phases.reached(ServerPhase::Draining).await;
+    let are_answered = drain(app).await;
+    app.phases.reach(ServerPhase::Closing);
+    let _ = timeout(LAST_BYTES, serving).await;
+    upkeep.abort();
+    if let Some(service) = app.service.get().cloned() {
+        let closed = spawn_blocking(move || service.close()).await;
+        result = result.and(match closed {
+            Ok(closed) => closed.map_err(crate::execute::failure::of_run),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        });
+    }
+    ServerEnd { result, are_answered }
+}
+
+/// Starts the workers, unless a signal comes before they are ready.
+async fn load(app: &Arc<App>) -> Result<(), CliError> {
+    let begun = Instant::now();
+    let mut starting = spawn_blocking({
+        let app = Arc::clone(app);
+        move || app.workers.start(&app.args, &app.name)
+    });
+    let started = tokio::select! {
+        started = &mut starting => started,
+        () = app.phases.reached(ServerPhase::Draining) => {
+            let lanes = &app.workers.lanes;
+            lanes.close();
+            lanes.groups().end_all();
+            let _ = starting.await;
+            return Ok(());
+        }
+    };
+    match started {
+        Ok(Ok(service)) => {
+            let _ = app.service.set(service.with_deadline(app.args.working.timeout));
+            let took = HumanDuration(begun.elapsed());
+            app.workers.lanes.shared.terminal.tell(&format!("ready after {took}"));
+            app.phases.reach(ServerPhase::Ready);
+            Ok(())
+        }
+        Ok(Err(error)) => {
+            app.phases.reach(ServerPhase::Draining);
+            Err(error)
+        }
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// Lets accepted requests be answered. Returns whether all were, and none because its worker was killed.
+async fn drain(app: &Arc<App>) -> bool {
+    let Some(service) = app.service.get().cloned() else { return true };
+    let grace = app.args.http.grace;
+    let are_answered = spawn_blocking(move || service.drain(grace)).await.unwrap_or(false);
+    are_answered && app.workers.lanes.groups().wish() == Wish::GoOn
+}
+
+async fn sort(app: Arc<App>) {
+    let mut upkeep = interval(UPKEEP);
+    loop {
+        upkeep.tick().await;
+        app.figures.sort();
+    }
+}
+
+fn conclude(app: &App, end: ServerEnd, signalled: Option<u8>) -> Result<u8, CliError> {
+    let shared = &app.workers.lanes.shared;
+    if let Some(program) = shared.missing_program.get() {
+        let text = format!("{}, or the interpreter that it names, does not exist", quoted(program));
+        shared.terminal.tell(&text);
+    }
+    if let Some(error) = shared.take_error() {
+        return Err(error);
+    }
+    end.result?;
+    match (end.are_answered, signalled) {
+        (false, signalled) => {
+            shared.terminal.tell("ended, with requests that were not answered in time");
+            Ok(signalled.unwrap_or(exit::TERMINATED))
+        }
+        (true, _) if shared.has_cut_off_end() => Ok(exit::OUTPUT),
+        (true, _) => Ok(exit::OK),
+    }
+}

@@ -1,0 +1,128 @@
+//! The runner of the server: it has values worked on as jobs, and makes their answers.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::execute::job_runner::JobRunner;
+use crate::execute::retries::Retries;
+use crate::execute::warm::{Loading, Warm};
+use crate::output::capture::Captured;
+use crate::output::outcome::{JobFailed, Outcome, Printed};
+use crate::output::record::output;
+use crate::plan::job::Job;
+use gangline::{ConsumerContext, ProducerContext, Result, Runner};
+
+/// Works on the values of requests.
+pub(crate) struct Answering(JobRunner<Warm>);
+
+/// One value that a request asks about.
+#[derive(Debug, Clone)]
+pub(crate) struct ServedValue {
+    job: Job,
+    /// Dropped with the last copy, when no hook has the job any more.
+    _memory: Arc<JobMemory>,
+}
+
+/// Removes what is kept of a job for its next attempt, which a caller that goes away leaves behind.
+#[derive(Debug)]
+struct JobMemory {
+    number: u64,
+    retries: Arc<Retries>,
+}
+
+impl ServedValue {
+    pub(crate) fn new(job: Job, retries: &Arc<Retries>) -> ServedValue {
+        let memory = JobMemory { number: job.number, retries: Arc::clone(retries) };
+        ServedValue { job, _memory: Arc::new(memory) }
+    }
+}
+
+impl Drop for JobMemory {
+    fn drop(&mut self) {
+        self.retries.drop_all_of(self.number);
+    }
+}
+
+impl Answering {
+    pub(crate) fn new(jobs: JobRunner<Warm>) -> Answering {
+        Answering(jobs)
+    }
+
+    /// The answer to a job that has ended, or its failure. Both are prepared here, on the thread of the slot: they may
+    /// have to be read from a file, and standard error may block.
+    fn answer(&self, ended: Result<Arc<Outcome>>) -> Result<Box<RawValue>> {
+        match ended {
+            Ok(outcome) => {
+                let printed = outcome.take_printed();
+                self.show(&printed);
+                Ok(output(&printed)?)
+            }
+            Err(error) => {
+                if let Some(JobFailed { outcome, .. }) =
+                    error.downcast_ref().filter(|it: &&JobFailed| it.is_last())
+                {
+                    self.show(&outcome.take_printed());
+                    let (number, result) = (outcome.number, &outcome.result);
+                    self.0.lanes.shared.terminal.tell(&format!("job {number} {result}"));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Shows what a worker has printed aside.
+    fn show(&self, printed: &Printed) {
+        // If standard error is gone, no other way to report remains.
+        let terminal = &self.0.lanes.shared.terminal;
+        let _ = terminal.write_captured(None, &Captured::default(), &printed.stderr);
+    }
+}
+
+impl Runner for Answering {
+    type Input = ServedValue;
+    type Output = Box<RawValue>;
+    type ProducerState = Loading;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Loading> {
+        self.0.producer_init(cx)
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut Loading,
+        request: ServedValue,
+    ) -> Result<Box<RawValue>> {
+        self.answer(self.0.producer_work(cx, state, request.job))
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut Loading,
+        requests: &mut Vec<ServedValue>,
+    ) -> Result<Vec<Result<Box<RawValue>>>> {
+        let mut list = requests.iter().map(|request| request.job.clone()).collect();
+        let ended = self.0.producer_work_batch(cx, state, &mut list)?;
+        Ok(ended.into_iter().map(|ended| self.answer(ended)).collect())
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: Loading) -> Result<()> {
+        self.0.producer_end(cx, state)
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_work(&self, _: &ConsumerContext<'_>, _: &mut (), _: Box<RawValue>) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! The routes of the server.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::args::serve::ServeArgs;
+use crate::serve::access::AccessRule;
+use crate::serve::answering::Answering;
+use crate::serve::figures::ServerFigures;
+use crate::serve::phase::{Phases, ServerPhase};
+use crate::serve::predict;
+use crate::serve::refusal::{ErrorTexts, Refusal};
+use crate::serve::workers::ServingWorkers;
+use gangline::Service;
+
+/// What requests share.
+pub(crate) struct App {
+    pub(crate) name: String,
+    pub(crate) args: ServeArgs,
+    pub(crate) access: AccessRule,
+    pub(crate) phases: Arc<Phases>,
+    pub(crate) workers: ServingWorkers,
+    pub(crate) figures: ServerFigures,
+    /// Set once the workers are ready. Its calls have the time limit.
+    pub(crate) service: OnceLock<Service<Answering>>,
+    /// The memory for bodies, in KiB.
+    pub(crate) memory: Semaphore,
+}
+
+impl App {
+    /// The memory for bodies: that of 16 of the largest, and at least 256 MiB.
+    pub(crate) fn memory_for(max_body: u64) -> Semaphore {
+        let most = max_body.div_ceil(1 << 10).saturating_mul(16).max(256 << 10);
+        Semaphore::new(usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS))
+    }
+
+    pub(crate) fn errors(&self) -> ErrorTexts {
+        match self.args.http.show_errors {
+            true => ErrorTexts::Shown,
+            false => ErrorTexts::Hidden,
+        }
+    }
+
+    /// The service, if requests are accepted.
+    pub(crate) fn service(&self) -> Result<&Service<Answering>, Refusal> {
+        let refused = |text| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text);
+        match (self.phases.now(), self.service.get()) {
+            (ServerPhase::Ready, Some(service)) => Ok(service),
+            (ServerPhase::Loading | ServerPhase::Ready, _) => {
+                Err(refused("the workers are loading").retry_after(1))
+            }
+            (ServerPhase::Draining | ServerPhase::Closing, _) => {
+                Err(refused("the server is ending"))
+            }
+        }
+    }
+
+    /// The figures of the page.
+    fn stats(&self) -> serde_json::Value {
+        let account = self.service.get().map(Service::account).unwrap_or_default();
+        let answered = account.ok + account.failed + account.cancelled;
+        let (lists, values, largest) = self.workers.lane().lists.so_far();
+        let state = match self.phases.now() {
+            ServerPhase::Loading => "loading",
+            ServerPhase::Ready => "ready",
+            ServerPhase::Draining | ServerPhase::Closing => "draining",
+        };
+        json!({
+            "name": self.name,
+            "state": state,
+            "uptime": self.figures.started.elapsed().as_secs_f64(),
+            "workers": self.workers.len(),
+            "queue": {
+                "open": self.figures.accepted().saturating_sub(answered),
+                "most": self.service.get().map(Service::queue),
+            },
+            "values": { "ok": account.ok, "failed": account.failed, "cancelled": account.cancelled },
+            "batches": { "lists": lists, "values": values, "largest": largest, "most": self.args.working.batch },
+            "latency": self.figures.latencies(),
+        })
+    }
+}
+
+pub(crate) fn routes(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/predict", post(predict::predict))
+        .route("/health/live", get(async || StatusCode::OK))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/stats", get(stats))
+        .fallback(async |request: Request| {
+            let text = format!("there is no {}", request.uri().path());
+            Refusal::new(StatusCode::NOT_FOUND, text)
+        })
+        .with_state(app)
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    match app.service() {
+        Ok(_) => StatusCode::OK.into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {
+    app.access.check(&headers)?;
+    let form = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((form, app.figures.text()).into_response())
+}
+
+async fn stats(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {
+    app.access.check(&headers)?;
+    let form = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    Ok((form, app.stats().to_string()).into_response())
+}

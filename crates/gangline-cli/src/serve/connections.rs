@@ -1,0 +1,109 @@
+//! The connections: how many there are, how long they may do nothing, and how they end.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::sleep;
+
+use crate::serve::phase::{Phases, ServerPhase};
+
+/// How long no connection is accepted after the system had no room for one.
+const NO_ROOM: Duration = Duration::from_millis(100);
+
+/// The largest head of a request, in bytes.
+const LARGEST_HEAD: usize = 64 << 10;
+
+/// What holds for each connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    pub(crate) phases: Arc<Phases>,
+    /// The largest number at once.
+    pub(crate) most: usize,
+    /// How long the head of a request may take, how long a connection may wait for its next request, and how long its
+    /// caller may leave an answer unread.
+    pub(crate) idle: Duration,
+}
+
+/// Serves connections until the last phase, and returns when each has ended.
+pub(crate) async fn serve(listener: TcpListener, routes: Router, rules: Connections) {
+    let Connections { phases, most, .. } = &rules;
+    let places = Arc::new(Semaphore::new(*most));
+    // Each connection has a sender.
+    let (open, mut ended) = mpsc::channel::<()>(1);
+    let mut closing = pin!(phases.reached(ServerPhase::Closing));
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let next = async {
+            let place = place.await.expect("the places stay open");
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = &mut closing => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let serving = connection(stream, routes.clone(), rules.clone());
+                let open = open.clone();
+                tokio::spawn(async move {
+                    serving.await;
+                    drop((place, open));
+                });
+            }
+            Err(error) if is_of_connection(&error) => {}
+            Err(_) => sleep(NO_ROOM).await,
+        }
+    }
+    drop((listener, open));
+    let _ = ended.recv().await;
+}
+
+/// Whether only that connection has failed.
+fn is_of_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+fn connection(
+    stream: TcpStream,
+    routes: Router,
+    rules: Connections,
+) -> impl Future<Output = ()> + Send {
+    let Connections { phases, idle, .. } = rules;
+    // An answer is written at once, so it must not wait for a full packet.
+    let _ = stream.set_nodelay(true);
+    // Where the system refuses, a caller that reads nothing holds its connection.
+    let millis = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+    let _ = sockopt::set_tcp_user_timeout(&stream, millis);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(LARGEST_HEAD);
+    // A caller that asks while the server drains gets its answer, and no second one.
+    let is_last = phases.now() >= ServerPhase::Draining;
+    http.keep_alive(!is_last);
+    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    async move {
+        let mut served = pin!(served);
+        let drained = async {
+            match is_last {
+                true => phases.reached(ServerPhase::Closing).await,
+                false => phases.reached(ServerPhase::Draining).await,
+            }
+        };
+        tokio::select! {
+            _ = served.as_mut() => return,
+            () = drained => served.as_mut().graceful_shutdown(),
+        }
+        // A caller that breaks the connection is not waited for.
+        let _ = served.await;
+    }
+}

@@ -1,0 +1,114 @@
+//! Answers that are not results: a status, and why, as JSON.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::execute::process::End;
+use crate::output::outcome::{JobFailed, JobResult};
+use gangline::Error;
+
+/// Why a request, or one of its values, has no result.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Refusal {
+    #[serde(rename = "error")]
+    pub(crate) text: String,
+    #[serde(serialize_with = "number")]
+    pub(crate) status: StatusCode,
+    /// The place of a mistake in a body, from 1: its line, and the byte in the line.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    place: Option<JsonPlace>,
+    /// Seconds after which it may be tried again.
+    #[serde(skip)]
+    retry_after: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct JsonPlace {
+    line: usize,
+    column: usize,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Refusal {
+        Refusal { text: text.into(), status, place: None, retry_after: None }
+    }
+
+    /// A body that is not JSON.
+    pub(crate) fn of_json(error: &serde_json::Error) -> Refusal {
+        let place = JsonPlace { line: error.line(), column: error.column() };
+        let text = format!("the body is not JSON: {error}");
+        Refusal { place: Some(place), ..Refusal::new(StatusCode::BAD_REQUEST, text) }
+    }
+
+    pub(crate) fn retry_after(self, seconds: u64) -> Refusal {
+        Refusal { retry_after: Some(seconds), ..self }
+    }
+
+    /// A value that has failed. The text of a failure may name files of this machine, so callers see it only if it is
+    /// to be shown.
+    pub(crate) fn of_failure(error: &Error, errors: ErrorTexts) -> Refusal {
+        let timed_out = || Refusal::new(StatusCode::GATEWAY_TIMEOUT, TOO_LATE);
+        let ending = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ENDING).retry_after(1);
+        if matches!(error, Error::DeadlineExceeded { .. }) {
+            return timed_out();
+        }
+        if error.is_closed() || error.is_cancelled() || matches!(error, Error::ServiceEnded { .. })
+        {
+            return ending();
+        }
+        let source = std::error::Error::source(error);
+        let failed = source.and_then(|source| source.downcast_ref::<JobFailed>());
+        let text = match failed.map(|failed| &failed.outcome.result) {
+            Some(JobResult::Ended(End::TimedOut(_))) => return timed_out(),
+            Some(JobResult::Ended(End::Halted)) => return ending(),
+            Some(result) => result.error().unwrap_or_default(),
+            None => format!("{error:#}"),
+        };
+        match errors {
+            ErrorTexts::Shown => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+            ErrorTexts::Hidden => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, HIDDEN),
+        }
+    }
+}
+
+/// Whether callers see why a value has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorTexts {
+    Shown,
+    Hidden,
+}
+
+const TOO_LATE: &str = "there was no answer in time";
+const ENDING: &str = "the server is ending";
+const HIDDEN: &str = "the model failed for this value";
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let text = serde_json::to_vec(&self).expect("texts and numbers are JSON");
+        let mut response = json(self.status, text);
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+/// A response with a text that is JSON.
+pub(crate) fn json(status: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}

@@ -1,0 +1,156 @@
+//! The values in the body of a request.
+
+use std::fmt;
+
+use axum::http::StatusCode;
+use data_encoding::BASE64;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::serve::refusal::Refusal;
+
+/// What a request asks about.
+#[derive(Debug)]
+pub(crate) enum AskedValues {
+    One(Box<RawValue>),
+    /// The values of an array, whose answers are an array too.
+    Several(Vec<Box<RawValue>>),
+}
+
+impl AskedValues {
+    /// Reads JSON: an array of values, of which there may be `most`, or another value.
+    pub(crate) fn of_json(body: &[u8], most: usize) -> Result<AskedValues, Refusal> {
+        let refused = |error: serde_json::Error| Refusal::of_json(&error);
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first != Some(&b'[') {
+            serde_json::from_slice::<CheckedJson>(body).map_err(refused)?;
+            return serde_json::from_slice(body).map(AskedValues::One).map_err(refused);
+        }
+        // They are counted before any is kept.
+        let count = serde_json::from_slice::<Vec<CheckedJson>>(body).map_err(refused)?.len();
+        if count > most {
+            let text = format!(
+                "the array has {count} values, and the server never accepts more than {most} (--queue)"
+            );
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        serde_json::from_slice(body).map(AskedValues::Several).map_err(refused)
+    }
+
+    /// The one value that bytes are: `{"base64":".."}`.
+    pub(crate) fn of_bytes(body: &[u8]) -> AskedValues {
+        let text = BASE64.encode(body);
+        let value = serde_json::Map::from_iter([("base64".to_owned(), text.into())]);
+        AskedValues::One(to_raw_value(&value).expect("a text is JSON"))
+    }
+}
+
+/// A value that every reader of JSON accepts: its texts are Unicode, its numbers finite, and it is not nested so deep
+/// that a recursive reader, such as Python's, fails. It keeps nothing.
+struct CheckedJson;
+
+impl<'de> Deserialize<'de> for CheckedJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CheckedJson, D::Error> {
+        deserializer.deserialize_any(CheckingVisitor)
+    }
+}
+
+struct CheckingVisitor;
+
+impl<'de> Visitor<'de> for CheckingVisitor {
+    type Value = CheckedJson;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<CheckedJson, E> {
+        Ok(CheckedJson)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<CheckedJson, A::Error> {
+        while let Some(CheckedJson) = values.next_element()? {}
+        Ok(CheckedJson)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<CheckedJson, A::Error> {
+        while let Some((CheckedJson, CheckedJson)) = entries.next_entry()? {}
+        Ok(CheckedJson)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(body: &str, most: usize) -> Vec<String> {
+        match AskedValues::of_json(body.as_bytes(), most).unwrap() {
+            AskedValues::One(value) => vec![value.get().to_owned()],
+            AskedValues::Several(values) => values.iter().map(|it| it.get().to_owned()).collect(),
+        }
+    }
+
+    #[track_caller]
+    fn check_refused(body: impl AsRef<[u8]>, expected: &str) {
+        let refusal = AskedValues::of_json(body.as_ref(), 9).unwrap_err();
+        assert!(serde_json::to_string(&refusal).unwrap().contains(expected), "{refusal:?}");
+    }
+
+    #[test]
+    fn values_stay_as_they_are() {
+        assert_eq!(texts(" 12345678901234567890123 ", 1), ["12345678901234567890123"]);
+        assert_eq!(
+            texts("[1, {\"b\": 1, \"a\":[2]} ,\"x\"]", 3),
+            ["1", "{\"b\": 1, \"a\":[2]}", "\"x\""]
+        );
+        assert_eq!(texts("[[1, 2]]", 1), ["[1, 2]"]);
+        assert!(texts("[]", 1).is_empty());
+    }
+
+    #[test]
+    fn a_mistake_has_its_place() {
+        check_refused("{\"a\":\n  1,}", "\"line\":2,\"column\":5");
+        check_refused("", "\"line\":1,\"column\":0");
+        check_refused(b"\"\xff\"", "\"line\":1,\"column\":2");
+        check_refused("[1,\n2", "\"line\":2,\"column\":1");
+        check_refused("1 2", "trailing characters");
+        check_refused("\"\\ud800\"", "\"line\":1");
+        check_refused("[1e999]", "out of range");
+        check_refused("[".repeat(1_000) + &"]".repeat(1_000), "recursion limit");
+        check_refused("NaN", "\"line\":1,\"column\":1");
+    }
+
+    #[test]
+    fn an_array_that_never_fits_is_refused() {
+        assert_eq!(texts("[1,2]", 2).len(), 2);
+        assert_eq!(AskedValues::of_json(b"[1,2,3]", 2).unwrap_err().status, 413);
+    }
+
+    #[test]
+    fn bytes_are_an_object() {
+        let AskedValues::One(value) = AskedValues::of_bytes(b"\x00\xff") else {
+            panic!("they are one value")
+        };
+        assert_eq!(value.get(), "{\"base64\":\"AP8=\"}");
+    }
+}

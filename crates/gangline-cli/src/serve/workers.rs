@@ -1,0 +1,184 @@
+//! The workers behind the server: those of `gangline run --warm`, as a service of the library.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::value::RawValue;
+
+use crate::args::halt::Halt;
+use crate::args::limit::Timeout;
+use crate::args::running::TermSequence;
+use crate::args::serve::ServeArgs;
+use crate::args::{InUse, Placement};
+use crate::error::CliError;
+use crate::execute::brake::{self, Brake};
+use crate::execute::failure::{internal, of_run};
+use crate::execute::groups::Groups;
+use crate::execute::job_runner::JobRunner;
+use crate::execute::lane::{Lane, Lanes};
+use crate::execute::retries::{DEATHS_OF_ITEM, Retries};
+use crate::execute::run::{LONGEST_DELAY, verdict};
+use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
+use crate::execute::threads::Threads;
+use crate::execute::warm::Warm;
+use crate::exit;
+use crate::output::terminal::{Failures, OnTerminal, ProgressLines, Terminal};
+use crate::plan::WarmInputs;
+use crate::plan::gate::Gate;
+use crate::plan::job::{Job, Needs};
+use crate::plan::mark::{Edits, InputMarks, Marks};
+use crate::plan::program;
+use crate::plan::slot::{self, Hidden, Slots};
+use crate::plan::template::Template;
+use crate::plan::texts::Texts;
+use crate::plan::value::{InputForm, Shape};
+use crate::serve::answering::{Answering, ServedValue};
+use crate::serve::phase::Phases;
+use gangline::metrics::Metrics;
+use gangline::{AnyOrderRunner, Batch, CancelToken, Order, Service};
+
+/// The slots, and the one lane that all requests take.
+pub(crate) struct ServingWorkers {
+    slots: Slots,
+    placement: Placement,
+    command: Arc<Template>,
+    pub(crate) lanes: Lanes,
+    numbers: AtomicU64,
+}
+
+impl ServingWorkers {
+    /// Prepares the workers, and starts none.
+    pub(crate) fn new(args: &ServeArgs, phases: &Arc<Phases>) -> Result<ServingWorkers, CliError> {
+        let placement = args.placement();
+        let slots = Slots::new(&placement, None)?;
+        check_least(args, &slots)?;
+        let marks = Marks {
+            input: InputMarks::Sent,
+            names: &[],
+            most: None,
+            renamed: &[],
+            edits: Edits::Refused,
+            gpus: slots.mark(None),
+        };
+        let usage = |error| CliError::new(exit::USAGE, error);
+        let command = Template::new(&args.command, &marks).map_err(usage)?;
+        program::check(&command.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
+        let gate = Arc::new(Gate::new(1).map_err(internal)?);
+        let (lists, starts) = Default::default();
+        let lane = Lane {
+            gate,
+            token: CancelToken::new(),
+            first_worker: 0,
+            turns: None,
+            texts: Arc::new(Texts::default()),
+            retries: Arc::new(Retries::new(args.working.retries)),
+            held: None,
+            records: None,
+            lists,
+            starts,
+        };
+        let lanes = Lanes::new(shared(args, slots.len())?, vec![lane]).served_by(phases.clone());
+        lanes.begin_one();
+        let numbers = AtomicU64::new(0);
+        Ok(ServingWorkers { slots, placement, command: Arc::new(command), lanes, numbers })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lanes.lanes[0]
+    }
+
+    /// A value that a request asks about.
+    pub(crate) fn value(&self, value: &RawValue) -> ServedValue {
+        let job = Job {
+            number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
+            fields: Arc::from([value.get().into()]),
+            command: Arc::clone(&self.command),
+            needs: Needs::Slot,
+            turn: None,
+        };
+        ServedValue::new(job, &self.lane().retries)
+    }
+
+    /// Starts all workers, and waits until they are ready.
+    pub(crate) fn start(
+        &self,
+        args: &ServeArgs,
+        name: &str,
+    ) -> Result<Service<Answering>, CliError> {
+        let hidden = if self.slots.have_gpus() { Hidden::Others } else { Hidden::Nothing };
+        let slots = self.slots.given(hidden)?;
+        let shape = Shape { names: Vec::new(), form: InputForm::Json };
+        let inputs = WarmInputs { command: Arc::clone(&self.command), shape, most: None };
+        let warm = args.warm();
+        let threads = Threads::new(warm.threads, self.placement.workers.as_ref(), slots.len());
+        let (lanes, lane) = (self.lanes.clone(), self.lane().clone());
+        let work = Warm::new(lanes.clone(), lane.clone(), slots, inputs, &warm, threads)
+            .for_requests(args.working.min_workers);
+        let token = lane.token.clone();
+        let runner = Answering::new(JobRunner { lanes, lane, work });
+        let delay = args.working.retry_delay;
+        let mut builder = AnyOrderRunner::builder(runner)
+            .devices(self.slots.devices.clone())
+            .order(Order::Completion)
+            .cancel_token(token)
+            .retries(args.working.retries.saturating_add(DEATHS_OF_ITEM - 1))
+            .backoff(delay, LONGEST_DELAY.max(delay))
+            .classify(verdict)
+            .observer(Metrics::new(name));
+        if let Some(queue) = args.http.queue {
+            builder = builder.window(queue);
+        }
+        if let Some(most) = warm.batch {
+            let batch = Batch::up_to(most);
+            builder = builder.batch(match warm.batch_wait.is_zero() {
+                true => batch,
+                false => batch.within(warm.batch_wait),
+            });
+        }
+        let in_use = self.placement.lock_gpus.unwrap_or(InUse::Fail);
+        if let Some(lock) = slot::lock(&self.placement, in_use) {
+            builder = builder.lock_gpus(lock);
+        }
+        Ok(builder.build().map_err(of_run)?.into_service())
+    }
+}
+
+fn check_least(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
+    let (least, workers) = (args.working.min_workers, slots.len());
+    match least <= workers {
+        true => Ok(()),
+        false => {
+            let text = format!("--min-workers {least} is more than there are workers: {workers}");
+            Err(CliError::new(exit::USAGE, text))
+        }
+    }
+}
+
+/// What all slots share: no files, and no limits but time.
+fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
+    let rules = Rules {
+        retry_delay: args.working.retry_delay,
+        timeout: Some(Timeout::After(args.working.timeout)),
+        ending: TermSequence::with_pause(args.working.kill_after),
+        nice: None,
+        max_output: None,
+        halt: Halt::Never,
+        showing: Output::Whole,
+        commands: Announced::No,
+        files: Files::None,
+    };
+    let groups = Groups::new(workers).map_err(internal)?;
+    let terminal = Terminal::new(OnTerminal::Escape, ProgressLines::None, Failures::Shown);
+    let brake = Brake::new(brake::Limits {
+        delay: std::time::Duration::ZERO,
+        load: None,
+        memfree: None,
+        meminfo: None,
+        jobs: None,
+    });
+    Ok(Shared::new(groups, terminal, None, None, rules, brake))
+}

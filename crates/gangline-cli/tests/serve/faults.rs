@@ -1,0 +1,150 @@
+//! Callers that misbehave, each beside one that does not.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::caller::request;
+use crate::server::Server;
+use crate::support::wait_until;
+
+const HEAD: &str =
+    "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+
+#[test]
+fn half_requests_are_cut_off() {
+    let server = Server::start("--idle-timeout 300ms");
+    let mut silent = server.caller();
+    let mut head = server.caller();
+    head.write("POST /pred");
+    let mut body = server.caller();
+    body.write(format!("{HEAD}content-length: 10\r\n\r\n[1,"));
+    let begun = Instant::now();
+    server.ask("3").check(200, "9");
+    assert!(silent.try_reply().is_none());
+    assert!(head.try_reply().is_none_or(|reply| reply.status == 408));
+    assert_eq!(body.reply().status, 408);
+    assert!(begun.elapsed() > Duration::from_millis(250), "they had their time");
+    let mut kept = server.caller();
+    kept.ask("2").check(200, "4");
+    assert!(kept.try_reply().is_none(), "a connection is not kept for ever");
+    server.end();
+}
+
+#[test]
+fn requests_that_end_in_the_middle_cost_nothing() {
+    let server = Server::start("");
+    for part in ["", "POST", HEAD, &format!("{HEAD}content-length: 10\r\n\r\n12")] {
+        let mut caller = server.caller();
+        caller.write(part);
+        drop(caller);
+    }
+    for garbage in
+        ["\r\n\r\n\r\n", "GET\r\n\r\n", "\u{0}\u{1}\u{2}\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"]
+    {
+        let mut caller = server.caller();
+        caller.write(garbage);
+        assert!(caller.try_reply().is_none_or(|reply| reply.status == 400), "{garbage:?}");
+    }
+    let mut caller = server.caller();
+    // The server may have answered and closed before all is written.
+    let _ = caller
+        .stream
+        .write_all(format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(1 << 20)).as_bytes());
+    server.ask("3").check(200, "9");
+    server.end();
+}
+
+#[test]
+fn a_caller_that_leaves_costs_nothing() {
+    let server = Server::start("");
+    let mut first = server.post_waiting("go");
+    let leaving = server.post("[1001,1002]");
+    let mut staying = server.post("7");
+    server.wait_for_open(4);
+    drop(leaving);
+    server.wait_for_open(2);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    staying.reply().check(200, "49");
+    assert!(!server.place.read("seen").contains("100"), "no hook has begun");
+    assert_eq!(server.stats()["values"]["cancelled"], 2);
+    assert!(server.get("/metrics").body.contains("code=\"gone\"} 1"));
+    server.end();
+}
+
+#[test]
+fn a_caller_may_leave_while_its_value_is_in_work() {
+    let server = Server::start("--batch 4 --retries 2");
+    drop(server.post_waiting("go"));
+    server.wait_for_open(0);
+    let mut staying = server.post("7");
+    server.wait_for_open(1);
+    server.place.write("go", "");
+    staying.reply().check(200, "49");
+    server.end();
+}
+
+#[test]
+fn callers_that_read_nothing_keep_no_other_waiting() {
+    let server = Server::start("--idle-timeout 1s");
+    let slow: Vec<_> = (0..8).map(|_| server.post("{\"bytes\":8000000}")).collect();
+    wait_until("they are answered", || server.stats()["values"]["ok"] == 8);
+    server.ask("3").check(200, "9");
+    server.end();
+    drop(slow);
+}
+
+#[test]
+fn idle_connections_keep_no_request_waiting() {
+    let server = Server::start("");
+    let mut idle: Vec<_> = (0..1_000).map(|_| server.caller()).collect();
+    server.ask("3").check(200, "9");
+    for caller in idle.iter_mut().step_by(100) {
+        caller.ask("4").check(200, "16");
+    }
+    server.end();
+}
+
+#[test]
+fn half_of_the_callers_leave() {
+    let server = Server::start("--batch 8 -j 2");
+    let address = server.address;
+    let threads = (0..8_u64).map(|thread| {
+        std::thread::spawn(move || {
+            for x in 0..60 {
+                let mut caller = crate::caller::Caller::new(address);
+                caller.post((thread * 1_000 + x).to_string());
+                if x % 2 == 0 {
+                    let square = (thread * 1_000 + x).pow(2);
+                    caller.reply().check(200, &square.to_string());
+                }
+            }
+        })
+    });
+    threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    server.wait_for_open(0);
+    let values = server.stats()["values"].clone();
+    assert!(values["ok"].as_u64().unwrap() >= 240, "{values}");
+    assert_eq!(values["failed"], 0);
+    server.end();
+}
+
+#[test]
+fn a_request_with_two_lengths_is_refused() {
+    let server = Server::start("");
+    let mut caller = server.caller();
+    caller.write(format!("{HEAD}content-length: 1\r\ncontent-length: 2\r\n\r\n12"));
+    assert!(caller.try_reply().is_none_or(|reply| reply.status == 400));
+    let mut caller = server.caller();
+    caller.write(request(
+        "POST /predict",
+        "content-type: application/json\r\nexpect: 100-continue\r\n",
+        "5",
+    ));
+    let mut reply = caller.reply();
+    if reply.status == 100 {
+        reply = caller.reply();
+    }
+    reply.check(200, "25");
+    server.end();
+}

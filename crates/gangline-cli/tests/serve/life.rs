@@ -1,0 +1,166 @@
+//! How the server begins and ends.
+
+use std::net::TcpListener;
+
+use rustix::process::Signal;
+
+use crate::caller::request;
+use crate::server::Server;
+use crate::support::{Place, wait_until};
+
+#[test]
+fn it_is_live_while_workers_load_and_ready_after_that() {
+    let server = Server::loading("", &[("LOAD", "go")]);
+    server.place.wait_for("loading");
+    assert_eq!(server.get("/health/live").status, 200);
+    let reply = server.ask("1");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    assert_eq!(server.get("/health/ready").status, 503);
+    assert_eq!(server.stats()["state"], "loading");
+    server.place.write("go", "");
+    wait_until("it is ready", || server.get("/health/ready").status == 200);
+    server.ask("3").check(200, "9");
+    server.end();
+}
+
+#[test]
+fn a_signal_while_workers_load_ends_it() {
+    let server = Server::loading("", &[("LOAD", "never")]);
+    server.place.wait_for("loading");
+    server.running.send(Signal::TERM);
+    server.ended().check_said(0, &["ending: "]);
+}
+
+#[test]
+fn accepted_requests_are_answered_before_the_end() {
+    let server = Server::start("");
+    let mut idle = server.caller();
+    idle.ask("1").check(200, "1");
+    let mut first = server.post_waiting("go");
+    let mut second = server.post("[5,6]");
+    server.wait_for_open(3);
+    server.running.send(Signal::TERM);
+    wait_until("it is not ready", || server.get("/health/ready").status == 503);
+    assert_eq!(server.get("/health/live").status, 200);
+    assert!(idle.try_reply().is_none(), "connections that are kept are closed");
+    let late = server.ask("7");
+    assert_eq!((late.status, late.header("connection")), (503, Some("close")));
+    server.place.write("go", "");
+    let reply = first.reply();
+    reply.check(200, "{\"wait\":\"go\"}");
+    second.reply().check(200, "[25,36]");
+    assert!(first.try_reply().is_none() && second.try_reply().is_none(), "they are closed");
+    server.ended().check_said(0, &["ending: accepted requests have 25 s"]);
+}
+
+#[test]
+fn ctrl_c_ends_it_as_sigterm_does() {
+    for signal in [Signal::INT, Signal::HUP] {
+        let server = Server::start("");
+        server.running.send_to_group(signal);
+        server.ended().check_said(0, &["ending: "]);
+    }
+}
+
+#[test]
+fn a_second_signal_gives_up() {
+    let mut server = Server::start("");
+    let mut caller = server.post_waiting("never");
+    server.running.send(Signal::TERM);
+    server.running.wait_for_stderr("ending: ");
+    // Within half a second it would be a copy of the first.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    server.running.send(Signal::TERM);
+    let ran = server.ended();
+    assert_eq!(ran.code, Some(143), "{ran:?}");
+    let reply = caller.try_reply();
+    assert!(reply.is_none_or(|reply| reply.status == 503));
+}
+
+#[test]
+fn requests_that_take_longer_than_the_grace_are_told_so() {
+    let server = Server::start("--grace 300ms");
+    let mut caller = server.post_waiting("never");
+    let mut queued = server.post("5");
+    server.wait_for_open(2);
+    server.running.send(Signal::TERM);
+    assert_eq!(caller.reply().status, 503);
+    assert_eq!(queued.reply().status, 503);
+    server.ended().check_said(143, &["requests that were not answered in time"]);
+}
+
+#[test]
+fn a_killed_server_leaves_no_worker() {
+    let server = Server::start("-j 2");
+    server.running.send(Signal::KILL);
+    server.place.check_no_process_is_left();
+}
+
+#[test]
+fn workers_that_cannot_start_end_it() {
+    let place = Place::new();
+    let listen = "serve --listen 127.0.0.1:0";
+    let ran = place.ran(&mut place.typed(&format!("{listen} --max-restarts 1 -- false")));
+    ran.check_said(
+        103,
+        &["slot 0 is given up: its start", "no worker is left that could be started"],
+    );
+    let ran = place.ran(&mut place.typed(&format!("{listen} -- ./nothing")));
+    ran.check_said(103, &["./nothing, or the interpreter that it names, does not exist"]);
+    place.write(
+        "half",
+        "if [ $1 = 0 ]; then exit 1; fi; read line; echo '{\"gangline\":1}'; cat >&2",
+    );
+    let line = format!("{listen} -j 2 --max-restarts 0 --min-workers 2 -- sh half {{worker}}");
+    place.ran(&mut place.typed(&line)).check_said(103, &["fewer than 2 workers are left"]);
+}
+
+#[test]
+fn what_cannot_be_listened_on_is_refused() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let ran = place.ran(&mut place.typed(&format!("serve --listen {address} -- cat")));
+    ran.check_said(102, &[&format!("cannot listen on {address}: "), "in use"]);
+    let ran = place.ran(&mut place.typed("serve --listen nowhere -- cat"));
+    ran.check_said(102, &["write an address such as 127.0.0.1:8080"]);
+    let ran = place.ran(&mut place.typed("serve --token missing -- cat"));
+    ran.check_said(102, &["the token cannot be read from missing"]);
+    let ran = place.ran(&mut place.typed("serve --min-workers 2 -- cat"));
+    ran.check_said(102, &["--min-workers 2 is more than there are workers: 1"]);
+}
+
+#[test]
+fn an_address_that_others_reach_is_warned_about() {
+    let place = Place::new();
+    let token = place.write("token", "secret");
+    for (token, is_warned) in
+        [(String::new(), true), (format!("--token {}", token.display()), false)]
+    {
+        let mut running = place.start(
+            &mut place
+                .typed(&format!("serve --listen 0.0.0.0:0 {token} -- sh -c 'read x; read y'")),
+        );
+        running.wait_for_stderr("listening on http://0.0.0.0:");
+        running.send(Signal::TERM);
+        let ran = running.ran();
+        assert_eq!(
+            ran.stderr.contains("warning: every program that reaches"),
+            is_warned,
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+fn a_connection_is_kept_for_several_requests() {
+    let server = Server::start("");
+    let mut caller = server.caller();
+    let both = [request("GET /health/live", "", ""), request("GET /health/ready", "", "")].concat();
+    caller.write(both);
+    assert_eq!([caller.reply().status, caller.reply().status], [200, 200]);
+    for x in 0..50_u64 {
+        caller.ask(x.to_string()).check(200, &(x * x).to_string());
+    }
+    server.end();
+}

@@ -1,0 +1,217 @@
+//! What requests are answered with.
+
+use serde_json::json;
+
+use crate::caller::request;
+use crate::server::Server;
+
+#[test]
+fn a_value_has_an_answer_and_an_array_has_one_for_each() {
+    let server = Server::start("--batch 4");
+    let mut caller = server.caller();
+    caller.ask("12").check(200, "144");
+    caller.ask(" [1, 2, 3] ").check(200, "[1,4,9]");
+    caller.ask("[]").check(200, "[]");
+    caller.ask("[[1, 2]]").check(200, "[[1,2]]");
+    caller.ask("{\"a\": [null, \"ä\"]}").check(200, "{\"a\":[null,\"ä\"]}");
+    caller.ask("\"text\\n\"").check(200, "\"text\\n\"");
+    caller.ask("null").check(200, "null");
+    let large = "x".repeat(100_000);
+    caller.ask(format!("\"{large}\"")).check(200, &format!("\"{large}\""));
+    server.end();
+}
+
+#[test]
+fn a_worker_without_lists_serves_too() {
+    let server = Server::loading("--batch 4", &[("LISTS", "0")]);
+    crate::support::wait_until("it is ready", || server.get("/health/ready").status == 200);
+    server
+        .ask("[1,{\"error\":\"no\"},3]")
+        .check(200, "[1,{\"error\":\"the model failed for this value\",\"status\":500},9]");
+    server.end();
+}
+
+#[test]
+fn a_failure_is_in_its_place_and_its_text_is_for_the_operator() {
+    let mut server = Server::start("--batch 8");
+    let hidden = "{\"error\":\"the model failed for this value\",\"status\":500}";
+    server.ask("{\"error\":\"no such file: /secret\"}").check(500, hidden);
+    let said = server.running.read_stderr_until("no such file: /secret");
+    assert!(said.contains("Traceback: aside"), "{said}");
+    let reply = server.ask("[1,{\"error\":\"x\"},{\"nan\":1},4]");
+    reply.check(200, &format!("[1,{hidden},{hidden},16]"));
+    assert_eq!(reply.header("gangline-failed"), Some("2"));
+    assert_eq!(server.ask("[1]").header("gangline-failed"), None);
+    let reply = server.ask("[{\"error\":\"x\"}]");
+    reply.check(500, &format!("[{hidden}]"));
+    server.end();
+}
+
+#[test]
+fn texts_of_failures_are_shown_on_demand() {
+    let server = Server::start("--show-errors");
+    server
+        .ask("{\"error\":\"out of focus\"}")
+        .check(500, "{\"error\":\"out of focus\",\"status\":500}");
+    assert!(server.ask("{\"nan\":1}").body.contains("NaN is not JSON"));
+    let crashed = server.ask("{\"crash\":1}");
+    assert_eq!(crashed.status, 500);
+    assert!(crashed.body.contains("exited with 3 before it answered"), "{crashed:?}");
+    server.end();
+}
+
+#[test]
+fn a_mistake_in_a_body_has_its_place() {
+    let server = Server::start("");
+    let reply = server.ask("{\n \"a\": }");
+    let expected = json!({
+        "error": "the body is not JSON: expected value at line 2 column 7",
+        "status": 400, "line": 2, "column": 7,
+    });
+    assert_eq!((reply.status, reply.json()), (400, expected));
+    for body in [&b"\"\xff\""[..], b"", b"[1,", b"1 2", b"NaN", b"\"\\ud800\"", b"1e999"] {
+        assert_eq!(server.ask(body).status, 400, "{body:?}");
+    }
+    let deep = "[".repeat(100_000);
+    assert_eq!(server.ask(deep).status, 400);
+    server.ask("2").check(200, "4");
+    assert!(!server.place.read("seen").contains("NaN"), "workers see only what they can read");
+    server.end();
+}
+
+#[test]
+fn bytes_are_handed_over_as_base64() {
+    let server = Server::start("");
+    let mut caller = server.caller();
+    caller.write(request(
+        "POST /predict",
+        "content-type: application/octet-stream\r\n",
+        b"\x00\xff",
+    ));
+    caller.reply().check(200, "{\"base64\":\"AP8=\"}");
+    server.end();
+}
+
+#[test]
+fn other_forms_are_refused_since_any_page_may_send_them() {
+    let server = Server::start("");
+    let status = |line: &str, headers: &str| {
+        let mut caller = server.caller();
+        caller.write(request(line, headers, "1"));
+        caller.reply().status
+    };
+    let post = "POST /predict";
+    for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        assert_eq!(status(post, &format!("content-type: {form}\r\n")), 415, "{form}");
+    }
+    assert_eq!(status(post, ""), 415);
+    assert_eq!(status(post, "content-type: Application/JSON; charset=utf-8\r\n"), 200);
+    assert_eq!(status(post, "content-type: application/ld+json\r\n"), 200);
+    assert_eq!(status(post, "content-type: application/json\r\ncontent-encoding: gzip\r\n"), 415);
+    assert_eq!(status("GET /predict", ""), 405);
+    assert_eq!(status("POST /nothing", ""), 404);
+    server.end();
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let server = Server::start("--max-body 1k --queue 3");
+    let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
+    assert_eq!(server.ask(text(1_024)).status, 200);
+    let reply = server.ask(text(1_025));
+    assert_eq!(reply.status, 413);
+    assert!(reply.body.contains("more than 1024 bytes"), "{reply:?}");
+    assert_eq!(server.ask(text(8 << 20)).status, 413, "it can be written to its end");
+    let head = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let mut caller = server.caller();
+    caller.write(format!("{head}transfer-encoding: chunked\r\n\r\n"));
+    caller.write(format!("800\r\n{}\r\n0\r\n\r\n", text(2_048)));
+    assert_eq!(caller.reply().status, 413);
+    let mut caller = server.caller();
+    caller.write(format!("{head}expect: 100-continue\r\ncontent-length: 2048\r\n\r\n"));
+    assert_eq!(caller.reply().status, 413, "before the body is sent");
+    assert_eq!(server.ask("[1,2,3,4]").status, 413, "an array that never fits");
+    assert_eq!(server.ask("[1,2,3]").status, 200);
+    server.end();
+}
+
+#[test]
+fn a_token_is_asked_for() {
+    let place = crate::support::Place::new();
+    let token = place.write("token", "abc123\n");
+    let server = Server::start(&format!("--token {}", token.display()));
+    let ask = |headers: &str| {
+        let headers = format!("content-type: application/json\r\n{headers}");
+        let mut caller = server.caller();
+        caller.write(request("POST /predict", &headers, "3"));
+        caller.reply()
+    };
+    let refused = ask("");
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("bearer")));
+    assert_eq!(ask("authorization: Bearer abc12\r\n").status, 401);
+    ask("authorization: Bearer abc123\r\n").check(200, "9");
+    for (path, status) in [
+        ("/metrics", 401),
+        ("/stats", 401),
+        ("/", 200),
+        ("/health/live", 200),
+        ("/health/ready", 200),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    server.end();
+}
+
+#[test]
+fn a_name_of_another_site_is_refused_without_a_token() {
+    let server = Server::start("");
+    let mut caller = server.caller();
+    caller.write("GET /stats HTTP/1.1\r\nhost: example.com\r\n\r\n");
+    assert_eq!(caller.reply().status, 403);
+    server.end();
+}
+
+#[test]
+fn a_full_queue_takes_all_of_an_array_or_nothing() {
+    let server = Server::start("--queue 3");
+    let mut first = server.post_waiting("go");
+    let mut second = server.post("5");
+    server.wait_for_open(2);
+    let refused = server.ask("[1,2]");
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    let mut third = server.post("[6]");
+    server.wait_for_open(3);
+    assert_eq!(server.ask("7").status, 429);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    second.reply().check(200, "25");
+    third.reply().check(200, "[36]");
+    server.ask("7").check(200, "49");
+    assert!(!server.place.read("seen").contains("[1]"), "no value of a refused array is worked on");
+    server.end();
+}
+
+#[test]
+fn an_answer_that_is_late_is_a_504_and_the_worker_starts_again() {
+    let server = Server::start("--timeout 300ms");
+    let mut caller = server.post_waiting("never");
+    let mut queued = server.post("5");
+    assert_eq!(caller.reply().status, 504);
+    let late = queued.reply();
+    assert!([200, 504].contains(&late.status), "{late:?}");
+    crate::support::wait_until("it works again", || server.ask("2").status == 200);
+    server.end();
+}
+
+#[test]
+fn a_worker_that_crashes_in_a_list_costs_the_guilty_value_its_answer() {
+    let server = Server::start("--batch 8");
+    let mut first = server.post_waiting("go");
+    let mut list = server.post("[1,2,{\"crash\":1},4]");
+    server.wait_for_open(5);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    let failed = "{\"error\":\"the model failed for this value\",\"status\":500}";
+    list.reply().check(200, &format!("[1,4,{failed},16]"));
+    server.end();
+}
