@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -34,6 +34,11 @@ pub(crate) struct App {
     /// The memory for bodies, in KiB.
     pub(crate) memory: Semaphore,
 }
+
+const PAGE: &str = include_str!("page.html");
+/// The page loads nothing, and asks this server alone.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'self'; base-uri 'none'";
 
 impl App {
     /// The memory for bodies: that of 16 of the largest, and at least 256 MiB.
@@ -96,6 +101,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/stats", get(stats))
+        .route("/", get(page))
         .fallback(async |request: Request| {
             let text = format!("there is no {}", request.uri().path());
             Refusal::new(StatusCode::NOT_FOUND, text)
@@ -120,4 +126,10 @@ async fn stats(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Respon
     app.access.check(&headers)?;
     let form = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     Ok((form, app.stats().to_string()).into_response())
+}
+
+/// It has no figure, so it needs no token: it asks for one.
+async fn page() -> Response {
+    let form = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, POLICY)];
+    (form, PAGE).into_response()
 }

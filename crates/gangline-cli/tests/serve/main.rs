@@ -3,11 +3,13 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
+mod browser;
 mod caller;
 mod faults;
 mod figures;
 mod life;
 mod load;
+mod page;
 mod requests;
 mod server;
 #[path = "../cli/support.rs"]
