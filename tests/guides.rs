@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Pages for contributors, which are not in the documentation.
 const CONTRIBUTORS: &[&str] = &["architecture.md", "performance.md", "testing.md"];
 /// Pages of the program, which are in its own documentation.
-const PROGRAM: &[&str] = &["command-line.md", "warm-workers.md"];
+const PROGRAM: &[&str] = &["command-line.md", "serving.md", "warm-workers.md"];
 
 #[test]
 fn every_page_is_a_module_of_the_documentation() {

@@ -62,6 +62,11 @@ mod serve;
 #[doc = include_str!("../docs/warm-workers.md")]
 pub mod warm_workers {}
 
+#[cfg(doc)]
+#[doc = include_str!("links.md")]
+#[doc = include_str!("../docs/serving.md")]
+pub mod serving {}
+
 #[cfg(fuzzing)]
 pub use self::plan::table::any_bytes::read_any_bytes as read_any_table;
 #[cfg(fuzzing)]

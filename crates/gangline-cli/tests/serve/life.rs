@@ -18,7 +18,7 @@ fn it_is_live_while_workers_load_and_ready_after_that() {
     assert_eq!(server.get("/health/ready").status, 503);
     assert_eq!(server.stats()["state"], "loading");
     server.place.write("go", "");
-    wait_until("it is ready", || server.get("/health/ready").status == 200);
+    server.wait_until_ready();
     server.ask("3").check(200, "9");
     server.end();
 }

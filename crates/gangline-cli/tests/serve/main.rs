@@ -7,6 +7,7 @@ mod browser;
 mod caller;
 mod faults;
 mod figures;
+mod guide;
 mod life;
 mod load;
 mod page;

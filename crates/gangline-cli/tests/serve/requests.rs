@@ -24,7 +24,7 @@ fn a_value_has_an_answer_and_an_array_has_one_for_each() {
 #[test]
 fn a_worker_without_lists_serves_too() {
     let server = Server::loading("--batch 4", &[("LISTS", "0")]);
-    crate::support::wait_until("it is ready", || server.get("/health/ready").status == 200);
+    server.wait_until_ready();
     server
         .ask("[1,{\"error\":\"no\"},3]")
         .check(200, "[1,{\"error\":\"the model failed for this value\",\"status\":500},9]");

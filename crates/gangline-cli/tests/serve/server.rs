@@ -60,15 +60,26 @@ impl Server {
     #[track_caller]
     pub(crate) fn start(options: &str) -> Server {
         let server = Server::loading(options, &[]);
-        wait_until("it is ready", || server.get("/health/ready").status == 200);
+        server.wait_until_ready();
         server
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_until_ready(&self) {
+        wait_until("it is ready", || self.get("/health/ready").status == 200);
     }
 
     /// Starts a server, with these variables for its workers.
     #[track_caller]
     pub(crate) fn loading(options: &str, variables: &[(&str, &str)]) -> Server {
+        Server::of(WORKER, options, variables)
+    }
+
+    /// Starts a server with that worker.
+    #[track_caller]
+    pub(crate) fn of(worker: &str, options: &str, variables: &[(&str, &str)]) -> Server {
         let place = Place::new();
-        place.write("worker", WORKER);
+        place.write("worker", worker);
         let line = format!("serve --listen 127.0.0.1:0 {options} -- python3 worker");
         let mut command = place.typed(&line);
         command.envs(variables.iter().copied());
