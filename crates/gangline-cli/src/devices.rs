@@ -106,6 +106,18 @@ pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
     used.sum()
 }
 
+/// The number of GPUs that this process may use: ids count from 0.
+pub(crate) fn usable_gpus() -> Result<usize, String> {
+    let is_visible = |id: &usize| {
+        let list: Result<GpuList, _> = id.to_string().parse();
+        list.is_ok_and(|list| list.visible().is_ok())
+    };
+    match (0..gpus()?.len()).take_while(is_visible).count() {
+        0 => Err("no GPU of NVIDIA".to_owned()),
+        gpus => Ok(gpus),
+    }
+}
+
 impl DeviceInventory {
     fn of_machine() -> DeviceInventory {
         let logical = std::fs::read_to_string("/proc/cpuinfo")

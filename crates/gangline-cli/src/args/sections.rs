@@ -216,8 +216,8 @@ const REQUESTS: Section = Section {
     title: "Requests",
     blocks: &[
         Block::Example(
-            "Serve a model on two GPUs, in batches of up to 8:",
-            "gangline serve --devices cuda:0-1 --batch 8 -- python3 predict.py",
+            "Serve a model on each GPU, in batches of up to 8:",
+            "gangline serve --devices cuda:all --batch 8 -- python3 predict.py",
         ),
         Block::Example(
             "Ask for one answer, or for several:",

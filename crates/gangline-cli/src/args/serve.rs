@@ -11,6 +11,7 @@ use crate::args::limit::{TimeError, duration};
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::workers::{Amount, Workers};
 use crate::args::{InUse, Placement, WarmArgs, devices, sections};
+use crate::devices::usable_gpus;
 use gangline::Devices;
 use gangline::gpu::GpuList;
 
@@ -69,11 +70,11 @@ pub(crate) struct Http {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct WorkerPlaces {
-    /// Run one worker on each of these devices: cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
+    /// Run one worker on each of these devices: cuda:all, cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
     #[arg(
         long,
         value_name = "DEVICES",
-        value_parser = devices,
+        value_parser = with_all_gpus,
         conflicts_with_all = ["gpu_list", "workers"]
     )]
     pub(crate) devices: Option<Devices>,
@@ -184,6 +185,18 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &str| format!("{why}; write an address such as 127.0.0.1:8080, or a port");
     let mut found = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address"))
+}
+
+/// Devices, of which `cuda:all` are those that the driver reports now. A run names its devices instead, so that its
+/// command line means the same on each machine; a server takes the machine that it gets.
+fn with_all_gpus(text: &str) -> Result<Devices, String> {
+    match text.contains("cuda:all") {
+        true => {
+            let gpus = usable_gpus().map_err(|error| format!("cuda:all: {error}"))?;
+            devices(&text.replace("cuda:all", &format!("cuda:0-{}", gpus - 1)))
+        }
+        false => devices(text),
+    }
 }
 
 fn time_limit(text: &str) -> Result<Duration, TimeError> {

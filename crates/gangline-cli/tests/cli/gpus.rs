@@ -35,6 +35,19 @@ fn refuses(machine: &Machine, visible: Option<&str>, list: &str, parts: &[&str])
 }
 
 #[test]
+fn a_server_takes_all_gpus_that_it_sees() {
+    let machine = Machine::with([gpu(FIRST, 1), gpu(SECOND, 2), gpu(SECOND, 3)]);
+    let line = "serve --listen 0 --devices cuda:all --max-restarts 0 --min-workers 9 -- false";
+    let serve = |visible: &str| {
+        machine.ran(machine.typed(line).env("CUDA_VISIBLE_DEVICES", visible)).stderr
+    };
+    assert!(machine.ran(&mut machine.typed(line)).stderr.contains("than there are workers: 3"));
+    assert!(serve("2,1").contains("than there are workers: 2"));
+    let none = serve("");
+    assert!(none.contains("cuda:all: no GPU of NVIDIA"), "{none}");
+}
+
+#[test]
 fn both_gpus_are_locked_and_used() {
     let machine = two();
     let mut command = machine.locked(
