@@ -53,5 +53,6 @@ guides! {
     progress: "progress.md"
     reports: "reports.md"
     resume: "resume.md"
+    #[cfg(any(not(doctest), feature = "tower"))]
     services: "services.md"
 }

@@ -2,6 +2,8 @@
 
 mod background;
 mod ticket;
+#[cfg(feature = "tower")]
+mod tower;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use crate::api::pool::{AnyOrderRunner, Pool};
 use crate::engine::service::ServiceHost;
 use crate::engine::service::board::Deadline;
 use crate::engine::service::pending_call::PendingCall;
+#[cfg(feature = "tower")]
+use crate::engine::service::reservation::Reservation;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
@@ -81,6 +85,8 @@ use crate::runner::Runner;
 pub struct Service<R: Runner + 'static> {
     host: Arc<Closing<R>>,
     limit: Option<Duration>,
+    #[cfg(feature = "tower")]
+    place: Option<Reservation<R::Input, R::Output>>,
 }
 
 /// Closes the service with its last handle.
@@ -88,7 +94,16 @@ struct Closing<R: Runner + 'static>(ServiceHost<R::Input, R::Output>);
 
 impl<R: Runner + 'static> Service<R> {
     pub(crate) fn new(host: ServiceHost<R::Input, R::Output>) -> Self {
-        Service { host: Arc::new(Closing(host)), limit: None }
+        Self::of(Arc::new(Closing(host)), None)
+    }
+
+    fn of(host: Arc<Closing<R>>, limit: Option<Duration>) -> Self {
+        Service {
+            host,
+            limit,
+            #[cfg(feature = "tower")]
+            place: None,
+        }
     }
 
     /// Works on one item, and waits for the result.
@@ -239,7 +254,7 @@ impl<R: Runner + 'static> Service<R> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn with_deadline(&self, limit: Duration) -> Self {
-        Service { host: self.host.clone(), limit: Some(limit) }
+        Self::of(self.host.clone(), Some(limit))
     }
 
     /// Refuses new calls, and waits until those that were accepted are answered.
@@ -300,11 +315,11 @@ impl<R: Runner + 'static> Service<R> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn into_pool(self) -> Result<AnyOrderRunner<R>, Self> {
-        let Service { host, limit } = self;
-        let closing = Arc::try_unwrap(host).map_err(|host| Service { host, limit })?;
+        let Service { host, limit, .. } = self;
+        let closing = Arc::try_unwrap(host).map_err(|host| Self::of(host, limit))?;
         match closing.0.end() {
             Some(engine) => Ok(Pool::new_with(engine)),
-            None => Err(Service { host: Arc::new(closing), limit }),
+            None => Err(Self::of(Arc::new(closing), limit)),
         }
     }
 
@@ -379,7 +394,7 @@ impl<R: Runner + 'static> Service<R> {
 
 impl<R: Runner + 'static> Clone for Service<R> {
     fn clone(&self) -> Self {
-        Service { host: self.host.clone(), limit: self.limit }
+        Self::of(self.host.clone(), self.limit)
     }
 }
 

@@ -10,6 +10,8 @@ pub(crate) mod board;
 mod model;
 pub(crate) mod pending_call;
 mod places;
+#[cfg(feature = "tower")]
+pub(crate) mod reservation;
 pub(crate) mod slot;
 
 use std::sync::Arc;
