@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use gangline::closures::BoxRunner;
-use gangline::{Batch, OrderedRunner, Result, RunReport, Service, map_batches};
+use gangline::{Batch, Error, OrderedRunner, Result, RunReport, Service, map_batches};
 use tokio::{net::TcpListener, signal::ctrl_c, task::spawn_blocking};
 
 type Squares = Service<BoxRunner<u64, u64, Vec<u64>>>;
 type Answer = Result<Json<u64>, (StatusCode, String)>;
 
-/// One request, and one call, unless too many are open. If the client disconnects, axum drops this future,
-/// which gives the call up.
+/// One request, and one call. If the client disconnects, axum drops this future, which gives the call up.
 async fn square(State(service): State<Squares>, Json(x): Json<u64>) -> Answer {
-    let ticket =
-        service.try_submit(x).map_err(|full| (StatusCode::TOO_MANY_REQUESTS, full.to_string()))?;
-    ticket.await.map(Json).map_err(|error| match error.is_closed() {
-        true => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-        false => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
+    let full = |full| (StatusCode::TOO_MANY_REQUESTS, format!("{full}"));
+    let answer = service.try_submit(x).map_err(full)?.await;
+    answer.map(Json).map_err(|error| match error {
+        Error::DeadlineExceeded { .. } => (StatusCode::GATEWAY_TIMEOUT, "too slow".to_owned()),
+        error if error.is_closed() => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        error => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
     })
 }
 
@@ -33,21 +33,20 @@ fn start() -> Result<Squares> {
         },
     );
     let builder = OrderedRunner::builder(BoxRunner::new(squares)).devices("cpu*2");
-    Ok(builder.batch(Batch::up_to(32)).build()?.into_service())
+    let service = builder.batch(Batch::up_to(32)).build()?.into_service();
+    Ok(service.with_deadline(Duration::from_secs(10)))
 }
 
-/// Serves until `shutdown` is ready, and answers all requests that have come by then.
+/// Serves until `end` is ready, and answers all requests that have come by then.
 pub async fn serve(
     listener: TcpListener,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<RunReport> {
     // Building and closing wait for hooks, so both go to a thread that may block.
     let service = spawn_blocking(start).await??;
     let app = Router::new().route("/square", post(square)).with_state(service.clone());
-    axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
-    let report = service.report();
-    spawn_blocking(move || service.close()).await??;
-    Ok(report)
+    axum::serve(listener, app).with_graceful_shutdown(end).await?;
+    spawn_blocking(move || service.close().map(|()| service.report()).map_err(Into::into)).await?
 }
 
 #[tokio::main]
