@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{interval, timeout};
 
 use self::access::AccessRule;
@@ -132,7 +132,7 @@ async fn live(app: &Arc<App>, listener: TcpListener, connections: usize) -> Serv
     let serving = tokio::spawn(connections::serve(listener, routes(Arc::clone(app)), rules));
     let upkeep = tokio::spawn(sort(Arc::clone(app)));
     let mut result = load(app).await;
-    app.phases.reached(ServerPhase::Draining).await;
+    let reloading = reload(app).await;
     let are_answered = drain(app).await;
     app.phases.reach(ServerPhase::Closing);
     let _ = timeout(LAST_BYTES, serving).await;
@@ -144,7 +144,28 @@ async fn live(app: &Arc<App>, listener: TcpListener, connections: usize) -> Serv
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         });
     }
+    if let Some(reloading) = reloading {
+        // A new worker that still loads is of no use.
+        app.workers.lanes.groups().end_all();
+        let _ = reloading.await;
+    }
     ServerEnd { result, are_answered }
+}
+
+/// Has workers replaced as often as it is asked for, until the server drains. Returns a replacement that has not ended.
+async fn reload(app: &Arc<App>) -> Option<JoinHandle<()>> {
+    loop {
+        tokio::select! {
+            () = app.phases.reached(ServerPhase::Draining) => return None,
+            () = app.phases.reload_asked() => {}
+        }
+        let workers = Arc::clone(app);
+        let mut reloading = spawn_blocking(move || workers.workers.reload());
+        tokio::select! {
+            () = app.phases.reached(ServerPhase::Draining) => return Some(reloading),
+            _ = &mut reloading => {}
+        }
+    }
 }
 
 /// Starts the workers, unless a signal comes before they are ready.

@@ -235,8 +235,8 @@ const REQUESTS: Section = Section {
              container, and a proxy with TLS.",
         ),
         Block::Text(
-            "SIGTERM, SIGINT or SIGHUP lets accepted requests be answered, and then ends the program. A second \
-             signal ends it at once.",
+            "SIGTERM or SIGINT lets accepted requests be answered, and then ends the program. A second signal ends it at \
+             once. SIGHUP replaces each worker by a new one; if it comes from a terminal that is closed, it ends the program.",
         ),
     ],
 };

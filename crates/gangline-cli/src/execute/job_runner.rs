@@ -42,6 +42,22 @@ pub(crate) trait Work: Send + Sync {
     fn end(&self, slot: usize, state: Self::State);
 }
 
+impl<W: Work> Work for Arc<W> {
+    type State = W::State;
+
+    fn begin(&self, slot: usize) -> W::State {
+        W::begin(self, slot)
+    }
+
+    fn work(&self, slot: usize, state: &mut W::State, list: &[Tried<'_>]) -> Vec<Worked> {
+        W::work(self, slot, state, list)
+    }
+
+    fn end(&self, slot: usize, state: W::State) {
+        W::end(self, slot, state);
+    }
+}
+
 /// A job, and the number of the attempt at it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tried<'a> {

@@ -88,6 +88,9 @@ pub(crate) struct Lanes {
 pub(crate) trait Server: Send + Sync {
     /// Accepts no further request, and ends once those that were accepted are answered.
     fn drain(&self);
+
+    /// Replaces the workers by new ones.
+    fn reload(&self);
 }
 
 impl Lanes {
@@ -102,6 +105,13 @@ impl Lanes {
     /// Whether the jobs are requests.
     pub(crate) fn are_served(&self) -> bool {
         self.server.is_some()
+    }
+
+    /// Replaces the workers of a server by new ones.
+    pub(crate) fn reload(&self) {
+        if let Some(server) = &self.server {
+            server.reload();
+        }
     }
 
     /// Ends the run in order: no further job starts. Requests that were accepted are jobs that have started.

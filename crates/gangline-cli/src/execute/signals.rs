@@ -1,7 +1,7 @@
 //! Signals: start no further job, wait, and finally kill.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -298,7 +298,11 @@ impl SignalWatch {
             match meaning {
                 SignalMeaning::Interrupt => return self.drain(exit::INTERRUPTED),
                 SignalMeaning::Terminate => return self.drain(exit::TERMINATED),
-                SignalMeaning::HangUp => return self.drain(exit::HANGUP),
+                // Its terminal is gone.
+                SignalMeaning::HangUp if io::stdin().is_terminal() => {
+                    return self.drain(exit::HANGUP);
+                }
+                SignalMeaning::HangUp => return self.lanes().reload(),
                 _ => {}
             }
         }

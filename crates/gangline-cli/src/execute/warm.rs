@@ -4,6 +4,7 @@ mod asked;
 mod attempt;
 mod conversing;
 mod end;
+mod reload;
 mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};

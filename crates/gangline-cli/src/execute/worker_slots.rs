@@ -9,8 +9,14 @@ use crate::output::capture::Spill;
 /// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
 /// slot's worker.
 pub(super) struct WorkerSlots {
-    slots: Mutex<Vec<WorkerSlot>>,
+    state: Mutex<SlotStates>,
     changed: Condvar,
+}
+
+struct SlotStates {
+    slots: Vec<WorkerSlot>,
+    /// The slot whose worker is being replaced. Its producer shares another slot's worker meanwhile.
+    away: Option<usize>,
 }
 
 enum WorkerSlot {
@@ -49,34 +55,38 @@ pub(super) enum Fate {
 impl WorkerSlots {
     pub(super) fn new(slots: usize) -> WorkerSlots {
         let slots = (0..slots).map(|_| WorkerSlot::Free(Worker::default())).collect();
-        WorkerSlots { slots: Mutex::new(slots), changed: Condvar::new() }
+        let state = Mutex::new(SlotStates { slots, away: None });
+        WorkerSlots { state, changed: Condvar::new() }
     }
 
-    /// Waits for the worker of a slot, or for any other if that one is given up or to be avoided. Returns
+    /// Waits for the worker of a slot, or for any other if that one is given up, away or to be avoided. Returns
     /// `None` if there is none.
     pub(super) fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
-        let mut slots = self.slots();
+        let mut state = self.state();
         loop {
-            let is_here = |index: usize| !matches!(slots[index], WorkerSlot::GivenUp);
+            let slots = &state.slots;
+            let is_here = |index: usize| {
+                state.away != Some(index) && !matches!(slots[index], WorkerSlot::GivenUp)
+            };
             let has_other = (0..slots.len()).any(|index| Some(index) != avoided && is_here(index));
             let avoided = avoided.filter(|_| has_other);
             let only_own = is_here(slot) && avoided.is_none();
             let wanted = |index: &usize| {
                 matches!(slots[*index], WorkerSlot::Free(_))
+                    && is_here(*index)
                     && Some(*index) != avoided
                     && (!only_own || *index == slot)
             };
             let free = (0..slots.len()).find(wanted);
             if let Some(index) = free
-                && let WorkerSlot::Free(worker) =
-                    std::mem::replace(&mut slots[index], WorkerSlot::Taken)
+                && let Some(worker) = state.take_free(index)
             {
                 return Some((index, worker));
             }
-            if slots.iter().all(|index| matches!(index, WorkerSlot::GivenUp)) {
+            if state.slots.iter().all(|slot| matches!(slot, WorkerSlot::GivenUp)) {
                 return None;
             }
-            slots = self.changed.wait(slots).expect("nothing panics with the lock held");
+            state = self.changed.wait(state).expect("nothing panics with the lock held");
         }
     }
 
@@ -89,28 +99,66 @@ impl WorkerSlots {
     }
 
     pub(super) fn give_back(&self, index: usize, worker: Worker) -> Fate {
-        self.slots()[index] = WorkerSlot::Free(worker);
+        self.state().slots[index] = WorkerSlot::Free(worker);
         self.changed.notify_all();
         Fate::GoesOn
     }
 
+    /// Sends the worker of a slot away, to be replaced: waits until it is free. Returns `None` if there is none.
+    pub(super) fn send_away(&self, slot: usize) -> Option<Worker> {
+        let mut state = self.state();
+        // From now on no list takes it, so the wait ends with the list that it has.
+        state.away = Some(slot);
+        self.changed.notify_all();
+        let is_taken = |state: &mut SlotStates| matches!(state.slots[slot], WorkerSlot::Taken);
+        let waited = self.changed.wait_while(state, is_taken);
+        let mut state = waited.expect("nothing panics with the lock held");
+        let worker = state.take_free(slot);
+        if worker.is_none() {
+            state.away = None;
+        }
+        worker
+    }
+
+    /// Gives a slot that was away its new worker.
+    pub(super) fn come_back(&self, slot: usize, worker: Worker) {
+        let mut state = self.state();
+        state.slots[slot] = WorkerSlot::Free(worker);
+        state.away = None;
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// The number of slots that are left.
     pub(super) fn give_up(&self, index: usize) -> usize {
-        let mut slots = self.slots();
-        slots[index] = WorkerSlot::GivenUp;
+        let mut state = self.state();
+        state.slots[index] = WorkerSlot::GivenUp;
         self.changed.notify_all();
-        slots.iter().filter(|index| !matches!(index, WorkerSlot::GivenUp)).count()
+        state.slots.iter().filter(|slot| !matches!(slot, WorkerSlot::GivenUp)).count()
     }
 
     /// The worker of a slot, which is no longer used.
     pub(super) fn leave(&self, slot: usize) -> Option<Worker> {
-        match std::mem::replace(&mut self.slots()[slot], WorkerSlot::GivenUp) {
+        match std::mem::replace(&mut self.state().slots[slot], WorkerSlot::GivenUp) {
             WorkerSlot::Free(worker) => Some(worker),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
-        self.slots.lock().expect("nothing panics with the lock held")
+    fn state(&self) -> MutexGuard<'_, SlotStates> {
+        self.state.lock().expect("nothing panics with the lock held")
+    }
+}
+
+impl SlotStates {
+    /// Takes the worker of a slot, if it is free.
+    fn take_free(&mut self, slot: usize) -> Option<Worker> {
+        match std::mem::replace(&mut self.slots[slot], WorkerSlot::Taken) {
+            WorkerSlot::Free(worker) => Some(worker),
+            other => {
+                self.slots[slot] = other;
+                None
+            }
+        }
     }
 }

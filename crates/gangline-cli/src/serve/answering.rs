@@ -14,7 +14,7 @@ use crate::plan::job::Job;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 
 /// Works on the values of requests.
-pub(crate) struct Answering(JobRunner<Warm>);
+pub(crate) struct Answering(JobRunner<Arc<Warm>>);
 
 /// One value that a request asks about.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Drop for JobMemory {
 }
 
 impl Answering {
-    pub(crate) fn new(jobs: JobRunner<Warm>) -> Answering {
+    pub(crate) fn new(jobs: JobRunner<Arc<Warm>>) -> Answering {
         Answering(jobs)
     }
 

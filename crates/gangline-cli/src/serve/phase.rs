@@ -1,6 +1,6 @@
 //! How far the server has come.
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::execute::lane::Server;
 
@@ -18,16 +18,19 @@ pub(crate) enum ServerPhase {
 
 /// The phase, which threads and tasks can wait for.
 #[derive(Debug)]
-pub(crate) struct Phases(watch::Sender<ServerPhase>);
+pub(crate) struct Phases {
+    phase: watch::Sender<ServerPhase>,
+    reload: Notify,
+}
 
 impl Phases {
     pub(crate) fn new() -> Phases {
-        Phases(watch::Sender::new(ServerPhase::Loading))
+        Phases { phase: watch::Sender::new(ServerPhase::Loading), reload: Notify::new() }
     }
 
     /// Goes on to that phase, unless a later one has begun.
     pub(crate) fn reach(&self, phase: ServerPhase) {
-        self.0.send_if_modified(|now| {
+        self.phase.send_if_modified(|now| {
             let is_later = phase > *now;
             *now = phase.max(*now);
             is_later
@@ -35,19 +38,28 @@ impl Phases {
     }
 
     pub(crate) fn now(&self) -> ServerPhase {
-        *self.0.borrow()
+        *self.phase.borrow()
     }
 
     /// Waits until that phase or a later one has begun.
     pub(crate) async fn reached(&self, phase: ServerPhase) {
-        let mut receiver = self.0.subscribe();
+        let mut receiver = self.phase.subscribe();
         // The sender is `self`, so the wait cannot fail.
         let _ = receiver.wait_for(|now| *now >= phase).await;
+    }
+
+    /// Waits until new workers are asked for, since the last time.
+    pub(crate) async fn reload_asked(&self) {
+        self.reload.notified().await;
     }
 }
 
 impl Server for Phases {
     fn drain(&self) {
         self.reach(ServerPhase::Draining);
+    }
+
+    fn reload(&self) {
+        self.reload.notify_one();
     }
 }

@@ -1,7 +1,7 @@
 //! The workers behind the server: those of `gangline run --warm`, as a service of the library.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::value::RawValue;
 
@@ -44,6 +44,8 @@ pub(crate) struct ServingWorkers {
     command: Arc<Template>,
     pub(crate) lanes: Lanes,
     numbers: AtomicU64,
+    /// Set once they are started.
+    warm: OnceLock<Arc<Warm>>,
 }
 
 impl ServingWorkers {
@@ -80,7 +82,8 @@ impl ServingWorkers {
         let lanes = Lanes::new(shared(args, slots.len())?, vec![lane]).served_by(phases.clone());
         lanes.begin_one();
         let numbers = AtomicU64::new(0);
-        Ok(ServingWorkers { slots, placement, command: Arc::new(command), lanes, numbers })
+        let (command, warm) = (Arc::new(command), OnceLock::new());
+        Ok(ServingWorkers { slots, placement, command, lanes, numbers, warm })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -89,6 +92,13 @@ impl ServingWorkers {
 
     pub(crate) fn lane(&self) -> &Lane {
         &self.lanes.lanes[0]
+    }
+
+    /// Replaces each worker by a new one, once they have been started.
+    pub(crate) fn reload(&self) {
+        if let Some(warm) = self.warm.get() {
+            warm.reload();
+        }
     }
 
     /// A value that a request asks about.
@@ -118,6 +128,7 @@ impl ServingWorkers {
         let (lanes, lane) = (self.lanes.clone(), self.lane().clone());
         let work = Warm::new(lanes.clone(), lane.clone(), slots, inputs, &warm, threads)
             .for_requests(args.working.min_workers);
+        let work = Arc::clone(self.warm.get_or_init(|| Arc::new(work)));
         let token = lane.token.clone();
         let runner = Answering::new(JobRunner { lanes, lane, work });
         let delay = args.working.retry_delay;

@@ -55,11 +55,71 @@ fn accepted_requests_are_answered_before_the_end() {
 
 #[test]
 fn ctrl_c_ends_it_as_sigterm_does() {
-    for signal in [Signal::INT, Signal::HUP] {
-        let server = Server::start("");
-        server.running.send_to_group(signal);
-        server.ended().check_said(0, &["ending: "]);
+    let server = Server::start("");
+    server.running.send_to_group(Signal::INT);
+    server.ended().check_said(0, &["ending: "]);
+}
+
+/// The process of the worker that answers.
+#[track_caller]
+fn worker_of(server: &Server) -> u64 {
+    server.ask("{\"pid\":1}").json().as_u64().unwrap()
+}
+
+#[test]
+fn workers_are_replaced_while_requests_are_in_flight() {
+    let mut server = Server::start("");
+    let before = worker_of(&server);
+    let mut first = server.post_waiting("go");
+    let mut second = server.post("[5,6]");
+    server.wait_for_open(3);
+    server.running.send(Signal::HUP);
+    let mut third = server.post("7");
+    server.wait_for_open(4);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    second.reply().check(200, "[25,36]");
+    third.reply().check(200, "49");
+    server.running.wait_for_stderr("reloaded: 1 worker");
+    assert_ne!(worker_of(&server), before);
+    assert_eq!(server.get("/health/ready").status, 200);
+    server.end();
+}
+
+#[test]
+fn other_workers_answer_while_one_is_replaced() {
+    let mut server = Server::start("-j 2");
+    server.place.write("slow", "");
+    server.running.send(Signal::HUP);
+    server.place.wait_for("loading");
+    for x in 0..20_u64 {
+        server.ask(x.to_string()).check(200, &(x * x).to_string());
     }
+    std::fs::remove_file(server.place.path("slow")).unwrap();
+    server.running.wait_for_stderr("reloaded: 2 workers");
+    server.end();
+}
+
+#[test]
+fn a_new_worker_that_does_not_start_leaves_the_others() {
+    let mut server = Server::start("-j 2");
+    server.place.write("broken", "");
+    server.running.send(Signal::HUP);
+    server.running.wait_for_stderr("other workers are not replaced");
+    for x in 0..20_u64 {
+        server.ask(x.to_string()).check(200, &(x * x).to_string());
+    }
+    server.end();
+}
+
+#[test]
+fn a_signal_while_a_worker_is_replaced_ends_it() {
+    let server = Server::start("-j 2");
+    server.place.write("slow", "");
+    server.running.send(Signal::HUP);
+    server.place.wait_for("loading");
+    server.running.send(Signal::TERM);
+    server.ended().check_said(0, &["ending: "]);
 }
 
 #[test]
@@ -141,14 +201,11 @@ fn an_address_that_others_reach_is_warned_about() {
             &mut place
                 .typed(&format!("serve --listen 0.0.0.0:0 {token} -- sh -c 'read x; read y'")),
         );
-        running.wait_for_stderr("listening on http://0.0.0.0:");
+        let said = running.read_stderr_until("listening on http://0.0.0.0:");
         running.send(Signal::TERM);
         let ran = running.ran();
-        assert_eq!(
-            ran.stderr.contains("warning: every program that reaches"),
-            is_warned,
-            "{ran:?}"
-        );
+        let stderr = said + &ran.stderr;
+        assert_eq!(stderr.contains("warning: every program that reaches"), is_warned, "{ran:?}");
     }
 }
 

@@ -21,6 +21,12 @@ def wait_for(name):
 
 takes_lists = os.environ.get("LISTS", "1") == "1"
 json.loads(sys.stdin.readline())
+if os.path.exists("broken"):
+    sys.exit(1)
+if os.path.exists("slow"):
+    open("loading", "w").close()
+    while os.path.exists("slow"):
+        time.sleep(0.005)
 if "LOAD" in os.environ:
     open("loading", "w").close()
     wait_for(os.environ["LOAD"])
@@ -44,6 +50,9 @@ for line in sys.stdin:
             continue
         elif what == "nan":
             x = float("nan")
+        elif what == "pid":
+            say({"item": number, "output": os.getpid()})
+            continue
         elif what == "bytes":
             x = "x" * x["bytes"]
         say({"item": number, "output": x * x if isinstance(x, (int, float)) else x})

@@ -102,7 +102,8 @@ impl Warm {
             self.lane.lists.sent(inputs.len());
         }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
-        if !is_started {
+        // Only a report of a run needs it, and a server would keep it for each crash.
+        if !is_started && !self.lanes.are_served() {
             let jobs = sent.iter().map(|at| asked[*at].job.number);
             self.lane.starts.waited(jobs, clock.elapsed());
         }
