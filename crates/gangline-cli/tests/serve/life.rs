@@ -1,5 +1,6 @@
 //! How the server begins and ends.
 
+use std::io::Write;
 use std::net::TcpListener;
 
 use rustix::process::Signal;
@@ -173,6 +174,24 @@ fn workers_that_cannot_start_end_it() {
     );
     let line = format!("{listen} -j 2 --max-restarts 0 --min-workers 2 -- sh half {{worker}}");
     place.ran(&mut place.typed(&line)).check_said(103, &["fewer than 2 workers are left"]);
+}
+
+#[test]
+fn a_server_without_workers_ends() {
+    let server = Server::start("--max-restarts 0");
+    let mut queued = server.caller();
+    let crashed = server.ask("{\"crash\":1}");
+    assert!([500, 503].contains(&crashed.status), "{crashed:?}");
+    // It may have been closed by then.
+    let _ = queued.stream.write_all(&request(
+        "POST /predict",
+        "content-type: application/json\r\n",
+        "1",
+    ));
+    assert!(queued.try_reply().is_none_or(|reply| reply.status == 503));
+    server
+        .ended()
+        .check_said(103, &["slot 0 is given up", "no worker is left that could be started"]);
 }
 
 #[test]
