@@ -1,6 +1,8 @@
-//! Measures calls of a service: what one costs beside a bare hand-over, and what batching saves.
+//! Measures calls of a service: what one costs beside a bare hand-over, what batching saves, and how long calls wait for
+//! a stream.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,12 +24,17 @@ const BATCH: usize = 32;
 const CALLERS: usize = 64;
 /// The work on an item, and on a batch.
 const MODEL: Duration = Duration::from_micros(200);
+/// The time of an item on a device that is no processor.
+const DEVICE: Duration = Duration::from_millis(2);
+/// How many times as long calls may take beside a stream: each waits for at most one more item.
+const MOST_BESIDE: f64 = 2.0;
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Calls of a service");
     overhead(options, report, options.threads)?;
     overhead(options, report, 1)?;
-    batching(options, report)
+    batching(options, report)?;
+    beside_a_stream(options, report)
 }
 
 /// Some callers, each with one call at a time: nothing but hand-overs.
@@ -97,6 +104,77 @@ fn batching(options: &Options, report: &mut Report) -> Result<(), BoxError> {
         times.ratio(1, 0),
     ));
     Ok(())
+}
+
+/// Calls at random on devices that they use for less than half of the time, alone and while a stream takes the rest.
+fn beside_a_stream(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    let calls = options.effort.part_of(4_000).div_ceil(options.threads as u64);
+    let device = map(
+        |_| Ok(()),
+        |_, (), x: u64| {
+            thread::sleep(DEVICE);
+            Ok(x)
+        },
+    );
+    let service = OrderedRunner::new(device, options.threads)?.into_service();
+    let mut busy = 0.0;
+    let times = Heats::of(options.rounds, || {
+        let alone = waits(&service, options.threads, calls);
+        let before = service.account().ok;
+        let (is_over, start) = (AtomicBool::new(false), Instant::now());
+        let beside = thread::scope(|scope| {
+            scope.spawn(|| {
+                let items = (0..).take_while(|_| !is_over.load(Ordering::Relaxed));
+                assert!(service.stream(items).all(|it| it.is_ok()), "no item fails");
+            });
+            let waits = waits(&service, options.threads, calls);
+            is_over.store(true, Ordering::Relaxed);
+            waits
+        });
+        let worked = (service.account().ok - before) as u32 * DEVICE;
+        busy = worked.as_secs_f64() / start.elapsed().as_secs_f64() / options.threads as f64;
+        [alone, beside]
+    });
+    service.close()?;
+    let header = format!("calls at random, {} on a device: 99th percentile", time(DEVICE));
+    let mut table = Table::new([header, "least".to_owned(), "median".to_owned()]);
+    for (name, subject) in [("alone", 0), ("beside a stream", 1)] {
+        table.row([name.to_owned(), nanos(times.least(subject)), nanos(times.median(subject))]);
+    }
+    report.table(&table);
+    report.paragraph(&format!("Beside the stream, devices worked for {:.1} %.", 100.0 * busy));
+    report.promise(Promise::at_most_times(
+        "the 99th percentile of calls beside a stream, against calls alone",
+        MOST_BESIDE,
+        times.ratio(0, 1),
+    ));
+    Ok(())
+}
+
+/// The 99th percentile of what calls take, in nanoseconds. Each caller waits at random between two.
+fn waits<R>(service: &Service<R>, callers: usize, calls: u64) -> f64
+where
+    R: Runner<Input = u64, Output = u64> + 'static,
+{
+    let call = |caller: usize| {
+        let mut random = caller as u64 + 1;
+        let mut took = Vec::new();
+        for x in 0..calls {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
+            thread::sleep(DEVICE.mul_f64(-2.0 * (1.0 - uniform).ln()));
+            let start = Instant::now();
+            assert_eq!(service.call(x).expect("no item fails"), x, "the answer to a call");
+            took.push(start.elapsed());
+        }
+        took
+    };
+    let mut took: Vec<Duration> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..callers).map(|i| scope.spawn(move || call(i))).collect();
+        callers.into_iter().flat_map(|it| it.join().expect("it only calls")).collect()
+    });
+    took.sort_unstable();
+    took[took.len() * 99 / 100].as_secs_f64() * 1e9
 }
 
 fn at_the_cost_of_one(
