@@ -105,8 +105,8 @@ impl<'a, T> Judging<'a, T> {
                     self.report.failing.push((sample, error));
                     continue;
                 }
-                (Ok(_), Err(error)) => Some(format!("an answer first, then the error {error}")),
-                (Err(error), Ok(_)) => Some(format!("the error {error} first, then an answer")),
+                (Ok(_), Err(error)) => Some(format!("an answer, then an error: {error}")),
+                (Err(error), Ok(_)) => Some(format!("an error, then an answer: {error}")),
             };
             match text {
                 None => self.good.push(sample),

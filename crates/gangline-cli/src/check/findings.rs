@@ -1,5 +1,7 @@
 //! What a check has found on all slots.
 
+use std::collections::HashSet;
+
 use crate::args::Run;
 use crate::args::check::CheckArgs;
 use crate::check::equality::difference;
@@ -152,7 +154,10 @@ fn of_lists(law: BatchLaw, slots: &[CheckedSlot]) -> JudgedLaw {
             text: sentence(fault),
         })
     });
-    JudgedLaw { demand: Demand::Of(law), state, hint: hint(law, slots), faults: faults.collect() }
+    let mut faults: Vec<FoundFault> = faults.collect();
+    let mut known = HashSet::new();
+    faults.retain(|fault| known.insert((fault.slot, fault.text.clone())));
+    JudgedLaw { demand: Demand::Of(law), state, hint: hint(law, slots), faults }
 }
 
 fn hint(law: BatchLaw, slots: &[CheckedSlot]) -> &'static str {
@@ -209,8 +214,8 @@ fn same_on_all(tolerance: f64, slots: &[CheckedSlot]) -> JudgedLaw {
             let text = match (first, then) {
                 (Ok(first), Ok(then)) => difference(first, then, tolerance),
                 (Err(_), Err(_)) => None,
-                (Ok(_), Err(error)) => Some(format!("an answer, then the error {error}")),
-                (Err(error), Ok(_)) => Some(format!("the error {error}, then an answer")),
+                (Ok(_), Err(error)) => Some(format!("an answer, then an error: {error}")),
+                (Err(error), Ok(_)) => Some(format!("an error, then an answer: {error}")),
             };
             let sample = at + 1;
             let text = text.map(|text| format!("sample {sample} on {}: {text}", slots[0].name));

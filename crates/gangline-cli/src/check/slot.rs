@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde_json::Value;
 
 use crate::args::Run;
@@ -84,6 +86,8 @@ impl Checking<'_> {
             next: 1,
             asked: HashMap::new(),
             gpus,
+            progress: CheckProgress::new(self.lanes, &name),
+            process: None,
             seen: Observed { ready: begin.elapsed(), ..Observed::default() },
         };
         let judged = self.judge(&mut asking);
@@ -159,6 +163,9 @@ struct Asking<'a> {
     /// The samples of the jobs in hand, by number.
     asked: HashMap<u64, usize>,
     gpus: Arc<[usize]>,
+    progress: CheckProgress,
+    /// The worker after the last list; `None` if it has ended.
+    process: Option<Pid>,
     seen: Observed,
 }
 
@@ -173,6 +180,7 @@ struct Observed {
 
 impl Asking<'_> {
     fn ask(&mut self, list: &[usize]) -> Result<AnsweredList<Value>> {
+        self.progress.lists_of(list.len());
         let first = self.next;
         self.next += list.len() as u64;
         self.asked = (first..).zip(list.iter().copied()).collect();
@@ -202,6 +210,14 @@ impl Asking<'_> {
             let sample = sample(number);
             WorkerDeath { sample, size, why }
         });
+        let deaths: Vec<WorkerDeath> = deaths.collect();
+        // It was started again for this list, of which it does not know.
+        let is_another = self.process.is_some() && seen.worker.pid != self.process;
+        if deaths.is_empty() && is_another {
+            let why = "came when the worker had ended after its last answer".to_owned();
+            self.seen.deaths.push(WorkerDeath { sample: list[0], size: list.len(), why });
+        }
+        self.process = seen.worker.pid;
         self.seen.deaths.extend(deaths);
         let is_new = !self.seen.memory.contains_key(&list.len());
         // A list with a sample that fails says nothing about its size.
@@ -211,6 +227,32 @@ impl Asking<'_> {
         {
             self.seen.memory.insert(list.len(), bytes);
         }
+    }
+}
+
+/// Says on a terminal how far the check is: a model may take minutes.
+struct CheckProgress {
+    lanes: Lanes,
+    slot: String,
+    is_on: bool,
+    last: usize,
+}
+
+impl CheckProgress {
+    fn new(lanes: &Lanes, slot: &str) -> CheckProgress {
+        let is_on = io::stderr().is_terminal();
+        CheckProgress { lanes: lanes.clone(), slot: slot.to_owned(), is_on, last: 0 }
+    }
+
+    fn lists_of(&mut self, size: usize) {
+        if self.is_on && size != self.last {
+            let text = match size {
+                1 => format!("{}: samples alone", self.slot),
+                size => format!("{}: lists of {size}", self.slot),
+            };
+            self.lanes.shared.terminal.tell(&text);
+        }
+        self.last = size;
     }
 }
 
