@@ -1,4 +1,4 @@
-//! The workers of docs/warm-workers.md do what the page says.
+//! The workers of docs/warm-workers.md and docs/from-chassis.md do what the pages say.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,15 @@ use std::process::Command;
 
 use crate::support::Place;
 
-/// The only block of the page in this language.
 #[track_caller]
 fn block(language: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/warm-workers.md");
+    block_of("warm-workers.md", language)
+}
+
+/// The only block of a page in this language.
+#[track_caller]
+fn block_of(page: &str, language: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = fs::read_to_string(page).unwrap();
     let begin = format!("\n```{language}\n");
     let mut blocks = page.split(&*begin).skip(1);
@@ -62,4 +67,90 @@ fn the_worker_in_c_takes_numbers() {
     let ran = place.run_typed("-j2 --warm --jsonl -- ./worker ::: 4 -1 6.25");
     ran.check(1, "2\n2.5\n");
     ran.check_said(1, &["job 2 failed: it is negative"]);
+}
+
+/// Stand-ins for what the page imports: the score of a class is the share of its letter in a file.
+const TORCH: &str = r#"
+import contextlib
+
+class Tensor(list):
+    def to(self, device):
+        return self
+    def tolist(self):
+        return [list(row) for row in self]
+
+no_grad = contextlib.nullcontext
+stack = Tensor
+
+def softmax(rows, dim):
+    return Tensor([[x / sum(row) for x in row] for row in rows])
+
+def load(path, map_location):
+    return open(path).read()
+"#;
+
+const TORCHVISION: &str = r#"
+class Weights:
+    meta = {"categories": list("abcdefg")}
+    def transforms(self):
+        return lambda image: [image.count(label.encode()) for label in self.meta["categories"]]
+
+class ResNet50_Weights:
+    DEFAULT = Weights()
+
+class Model:
+    def load_state_dict(self, state):
+        assert state == "weights"
+    def eval(self):
+        return self
+    def to(self, device):
+        assert device == "cpu", device
+        return self
+    def __call__(self, images):
+        assert len(images) <= 4, images
+        return images
+
+resnet50 = Model
+"#;
+
+const PILLOW: &str = r#"
+class Image(bytes):
+    def convert(self, mode):
+        return self
+
+def open(data):
+    data = data.read()
+    if not data:
+        raise ValueError("cannot identify image file")
+    return Image(data)
+"#;
+
+#[test]
+fn the_port_of_chassis_is_asked_and_checked() {
+    let place = Place::new();
+    for folder in ["torchvision", "PIL", "data"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    place.write("torch.py", TORCH);
+    place.write("torchvision/models.py", TORCHVISION);
+    place.write("PIL/Image.py", PILLOW);
+    place.write("resnet50.pt", "weights");
+    place.write("data/airplane.jpg", "aaab");
+    place.write("data/boat.jpg", "bbbbc");
+    place.write("data/broken.jpg", "");
+    place.write("predict.py", block_of("from-chassis.md", "python"));
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let modules = format!("{}:{}", place.directory().display(), python.display());
+    let ran = |line: &str| place.ran(place.typed(line).env("PYTHONPATH", &modules));
+    let test = ran("run --warm -j1 -- python3 predict.py ::: data/airplane.jpg");
+    assert_eq!(test.code, Some(0), "{test:?}");
+    let first = r#"{"classPredictions":[{"class":"a","score":0.75},{"class":"b","score":0.25},"#;
+    assert!(test.stdout.starts_with(first), "{test:?}");
+    let request = r#"run --warm -j1 --jsonl -- python3 predict.py ::: '{"base64":"YWFhYg=="}'"#;
+    assert_eq!(ran(request).stdout, test.stdout, "the bytes of a request are an image too");
+    let files = "data/airplane.jpg data/boat.jpg data/broken.jpg";
+    let line = format!("check --batch 4 --tolerance 0.002 -- python3 predict.py ::: {files}");
+    let check = ran(&line);
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(!check.stdout.contains("unchecked"), "{}", check.stdout);
 }
