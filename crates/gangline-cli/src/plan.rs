@@ -10,6 +10,7 @@ pub(crate) mod heads;
 pub(crate) mod input_error;
 pub(crate) mod job;
 pub(crate) mod job_file;
+pub(crate) mod job_key;
 pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod mark;
@@ -45,6 +46,7 @@ use crate::plan::gate::Gate;
 use crate::plan::grouping::grouped;
 use crate::plan::job::{Job, Needs};
 use crate::plan::job_file::{JobFile, JobFileError};
+use crate::plan::job_key::JobKey;
 use crate::plan::jobs::{Jobs, jobs};
 use crate::plan::mark::{Edits, InputMarks, Marks};
 use crate::plan::rows::Rows;
@@ -82,6 +84,7 @@ pub(crate) enum Source {
         names: Vec<OsString>,
         grouping: Grouping,
         command: Arc<Template>,
+        key: JobKey,
     },
     JobFile(JobFile),
     /// The failed jobs of a log.
@@ -158,8 +161,10 @@ impl Plan {
         let texts = Texts::new(args, &marks)?;
         let Sources { rows, names, .. } = sources;
         let grouping = args.inputs.grouping();
-        let source = Source::Inputs { rows, names, grouping, command };
         let (sends_inputs, input_form) = (args.warm.warm, InputForm::of(&args.inputs));
+        let key = args.inputs.key.as_deref().map(|key| JobKey::new(key, &names, input_form));
+        let key = key.transpose().map_err(|why| usage(&why))?.unwrap_or_default();
+        let source = Source::Inputs { rows, names, grouping, command, key };
         Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs, input_form })
     }
 
@@ -170,9 +175,10 @@ impl Plan {
             // Both are read again for the numbers of their jobs.
             Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
             Source::Failed(jobs) => Ok(Box::new(jobs.clone().into_iter().map(Ok))),
-            Source::Inputs { rows, grouping, command, .. } => {
+            Source::Inputs { rows, grouping, command, key, .. } => {
                 let rows = std::mem::replace(rows, Box::new(iter::empty()));
-                Ok(jobs(grouped(rows, *grouping, slots, command), Arc::clone(command)))
+                let rows = grouped(rows, *grouping, slots, command);
+                Ok(jobs(rows, Arc::clone(command), key.clone()))
             }
         }
     }
@@ -180,7 +186,7 @@ impl Plan {
     /// What warm workers need to know before the jobs are read.
     pub(crate) fn warm_inputs(&self) -> WarmInputs {
         // A job file has no warm workers.
-        let Source::Inputs { rows, names, grouping, command } = &self.source else {
+        let Source::Inputs { rows, names, grouping, command, .. } = &self.source else {
             return WarmInputs::default();
         };
         let has_names = names.iter().any(|name| !name.is_empty());

@@ -27,6 +27,9 @@ pub(crate) struct Inputs {
     #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
     #[arg(conflicts_with_all = ["colsep", "header", "trim"])]
     pub(crate) jsonl: bool,
+    /// Know each job by this column, or by this value of its JSON object: in the journal, records and messages
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["job_file", "max_args"])]
+    pub(crate) key: Option<String>,
     /// Separate inputs by NUL instead of line ends
     #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
     pub(crate) null: bool,
@@ -213,7 +216,9 @@ impl Inputs {
         let unused = is_unused.then(|| ("max_args", "0".to_owned()));
         // Warm workers get another value.
         let jsonl = self.jsonl.then(|| ("jsonl", "yes".to_owned()));
-        [replace, repeats, unused, jsonl].into_iter().flatten().collect()
+        // Jobs have other keys.
+        let key = self.key.as_ref().map(|key| ("key", key.clone()));
+        [replace, repeats, unused, jsonl, key].into_iter().flatten().collect()
     }
 }
 

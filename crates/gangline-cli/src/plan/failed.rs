@@ -73,7 +73,14 @@ pub(crate) fn failed_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
         let command = command(&columns).map_err(|problem| refused(at, problem))?;
         program::check(&command.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
         let fields = Arc::from([OsStr::from_bytes(columns[COMMAND]).to_owned()]);
-        Ok(Job { number, fields, command: Arc::new(command), needs: Needs::Slot, turn: None })
+        Ok(Job {
+            number,
+            fields,
+            name: None,
+            command: Arc::new(command),
+            needs: Needs::Slot,
+            turn: None,
+        })
     });
     jobs.collect()
 }

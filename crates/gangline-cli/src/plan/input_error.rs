@@ -25,6 +25,8 @@ pub(crate) enum Problem {
     Nul(u64),
     /// The number of an input that is to be JSON.
     Json(u64, serde_json::Error),
+    /// The input has no value of that name, which is to be its key.
+    NoKey(String),
     NoColumns,
     ColumnTwice(String),
     /// Counted from 1.
@@ -36,6 +38,11 @@ impl InputError {
     /// For a file that differs when it is read a second time.
     pub(crate) fn changed(path: &Path) -> InputError {
         InputError { source: path.display().to_string(), problem: Problem::Changed }
+    }
+
+    /// For an input without the key of its job.
+    pub(crate) fn without_key(number: u64, key: &str) -> InputError {
+        InputError { source: format!("input {number}"), problem: Problem::NoKey(key.to_owned()) }
     }
 }
 
@@ -65,6 +72,9 @@ impl fmt::Display for InputError {
                 write!(f, "input {number} of {source} is not JSON, which --jsonl says it is")
             }
             Problem::Changed => write!(f, "{source} was changed while it was read"),
+            Problem::NoKey(key) => {
+                write!(f, "{source} is not an object with a value {key:?}, which is the --key")
+            }
             Problem::NoColumns => write!(f, "{source} has no column names in its first line"),
             Problem::ColumnTwice(column) => {
                 write!(f, "there are two columns {column:?}, the second in {source}")

@@ -13,6 +13,8 @@ pub(crate) struct Job {
     pub(crate) number: u64,
     /// The input: one piece, the columns of a record, or the text of a line of a job file.
     pub(crate) fields: Arc<[OsString]>,
+    /// Its key, if that is not the whole input.
+    pub(crate) name: Option<Arc<str>>,
     /// Shared by all jobs, except those of a job file.
     pub(crate) command: Arc<Template>,
     pub(crate) needs: Needs,
@@ -30,8 +32,11 @@ pub(crate) enum Needs {
 }
 
 impl Job {
-    /// The identity of the job across runs: its content, not its number.
+    /// The identity of the job across runs: its content or a part of that, not its number.
     pub(crate) fn key(&self) -> String {
+        if let Some(name) = &self.name {
+            return name.as_ref().into();
+        }
         self.fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(" ")
     }
 

@@ -129,7 +129,7 @@ impl JobFile {
                     needs = Needs::Slot;
                 }
                 let (fields, command) = (Arc::from([text]), Arc::new(command.with_total(total)));
-                Ok(Job { number, fields, command, needs, turn: None })
+                Ok(Job { number, fields, name: None, command, needs, turn: None })
             })
         });
         Ok(jobs)

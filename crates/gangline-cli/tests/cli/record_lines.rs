@@ -238,3 +238,29 @@ fn a_quiet_run_does_not_speak_of_failed_jobs() {
     assert_eq!(ran.code, Some(1));
     assert_eq!(records(&ran)[1]["error"], "exited with 3");
 }
+
+#[test]
+fn a_job_is_known_by_its_key() {
+    let place = Place::new();
+    let run = |more: &str, lines: &str| {
+        place.run_typed_on(
+            &format!("-j1 --jsonl --key name --journal j --records {more} -- echo"),
+            lines,
+        )
+    };
+    run("", "{\"name\":\"a x\",\"size\":1}\n");
+    let again = run("--resume", "{\"name\":\"a x\",\"size\":2}\n{\"name\":3}\n");
+    let expected =
+        [json!(["'a x'", {"name": "a x", "size": 2}, true]), json!(["3", {"name": 3}, null])];
+    check(&again, &["key", "input", "done"], &expected);
+    let text = "input 1 is not an object with a value \"name\", which is the --key";
+    run("--resume", "[1]\n").check_said(104, &[text]);
+    place.write("t.csv", "name,size\na,1\nb,2\n");
+    let table = place.run_typed("-j1 --records --csv t.csv --key size -- echo {name}");
+    check(&table, &["key"], &[json!(["1"]), json!(["2"])]);
+    place
+        .run_typed("--key x -- echo ::: a")
+        .check_said(102, &["use --csv, --tsv, --header : or --jsonl"]);
+    let other = place.run_typed_on("--jsonl --journal j --resume -- echo", "[1]\n");
+    other.check_said(105, &["key"]);
+}
