@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional, Union
@@ -228,9 +229,9 @@ class Call:
                     # It may wait for memory that those before it have.
                     self._run.feed(lines)
                     lines, size = [], 0
-                    self._run.feed_large(packed, item)
+                    self._run.feed([(self._line(self._run.hold(packed, item), item), item)])
                 elif packed is not None:
-                    lines.append((packed, item))
+                    lines.append((self._line(packed, item), item))
                     size += len(packed)
                 if size > MOST_UNSENT:
                     self._run.feed(lines)
@@ -248,6 +249,10 @@ class Call:
         if not isinstance(packed, str):
             with self._lock:
                 self._window.stay_small()
+        return packed
+
+    def _line(self, packed: str, _: Item) -> str:
+        """Return the line that the program gets."""
         return packed
 
     def _ended_feeding(self) -> None:
@@ -314,12 +319,22 @@ class JournaledCall(CompletionCall):
         return 0 if self._is_over() else MOST_AHEAD
 
     def _packed(self, item: Item, value: Any) -> Union[str, Packed, None]:
+        if self._run.has_keys:
+            if not is_plain(item.key):
+                raise TypeError(
+                    f"with a journal, keys are plain JSON: texts, numbers, lists and objects; got {item.key!r}"
+                )
+            return super()._packed(item, value)
         packed = super()._packed(item, value) if is_plain(value) else None
         if not isinstance(packed, str):
             raise TypeError(
-                "with a journal, inputs are plain JSON up to 64 KiB: texts, numbers, None, lists and objects of these"
+                "with a journal, inputs are plain JSON up to 64 KiB, texts, numbers, None, lists and objects of these, "
+                "or have keys"
             )
         return packed
+
+    def _line(self, packed: str, item: Item) -> str:
+        return f'{{"key":{json.dumps(item.key)},"value":{packed}}}' if self._run.has_keys else packed
 
     def _ended_feeding(self) -> None:
         self._run.end_input()

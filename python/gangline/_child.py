@@ -90,11 +90,14 @@ def name_of(process: int) -> str:
 class PickleCodec:
     """Inputs and outputs are Python values."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, has_keys: bool) -> None:
         self._driver = driver
+        self._has_keys = has_keys
 
     def decode(self, value: Any) -> Any:
         """Rebuild an input. The driver holds large ones until the item is done."""
+        if self._has_keys:
+            value = value["value"]
         return unpack(value, lambda content: map_memory(os.open(content["memory"], os.O_RDONLY | os.O_CLOEXEC)))
 
     def encode(self, output: Any) -> str:
@@ -137,7 +140,7 @@ def main() -> None:
     gpus = given_gpus(setup["visible"]["CUDA_VISIBLE_DEVICES"])
     if setup["sees_all"]:
         restore(setup["visible"])
-    loop = Loop(PickleCodec(driver), Channel.take_over(), setup["batch"])
+    loop = Loop(PickleCodec(driver, setup["has_keys"]), Channel.take_over(), setup["batch"])
     if loop.context.gpus:
         device = f"cuda:{gpus[0]}" if setup["sees_all"] else "cuda:0"
         loop.context = Context(loop.context.worker, gpus, device, loop.context.threads)

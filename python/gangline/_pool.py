@@ -45,7 +45,8 @@ class Pool(Generic[State]):
     ``timeout``           how long an attempt may take; its worker is then ended and started again
     ``batch_wait``        how long an incomplete list waits for more inputs
     ``key``               ``key(input)`` names an item in its record; ``keys`` of ``imap`` does too
-    ``journal, resume``   a file that records which items are done; ``resume`` leaves those out
+    ``journal, resume``   a file that records which items are done, by their keys if they have some; ``resume`` leaves
+                          those out
     ``min_workers``       an error once ``load`` has failed on so many workers that fewer are left; without it, a
                           ``load`` that fails before any worker is ready is one
     ``progress``          ``True``, or a description: shows progress on standard error
@@ -58,9 +59,9 @@ class Pool(Generic[State]):
     and ``end_timeout`` are those of ``gangline run``. Times are seconds, or texts such as ``"5ms"``.
 
     Workers start with the first item and stay for the calls that follow. With ``journal``, each call of ``imap`` has
-    workers of its own, inputs are plain JSON, and items that are done already have no record. An item is done once
-    ``work`` has returned and its record is on its way, so let ``work`` save the result: after a kill, records that were
-    not handed out do not come again.
+    workers of its own, and items that are done already have no record. The journal knows an item by its key; inputs
+    without keys are plain JSON. An item is done once ``work`` has returned and its record is on its way, so let
+    ``work`` save the result: after a kill, records that were not handed out do not come again.
 
     >>> import operator
     >>> with Pool(None, operator.is_, workers=2) as pool:
@@ -187,7 +188,8 @@ class Pool(Generic[State]):
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()
         window = Window(self._options.window, self._options.count_workers(), self._options.batch or 1)
-        call = kind(self._started(), items, keys_of(keys, self._key), window, observe)
+        has_keys = self._options.journal is not None and not (keys is None and self._key is None)
+        call = kind(self._started(has_keys), items, keys_of(keys, self._key), window, observe)
         try:
             yield from call.records()
         finally:
@@ -255,7 +257,7 @@ class Pool(Generic[State]):
         else:
             self.terminate()
 
-    def _started(self) -> Run:
+    def _started(self, has_keys: bool) -> Run:
         """Return the program that takes the items of a call, and start one if there is none."""
         with self._lock:
             if self._is_closed:
@@ -265,7 +267,7 @@ class Pool(Generic[State]):
                 run.kill()
                 self._runs.remove(run)
             if self._options.journal or not self._runs:
-                self._runs.append(Run(self._options, self._functions))
+                self._runs.append(Run(self._options._replace(has_keys=has_keys), self._functions))
             return self._runs[-1]
 
 

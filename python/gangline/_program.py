@@ -121,6 +121,8 @@ class Options(NamedTuple):
     preload: bool = False
     journal: Optional[str] = None
     resume: bool = False
+    #: Whether the journal knows items by their keys, which are sent with them.
+    has_keys: bool = False
     #: Whether the program puts records in order, and not the pool.
     keeps_order: bool = False
     window: Optional[int] = None
@@ -171,6 +173,8 @@ class Options(NamedTuple):
         if not self.keeps_order:
             # A slow item of one call then holds up no other call.
             arguments.append("--no-keep-order")
+        if self.has_keys:
+            arguments.append("--key=key")
         if self.journal is not None and self.window is not None:
             arguments.append(f"--window={self.window}")
         arguments += [f"--report={path}" for path in self.report]

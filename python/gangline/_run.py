@@ -98,6 +98,7 @@ class Run:
             "main": _main.describe(),
             "functions": functions,
             "batch": options.batch,
+            "has_keys": options.has_keys,
             "visible": {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")},
             "sees_all": options.sees_all,
         }
@@ -127,6 +128,11 @@ class Run:
             # Ctrl-C is for this process, which ends the program in order.
             start_new_session=True,
         )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether items are sent with their keys."""
+        return self._options.has_keys
 
     @property
     def owner(self) -> int:
@@ -182,9 +188,9 @@ class Run:
                     self._items[self._fed] = item
             self._write("".join(f"{line}\n" for line, _ in lines).encode())
 
-    def feed_large(self, value: Packed, item: Item) -> None:
-        """Give the program an item whose input is in memory, once there is a place for that."""
-        self.feed([(json.dumps({MARK: {"memory": item.hold(value, self._places)}}), item)])
+    def hold(self, value: Packed, item: Item) -> str:
+        """Put the input of an item into memory, once there is a place for that, and return the JSON of that."""
+        return json.dumps({MARK: {"memory": item.hold(value, self._places)}})
 
     def _write(self, line: bytes) -> None:
         stdin = self._process.stdin

@@ -33,7 +33,7 @@ _ALIGNMENT = 64
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def is_plain(value: Any) -> bool:  # noqa: PLR0911
+def is_plain(value: Any) -> bool:  # noqa: PLR0911, PLR0912
     """Whether a value is the same after it was written as JSON and read again.
 
     >>> is_plain({"name": "a.mrc", "sizes": [1, 2.5, None]})
@@ -45,26 +45,26 @@ def is_plain(value: Any) -> bool:  # noqa: PLR0911
     left = MOST_VALUES
     for _ in range(MOST_LEVELS):
         inside: list[Any] = []
-        for value in level:
-            kind = type(value)
+        for each in level:
+            kind = type(each)
             if kind is str:
                 # A file name that is not UTF-8 has surrogates.
-                if len(value) > LARGEST_TEXT or not (value.isascii() or _is_utf8(value)):
+                if len(each) > LARGEST_TEXT or not (each.isascii() or _is_utf8(each)):
                     return False
             elif kind is int:
-                if not -(1 << 63) <= value < 1 << 63:
+                if not -(1 << 63) <= each < 1 << 63:
                     return False
             elif kind is float:
-                if value - value != 0.0:
+                if each - each != 0.0:
                     return False
             elif kind is list:
-                inside += value
+                inside += each
             elif kind is dict:
-                if MARK in value or any(type(key) is not str for key in value):
+                if MARK in each or any(type(key) is not str for key in each):
                     return False
-                inside += value
-                inside += value.values()
-            elif value is not None and kind is not bool:
+                inside += each
+                inside += each.values()
+            elif each is not None and kind is not bool:
                 return False
         left -= len(level)
         if not inside:

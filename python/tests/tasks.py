@@ -141,6 +141,10 @@ def array(_, shape):
     return np.ones(shape, dtype=np.float32)
 
 
+def mean(_, x):
+    return None if isinstance(x, set) else float(x.mean())
+
+
 def add_in_place(_, x):
     x += 1
     return x

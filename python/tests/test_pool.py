@@ -314,6 +314,24 @@ def test_a_journal_leaves_out_what_is_done(tmp_path):
             pool.map([(1, 2)])
 
 
+def test_a_journal_knows_items_by_their_keys(tmp_path):
+    journal = tmp_path / "run.journal"
+    arrays = [np.full(50_000, at) for at in range(4)]
+    with Pool(None, tasks.mean, workers=2, journal=journal) as pool:
+        assert pool.map(arrays[:3], keys="abc") == [0, 1, 2]
+    with Pool(None, tasks.mean, workers=2, batch=None, journal=journal, resume=True) as pool:
+        records = list(pool.imap([*arrays[::-1], {1}], keys=["d", "c", "b", "a", ["e", 1]]))
+        assert [(record.key, record.index) for record in records] == [("d", 0), (["e", 1], 4)]
+        assert records[0].value == 3
+        with pytest.raises(TypeError, match="with a journal, keys are plain JSON"):
+            pool.map([1], keys=[(1, 2)])
+    with (
+        Pool(None, tasks.mean, workers=2, journal=journal, resume=True) as pool,
+        pytest.raises(PoolError, match="key"),
+    ):
+        pool.map([1])
+
+
 def test_items_that_are_done_take_no_memory(tmp_path):
     journal = tmp_path / "run.journal"
     with Pool(None, tasks.echo, workers=2, batch=100, journal=journal) as pool:
