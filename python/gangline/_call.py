@@ -91,7 +91,7 @@ class Call:
         items: Iterable[Any],
         keys: Callable[[int, Any], Any],
         window: Window,
-        observe: Callable[[Sequence[Record]], None],
+        observe: Callable[[Sequence[Record], int], None],
     ) -> None:
         self._run = run
         self._items = items
@@ -260,8 +260,8 @@ class Call:
 
     # The thread that reads records.
 
-    def _done(self, records: Sequence[Record], has_large: bool = False) -> None:
-        self._observe(records)
+    def _done(self, records: Sequence[Record], has_large: bool = False, left_out: int = 0) -> None:
+        self._observe(records, left_out)
         with self._lock:
             if has_large:
                 self._window.stay_small()

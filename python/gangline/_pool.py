@@ -180,10 +180,10 @@ class Pool(Generic[State]):
         # The program holds these until a record has come: they must not hold the pool.
         summary, progress = self._summary, progress_of(shown, items)
 
-        def observe(records: Sequence[Record]) -> None:
-            summary.add(records)
+        def observe(records: Sequence[Record], left_out: int) -> None:
+            summary.add(records, left_out)
             if progress is not None:
-                progress.add(records)
+                progress.add(records, left_out)
 
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()

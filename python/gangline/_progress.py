@@ -20,13 +20,15 @@ class Progress:
         self._total = total
         self._done = 0
         self._failed = 0
+        self._left_out = 0
         self._started = time.monotonic()
         self._drawn = 0.0
         self._is_live = sys.stderr is not None and sys.stderr.isatty()
 
-    def add(self, records: Sequence[Record]) -> None:
-        """Count records."""
+    def add(self, records: Sequence[Record], left_out: int = 0) -> None:
+        """Count records, and items that an earlier run had done."""
         self._done += len(records)
+        self._left_out += left_out
         self._failed += sum(not record.ok for record in records)
         now = time.monotonic()
         if self._is_live and now - self._drawn >= 0.1:
@@ -47,7 +49,10 @@ class Progress:
         total = "" if self._total is None else f"/{self._total}"
         rate = f", {self._done / taken:.1f}/s" if self._done and taken > 0 else ""
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{self._description}: {self._done}{total} items in {taken:.1f} s{rate}{failed}"
+        left_out = f", {self._left_out} already done" if self._left_out else ""
+        return (
+            f"{self._description}: {self._done + self._left_out}{total} items in {taken:.1f} s{rate}{failed}{left_out}"
+        )
 
     def _write(self, text: str) -> None:
         try:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
@@ -35,11 +35,14 @@ NONE_LEFT = "which was given up, like all others"
 
 _Message = dict[str, Any]
 
+#: Takes records of a call, whether one has a large output, and the number of items that an earlier run had done.
+Ended = Callable[[Sequence[Record], bool, int], None]
+
 
 class Item:
     """An item that the program has, and where its record goes."""
 
-    def __init__(self, index: int, key: Any, done: Callable[[Sequence[Record], bool], None]) -> None:
+    def __init__(self, index: int, key: Any, done: Ended) -> None:
         self.index = index
         self.key = key
         self.done = done
@@ -345,7 +348,8 @@ class Run:
 
     def _take(self, messages: list[_Message]) -> None:
         # By the calls that wait for them.
-        ended: dict[Callable[[Sequence[Record], bool], None], list[Record]] = {}
+        ended: dict[Ended, list[Record]] = {}
+        left_out: Counter[Ended] = Counter()
         has_large = False
         # The error of an item for which no worker was left is the pool's.
         messages = [message for message in messages if not str(message.get("error")).endswith(NONE_LEFT)]
@@ -355,12 +359,12 @@ class Run:
             if item is not None:
                 item.release()
                 if "done" in message:
-                    # An earlier run has done it: there is no record.
+                    left_out[item.done] += 1
                     continue
                 has_large |= is_in_memory(message.get("output"))
                 ended.setdefault(item.done, []).append(self._record(item, message))
-        for done, records in ended.items():
-            done(records, has_large)
+        for done in {*ended, *left_out}:
+            done(ended.get(done, []), has_large, left_out[done])
 
     def _record(self, item: Item, message: _Message) -> Record:
         value, error, output = None, message.get("error"), message.get("output")

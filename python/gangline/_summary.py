@@ -49,6 +49,7 @@ class Summary:
         self._items = 0
         self._failed = 0
         self._retried = 0
+        self._left_out = 0
         self._workers: dict[int, _Worker] = {}
         self._failures: list[str] = []
 
@@ -57,10 +58,11 @@ class Summary:
         with self._lock:
             self._started = self._last = self._started or time.monotonic()
 
-    def add(self, records: Sequence[Record]) -> None:
-        """Count records."""
+    def add(self, records: Sequence[Record], left_out: int = 0) -> None:
+        """Count records, and items that an earlier run had done."""
         with self._lock:
             self._last = time.monotonic()
+            self._left_out += left_out
             for record in records:
                 self._add(record)
 
@@ -84,8 +86,10 @@ class Summary:
         with self._lock:
             taken = self._last - (self._started or self._last)
             retried = f", {self._retried} tried again" if self._retried else ""
+            left_out = f", {self._left_out} already done" if self._left_out else ""
             lines = [
-                f"{self._items} items in {taken:.3g} s: {self._items - self._failed} ok, {self._failed} failed{retried}"
+                f"{self._items} items in {taken:.3g} s: {self._items - self._failed} ok, "
+                f"{self._failed} failed{retried}{left_out}"
             ]
             lines += [worker.line(number) for number, worker in sorted(self._workers.items())]
             if self._failures:

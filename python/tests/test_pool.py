@@ -332,6 +332,17 @@ def test_a_journal_knows_items_by_their_keys(tmp_path):
         pool.map([1])
 
 
+def test_items_that_are_done_are_counted(tmp_path, capsys):
+    journal = tmp_path / "run.journal"
+    with Pool(None, tasks.fail_on, workers=2, journal=journal) as pool:
+        list(pool.imap(range(4)))
+    with Pool(None, tasks.fail_on, workers=2, journal=journal, resume=True, progress="Again") as pool:
+        list(pool.imap(range(5)))
+        assert "1 ok, 1 failed, 3 already done" in pool.report()
+    line = capsys.readouterr().err
+    assert "Again: 5/5 items in" in line and "1 failed, 3 already done" in line
+
+
 def test_items_that_are_done_take_no_memory(tmp_path):
     journal = tmp_path / "run.journal"
     with Pool(None, tasks.echo, workers=2, batch=100, journal=journal) as pool:
