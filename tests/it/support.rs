@@ -55,8 +55,8 @@ type Work<'a, I, O> = fn(&ProducerContext<'_>, &mut State<'a, I, O>, I) -> Resul
 pub fn map<'a, S, I, O, F, G>(init: F, work: G) -> Tasks<'a, I, O>
 where
     S: 'a,
-    I: 'a,
-    O: 'a,
+    I: Send + 'a,
+    O: Send + 'a,
     F: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync + 'a,
     G: Fn(&ProducerContext<'_>, &mut S, I) -> Result<O> + Send + Sync + 'a,
 {
