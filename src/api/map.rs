@@ -53,6 +53,7 @@ where
 /// # Ok(())
 /// # }
 /// ```
+#[expect(clippy::type_complexity, reason = "the closures in it have no names")]
 pub fn each<I, O, F>(
     f: F,
 ) -> Map<
