@@ -92,7 +92,7 @@ impl WorkerSlots {
 
     /// Looks at a worker that is not taken.
     pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&Worker) -> T) -> Option<T> {
-        match &self.slots()[slot] {
+        match &self.state().slots[slot] {
             WorkerSlot::Free(worker) => Some(at(worker)),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }

@@ -108,6 +108,7 @@ impl ServingWorkers {
             fields: Arc::from([value.get().into()]),
             command: Arc::clone(&self.command),
             needs: Needs::Slot,
+            name: None,
             turn: None,
         };
         ServedValue::new(job, &self.lane().retries)
