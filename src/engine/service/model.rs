@@ -1,11 +1,13 @@
 //! Models of a service: its callers, its producers, its own thread and its end, under thousands of schedules. A lost
 //! wake-up shows as a deadlock, and a call that is answered twice or never as a wrong account.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use shuttle::thread::{self, JoinHandle};
 
+use super::background::Background;
 use super::pending_call::PendingCall;
 use super::*;
 use crate::base::Order;
@@ -281,4 +283,84 @@ fn draining_answers_what_was_accepted() {
         assert!(answers.iter().all(|answer| matches!(answer, Answer::Ok | Answer::Closed)));
         assert_eq!(counted(&account), (ok, 0, 0), "{answers:?}");
     });
+}
+
+/// A taker of a stream whose items are `items`, with at most two open. It takes `take` results, and returns how many were
+/// ok, and the error that ended the stream.
+fn taker(model: &Model, items: Range<u64>, take: usize) -> JoinHandle<(u64, Option<Answer>)> {
+    let calls = model.calls.clone();
+    thread::spawn(move || {
+        let mut stream = Background::new(&calls, 2, items.clone());
+        for (x, taken) in items.zip(0..).take(take) {
+            match Answer::of(x, stream.next().expect("it has more")) {
+                Answer::Ok => {}
+                end => {
+                    assert!(stream.next().is_none(), "it has ended");
+                    return (taken, Some(end));
+                }
+            }
+        }
+        (take as u64, None)
+    })
+}
+
+/// Streams get their results in order, and calls theirs, also if neither a place nor a producer is free.
+#[test]
+fn streams_and_calls_go_on_beside_each_other() {
+    for batch in [None, Some(Batch::up_to(2))] {
+        explore(TASK_SCHEDULES, move || {
+            let model = start(1, batch);
+            let takers = [taker(&model, 10..13, 3), taker(&model, 20..22, 2)];
+            let callers: Vec<_> = (0..2).map(|x| model.caller(x, None)).collect();
+            let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+            assert_eq!(answers, [Answer::Ok; 2]);
+            assert_eq!(takers.map(|it| it.join().unwrap()), [(3, None), (2, None)]);
+            assert_eq!(counted(&model.calls.board.stream_account()), (5, 0, 0));
+            assert_eq!(counted(&model.end()), (7, 0, 0));
+        });
+    }
+}
+
+/// What is open of a dropped stream is over at once, and calls are answered.
+#[test]
+fn a_dropped_stream_takes_its_items_back() {
+    explore(TASK_SCHEDULES, || {
+        let model = start(2, Some(Batch::up_to(2)));
+        let taker = taker(&model, 10..20, 1);
+        let callers: Vec<_> = (0..2).map(|x| model.caller(x, None)).collect();
+        assert_eq!(taker.join().unwrap(), (1, None));
+        let streamed = model.calls.board.stream_account();
+        assert!((1..=3).contains(&streamed.ok) && streamed.ok + streamed.cancelled <= 3);
+        let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(answers, [Answer::Ok; 2]);
+        let account = model.end();
+        assert_eq!((account.ok, account.cancelled), (2 + streamed.ok, streamed.cancelled));
+    });
+}
+
+/// A stream ends with an error if the service ends while it has more, and each of its items is counted once.
+#[test]
+fn the_end_of_a_service_ends_its_streams() {
+    for is_drained in [false, true] {
+        explore(TASK_SCHEDULES, move || {
+            let model = start(1, None);
+            let taker = taker(&model, 10..99, 89);
+            let caller = model.caller(0, None);
+            match is_drained {
+                false => model.run.abort(),
+                true => {
+                    Interrupt::drain(&*model.run);
+                    assert!(model.calls.board.wait_until_answered(Duration::MAX));
+                }
+            }
+            let (ok, end) = taker.join().unwrap();
+            let answer = caller.join().unwrap();
+            let board = model.calls.board.clone();
+            model.end();
+            let streamed = board.stream_account();
+            assert!(ok == 89 && end.is_none() || end == Some(Answer::Closed), "{end:?}");
+            assert!(streamed.ok >= ok && (!is_drained || streamed.ok == ok), "{streamed:?}");
+            assert!(matches!(answer, Answer::Ok | Answer::Closed));
+        });
+    }
 }
