@@ -16,7 +16,7 @@ tests![
     states_stay_loaded_between_pools_with_one_configuration,
     pools_that_want_one_configuration_at_once_have_it_loaded_once,
     a_pool_gets_what_was_being_loaded_for_one_that_has_given_up,
-    a_service_answers_its_callers,
+    a_service_answers_its_callers_beside_a_stream,
     nothing_is_left_at_the_broker,
     items_of_a_run_are_purged_before_the_next_can_have_any,
     workers_that_wait_for_a_seat_leave_nothing_at_the_broker,
@@ -126,7 +126,7 @@ fn a_pool_gets_what_was_being_loaded_for_one_that_has_given_up() {
     assert_eq!(text_in(&file("starts")), "x");
 }
 
-fn a_service_answers_its_callers() {
+fn a_service_answers_its_callers_beside_a_stream() {
     let broker = Broker::start();
     let _worker = broker.worker(2);
     let service = broker.builder().build().unwrap().into_service();
@@ -134,6 +134,10 @@ fn a_service_answers_its_callers() {
     let error = service.call(Chore::Fail("no".to_owned())).unwrap_err();
     assert!(format!("{error:#}").ends_with(": no"), "{error:#}");
     assert_eq!(service.call(Chore::Square(3)).unwrap(), "9");
+    let stream = service.stream(squares(0..40));
+    let taken = std::thread::spawn(move || stream.map(Result::unwrap).collect::<Vec<_>>());
+    assert_eq!(service.call(Chore::Square(7)).unwrap(), "49");
+    assert_eq!(taken.join().unwrap(), squared(0..40));
     assert!(service.drain(Duration::from_secs(30)));
     service.close().unwrap();
 }

@@ -446,24 +446,34 @@ fn check_items(plan: &Plan, run: &Run, laws: &Laws, outputs: &[Output], errors: 
 fn serve(plan: &Plan, laws: &Laws, pool: ChorePool) {
     let service = pool.into_service();
     let items = &plan.runs[0].items;
+    let check = |x, chore, answered: Result<Output, Error>| {
+        let holds = match &answered {
+            Ok(output) => {
+                *output == (x, answer(x), padding(x, chore, false))
+                    && plan.succeeds(chore) != Some(false)
+            }
+            Err(error) => plan.succeeds(chore) != Some(true) && plan.explains(chore, error),
+        };
+        laws.check("each call has its own answer", holds, || {
+            let answered = answered.map(|output| (output.0, output.1, output.2.len()));
+            format!("{x}, {chore:?}: {answered:?}")
+        });
+    };
+    let input = |(chore, x)| (x, chore, padding(x, chore, true));
+    // With an odd number of items, every second one is of a stream.
+    let is_streamed = |x: u64| items.len() % 2 == 1 && x % 2 == 1;
+    let (streamed, calls): (Vec<_>, Vec<_>) =
+        items.iter().copied().zip(0..).partition(|&(_, x)| is_streamed(x));
     std::thread::scope(|scope| {
-        for (chore, x) in items.iter().copied().zip(0..) {
-            let service = &service;
-            scope.spawn(move || {
-                let answered = service.call((x, chore, padding(x, chore, true)));
-                let holds = match &answered {
-                    Ok(output) => {
-                        *output == (x, answer(x), padding(x, chore, false))
-                            && plan.succeeds(chore) != Some(false)
-                    }
-                    Err(error) => plan.succeeds(chore) != Some(true) && plan.explains(chore, error),
-                };
-                laws.check("each call has its own answer", holds, || {
-                    let answered = answered.map(|output| (output.0, output.1, output.2.len()));
-                    format!("{x}, {chore:?}: {answered:?}")
-                });
-            });
+        for (chore, x) in calls {
+            let (service, check) = (&service, &check);
+            scope.spawn(move || check(x, chore, service.call(input((chore, x)))));
         }
+        let mut stream = service.stream(streamed.iter().copied().map(input));
+        for &(chore, x) in &streamed {
+            check(x, chore, stream.next().expect("each item has a result"));
+        }
+        laws.check("a stream ends", stream.next().is_none(), String::new);
     });
     let account = service.account();
     let sum = account.ok + account.failed + account.cancelled;
