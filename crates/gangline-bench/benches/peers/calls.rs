@@ -2,7 +2,7 @@
 //! a stream.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -109,10 +109,14 @@ fn batching(options: &Options, report: &mut Report) -> Result<(), BoxError> {
 /// Calls at random on devices that they use for less than half of the time, alone and while a stream takes the rest.
 fn beside_a_stream(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let calls = options.effort.part_of(4_000).div_ceil(options.threads as u64);
+    let worked = Arc::new(AtomicU64::new(0));
+    let works = worked.clone();
     let device = map(
         |_| Ok(()),
-        |_, (), x: u64| {
+        move |_, (), x: u64| {
+            let start = Instant::now();
             thread::sleep(DEVICE);
+            works.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             Ok(x)
         },
     );
@@ -120,7 +124,7 @@ fn beside_a_stream(options: &Options, report: &mut Report) -> Result<(), BoxErro
     let mut busy = 0.0;
     let times = Heats::of(options.rounds, || {
         let alone = waits(&service, options.threads, calls);
-        let before = service.account().ok;
+        worked.store(0, Ordering::Relaxed);
         let (is_over, start) = (AtomicBool::new(false), Instant::now());
         let beside = thread::scope(|scope| {
             scope.spawn(|| {
@@ -131,7 +135,7 @@ fn beside_a_stream(options: &Options, report: &mut Report) -> Result<(), BoxErro
             is_over.store(true, Ordering::Relaxed);
             waits
         });
-        let worked = (service.account().ok - before) as u32 * DEVICE;
+        let worked = Duration::from_nanos(worked.load(Ordering::Relaxed));
         busy = worked.as_secs_f64() / start.elapsed().as_secs_f64() / options.threads as f64;
         [alone, beside]
     });
