@@ -16,7 +16,8 @@ use crate::runner::Runner;
 ///
 /// The thread that calls [`next`](Iterator::next) also pulls the items: one in place of the last result, and further
 /// ones while no result is ready and fewer are open than the stream's window. So nothing is pulled before the first
-/// `next`, nor while no result is taken. While the source blocks, `next` blocks with it. In async code, use it on a thread that may block.
+/// `next`, nor while no result is taken. While the source blocks, `next` blocks with it. In async code, use it on a
+/// thread that may block.
 ///
 /// A failed item is an `Err` in its place, and the stream goes on. If the service is closed, drains, ends by itself or
 /// is cancelled, or if the source panics, that error is the last item. After a drain the results of the items that
@@ -35,8 +36,8 @@ impl<R: Runner + 'static> Service<R> {
     /// Works on a stream of items where no call waits, and gives the results in the order of the stream.
     ///
     /// Calls go before all items of the stream that no hook has. If a [batch](crate::Builder::batch) has room beside
-    /// the calls that wait, items of the stream fill it up; a call does not wait for other calls then. So a call waits
-    /// for at most the batch that is in progress when it comes. The attempts after a failure keep their place: those of
+    /// the calls that wait, items of the stream fill it up; a call does not wait for other calls then. So the stream
+    /// costs a call at most the batch that is in progress when it comes. The attempts after a failure keep their place: those of
     /// a call go before the stream, and those of the stream after calls.
     ///
     /// If calls take all of the time, the stream still gets every tenth item: see
@@ -71,8 +72,8 @@ impl<R: Runner + 'static> Service<R> {
     /// What streams had beyond their share counts for a hundred batches: a burst of calls does not wait for a
     /// stream that was worked on in the gaps before. With 0, streams have what calls leave, which may be nothing.
     ///
-    /// Calls that need less than the rest of the time wait for at most a batch of the stream. If they need more, they
-    /// wait ever longer, as they would on fewer devices.
+    /// If calls need more of the time than the stream leaves them, they wait ever longer, as they would on fewer
+    /// devices.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
