@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use gangline::error::OutOfMemory;
 use gangline::testing::{
-    BatchCheck, BatchFault, BatchFaultKind, BatchLaw, BatchReport, LawState, check_batches,
+    AnsweredList, BatchCheck, BatchFault, BatchFaultKind, BatchLaw, BatchReport, LawState, ListEnd,
+    check_batches,
 };
 use gangline::{ConsumerContext, ProducerContext, Result, Runner, map_batches};
 
@@ -35,14 +37,14 @@ fn broken(list: impl Fn(&[u64]) -> List + Send + Sync, samples: &[u64]) -> Batch
 /// What is broken, and the first fault.
 fn first(report: &BatchReport) -> (Vec<BatchLaw>, &BatchFault) {
     let is_broken = |law: &BatchLaw| report.law(*law) == LawState::Broken;
-    (BatchLaw::ALL.into_iter().filter(is_broken).collect(), &report.faults[0])
+    (BatchLaw::ALL.iter().copied().filter(is_broken).collect(), &report.faults[0])
 }
 
 #[test]
 fn lists_with_the_answers_of_single_samples_hold() {
     let report = held(|list| Ok(list.iter().copied().map(double).collect()), &[1, 2, 0, 3]);
     for law in BatchLaw::ALL {
-        assert_eq!(report.law(law), LawState::Held, "{law:?}");
+        assert_eq!(report.law(*law), LawState::Held, "{law:?}");
     }
     assert_eq!(report.failing, [(2, "it is zero".to_owned())]);
     let sizes: Vec<usize> = report.sizes.iter().map(|size| size.size).collect();
@@ -180,6 +182,19 @@ fn numbers_are_compared_as_the_caller_says() {
     let near = |a: &f64, b: &f64| ((a - b).abs() > 1e-6).then(|| format!("{a}, then {b}"));
     let report = BatchCheck::differing(near).up_to(6).run(&noisy, [1.0]).unwrap();
     assert_eq!(report.sizes.iter().map(|size| size.size).collect::<Vec<_>>(), [1, 2, 4, 6]);
+}
+
+#[test]
+fn answers_from_elsewhere_have_to_be_as_many_as_the_samples() {
+    let one = |list: &[usize]| {
+        let end = ListEnd::Whole(Duration::from_millis(50));
+        Ok(AnsweredList { answers: vec![Ok(list[0])], end })
+    };
+    let error = BatchCheck::new().ask(2, one).unwrap_err();
+    assert_eq!(error.to_string(), "1 outputs were given for 2 inputs");
+    let lost = |_: &[usize]| Err::<AnsweredList<u64>, _>("the server is gone".into());
+    let error = BatchCheck::new().ask(2, lost).unwrap_err();
+    assert_eq!(error.to_string(), "the server is gone");
 }
 
 /// A runner whose hook for one input is another than the one for lists.

@@ -107,7 +107,7 @@ impl<T: PartialEq + Debug> Default for BatchCheck<T> {
 
 impl<T> BatchCheck<T> {
     /// Compares an answer alone with one in a list by `differs`, which says how they differ, or `None`.
-    pub fn differing(differs: impl Fn(&T, &T) -> Option<String> + 'static) -> Self {
+    pub fn differing(differs: impl Fn(&T, &T) -> Option<String> + Send + Sync + 'static) -> Self {
         BatchCheck { most: MOST, device: Device::Cpu, differs: Box::new(differs) }
     }
 
@@ -159,7 +159,7 @@ impl<T> BatchCheck<T> {
     ///
     /// # Errors
     ///
-    /// The first error of `ask`, which ends the check.
+    /// The first error of `ask`, which ends the check; or that it has given more or fewer answers than it was asked for.
     ///
     /// ```
     /// use std::time::Instant;

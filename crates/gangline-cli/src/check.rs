@@ -35,6 +35,10 @@ pub(crate) fn check(args: &CheckArgs, supervisor: Option<i32>) -> Result<Checked
     let mut plans = Plan::all(&run)?;
     let lanes = lanes(&run, &plans)?;
     attendant.attend_to(&lanes);
+    if run.reads_terminal() {
+        let text = "reading samples from the terminal, one per line; end with Ctrl-D";
+        lanes.shared.terminal.tell(text);
+    }
     // Samples are in no queue, so the gate only says whether the check goes on.
     lanes.begin_one();
     let hidden = hidden(&plans);

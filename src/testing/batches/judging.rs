@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::{BatchFault, BatchFaultKind, BatchReport, BatchSize};
-use crate::error::Result;
+use crate::error::{OutputCount, Result};
 
 /// What a list of samples was answered with.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub enum ListEnd {
 }
 
 /// How the answer of a sample alone differs from another one.
-pub(super) type Differs<T> = dyn Fn(&T, &T) -> Option<String>;
+pub(super) type Differs<T> = dyn Fn(&T, &T) -> Option<String> + Send + Sync;
 
 /// Samples that are asked for, by position.
 #[derive(Debug, Clone, Copy)]
@@ -125,8 +125,17 @@ impl<'a, T> Judging<'a, T> {
     }
 
     fn one(&mut self, sample: usize) -> Result<Result<T, String>> {
-        let mut answers = (self.ask)(Asked::Alone(sample))?.answers;
-        Ok(answers.pop().unwrap_or_else(|| Err("there is no answer".to_owned())))
+        let mut answered = self.answered(Asked::Alone(sample), 1)?;
+        Ok(answered.answers.remove(0))
+    }
+
+    /// Asks, and checks that there are as many answers as samples.
+    fn answered(&mut self, asked: Asked<'_>, inputs: usize) -> Result<AnsweredList<T>> {
+        let answered = (self.ask)(asked)?;
+        match answered.answers.len() {
+            outputs if outputs == inputs => Ok(answered),
+            outputs => Err(OutputCount { inputs, outputs }.into()),
+        }
     }
 
     /// Asks lists of good samples, each sample at least once. Returns whether larger ones make sense.
@@ -186,7 +195,7 @@ impl<'a, T> Judging<'a, T> {
 
     fn list(&mut self, question: Question<'_>) -> Result<ListEnd> {
         let Question { list, beside } = question;
-        let AnsweredList { answers, end } = (self.ask)(Asked::List(list))?;
+        let AnsweredList { answers, end } = self.answered(Asked::List(list), list.len())?;
         let (size, before) = (list.len(), self.report.faults.len());
         for (&sample, answer) in list.iter().zip(answers) {
             if let Some((kind, text)) = self.judge_answer(question, sample, answer) {

@@ -121,7 +121,7 @@ const ENOUGH: f64 = 0.95;
 
 impl BatchLaw {
     /// All of them, in the order in which they are checked.
-    pub const ALL: [BatchLaw; 5] = [
+    pub const ALL: &'static [BatchLaw] = &[
         BatchLaw::Answered,
         BatchLaw::Repeatable,
         BatchLaw::Equal,

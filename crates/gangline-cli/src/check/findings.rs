@@ -92,7 +92,7 @@ impl Findings {
     ) -> Findings {
         let words = run.command_words().iter().map(|word| quoted(word));
         let mut laws: Vec<JudgedLaw> = vec![lists(args, &slots)];
-        laws.extend(BatchLaw::ALL.into_iter().map(|law| of_lists(law, &slots)));
+        laws.extend(BatchLaw::ALL.iter().map(|law| of_lists(*law, &slots)));
         laws.push(alive(&slots));
         if slots.len() > 1 {
             laws.push(same_on_all(args.tolerance, &slots));
