@@ -1,4 +1,4 @@
-//! Devices that fail on purpose, to test a runner without the devices.
+//! Checks of a runner, and devices that fail on purpose.
 //!
 //! [`Simulated`] puts scripts of faults in front of a runner's hooks: a device that runs out of memory,
 //! fails at certain calls, is slow, or dies. The runner itself is the real one.
@@ -25,6 +25,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`check_batches`] checks that lists have the answers of single inputs, and [`conformance`] that a wrapper or a backend
+//! keeps the laws of a run.
 
 mod batches;
 pub mod conformance;
