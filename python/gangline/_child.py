@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import pickle
@@ -9,7 +11,8 @@ import select
 import signal
 import sys
 import threading
-from typing import Any, Optional
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable, Optional
 
 if __name__ == "__main__":
     # A script's own folder comes first, where modules of this package would hide others.
@@ -110,6 +113,34 @@ class PickleCodec:
         return full_text(error)[:LARGEST_TEXT]
 
 
+class PoolLoop(Loop):
+    """A loop whose inputs may have names of the driver's main module, which is then run to where it uses the pool."""
+
+    def _serve(
+        self,
+        work: Callable[[Any, Any], Any],
+        state: Any,
+        end: Optional[Callable[[Any], object]],
+        messages: Iterable[dict[str, Any]],
+    ) -> None:
+        def go_on(message: dict[str, Any]) -> None:
+            Loop._serve(self, work, state, end, itertools.chain([message], messages))
+
+        self._go_on = go_on
+        super()._serve(work, state, end, messages)
+
+    def _answers(self, work: Callable[[Any, Any], Any], state: Any, message: dict[str, Any]) -> list[str]:
+        _main.continue_with(functools.partial(self._go_on, message))
+        return super()._answers(work, state, message)
+
+    def _results(
+        self, work: Callable[[Any, Any], Any], state: Any, items: Sequence[int], inputs: list[Any]
+    ) -> list[str]:
+        # The task must not be begun again, should a pool of its own need the main module.
+        _main.continue_with(None)
+        return super()._results(work, state, items, inputs)
+
+
 def given_gpus(driver: Optional[str]) -> tuple[str, ...]:
     """Return the ids of this worker's GPUs as the driver counts them: under a list of its own, by their places."""
     own = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
@@ -140,14 +171,21 @@ def main() -> None:
     gpus = given_gpus(setup["visible"]["CUDA_VISIBLE_DEVICES"])
     if setup["sees_all"]:
         restore(setup["visible"])
-    loop = Loop(PickleCodec(driver, setup["has_keys"]), Channel.take_over(), setup["batch"])
+    loop = PoolLoop(PickleCodec(driver, setup["has_keys"]), Channel.take_over(), setup["batch"])
     if loop.context.gpus:
         device = f"cuda:{gpus[0]}" if setup["sees_all"] else "cuda:0"
         loop.context = Context(loop.context.worker, gpus, device, loop.context.threads)
+    _main.prepare(setup["main"])
+    serve(driver, loop, setup["functions"])
+
+
+def serve(driver: Driver, loop: Loop, functions: bytes) -> None:
+    """Rebuild the functions, load, and answer every message."""
     state: Any = None
     try:
-        _main.prepare(setup["main"])
-        load, work, end = loads(memoryview(bytearray(setup["functions"])))
+        _main.continue_with(lambda: serve(driver, loop, functions))
+        load, work, end = loads(memoryview(bytearray(functions)))
+        _main.continue_with(None)
         if load is not None:
             state = load(loop.context)
     except BaseException as error:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
 
 from gangline._context import Context, connect_log
@@ -190,19 +190,28 @@ class Loop:
             state = None if load is None else load(self.context)
             flush()
             self._greet()
-            for line in self._channel.source:
-                answers = self._answers(work, state, json.loads(line))
-                if os.getpid() != self._process:
-                    # A task has forked, and its child came back here too.
-                    flush()
-                    os._exit(0)
-                flush()
-                self._channel.send("".join(f"{answer}\n" for answer in answers))
-            if end is not None:
-                end(state)
+            self._serve(work, state, end, map(json.loads, self._channel.source))
         finally:
             connect_log(None)
             flush()
+
+    def _serve(
+        self,
+        work: Callable[[Any, Any], Any],
+        state: Any,
+        end: Optional[Callable[[Any], object]],
+        messages: Iterable[dict[str, Any]],
+    ) -> None:
+        for message in messages:
+            answers = self._answers(work, state, message)
+            if os.getpid() != self._process:
+                # A task has forked, and its child came back here too.
+                flush()
+                os._exit(0)
+            flush()
+            self._channel.send("".join(f"{answer}\n" for answer in answers))
+        if end is not None:
+            end(state)
 
     def _greet(self) -> None:
         ready: dict[str, Any] = {"gangline": self._version}

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import signal
 import sys
+import threading
 import types
-from typing import Any, Optional
+from typing import Any, Callable, NoReturn, Optional
 
-__all__ = ["PoolStarted", "describe", "is_loading", "load", "main_file", "prepare"]
+__all__ = ["continue_with", "describe", "load", "main_file", "pool_starts", "prepare"]
 
 
 class PoolStarted(BaseException):
-    """The main module, run in a worker, has come to where the driver uses its pool.
-
-    All that the driver had defined before is known by then, so that the module needs no ``if __name__ ==
-    "__main__"``.
-    """
+    """The main module, run in a worker, has come to where the driver uses its pool, and must not go on."""
 
 
 _description: Optional[dict[str, Any]] = None
-_is_loading = False
+#: The thread that runs the main module.
+_loader: Optional[int] = None
+#: What a worker does once the main module has come to where the driver uses its pool.
+_go_on: Optional[Callable[[], None]] = None
 
 
 def describe() -> dict[str, Any]:
@@ -51,14 +54,55 @@ def prepare(description: dict[str, Any]) -> None:
     _description = description
 
 
-def is_loading() -> bool:
-    """Whether the driver's main module is being run here."""
-    return _is_loading
+def continue_with(go_on: Optional[Callable[[], None]]) -> None:
+    """Say what is left to do in this process, should the main module be run next."""
+    global _go_on
+    _go_on = go_on
+
+
+def pool_starts() -> None:
+    """Leave the main module, if it is being run here.
+
+    All that the driver had defined before is known now, so that the module needs no ``if __name__ == "__main__"``. It
+    never goes on: an exception would run its ``finally`` blocks in each worker, and with those the end of a script.
+    """
+    global _loader
+    if _loader is None:
+        return
+    go_on = _go_on
+    if go_on is None or _loader != threading.get_ident():
+        raise PoolStarted
+    _loader = None
+    end_after(go_on)
+
+
+def end_after(go_on: Callable[[], None]) -> NoReturn:
+    """Do the rest, and end this process as the interpreter does, below frames that must not go on."""
+    status = 1
+    try:
+        go_on()
+        status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except KeyboardInterrupt:
+        sys.excepthook(*sys.exc_info())
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(status)
 
 
 def load() -> None:
     """Run the driver's main module once, under the name ``__mp_main__``, in a worker."""
-    global _description, _is_loading
+    global _description, _loader
     description, _description = _description, None
     if description is None:
         return
@@ -83,10 +127,10 @@ def load() -> None:
     else:
         raise ImportError("functions that were typed in need cloudpickle: pip install cloudpickle, or use a module")
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
-    _is_loading = True
+    _loader = threading.get_ident()
     try:
         exec(code, module.__dict__)
     except PoolStarted:
         pass
     finally:
-        _is_loading = False
+        _loader = None

@@ -74,8 +74,7 @@ class Run:
     """The program as a child process. Its methods may be called by any thread."""
 
     def __init__(self, options: Options, functions: bytes) -> None:
-        if _main.is_loading():
-            raise _main.PoolStarted
+        _main.pool_starts()
         self._options = options
         # Fed and not ended, by their numbers in the program.
         self._items: dict[int, Item] = {}

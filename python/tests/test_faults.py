@@ -355,6 +355,35 @@ print("end")
     assert (out, err) == ("[0, 2, 4]\nend\n", "")
 
 
+@pytest.mark.parametrize("input", ["1", "Point(1)"])
+def test_the_end_of_a_script_is_not_run_by_workers(script, tmp_path, input):
+    process = script(
+        f"""
+import atexit, os, gangline, tasks
+class Point:
+    def __init__(self, x): self.x = x
+def double(_, x): return getattr(x, "x", x) * 2
+def note(text): open("notes", "a").write(text + "\\n")
+atexit.register(lambda: note("exit"))
+work = double if {input!r} == "1" else tasks.echo
+try:
+    with gangline.Pool(None, work, workers=2) as pool:
+        pool.map([{input}] * 10)
+except BaseException as error:
+    note(repr(error))
+finally:
+    note("finally")
+note("end")
+""",
+        env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
+    )
+    assert process.communicate(timeout=20) == ("", "")
+    notes = (tmp_path / "notes").read_text().split()
+    assert [notes.count(text) for text in ("finally", "end")] == [1, 1], notes
+    # Handlers of the interpreter's end are run by each process, as with modules.
+    assert set(notes) == {"finally", "end", "exit"}
+
+
 def test_a_module_that_is_run_by_name_is_found(script, tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
