@@ -67,6 +67,13 @@ def pool_starts() -> None:
     never goes on: an exception would run its ``finally`` blocks in each worker, and with those the end of a script.
     """
     global _loader
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and getattr(process.current_process(), "_inheriting", False):
+        # It would run the whole pool, whose tasks may start such processes again.
+        raise RuntimeError(
+            "a process of multiprocessing is running this script anew, and must not use a pool: put that below "
+            "`if __name__ == '__main__':`"
+        )
     if _loader is None:
         return
     go_on = _go_on

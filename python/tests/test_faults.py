@@ -384,6 +384,24 @@ note("end")
     assert set(notes) == {"finally", "end", "exit"}
 
 
+def test_a_process_of_multiprocessing_does_not_run_the_pool_anew(script):
+    process = script(
+        PREAMBLE
+        + """
+import multiprocessing
+with gangline.Pool(None, tasks.echo, workers=1) as pool:
+    print(pool.map([1]), flush=True)
+process = multiprocessing.get_context("spawn").Process(target=print, args=("started",))
+process.start()
+process.join()
+print(process.exitcode)
+"""
+    )
+    out, err = process.communicate(timeout=30)
+    assert out == "[1]\n1\n"
+    assert "put that below `if __name__ == '__main__':`" in err
+
+
 def test_a_module_that_is_run_by_name_is_found(script, tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
