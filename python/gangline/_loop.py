@@ -21,6 +21,13 @@ State = TypeVar("State")
 VERSION = 2
 
 
+#: The program takes lines up to 64 MiB, and ends a worker that writes more. Characters, which are ASCII in JSON.
+LARGEST_OUTPUT = (64 << 20) - 1024
+
+#: Characters of an error.
+LARGEST_ERROR = 32 << 10
+
+
 class Codec(Protocol):
     """How values travel as JSON."""
 
@@ -51,16 +58,19 @@ class JsonCodec:
         ValueError: NaN is not JSON
         """
         try:
-            return _encode(output)
+            text = _encode(output)
         except ValueError as error:
             if "JSON compliant" in str(error):
                 raise ValueError(f"{non_finite(output)} is not JSON") from None
             raise
+        if len(text) > LARGEST_OUTPUT:
+            raise ValueError(f"an output has at most 64 MiB as JSON, got {len(text) >> 20}: return the name of a file")
+        return text
 
     def describe(self, error: BaseException) -> str:
         """Return one line. The traceback goes to standard error, which belongs to the item."""
-        print(full_text(error).split("\n\n", 1)[1], file=sys.stderr)
-        return first_line(error)
+        print(full_text(error).split("\n\n", 1)[1][:LARGEST_ERROR], file=sys.stderr)
+        return first_line(error)[:LARGEST_ERROR]
 
 
 def plain(value: Any) -> Any:

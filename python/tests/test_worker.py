@@ -134,6 +134,21 @@ def test_an_output_that_is_not_json_fails_its_item_only():
     talk.end()
 
 
+def test_a_line_that_is_too_long_for_the_program_is_not_written():
+    script = """
+def work(_, x):
+    if x == "raise":
+        raise ValueError("x" * (65 << 20))
+    return "x" * (x << 20)
+gangline.worker(None, work)
+"""
+    talk = Talk(script)
+    assert talk.ask(65)["error"].startswith("ValueError: an output has at most 64 MiB as JSON, got 65")
+    assert len(talk.ask("raise")["error"]) == 32 << 10
+    assert len(talk.ask(1)["output"]) == 1 << 20
+    talk.end()
+
+
 def test_prints_go_aside_those_of_c_libraries_too():
     work = "(print('py'), os.write(1, b'low\\n'), os.system('echo sub'), x)[-1]"
     talk = Talk(f"gangline.worker(lambda cx: print('loading'), lambda _, x: {work})")
