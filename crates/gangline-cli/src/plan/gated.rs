@@ -82,9 +82,11 @@ impl Iterator for Gated {
     type Item = Result<Job, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        gangline::input::waiting(|| self.look_at_last());
         // A full set of slots is not the input's fault.
-        let turn = gangline::input::waiting(|| self.gate.next_turn())?;
+        let turn = gangline::input::waiting(|| {
+            self.look_at_last();
+            self.gate.next_turn()
+        })?;
         match self.jobs.next() {
             None => {
                 self.gate.exhaust();
