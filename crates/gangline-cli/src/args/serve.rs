@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 
 use crate::args::limit::{TimeError, duration};
 use crate::args::number::{at_least_one, size, unsigned};
-use crate::args::workers::{Amount, Workers};
+use crate::args::workers::{Amount, Workers, WorkersError};
 use crate::args::{InUse, Placement, WarmArgs, devices, sections};
 use crate::devices::usable_gpus;
 use gangline::Devices;
@@ -82,7 +82,7 @@ pub(crate) struct WorkerPlaces {
     #[arg(long, value_name = "LIST", conflicts_with = "workers")]
     pub(crate) gpu_list: Option<GpuList>,
     /// Run N workers without GPUs: 4, 50% of the cores, -1 [default: 1]
-    #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(short = 'j', long, value_name = "N", value_parser = amount, allow_hyphen_values = true)]
     pub(crate) workers: Option<Amount>,
     /// Run N workers on each GPU
     #[arg(long, value_name = "N", value_parser = at_least_one)]
@@ -196,6 +196,14 @@ fn with_all_gpus(text: &str) -> Result<Devices, String> {
             devices(&text.replace("cuda:all", &format!("cuda:0-{}", gpus - 1)))
         }
         false => devices(text),
+    }
+}
+
+/// A number of workers. Each loads the model, so "as many as possible" is no number for them.
+fn amount(text: &str) -> Result<Amount, String> {
+    match text.parse() {
+        Ok(Amount::Most) => Err("write at least 1".to_owned()),
+        amount => amount.map_err(|error: WorkersError| error.to_string()),
     }
 }
 

@@ -122,6 +122,11 @@ impl Warm {
         }
     }
 
+    /// The number of slots that are not given up.
+    pub(crate) fn left(&self) -> usize {
+        self.workers.left()
+    }
+
     /// The same workers for a server, which begins once they are ready, and ends if fewer than `least` are left.
     pub(crate) fn for_requests(self, least: usize) -> Warm {
         Warm { start: FirstStart::Surely, least, ..self }

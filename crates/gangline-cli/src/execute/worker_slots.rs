@@ -131,10 +131,15 @@ impl WorkerSlots {
 
     /// The number of slots that are left.
     pub(super) fn give_up(&self, index: usize) -> usize {
-        let mut state = self.state();
-        state.slots[index] = WorkerSlot::GivenUp;
+        self.state().slots[index] = WorkerSlot::GivenUp;
         self.changed.notify_all();
-        state.slots.iter().filter(|slot| !matches!(slot, WorkerSlot::GivenUp)).count()
+        self.left()
+    }
+
+    /// The number of slots that are not given up.
+    pub(super) fn left(&self) -> usize {
+        let is_left = |slot: &&WorkerSlot| !matches!(slot, WorkerSlot::GivenUp);
+        self.state().slots.iter().filter(is_left).count()
     }
 
     /// The worker of a slot, which is no longer used.

@@ -82,7 +82,7 @@ impl App {
             "name": self.name,
             "state": state,
             "uptime": self.figures.started.elapsed().as_secs_f64(),
-            "workers": self.workers.len(),
+            "workers": { "left": self.workers.left(), "all": self.workers.len() },
             "queue": {
                 "open": self.figures.accepted().saturating_sub(answered),
                 "most": self.service.get().map(Service::queue),

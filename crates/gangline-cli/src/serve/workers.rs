@@ -53,7 +53,7 @@ impl ServingWorkers {
     pub(crate) fn new(args: &ServeArgs, phases: &Arc<Phases>) -> Result<ServingWorkers, CliError> {
         let placement = args.placement();
         let slots = Slots::new(&placement, None)?;
-        check_least(args, &slots)?;
+        check_numbers(args, &slots)?;
         let marks = Marks {
             input: InputMarks::Sent,
             names: &[],
@@ -92,6 +92,11 @@ impl ServingWorkers {
 
     pub(crate) fn lane(&self) -> &Lane {
         &self.lanes.lanes[0]
+    }
+
+    /// The number of slots that are not given up.
+    pub(crate) fn left(&self) -> usize {
+        self.warm.get().map_or(self.len(), |warm| warm.left())
     }
 
     /// Replaces each worker by a new one, once they have been started.
@@ -159,15 +164,19 @@ impl ServingWorkers {
     }
 }
 
-fn check_least(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
+/// Refuses numbers that exclude each other.
+fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
     let (least, workers) = (args.working.min_workers, slots.len());
-    match least <= workers {
-        true => Ok(()),
-        false => {
-            let text = format!("--min-workers {least} is more than there are workers: {workers}");
-            Err(CliError::new(exit::USAGE, text))
+    let text = match (args.http.queue, args.working.batch) {
+        _ if least > workers => {
+            format!("--min-workers {least} is more than there are workers: {workers}")
         }
-    }
+        (Some(queue), Some(batch)) if queue < batch => {
+            format!("--queue {queue} has no room for a list of --batch {batch}")
+        }
+        _ => return Ok(()),
+    };
+    Err(CliError::new(exit::USAGE, text))
 }
 
 /// What all slots share: no files, and no limits but time.

@@ -12,6 +12,7 @@ fn figures_are_counted() {
     let expected = serde_json::json!({"ok": 4, "failed": 1, "cancelled": 0});
     assert_eq!((&stats["name"], &stats["state"]), (&"squares".into(), &"ready".into()));
     assert_eq!(stats["values"], expected);
+    assert_eq!(stats["workers"], serde_json::json!({"left": 1, "all": 1}));
     assert_eq!(stats["queue"], serde_json::json!({"open": 0, "most": 1_024}));
     assert_eq!(stats["batches"]["values"], 5);
     assert_eq!(stats["latency"]["count"], 2);

@@ -207,6 +207,9 @@ fn what_cannot_be_listened_on_is_refused() {
     ran.check_said(102, &["the token cannot be read from missing"]);
     let ran = place.ran(&mut place.typed("serve --min-workers 2 -- cat"));
     ran.check_said(102, &["--min-workers 2 is more than there are workers: 1"]);
+    let ran = place.ran(&mut place.typed("serve --queue 2 --batch 3 -- cat"));
+    ran.check_said(102, &["--queue 2 has no room for a list of --batch 3"]);
+    place.ran(&mut place.typed("serve -j 0 -- cat")).check_said(102, &["write at least 1"]);
 }
 
 #[test]
