@@ -13,7 +13,7 @@ use crate::args::{Run, Subcommands, devices, parse, sections};
 use gangline::Devices;
 use gangline::gpu::GpuList;
 
-/// Check that a warm worker gives in lists the answers that it gives alone, and find the best size of lists
+/// Check that a worker answers in lists as it answers alone
 #[derive(Debug, Args)]
 #[command(
     after_long_help = sections::text(sections::CHECK),
