@@ -68,10 +68,16 @@ impl App {
         }
     }
 
+    /// The number of values that are accepted and not answered.
+    fn open(&self) -> u64 {
+        let account = self.service.get().map(Service::account).unwrap_or_default();
+        let answered = account.ok + account.failed + account.cancelled;
+        self.figures.accepted().saturating_sub(answered)
+    }
+
     /// The figures of the page.
     fn stats(&self) -> serde_json::Value {
         let account = self.service.get().map(Service::account).unwrap_or_default();
-        let answered = account.ok + account.failed + account.cancelled;
         let (lists, values, largest) = self.workers.lane().lists.so_far();
         let state = match self.phases.now() {
             ServerPhase::Loading => "loading",
@@ -84,7 +90,7 @@ impl App {
             "uptime": self.figures.started.elapsed().as_secs_f64(),
             "workers": { "left": self.workers.left(), "all": self.workers.len() },
             "queue": {
-                "open": self.figures.accepted().saturating_sub(answered),
+                "open": self.open(),
                 "most": self.service.get().map(Service::queue),
             },
             "values": { "ok": account.ok, "failed": account.failed, "cancelled": account.cancelled },
@@ -119,7 +125,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {
     app.access.check(&headers)?;
     let form = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((form, app.figures.text()).into_response())
+    Ok((form, app.figures.text(app.open())).into_response())
 }
 
 async fn stats(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use hdrhistogram::Histogram;
-use metrics::{Counter, Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{
+    Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 
@@ -49,6 +51,7 @@ impl ServerFigures {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS)?
             .set_buckets_for_metric(Matcher::Full("gangline_batch_items".into()), &ITEMS)?
             .install_recorder()?;
+        describe_gauge!(OPEN, Unit::Count, "Values that are accepted and not answered");
         describe_counter!(
             REQUESTS,
             Unit::Count,
@@ -89,8 +92,10 @@ impl ServerFigures {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// The text for Prometheus.
-    pub(crate) fn text(&self) -> String {
+    /// The text for Prometheus, with the number of values that are accepted and not answered. The observer of the library
+    /// sees a value only once a worker has it.
+    pub(crate) fn text(&self, open: u64) -> String {
+        gauge!(OPEN, "runner" => self.name.clone()).set(open as f64);
         self.exporter.render()
     }
 
@@ -133,6 +138,7 @@ impl ServerFigures {
     }
 }
 
+const OPEN: &str = "gangline_queue_values";
 const REQUESTS: &str = "gangline_http_requests_total";
 const LATENCIES: &str = "gangline_http_request_seconds";
 
