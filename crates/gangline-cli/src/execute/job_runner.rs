@@ -283,6 +283,10 @@ impl<W: Work> JobRunner<W> {
         let next = self.next(slot, &outcome);
         if next != Next::Nothing {
             self.report_retry(&outcome);
+            if !self.lane.gate.is_wanted() {
+                // Closed meanwhile: the slot that is to try it again may wait there for its end.
+                self.lane.gate.nudge();
+            }
             return Err(JobFailed { outcome, next });
         }
         self.lane.retries.forget(job.number);

@@ -26,8 +26,15 @@ struct FailedJob {
     deaths: u32,
     /// The number of attempts that count.
     spent: u32,
-    /// The slot that is to try it again, if no other may.
-    slot: Option<usize>,
+    /// The slots that may try it again, until one does.
+    waits_for: Option<RetrySlot>,
+}
+
+/// The slots that a failed job waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RetrySlot {
+    Only(usize),
+    NotThat(usize),
 }
 
 /// What the library is given for a job that has ended.
@@ -54,14 +61,22 @@ impl Retries {
         self.failed().contains_key(&number) || self.all_settled().contains_key(&number)
     }
 
-    /// Whether a job waits for another attempt on that slot, and on no other.
+    /// Whether a job waits for another attempt that may be on that slot. Slots that wait for its end would keep it from
+    /// ending.
     pub(crate) fn are_waiting_for(&self, slot: usize) -> bool {
-        self.failed().values().any(|failed| failed.slot == Some(slot))
+        self.failed().values().any(|failed| match failed.waits_for {
+            Some(RetrySlot::Only(only)) => only == slot,
+            Some(RetrySlot::NotThat(other)) => other != slot,
+            None => false,
+        })
     }
 
     /// The number of the next attempt at a job. The library does not count the parts of a list.
     pub(crate) fn next_attempt(&self, number: u64) -> u32 {
-        self.failed().get(&number).map_or(1, |failed| failed.spent + 1)
+        self.failed().get_mut(&number).map_or(1, |failed| {
+            failed.waits_for = None;
+            failed.spent + 1
+        })
     }
 
     /// Keeps what has become of a job in a list that is split.
@@ -82,7 +97,7 @@ impl Retries {
         let spent = outcome.attempts - u32::from(cost == Cost::Nothing);
         failed.insert(
             outcome.number,
-            FailedJob { outcome: Arc::clone(outcome), deaths, spent, slot: None },
+            FailedJob { outcome: Arc::clone(outcome), deaths, spent, waits_for: None },
         );
     }
 
@@ -101,8 +116,12 @@ impl Retries {
             false if is_allowed => Next::OnItsSlot,
             _ => return Next::Nothing,
         };
-        let (spent, slot) = (*attempts, (next == Next::OnItsSlot).then_some(slot));
-        failed.insert(*number, FailedJob { outcome: Arc::clone(outcome), deaths, spent, slot });
+        let waits_for = Some(match next {
+            Next::OnItsSlot => RetrySlot::Only(slot),
+            _ => RetrySlot::NotThat(slot),
+        });
+        let (outcome, spent) = (Arc::clone(outcome), *attempts);
+        failed.insert(*number, FailedJob { outcome, deaths, spent, waits_for });
         next
     }
 
