@@ -12,7 +12,7 @@ use std::fmt::Debug;
 
 use self::hooks::Hooks;
 pub use self::judging::{AnsweredList, ListEnd};
-use self::judging::{Asked, Differs, Judging};
+use self::judging::{Differs, Judging, Query};
 pub use self::report::{
     BatchFault, BatchFaultKind, BatchLaw, BatchReport, BatchSize, BrokenBatches, LawState,
 };
@@ -144,7 +144,7 @@ impl<T> BatchCheck<T> {
         let samples: Vec<R::Input> = samples.into_iter().collect();
         let mut hooks = Hooks::new(runner, self.device, &samples);
         let mut report = BatchReport::of(samples.len());
-        let mut ask = |asked: Asked<'_>| hooks.ask(asked);
+        let mut ask = |asked: Query<'_>| hooks.ask(asked);
         let judged = Judging::new(&*self.differs, &mut ask, &mut report).judge(self.most);
         let ended = judged.and_then(|()| hooks.end());
         if let Err(error) = ended {
@@ -183,9 +183,9 @@ impl<T> BatchCheck<T> {
         mut ask: impl FnMut(&[usize]) -> Result<AnsweredList<T>>,
     ) -> Result<BatchReport> {
         let mut report = BatchReport::of(samples);
-        let mut ask = |asked: Asked<'_>| match asked {
-            Asked::Alone(sample) => ask(&[sample]),
-            Asked::List(list) => ask(list),
+        let mut ask = |asked: Query<'_>| match asked {
+            Query::Alone(sample) => ask(&[sample]),
+            Query::List(list) => ask(list),
         };
         Judging::new(&*self.differs, &mut ask, &mut report).judge(self.most)?;
         Ok(report)

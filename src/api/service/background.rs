@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 
 use super::Service;
 use crate::concurrency::exclusive::Exclusive;
-use crate::engine::service::background::Background as Stream;
+use crate::engine::service::background::BackgroundStream;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::runner::Runner;
@@ -28,7 +28,7 @@ use crate::runner::Runner;
 #[must_use = "nothing is pulled until the iterator is asked for a result"]
 pub struct Background<R: Runner + 'static, I> {
     // Dropped before the handle.
-    stream: Exclusive<Stream<R::Input, R::Output, I>>,
+    stream: Exclusive<BackgroundStream<R::Input, R::Output, I>>,
     service: Service<R>,
 }
 
@@ -62,7 +62,7 @@ impl<R: Runner + 'static> Service<R> {
         I: IntoIterator<Item = R::Input>,
     {
         let host = &self.host.0;
-        let stream = Stream::new(host.calls(), host.stream_window(), items);
+        let stream = BackgroundStream::new(host.calls(), host.stream_window(), items);
         Background { stream: Exclusive::new(stream), service: self.clone() }
     }
 

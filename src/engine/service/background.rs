@@ -10,7 +10,7 @@ use crate::error::Error;
 /// A stream of items that a service works on where no call waits.
 ///
 /// The thread that takes the results pulls the items. So nothing is pulled while no result is taken.
-pub(crate) struct Background<I, T, S> {
+pub(crate) struct BackgroundStream<I, T, S> {
     calls: Calls<I, T>,
     /// `None` once no more is pulled.
     source: Option<S>,
@@ -23,7 +23,7 @@ pub(crate) struct Background<I, T, S> {
     error: Option<Error>,
 }
 
-impl<I, T, S> Background<I, T, S> {
+impl<I, T, S> BackgroundStream<I, T, S> {
     /// Begins a stream, of which nothing is pulled yet. At most `window` items are open.
     pub(crate) fn new(
         calls: &Calls<I, T>,
@@ -35,7 +35,7 @@ impl<I, T, S> Background<I, T, S> {
             Err(source) => (None, Some(Error::InputPanicked { item: 0, source })),
         };
         let (calls, open) = (calls.clone(), VecDeque::new());
-        Background { calls, source, pulled: 0, open, window: window.max(1), error }
+        BackgroundStream { calls, source, pulled: 0, open, window: window.max(1), error }
     }
 
     /// Ends the stream: nothing more is pulled, and what is open is given up.
@@ -52,7 +52,7 @@ impl<I, T, S> Background<I, T, S> {
     }
 }
 
-impl<I, T, S: Iterator<Item = I>> Background<I, T, S> {
+impl<I, T, S: Iterator<Item = I>> BackgroundStream<I, T, S> {
     /// Pulls items, and waits for the next result.
     pub(crate) fn next(&mut self) -> Option<Result<T, Error>> {
         let has_more = self.source.is_some() || !self.open.is_empty();
@@ -116,7 +116,7 @@ fn ends_stream(error: &Error) -> bool {
 }
 
 /// A source is the user's value.
-impl<I, T, S> Drop for Background<I, T, S> {
+impl<I, T, S> Drop for BackgroundStream<I, T, S> {
     fn drop(&mut self) {
         self.end();
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::background::Background;
+use super::background::BackgroundStream;
 use super::pending_call::PendingCall;
 use super::*;
 use crate::base::Order;
@@ -290,7 +290,7 @@ fn draining_answers_what_was_accepted() {
 fn taker(model: &Model, items: Range<u64>, take: usize) -> JoinHandle<(u64, Option<Answer>)> {
     let calls = model.calls.clone();
     thread::spawn(move || {
-        let mut stream = Background::new(&calls, 2, items.clone());
+        let mut stream = BackgroundStream::new(&calls, 2, items.clone());
         for (x, taken) in items.zip(0..).take(take) {
             match Answer::of(x, stream.next().expect("it has more")) {
                 Answer::Ok => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::judging::{AnsweredList, Asked, ListEnd};
+use super::judging::{AnsweredList, ListEnd, Query};
 use crate::base::causes::WithCauses;
 use crate::base::panic::{PanicMessage, catch};
 use crate::cfg::CfgNode;
@@ -30,10 +30,10 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
         Hooks { runner, samples, device, setup: None, wanted, state: None, next: 0 }
     }
 
-    pub(super) fn ask(&mut self, asked: Asked<'_>) -> Result<AnsweredList<R::Output>> {
+    pub(super) fn ask(&mut self, asked: Query<'_>) -> Result<AnsweredList<R::Output>> {
         match asked {
-            Asked::Alone(sample) => self.alone(sample),
-            Asked::List(list) => self.list(list),
+            Query::Alone(sample) => self.alone(sample),
+            Query::List(list) => self.list(list),
         }
     }
 

@@ -30,12 +30,12 @@ pub(super) type Differs<T> = dyn Fn(&T, &T) -> Option<String> + Send + Sync;
 
 /// Samples that are asked for, by position.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asked<'a> {
+pub(super) enum Query<'a> {
     Alone(usize),
     List(&'a [usize]),
 }
 
-type Ask<'a, T> = dyn FnMut(Asked<'_>) -> Result<AnsweredList<T>> + 'a;
+type Ask<'a, T> = dyn FnMut(Query<'_>) -> Result<AnsweredList<T>> + 'a;
 
 /// A check in progress.
 pub(super) struct Judging<'a, T> {
@@ -125,12 +125,12 @@ impl<'a, T> Judging<'a, T> {
     }
 
     fn one(&mut self, sample: usize) -> Result<Result<T, String>> {
-        let mut answered = self.answered(Asked::Alone(sample), 1)?;
+        let mut answered = self.answered(Query::Alone(sample), 1)?;
         Ok(answered.answers.remove(0))
     }
 
     /// Asks, and checks that there are as many answers as samples.
-    fn answered(&mut self, asked: Asked<'_>, inputs: usize) -> Result<AnsweredList<T>> {
+    fn answered(&mut self, asked: Query<'_>, inputs: usize) -> Result<AnsweredList<T>> {
         let answered = (self.ask)(asked)?;
         match answered.answers.len() {
             outputs if outputs == inputs => Ok(answered),
@@ -195,7 +195,7 @@ impl<'a, T> Judging<'a, T> {
 
     fn list(&mut self, question: Question<'_>) -> Result<ListEnd> {
         let Question { list, beside } = question;
-        let AnsweredList { answers, end } = self.answered(Asked::List(list), list.len())?;
+        let AnsweredList { answers, end } = self.answered(Query::List(list), list.len())?;
         let (size, before) = (list.len(), self.report.faults.len());
         for (&sample, answer) in list.iter().zip(answers) {
             if let Some((kind, text)) = self.judge_answer(question, sample, answer) {

@@ -78,7 +78,7 @@ impl Checking<'_> {
         let log = Arc::<ListLog>::default();
         let begin = Instant::now();
         let pool = self.pool(at, slot, place, inputs, &log)?;
-        let mut asking = Asking {
+        let mut asking = AskedWorker {
             pool,
             log,
             samples: self.samples,
@@ -91,7 +91,7 @@ impl Checking<'_> {
             seen: Observed { ready: begin.elapsed(), ..Observed::default() },
         };
         let judged = self.judge(&mut asking);
-        let Asking { mut pool, seen, gpus, .. } = asking;
+        let AskedWorker { mut pool, seen, gpus, .. } = asking;
         let closed = pool.close();
         let report = judged?;
         closed.map_err(of_run)?;
@@ -132,7 +132,7 @@ impl Checking<'_> {
         built.map_err(of_run)
     }
 
-    fn judge(self, asking: &mut Asking<'_>) -> Result<BatchReport, CliError> {
+    fn judge(self, asking: &mut AskedWorker<'_>) -> Result<BatchReport, CliError> {
         // What a worker takes is known when it is ready. The first answer is slower than the others, too.
         asking.ask(&[0]).map_err(ended)?;
         let most = match asking.seen.takes {
@@ -154,7 +154,7 @@ impl Checking<'_> {
 }
 
 /// A worker that is asked.
-struct Asking<'a> {
+struct AskedWorker<'a> {
     pool: OrderedRunner<ListRunner>,
     log: Arc<ListLog>,
     samples: &'a [Job],
@@ -178,7 +178,7 @@ struct Observed {
     answers: Vec<Result<Value, String>>,
 }
 
-impl Asking<'_> {
+impl AskedWorker<'_> {
     fn ask(&mut self, list: &[usize]) -> Result<AnsweredList<Value>> {
         self.progress.lists_of(list.len());
         let first = self.next;
