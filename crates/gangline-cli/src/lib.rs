@@ -21,6 +21,7 @@
 //!   dockerfile a container for a worker
 //!   serve      `gangline serve`: the jobs are values of HTTP requests; workers, answering: what runs them
 //!              app, predict, values, body    routes, and what a request asks
+//!              background                    values of a file, where no request waits
 //!              connections, phase, figures   the life of the server; what it counts
 //!   output     what jobs print, results, the job log, reports
 //! ```

@@ -7,6 +7,7 @@
 mod access;
 mod answering;
 mod app;
+mod background;
 mod body;
 mod connections;
 mod figures;
@@ -26,6 +27,7 @@ use tokio::time::{interval, timeout};
 
 use self::access::AccessRule;
 use self::app::{App, routes};
+use self::background::BackgroundFile;
 use self::connections::Connections;
 use self::figures::ServerFigures;
 use self::phase::{Phases, ServerPhase};
@@ -62,6 +64,7 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let attendant = Attendant::start(supervisor, args.http.grace, kill_after).map_err(internal)?;
     let phases = Arc::new(Phases::new());
     let access = AccessRule::new(args.http.token.as_deref(), args.http.listen)?;
+    let background = BackgroundFile::open(&args.background)?;
     let workers = ServingWorkers::new(&args, &phases)?;
     allow_files(workers.len())?;
     let connections = allow_connections(workers.len());
@@ -76,7 +79,7 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let app = Arc::new(App { name, args, access, phases, workers, figures, service, memory });
     greet(&app, &listener);
     let runtime = runtime().map_err(internal)?;
-    let end = runtime.block_on(live(&app, listener, connections));
+    let end = runtime.block_on(live(&app, listener, (connections, background)));
     // Nothing is left but tasks of callers that read slowly.
     runtime.shutdown_background();
     let concluded = conclude(&app, end, attendant.exit());
@@ -122,7 +125,11 @@ fn runtime() -> std::io::Result<Runtime> {
 }
 
 /// The life of the server: load, answer, drain, close.
-async fn live(app: &Arc<App>, listener: TcpListener, connections: usize) -> ServerEnd {
+async fn live(
+    app: &Arc<App>,
+    listener: TcpListener,
+    (connections, background): (usize, Option<BackgroundFile>),
+) -> ServerEnd {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return ServerEnd { result: Err(internal(error)), are_answered: true },
@@ -131,11 +138,22 @@ async fn live(app: &Arc<App>, listener: TcpListener, connections: usize) -> Serv
     let rules = Connections { phases, most: connections, idle: app.args.http.idle_timeout };
     let serving = tokio::spawn(connections::serve(listener, routes(Arc::clone(app)), rules));
     let upkeep = tokio::spawn(sort(Arc::clone(app)));
-    let mut result = load(app).await;
+    let loaded = load(app).await.and_then(|()| begin(app, background));
+    let (mut result, background) = match loaded {
+        Ok(background) => (Ok(()), background),
+        Err(error) => {
+            app.phases.reach(ServerPhase::Draining);
+            (Err(error), None)
+        }
+    };
     let reloading = reload(app).await;
     let are_answered = drain(app).await;
     app.phases.reach(ServerPhase::Closing);
     let _ = timeout(LAST_BYTES, serving).await;
+    if let Some(background) = background {
+        // Standard output may take nothing.
+        let _ = timeout(LAST_BYTES, spawn_blocking(move || background.join())).await;
+    }
     upkeep.abort();
     if let Some(service) = app.service.get().cloned() {
         let closed = spawn_blocking(move || service.close()).await;
@@ -193,12 +211,18 @@ async fn load(app: &Arc<App>) -> Result<(), CliError> {
             app.phases.reach(ServerPhase::Ready);
             Ok(())
         }
-        Ok(Err(error)) => {
-            app.phases.reach(ServerPhase::Draining);
-            Err(error)
-        }
+        Ok(Err(error)) => Err(error),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
+}
+
+/// Begins with the background, unless a signal came before the workers were ready.
+fn begin(
+    app: &Arc<App>,
+    background: Option<BackgroundFile>,
+) -> Result<Option<std::thread::JoinHandle<()>>, CliError> {
+    let begun = background.zip(app.service.get()).map(|(file, service)| file.start(app, service));
+    begun.transpose().map_err(internal)
 }
 
 /// Lets accepted requests be answered. Returns whether all were, and none because its worker was killed.

@@ -36,6 +36,8 @@ pub(crate) struct ServeArgs {
     pub(crate) places: WorkerPlaces,
     #[command(flatten)]
     pub(crate) working: WorkerLimits,
+    #[command(flatten)]
+    pub(crate) background: BackgroundArgs,
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +137,23 @@ pub(crate) struct WorkerLimits {
     /// End if fewer than N workers can be started
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     pub(crate) min_workers: usize,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Background")]
+pub(crate) struct BackgroundArgs {
+    /// Work on the JSON values of FILE, one on each line, where no request waits; standard output has a record for each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) background: Option<PathBuf>,
+    /// Give the background PERCENT of the values while requests take all of the time: 0 to 90
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u8).range(0..=90),
+        requires = "background"
+    )]
+    pub(crate) background_share: u8,
 }
 
 impl ServeArgs {

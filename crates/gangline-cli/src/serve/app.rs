@@ -19,7 +19,7 @@ use crate::serve::phase::{Phases, ServerPhase};
 use crate::serve::predict;
 use crate::serve::refusal::{ErrorTexts, Refusal};
 use crate::serve::workers::ServingWorkers;
-use gangline::Service;
+use gangline::{Account, Service};
 
 /// What requests share.
 pub(crate) struct App {
@@ -71,7 +71,9 @@ impl App {
     /// The number of values that are accepted and not answered.
     fn open(&self) -> u64 {
         let account = self.service.get().map(Service::account).unwrap_or_default();
-        let answered = account.ok + account.failed + account.cancelled;
+        let background = self.service.get().map(Service::stream_account).unwrap_or_default();
+        let ended = |of: Account| of.ok + of.failed + of.cancelled;
+        let answered = ended(account).saturating_sub(ended(background));
         self.figures.accepted().saturating_sub(answered)
     }
 

@@ -55,15 +55,11 @@ impl Refusal {
         if matches!(error, Error::DeadlineExceeded { .. }) {
             return timed_out();
         }
-        if error.is_closed() || error.is_cancelled() || matches!(error, Error::ServiceEnded { .. })
-        {
+        if is_of_end(error) {
             return ending();
         }
-        let source = std::error::Error::source(error);
-        let failed = source.and_then(|source| source.downcast_ref::<JobFailed>());
-        let text = match failed.map(|failed| &failed.outcome.result) {
+        let text = match job_result(error) {
             Some(JobResult::Ended(End::TimedOut(_))) => return timed_out(),
-            Some(JobResult::Ended(End::Halted)) => return ending(),
             Some(result) => result.error().unwrap_or_default(),
             None => format!("{error:#}"),
         };
@@ -98,6 +94,19 @@ impl IntoResponse for Refusal {
         }
         response
     }
+}
+
+/// Whether the server has ended before the value had an answer.
+pub(crate) fn is_of_end(error: &Error) -> bool {
+    error.is_closed()
+        || error.is_cancelled()
+        || matches!(error, Error::ServiceEnded { .. })
+        || matches!(job_result(error), Some(JobResult::Ended(End::Halted)))
+}
+
+fn job_result(error: &Error) -> Option<&JobResult> {
+    let failed = std::error::Error::source(error)?.downcast_ref::<JobFailed>()?;
+    Some(&failed.outcome.result)
 }
 
 /// A response with a text that is JSON.

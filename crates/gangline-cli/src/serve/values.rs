@@ -23,8 +23,7 @@ impl AskedValues {
         let refused = |error: serde_json::Error| Refusal::of_json(&error);
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         if first != Some(&b'[') {
-            serde_json::from_slice::<CheckedJson>(body).map_err(refused)?;
-            return serde_json::from_slice(body).map(AskedValues::One).map_err(refused);
+            return checked(body).map(AskedValues::One).map_err(refused);
         }
         // They are counted before any is kept.
         let count = serde_json::from_slice::<Vec<CheckedJson>>(body).map_err(refused)?.len();
@@ -43,6 +42,12 @@ impl AskedValues {
         let value = serde_json::Map::from_iter([("base64".to_owned(), text.into())]);
         AskedValues::One(to_raw_value(&value).expect("a text is JSON"))
     }
+}
+
+/// The value that a text is.
+pub(crate) fn checked(text: &[u8]) -> serde_json::Result<Box<RawValue>> {
+    serde_json::from_slice::<CheckedJson>(text)?;
+    serde_json::from_slice(text)
 }
 
 /// A value that every reader of JSON accepts: its texts are Unicode, its numbers finite, and it is not nested so deep

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
+mod background;
 mod browser;
 mod caller;
 mod faults;
