@@ -40,6 +40,8 @@ struct GateState {
     left_out: Option<(u64, ThreadId)>,
     /// Whether the last job was read.
     is_exhausted: bool,
+    /// Whether a job that was read was dropped since no further one may start.
+    has_refused: bool,
     /// Whether `drain` waits for the ends of jobs.
     is_draining: bool,
     /// Changes when a job that is held back should look again.
@@ -124,6 +126,8 @@ impl Drop for Turn {
         let mut state = self.gate.state();
         if let Ok(at) = state.waiting.binary_search(&self.place) {
             state.waiting.remove(at);
+            // The turn in which the reader finds no job has no number.
+            state.has_refused |= !state.passage.may_start() && self.number.get().is_some();
             state.left_out = Some((self.place, thread::current().id()));
             drop(state);
             self.gate.changed.notify_all();
@@ -198,7 +202,7 @@ impl Gate {
     /// Whether all jobs were read, and all of those were started.
     pub(crate) fn has_started_all(&self) -> bool {
         let state = self.state();
-        state.is_exhausted && state.waiting.is_empty()
+        state.is_exhausted && !state.has_refused && state.waiting.is_empty()
     }
 
     /// Waits while no job may start yet. Returns whether jobs may start now.

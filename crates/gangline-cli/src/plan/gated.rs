@@ -103,6 +103,10 @@ impl Iterator for Gated {
                     turn.occurrence.get_or_init(|| *count);
                     *count += 1;
                 }
+                // The job may end the run before the reader looks for the next.
+                if self.jobs.size_hint().1 == Some(0) {
+                    self.gate.exhaust();
+                }
                 Some(Ok(Job { turn: Some(turn), ..job }))
             }
             // A read error ends the run, and outputs without an order are dropped. A run that is ending
