@@ -1,8 +1,8 @@
 //! `gangline serve`: the warm workers of `gangline run`, behind HTTP.
 //!
 //! A request takes a place in the queue of the library's service for each of its values, and waits for the answers. So
-//! batches form across callers, and each failure answers its own caller. HTTP runs on a few threads of tokio; workers
-//! are talked to on the threads of their slots.
+//! batches form across callers, and each failure answers its own caller. HTTP runs on at most four threads of tokio.
+//! Messages to a worker are written and read on the thread of its slot.
 
 mod access;
 mod answering;
@@ -43,11 +43,11 @@ use crate::exit;
 use crate::plan::template::quoted;
 use gangline::report::HumanDuration;
 
-/// How long connections have to end after the last answer.
+/// The time limit for connections to close after the last answer.
 const LAST_BYTES: Duration = Duration::from_secs(5);
-/// How often samples are sorted into buckets, if nothing reads them.
+/// The interval at which recorded samples are sorted into buckets. A request of `/metrics` does the same.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// More threads than these do not answer more requests: the workers do the work.
+/// The largest number of threads for HTTP. More would not answer more requests, since the workers do the work.
 const MOST_THREADS: usize = 4;
 
 /// How the server has ended.
@@ -80,7 +80,7 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     greet(&app, &listener);
     let runtime = runtime().map_err(internal)?;
     let end = runtime.block_on(live(&app, listener, (connections, background)));
-    // Nothing is left but tasks of callers that read slowly.
+    // Only tasks of callers that read slowly are left.
     runtime.shutdown_background();
     let concluded = conclude(&app, end, attendant.exit());
     // Last, so that a signal can still end this process.
@@ -170,7 +170,8 @@ async fn live(
     ServerEnd { result, are_answered }
 }
 
-/// Has workers replaced as often as it is asked for, until the server drains. Returns a replacement that has not ended.
+/// Replaces the workers at each SIGHUP, until the server drains. Returns the replacement that is still in progress
+/// then.
 async fn reload(app: &Arc<App>) -> Option<JoinHandle<()>> {
     loop {
         tokio::select! {
@@ -225,7 +226,8 @@ fn begin(
     begun.transpose().map_err(internal)
 }
 
-/// Lets accepted requests be answered. Returns whether all were, and none because its worker was killed.
+/// Waits until accepted requests are answered, for the time of `--grace`. Returns whether all of them got their
+/// answers: none was late, and no worker was killed.
 async fn drain(app: &Arc<App>) -> bool {
     let Some(service) = app.service.get().cloned() else { return true };
     let grace = app.args.http.grace;
@@ -233,6 +235,7 @@ async fn drain(app: &Arc<App>) -> bool {
     are_answered && app.workers.lanes.groups().wish() == Wish::GoOn
 }
 
+/// Keeps the memory of recorded samples bounded, also if nothing reads `/metrics`.
 async fn sort(app: Arc<App>) {
     let mut upkeep = interval(UPKEEP);
     loop {

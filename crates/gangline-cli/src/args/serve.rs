@@ -157,7 +157,7 @@ pub(crate) struct BackgroundArgs {
 }
 
 impl ServeArgs {
-    /// The same choice of devices as `gangline run` has. Without one, there is one worker: each loads the model.
+    /// Returns the placement of `gangline run` for these options: by default one worker, since each loads the model.
     pub(crate) fn placement(&self) -> Placement {
         let WorkerPlaces { devices, gpu_list, workers, per_gpu, lock_gpus } = &self.places;
         let has_gpus = devices.is_some() || gpu_list.is_some();
@@ -178,7 +178,7 @@ impl ServeArgs {
         }
     }
 
-    /// The same settings of warm workers as `gangline run` has.
+    /// Returns the settings of warm workers that `gangline run` has.
     pub(crate) fn warm(&self) -> WarmArgs {
         let WorkerLimits { batch, batch_wait, threads, start_timeout, end_timeout, .. } =
             self.working;
@@ -196,7 +196,7 @@ impl ServeArgs {
     }
 }
 
-/// An address to listen on: `HOST:PORT`, or a port of this machine alone.
+/// Parses an address to listen on: `HOST:PORT`, or a port on the loopback address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
@@ -206,8 +206,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| wrong("the name has no address"))
 }
 
-/// Devices, of which `cuda:all` are those that the driver reports now. A run names its devices instead, so that its
-/// command line means the same on each machine; a server takes the machine that it gets.
+/// Parses a device list, in which `cuda:all` stands for the GPUs that the driver reports. `gangline run` refuses
+/// `cuda:all`, so that a command line means the same on each machine. A server takes the machine that it gets.
 fn with_all_gpus(text: &str) -> Result<Devices, String> {
     match text.contains("cuda:all") {
         true => {
@@ -218,7 +218,7 @@ fn with_all_gpus(text: &str) -> Result<Devices, String> {
     }
 }
 
-/// A number of workers. Each loads the model, so "as many as possible" is no number for them.
+/// Parses a number of workers. Each loads the model, so "as many as possible" is refused.
 fn amount(text: &str) -> Result<Amount, String> {
     match text.parse() {
         Ok(Amount::Most) => Err("write at least 1".to_owned()),

@@ -1,4 +1,4 @@
-//! Which callers may use the server.
+//! Decides which callers may use the server.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,15 @@ use crate::error::{CliError, Context};
 use crate::exit;
 use crate::serve::refusal::Refusal;
 
-/// The rule for requests.
+/// What a request needs to be accepted.
 #[derive(Debug)]
 pub(crate) enum AccessRule {
-    /// They have this token.
+    /// The header `authorization` has this token.
     Token(Vec<u8>),
-    /// They name this machine. A page of another site, whose name its owner lets stand for this machine, would
-    /// otherwise be of the same origin as the server.
+    /// The header `host` names this machine. This prevents DNS rebinding: if the name of another site resolves to this
+    /// machine, a browser takes a page of that site and the server for one origin.
     ThisMachine,
+    /// Every request is accepted.
     All,
 }
 
@@ -78,7 +79,7 @@ fn bearer(given: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
 }
 
-/// Takes the same time wherever two texts of the same length differ.
+/// Compares in a time that does not depend on where two texts of the same length differ.
 fn are_equal(given: &[u8], token: &[u8]) -> bool {
     let differences =
         given.iter().zip(token).fold(0, |all, (a, b)| std::hint::black_box(all | (a ^ b)));

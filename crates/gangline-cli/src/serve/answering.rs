@@ -1,4 +1,4 @@
-//! The runner of the server: it has values worked on as jobs, and makes their answers.
+//! The runner of the server: sends values to workers as jobs, and makes their answers.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 /// Works on the values of requests.
 pub(crate) struct Answering(JobRunner<Arc<Warm>>);
 
-/// One value that a request asks about.
+/// One value of a request, as a job.
 #[derive(Debug, Clone)]
 pub(crate) struct ServedValue {
     job: Job,
-    /// Dropped with the last copy, when no hook has the job any more.
+    /// Dropped with the last copy of the value: no hook has the job then.
     _memory: Arc<JobMemory>,
 }
 
-/// Removes what is kept of a job for its next attempt, which a caller that goes away leaves behind.
+/// Forgets a job when it is dropped. A job whose caller goes away has no last attempt, at which it would be forgotten.
 #[derive(Debug)]
 struct JobMemory {
     number: u64,
@@ -49,8 +49,8 @@ impl Answering {
         Answering(jobs)
     }
 
-    /// The answer to a job that has ended, or its failure. Both are prepared here, on the thread of the slot: they may
-    /// have to be read from a file, and standard error may block.
+    /// Makes the answer to a job that has ended, or passes its failure on. Runs on the thread of the slot and not on
+    /// one for HTTP: the output may have to be read from a file, and standard error may block.
     fn answer(&self, ended: Result<Arc<Outcome>>) -> Result<Box<RawValue>> {
         match ended {
             Ok(outcome) => {
@@ -71,7 +71,7 @@ impl Answering {
         }
     }
 
-    /// Shows what a worker has printed aside.
+    /// Prints what the worker has written to standard error for this job.
     fn show(&self, printed: &Printed) {
         // If standard error is gone, no other way to report remains.
         let terminal = &self.0.lanes.shared.terminal;

@@ -21,7 +21,7 @@ use crate::serve::refusal::{ErrorTexts, Refusal};
 use crate::serve::workers::ServingWorkers;
 use gangline::{Account, Service};
 
-/// What requests share.
+/// The state that all requests share.
 pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) args: ServeArgs,
@@ -29,19 +29,19 @@ pub(crate) struct App {
     pub(crate) phases: Arc<Phases>,
     pub(crate) workers: ServingWorkers,
     pub(crate) figures: ServerFigures,
-    /// Set once the workers are ready. Its calls have the time limit.
+    /// Set once the workers are ready. This handle has the time limit of `--timeout`.
     pub(crate) service: OnceLock<Service<Answering>>,
-    /// The memory for bodies, in KiB.
+    /// The memory for bodies: one permit for each KiB.
     pub(crate) memory: Semaphore,
 }
 
 const PAGE: &str = include_str!("page.html");
-/// The page loads nothing, and asks this server alone.
+/// The page loads nothing, and connects to this server only.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'self'; base-uri 'none'";
 
 impl App {
-    /// The memory for bodies: that of 16 of the largest, and at least 256 MiB.
+    /// Makes the permits for bodies: enough for 16 of the largest, and for at least 256 MiB.
     pub(crate) fn memory_for(max_body: u64) -> Semaphore {
         let most = max_body.div_ceil(1 << 10).saturating_mul(16).max(256 << 10);
         Semaphore::new(usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS))
@@ -54,7 +54,7 @@ impl App {
         }
     }
 
-    /// The service, if requests are accepted.
+    /// Returns the service, if requests are accepted.
     pub(crate) fn service(&self) -> Result<&Service<Answering>, Refusal> {
         let refused = |text| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text);
         match (self.phases.now(), self.service.get()) {
@@ -136,7 +136,7 @@ async fn stats(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Respon
     Ok((form, app.stats().to_string()).into_response())
 }
 
-/// It has no figure, so it needs no token: it asks for one.
+/// Returns the page. It contains no figure, so a request for it needs no token. Its script asks the user for the token.
 async fn page() -> Response {
     let form = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, POLICY)];
     (form, PAGE).into_response()

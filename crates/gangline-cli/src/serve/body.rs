@@ -17,14 +17,14 @@ pub(crate) enum BodyForm {
     Bytes,
 }
 
-/// The bytes of a body that a second more is given for.
+/// The number of bytes that extend the time limit of a body by one second.
 const SLOWEST: u64 = 16 << 10;
 
-/// How long the rest of a body that is refused is read: a caller that still writes would not see the answer.
+/// The time limit for reading the rest of a refused body. A caller that still writes would not see the answer.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The form that the headers name. A form that a page of another site may send without being asked is refused, since
-/// the page could use a server on its reader's machine.
+/// Returns the form that the headers name. Refuses every content type that a browser sends to another site without a
+/// CORS preflight: with it, a page could use a server on its reader's machine.
 pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     let unsupported = |text: String| Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -46,11 +46,11 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     }
 }
 
-/// How much of a body is read, and for how long.
+/// The limits on the size of a body, and on the time for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
     pub(crate) bytes: u64,
-    /// It has this time, and a second more for each [`SLOWEST`] bytes that have come.
+    /// The time for all of it. Each [`SLOWEST`] bytes that have come add a second.
     pub(crate) time: Duration,
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn read(
     let BodyLimits { bytes: most, time } = limits;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > most) {
-        // A caller that asks first sends nothing.
+        // With `expect: 100-continue`, the caller waits for a go-ahead and sends nothing.
         if !headers.contains_key(EXPECT) {
             discard(body).await;
         }

@@ -1,4 +1,4 @@
-//! The connections: how many there are, how long they may do nothing, and how they end.
+//! The connections: their largest number, their time limits, and their end.
 
 use std::future::Future;
 use std::io;
@@ -17,20 +17,20 @@ use tokio::time::sleep;
 
 use crate::serve::phase::{Phases, ServerPhase};
 
-/// How long no connection is accepted after the system had no room for one.
+/// The pause before the next connection is accepted, if the system had no room for one.
 const NO_ROOM: Duration = Duration::from_millis(100);
 
 /// The largest head of a request, in bytes.
 const LARGEST_HEAD: usize = 64 << 10;
 
-/// What holds for each connection.
+/// The rules for connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     pub(crate) phases: Arc<Phases>,
     /// The largest number at once.
     pub(crate) most: usize,
-    /// How long the head of a request may take, how long a connection may wait for its next request, and how long its
-    /// caller may leave an answer unread.
+    /// The time limit for the head of a request, for the wait between two requests, and for a caller that reads
+    /// nothing.
     pub(crate) idle: Duration,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Connections {
 pub(crate) async fn serve(listener: TcpListener, routes: Router, rules: Connections) {
     let Connections { phases, most, .. } = &rules;
     let places = Arc::new(Semaphore::new(*most));
-    // Each connection has a sender.
+    // Each connection holds a sender, so `recv` below returns once all of them have ended.
     let (open, mut ended) = mpsc::channel::<()>(1);
     let mut closing = pin!(phases.reached(ServerPhase::Closing));
     loop {
@@ -68,7 +68,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router, rules: Connecti
     let _ = ended.recv().await;
 }
 
-/// Whether only that connection has failed.
+/// Whether an error of `accept` is about one connection, so that the next may succeed at once.
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
@@ -82,12 +82,12 @@ fn connection(
     let Connections { phases, idle, .. } = rules;
     // An answer is written at once, so it must not wait for a full packet.
     let _ = stream.set_nodelay(true);
-    // Where the system refuses, a caller that reads nothing holds its connection.
+    // If the system refuses the option, a caller that reads nothing keeps its connection.
     let millis = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
     let _ = sockopt::set_tcp_user_timeout(&stream, millis);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(LARGEST_HEAD);
-    // A caller that asks while the server drains gets its answer, and no second one.
+    // A connection that begins while the server drains is for one request.
     let is_last = phases.now() >= ServerPhase::Draining;
     http.keep_alive(!is_last);
     let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
@@ -103,7 +103,7 @@ fn connection(
             _ = served.as_mut() => return,
             () = drained => served.as_mut().graceful_shutdown(),
         }
-        // A caller that breaks the connection is not waited for.
+        // An error says that the caller has broken the connection, which harms no other.
         let _ = served.await;
     }
 }

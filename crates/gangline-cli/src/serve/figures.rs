@@ -1,4 +1,4 @@
-//! What the server counts, for the page and for Prometheus.
+//! The figures of the server, for the page and for Prometheus.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -22,14 +22,14 @@ pub(crate) struct ServerFigures {
     recent: Mutex<RecentLatencies>,
 }
 
-/// The latencies of answers: those of this minute, and of the one before.
+/// The latencies of answers, of the current minute and of the one before.
 struct RecentLatencies {
     since: Instant,
     now: Histogram<u64>,
     before: Histogram<u64>,
 }
 
-/// The request of one caller. If it is dropped before its answer is known, the caller has gone away.
+/// A request in progress. If it is dropped before its answer is known, the caller has gone away.
 pub(crate) struct Visit<'a> {
     figures: &'a ServerFigures,
     begun: Instant,
@@ -37,9 +37,10 @@ pub(crate) struct Visit<'a> {
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// In microseconds: longer ones count as this.
+/// The largest latency that is told apart, in microseconds.
 const LONGEST: u64 = 24 * 3_600 * 1_000_000;
 
+/// The bounds of the buckets, for times in seconds and for items in a batch.
 const SECONDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 const ITEMS: [f64; 11] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0];
@@ -92,19 +93,19 @@ impl ServerFigures {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// The text for Prometheus, with the number of values that are accepted and not answered. The observer of the library
-    /// sees a value only once a worker has it.
+    /// Returns the text for Prometheus. `open` is the number of values that are accepted and not answered: the observer
+    /// of the library sees a value only once a worker has it.
     pub(crate) fn text(&self, open: u64) -> String {
         gauge!(OPEN, "runner" => self.name.clone()).set(open as f64);
         self.exporter.render()
     }
 
-    /// Sorts what was recorded into buckets. Until then each sample is kept.
+    /// Sorts the recorded samples into buckets. Until then each sample stays in memory.
     pub(crate) fn sort(&self) {
         self.exporter.run_upkeep();
     }
 
-    /// The seconds in which most answers of the last two minutes were there.
+    /// The quantiles of the latencies of this minute and the one before, in seconds. `null` without an answer.
     pub(crate) fn latencies(&self) -> Value {
         let mut recent = self.recent();
         recent.turn();
@@ -126,7 +127,7 @@ impl ServerFigures {
         }
     }
 
-    /// In which time a full queue has places again: about that of half of the answers, in whole seconds.
+    /// The time after which a full queue should have places again, in whole seconds: the median latency of this minute.
     pub(crate) fn retry_after(&self) -> u64 {
         let mut recent = self.recent();
         recent.turn();
@@ -156,7 +157,7 @@ impl RecentLatencies {
     }
 }
 
-/// Microseconds, to two digits.
+/// Makes a histogram of microseconds, with two significant digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 2).expect("the bounds are valid")
 }

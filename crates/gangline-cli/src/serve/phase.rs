@@ -1,10 +1,10 @@
-//! How far the server has come.
+//! The phases of the server.
 
 use tokio::sync::{Notify, watch};
 
 use crate::execute::lane::Server;
 
-/// From the start to the end. It never goes back.
+/// The phases of the server, in order. It never returns to an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerPhase {
     /// Workers load their models.
@@ -28,7 +28,7 @@ impl Phases {
         Phases { phase: watch::Sender::new(ServerPhase::Loading), reload: Notify::new() }
     }
 
-    /// Goes on to that phase, unless a later one has begun.
+    /// Goes on to this phase, unless a later one has begun.
     pub(crate) fn reach(&self, phase: ServerPhase) {
         self.phase.send_if_modified(|now| {
             let is_later = phase > *now;
@@ -41,14 +41,14 @@ impl Phases {
         *self.phase.borrow()
     }
 
-    /// Waits until that phase or a later one has begun.
+    /// Waits until this phase or a later one has begun.
     pub(crate) async fn reached(&self, phase: ServerPhase) {
         let mut receiver = self.phase.subscribe();
         // The sender is `self`, so the wait cannot fail.
         let _ = receiver.wait_for(|now| *now >= phase).await;
     }
 
-    /// Waits until new workers are asked for, since the last time.
+    /// Waits for a request to replace the workers. It returns at once if one came since the last wait.
     pub(crate) async fn reload_asked(&self) {
         self.reload.notified().await;
     }

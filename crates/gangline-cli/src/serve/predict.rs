@@ -17,7 +17,7 @@ use crate::serve::values::AskedValues;
 use gangline::Service;
 
 pub(crate) async fn predict(State(app): State<Arc<App>>, request: Request) -> Response {
-    // If the caller goes away, this future is dropped, and gives up the values that it waits for.
+    // If the caller goes away, hyper drops this future. That gives up the values that it waits for.
     let visit = app.figures.begin();
     let response = answer(&app, request).await.unwrap_or_else(Refusal::into_response);
     visit.end(response.status());
@@ -43,7 +43,7 @@ async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
     }
 }
 
-/// Takes the memory for a body. One of unknown length takes that of the largest.
+/// Takes the memory for a body. A body of unknown length takes that of the largest.
 fn memory<'a>(
     app: &'a App,
     length: Option<&axum::http::HeaderValue>,
@@ -68,8 +68,8 @@ async fn one(
     Ok(json(StatusCode::OK, answer.get().to_owned()))
 }
 
-/// An answer for each value, in their order. A value that has failed has the text of its failure in its place. If all
-/// have, the response has the status of the first.
+/// Answers each value of an array, in their order. In the place of a value that has failed stands the object of its
+/// failure. If all have failed, the response has the status of the first failure.
 async fn several(
     app: &App,
     service: &Service<Answering>,

@@ -1,4 +1,4 @@
-//! Answers that are not results: a status, and why, as JSON.
+//! Answers without a result: a status and the reason, as JSON.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -17,14 +17,15 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
     #[serde(serialize_with = "number")]
     pub(crate) status: StatusCode,
-    /// The place of a mistake in a body, from 1: its line, and the byte in the line.
+    /// The place of a syntax error in the body.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     place: Option<JsonPlace>,
-    /// Seconds after which it may be tried again.
+    /// The seconds after which the caller may try again.
     #[serde(skip)]
     retry_after: Option<u64>,
 }
 
+/// A line, and a byte in that line, both from 1.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct JsonPlace {
     line: usize,
@@ -36,7 +37,7 @@ impl Refusal {
         Refusal { text: text.into(), status, place: None, retry_after: None }
     }
 
-    /// A body that is not JSON.
+    /// Refuses a body that is not JSON.
     pub(crate) fn of_json(error: &serde_json::Error) -> Refusal {
         let place = JsonPlace { line: error.line(), column: error.column() };
         let text = format!("the body is not JSON: {error}");
@@ -47,8 +48,8 @@ impl Refusal {
         Refusal { retry_after: Some(seconds), ..self }
     }
 
-    /// A value that has failed. The text of a failure may name files of this machine, so callers see it only if it is
-    /// to be shown.
+    /// Answers for a value that has failed. The text of a failure may name files of this machine, so callers get it
+    /// only with `--show-errors`.
     pub(crate) fn of_failure(error: &Error, errors: ErrorTexts) -> Refusal {
         let timed_out = || Refusal::new(StatusCode::GATEWAY_TIMEOUT, TOO_LATE);
         let ending = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ENDING).retry_after(1);
@@ -109,7 +110,7 @@ fn job_result(error: &Error) -> Option<&JobResult> {
     Some(&failed.outcome.result)
 }
 
-/// A response with a text that is JSON.
+/// Makes a response of a text that is JSON.
 pub(crate) fn json(status: StatusCode, text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;

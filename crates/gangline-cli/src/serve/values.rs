@@ -9,23 +9,23 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::serve::refusal::Refusal;
 
-/// What a request asks about.
+/// The values of one request.
 #[derive(Debug)]
 pub(crate) enum AskedValues {
     One(Box<RawValue>),
-    /// The values of an array, whose answers are an array too.
+    /// The values of an array. Their answers are an array too.
     Several(Vec<Box<RawValue>>),
 }
 
 impl AskedValues {
-    /// Reads JSON: an array of values, of which there may be `most`, or another value.
+    /// Reads JSON: an array of at most `most` values, or one value that is no array.
     pub(crate) fn of_json(body: &[u8], most: usize) -> Result<AskedValues, Refusal> {
         let refused = |error: serde_json::Error| Refusal::of_json(&error);
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         if first != Some(&b'[') {
             return checked(body).map(AskedValues::One).map_err(refused);
         }
-        // They are counted before any is kept.
+        // Counts the values before any of them takes memory.
         let count = serde_json::from_slice::<Vec<CheckedJson>>(body).map_err(refused)?.len();
         if count > most {
             let text = format!(
@@ -36,7 +36,7 @@ impl AskedValues {
         serde_json::from_slice(body).map(AskedValues::Several).map_err(refused)
     }
 
-    /// The one value that bytes are: `{"base64":".."}`.
+    /// Makes one value of bytes: `{"base64":".."}`.
     pub(crate) fn of_bytes(body: &[u8]) -> AskedValues {
         let text = BASE64.encode(body);
         let value = serde_json::Map::from_iter([("base64".to_owned(), text.into())]);
@@ -50,8 +50,8 @@ pub(crate) fn checked(text: &[u8]) -> serde_json::Result<Box<RawValue>> {
     serde_json::from_slice(text)
 }
 
-/// A value that every reader of JSON accepts: its texts are Unicode, its numbers finite, and it is not nested so deep
-/// that a recursive reader, such as Python's, fails. It keeps nothing.
+/// Checks a value and keeps nothing of it. Every reader of JSON accepts a value that passes: its texts are Unicode, its
+/// numbers finite, and it has at most 127 levels, since recursive readers such as Python's fail on deep ones.
 struct CheckedJson;
 
 impl<'de> Deserialize<'de> for CheckedJson {

@@ -44,7 +44,7 @@ pub(crate) struct ServingWorkers {
     command: Arc<Template>,
     pub(crate) lanes: Lanes,
     numbers: AtomicU64,
-    /// Set once they are started.
+    /// Set when the workers are first started.
     warm: OnceLock<Arc<Warm>>,
 }
 
@@ -99,14 +99,14 @@ impl ServingWorkers {
         self.warm.get().map_or(self.len(), |warm| warm.left())
     }
 
-    /// Replaces each worker by a new one, once they have been started.
+    /// Replaces each worker by a new one. Does nothing before the first start.
     pub(crate) fn reload(&self) {
         if let Some(warm) = self.warm.get() {
             warm.reload();
         }
     }
 
-    /// A value that a request asks about.
+    /// Makes a job of a value.
     pub(crate) fn value(&self, value: &RawValue) -> ServedValue {
         let job = Job {
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
@@ -179,7 +179,7 @@ fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
     Err(CliError::new(exit::USAGE, text))
 }
 
-/// What all slots share: no files, and no limits but time.
+/// Makes the settings that all slots share: no files, and no limit but on time.
 fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
     let rules = Rules {
         retry_delay: args.working.retry_delay,
