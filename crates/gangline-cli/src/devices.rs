@@ -89,11 +89,12 @@ pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
     text.map(String::into_bytes).map_err(|error| CliError::new(exit::INTERNAL, error))
 }
 
-/// The memory in bytes that is in use on these GPUs, as this process counts them. `None` if the driver does not tell.
+/// Returns the memory that is in use on these GPUs, in bytes, or `None` if the driver does not report it. The ids are
+/// those of this process.
 pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
     let ids: Vec<String> = ids.iter().map(usize::to_string).collect();
     let list: GpuList = ids.join(" ").parse().ok()?;
-    // Written as a value of the variable: indices, UUIDs or the beginnings of UUIDs.
+    // In the syntax of `CUDA_VISIBLE_DEVICES`: indices, UUIDs or prefixes of UUIDs.
     let on_machine = format!("{:#}", list.on_machine().ok()?);
     let gpus = gpus().ok()?;
     let used = on_machine.split(',').map(|entry| {
@@ -106,7 +107,7 @@ pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
     used.sum()
 }
 
-/// The number of GPUs that this process may use: ids count from 0.
+/// Returns the number of GPUs that this process may use. Their ids count from 0.
 pub(crate) fn usable_gpus() -> Result<usize, String> {
     let is_visible = |id: &usize| {
         let list: Result<GpuList, _> = id.to_string().parse();

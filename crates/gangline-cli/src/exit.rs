@@ -2,7 +2,7 @@
 
 /// Success.
 pub(crate) const OK: u8 = 0;
-/// A check has found that something does not hold. The status of a run is then that one job failed.
+/// A check has found that something does not hold. A run ends with the same number if one job has failed.
 pub(crate) const BROKEN: u8 = 1;
 /// More than 100 jobs failed. Up to 100, the status is their number.
 pub(crate) const MORE_THAN_100_FAILED: u8 = 101;

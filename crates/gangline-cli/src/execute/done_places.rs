@@ -1,9 +1,9 @@
-//! The places of records of jobs that an earlier run has done, among those of this run.
+//! Puts the records of jobs that an earlier run has done into their places among those of this run.
 
 use std::collections::VecDeque;
 
-/// The jobs that were read and have no record, in the order of the input. The record of one that is left out waits here
-/// for those before it.
+/// The jobs that were read and whose records are not printed, in input order. The record of a job that an earlier run
+/// has done waits here for the records before it.
 #[derive(Debug, Default)]
 pub(super) struct DonePlaces {
     places: VecDeque<DonePlace>,
@@ -17,7 +17,7 @@ enum DonePlace {
     Done(Vec<u8>),
 }
 
-/// Records that may wait for the record of an earlier job, as many as outputs.
+/// The largest number of records that wait for one of an earlier job. As many outputs may wait.
 const MOST_WAITING: usize = 1_000;
 
 impl DonePlaces {
@@ -25,12 +25,12 @@ impl DonePlaces {
         self.waiting < MOST_WAITING
     }
 
-    /// A job was read.
+    /// Notes that a job was read.
     pub(super) fn read(&mut self, number: u64) {
         self.places.push_back(DonePlace::Open(number));
     }
 
-    /// The job that was read last is left out. Returns the lines whose turn it is.
+    /// Notes that an earlier run has done the job that was read last. Returns the records to print now.
     pub(super) fn left_out(&mut self, line: Vec<u8>) -> Vec<u8> {
         self.places.pop_back();
         self.places.push_back(DonePlace::Done(line));
@@ -38,7 +38,7 @@ impl DonePlaces {
         self.take()
     }
 
-    /// The record of a job is written. Returns the lines whose turn it is.
+    /// Notes that the record of a job is written. Returns the records to print behind it.
     pub(super) fn written(&mut self, number: u64) -> Vec<u8> {
         let is_it = |place: &DonePlace| matches!(place, DonePlace::Open(open) if *open == number);
         if let Some(at) = self.places.iter().position(is_it) {

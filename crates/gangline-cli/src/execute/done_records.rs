@@ -1,4 +1,4 @@
-//! The records of jobs that an earlier run has done.
+//! Prints the records of jobs that an earlier run has done.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::execute::records::Records;
 use crate::plan::gated::Watch;
 use crate::plan::job::Job;
 
-/// Prints the record of each job of a lane that is left out.
+/// Prints a record for each job of a lane that an earlier run has done.
 pub(crate) struct DoneRecords {
     pub(crate) lanes: Lanes,
     pub(crate) records: Arc<Records>,

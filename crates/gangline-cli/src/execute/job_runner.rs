@@ -80,7 +80,7 @@ pub(crate) enum Whole {
     Died,
     /// The worker rejected it.
     Rejected,
-    /// The device has no memory for so many.
+    /// The device has no memory for a list of this size.
     OutOfMemory,
 }
 
@@ -284,7 +284,8 @@ impl<W: Work> JobRunner<W> {
         if next != Next::Nothing {
             self.report_retry(&outcome);
             if !self.lane.gate.is_wanted() {
-                // Closed meanwhile: the slot that is to try it again may wait there for its end.
+                // The gate was closed meanwhile. The slot that is to try the job again may wait at the gate for the job
+                // to end.
                 self.lane.gate.nudge();
             }
             return Err(JobFailed { outcome, next });

@@ -71,7 +71,7 @@ impl Records {
         terminal: &Terminal,
     ) -> io::Result<()> {
         Record::of(outcome, printed, self.shape())?.write_line(&mut unwritten.0)?;
-        // Held until they are written: the reader of jobs writes what comes next.
+        // Held until these records are written: the reader of jobs writes the next ones, under the same lock.
         let mut places = self.places();
         if let Some(places) = &mut places {
             unwritten.0.extend(places.written(outcome.number));
@@ -83,14 +83,14 @@ impl Records {
         }
     }
 
-    /// A job was read.
+    /// Notes that a job was read.
     pub(crate) fn read(&self, number: u64) {
         if let Some(mut places) = self.places() {
             places.read(number);
         }
     }
 
-    /// An earlier run has done the job that was read last.
+    /// Notes that an earlier run has done the job that was read last, and prints its record once its turn comes.
     pub(crate) fn left_out(&self, job: &Job, terminal: &Terminal) -> io::Result<()> {
         let mut line = Vec::new();
         DoneRecord::of(job, self.shape())?.write_line(&mut line)?;
@@ -105,7 +105,7 @@ impl Records {
         }
     }
 
-    /// Whether more jobs may be left out.
+    /// Whether another record may wait for its turn.
     pub(crate) fn has_room(&self) -> bool {
         self.places().is_none_or(|places| places.has_room())
     }
@@ -117,7 +117,7 @@ impl Records {
         }
     }
 
-    /// The places of records, if they matter.
+    /// The places of records, if they are printed in input order and include jobs of an earlier run.
     fn places(&self) -> Option<MutexGuard<'_, DonePlaces>> {
         let done = self.done.as_ref().filter(|_| self.order == Order::Input)?;
         Some(done.lock().expect("nothing panics with the lock held"))

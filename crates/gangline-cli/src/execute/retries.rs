@@ -30,7 +30,7 @@ struct FailedJob {
     waits_for: Option<RetrySlot>,
 }
 
-/// The slots that a failed job waits for.
+/// The slots that may make the next attempt at a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RetrySlot {
     Only(usize),
@@ -61,8 +61,8 @@ impl Retries {
         self.failed().contains_key(&number) || self.all_settled().contains_key(&number)
     }
 
-    /// Whether a job waits for another attempt that may be on that slot. Slots that wait for its end would keep it from
-    /// ending.
+    /// Whether a job waits for another attempt that this slot may make. Then the slot must not wait for the jobs to
+    /// end: if every such slot did, the job would never end.
     pub(crate) fn are_waiting_for(&self, slot: usize) -> bool {
         self.failed().values().any(|failed| match failed.waits_for {
             Some(RetrySlot::Only(only)) => only == slot,
@@ -130,7 +130,7 @@ impl Retries {
         self.failed().remove(&number);
     }
 
-    /// Forgets a job that is given up: a hook had it, or it waited for another attempt.
+    /// Forgets a job that is given up, with its outcome in a list that is split.
     pub(crate) fn drop_all_of(&self, number: u64) {
         self.forget(number);
         drop(self.take_settled(number));

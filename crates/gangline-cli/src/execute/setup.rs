@@ -85,7 +85,8 @@ pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     Ok(Lanes::new(shared, lanes))
 }
 
-/// A job that `--resume-failed` leaves out may not be done.
+/// Whether jobs of an earlier run get records. With `--resume-failed` they do not: a job that is left out may not be
+/// done.
 fn done_jobs(args: &Run) -> DoneJobs {
     match args.record.resume {
         true => DoneJobs::Shown,

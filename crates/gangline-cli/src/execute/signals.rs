@@ -112,7 +112,8 @@ struct SignalWatch {
     kill_after: Duration,
 }
 
-/// Within this time, a second signal is a copy of the first: `timeout`, for one, signals a process and its group.
+/// The time in which a second signal counts as a copy of the first: `timeout`, for one, signals a process and its
+/// group.
 const COPIES: Duration = Duration::from_millis(500);
 
 /// How long to wait for killed jobs to disappear.
@@ -298,7 +299,7 @@ impl SignalWatch {
             match meaning {
                 SignalMeaning::Interrupt => return self.drain(exit::INTERRUPTED),
                 SignalMeaning::Terminate => return self.drain(exit::TERMINATED),
-                // Its terminal is gone.
+                // The terminal of the server is gone.
                 SignalMeaning::HangUp if io::stdin().is_terminal() => {
                     return self.drain(exit::HANGUP);
                 }

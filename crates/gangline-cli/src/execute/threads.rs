@@ -20,7 +20,7 @@ pub(crate) enum Threads {
 const VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
 impl Threads {
-    /// Those of `--threads`, or the share of each of the workers that run at once.
+    /// Takes the number of `--threads`, or divides the cores among the workers that run at once.
     pub(crate) fn new(given: Option<usize>, workers: Option<&Workers>, slots: usize) -> Threads {
         let cores = num_cpus::get();
         let at_once = match workers {

@@ -35,7 +35,7 @@ pub(crate) struct Warm {
     /// The command of each slot's worker, quoted for a shell.
     typed: Vec<String>,
     start: FirstStart,
-    /// If fewer slots are left that can start a worker, the run ends.
+    /// If fewer slots than this are left, the run ends.
     least: usize,
     /// The largest list that is sent.
     batch: usize,
@@ -59,7 +59,7 @@ struct Reported {
 /// What is known of a worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WorkerFacts {
-    /// What it has said that it takes, the last time.
+    /// What the worker takes, as its last ready line said.
     pub(crate) takes: Takes,
     /// Its process, which leads a group of its own. `None` if it has ended.
     pub(crate) pid: Option<Pid>,
@@ -127,7 +127,7 @@ impl Warm {
         self.workers.left()
     }
 
-    /// The same workers for a server, which begins once they are ready, and ends if fewer than `least` are left.
+    /// Changes the workers for a server: it begins once they are ready, and ends if fewer than `least` are left.
     pub(crate) fn for_requests(self, least: usize) -> Warm {
         Warm { start: FirstStart::Surely, least, ..self }
     }
@@ -204,7 +204,7 @@ impl Warm {
             };
             let number = self.number(index);
             if !result.blames_worker() {
-                // The program is not there, or the server is ending.
+                // The program does not exist, or the server is ending.
                 self.workers.give_back(index, worker);
                 self.fail_to_start(result);
                 break;
@@ -229,7 +229,7 @@ impl Warm {
         }
     }
 
-    /// How messages name a job. The input of a request is not for them.
+    /// Returns the name of a job in messages. For a value of a request it is a number: its content is the caller's.
     fn key(&self, job: &Job) -> String {
         match self.start {
             FirstStart::Surely => format!("value {} of a request", job.number),

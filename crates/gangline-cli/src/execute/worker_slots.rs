@@ -59,8 +59,8 @@ impl WorkerSlots {
         WorkerSlots { state, changed: Condvar::new() }
     }
 
-    /// Waits for the worker of a slot, or for any other if that one is given up, away or to be avoided. Returns
-    /// `None` if there is none.
+    /// Waits for the worker of a slot, or for any other worker if the slot is given up, away or to be avoided. Returns
+    /// `None` if all slots are given up.
     pub(super) fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
         let mut state = self.state();
         loop {
@@ -90,7 +90,7 @@ impl WorkerSlots {
         }
     }
 
-    /// Looks at a worker that is not taken.
+    /// Calls `at` with the worker of a slot. Returns `None` if the worker is taken, or the slot given up.
     pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&Worker) -> T) -> Option<T> {
         match &self.state().slots[slot] {
             WorkerSlot::Free(worker) => Some(at(worker)),
@@ -104,10 +104,11 @@ impl WorkerSlots {
         Fate::GoesOn
     }
 
-    /// Sends the worker of a slot away, to be replaced: waits until it is free. Returns `None` if there is none.
+    /// Waits until the worker of a slot is free, and takes it away to be replaced. Returns `None` if the slot is given
+    /// up.
     pub(super) fn send_away(&self, slot: usize) -> Option<Worker> {
         let mut state = self.state();
-        // From now on no list takes it, so the wait ends with the list that it has.
+        // No further list takes this worker, so the wait ends with the list that it has.
         state.away = Some(slot);
         self.changed.notify_all();
         let is_taken = |state: &mut SlotStates| matches!(state.slots[slot], WorkerSlot::Taken);
@@ -120,7 +121,7 @@ impl WorkerSlots {
         worker
     }
 
-    /// Gives a slot that was away its new worker.
+    /// Puts the new worker into a slot that was away.
     pub(super) fn come_back(&self, slot: usize, worker: Worker) {
         let mut state = self.state();
         state.slots[slot] = WorkerSlot::Free(worker);
@@ -129,7 +130,7 @@ impl WorkerSlots {
         self.changed.notify_all();
     }
 
-    /// The number of slots that are left.
+    /// Gives up a slot. Returns the number of slots that are left.
     pub(super) fn give_up(&self, index: usize) -> usize {
         self.state().slots[index] = WorkerSlot::GivenUp;
         self.changed.notify_all();

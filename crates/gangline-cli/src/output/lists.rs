@@ -24,7 +24,7 @@ impl Lists {
         sizes.largest = sizes.largest.max(jobs as u64);
     }
 
-    /// The number of lists, and of the jobs in them, and in the largest.
+    /// Returns the number of lists, the number of jobs in all of them, and the number of jobs in the largest.
     pub(crate) fn so_far(&self) -> (u64, u64, u64) {
         let Sizes { lists, jobs, largest } = *self.sizes();
         (lists, jobs, largest)

@@ -34,7 +34,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record of a job. With a shape it has its input, and its key.
+    /// Makes the record of a job: with its key and its input if there is a shape.
     pub(crate) fn of(
         outcome: &'a Outcome,
         printed: &Printed,
@@ -71,7 +71,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// That an earlier run has done a job.
+/// The record of a job that an earlier run has done.
 #[derive(Serialize)]
 pub(crate) struct DoneRecord {
     item: u64,
@@ -83,7 +83,7 @@ pub(crate) struct DoneRecord {
 }
 
 impl DoneRecord {
-    /// The record of a job. With a shape it has its input, and its key.
+    /// Makes the record of a job: with its key and its input if there is a shape.
     pub(crate) fn of(job: &Job, shape: Option<&Shape>) -> io::Result<DoneRecord> {
         let input = shape.map(|shape| input(&job.fields, shape)).transpose()?;
         Ok(DoneRecord { item: job.number, key: shape.map(|_| job.key()), input, done: true })

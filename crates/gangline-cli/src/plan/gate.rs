@@ -187,8 +187,10 @@ impl Gate {
         Some(Arc::new(Turn { gate: Arc::clone(self), place, number, occurrence }))
     }
 
-    /// Whether this thread, which reads jobs, has left out the job of the last turn: an earlier run had done it. Jobs
-    /// of a run that is ending are dropped too, behind a closed gate or by other threads.
+    /// Whether the job of this turn was dropped because an earlier run had done it.
+    ///
+    /// The library drops such a job on the thread that reads jobs, which calls this method, while the gate is open. A
+    /// run that is ending drops jobs too, but behind a closed gate or on other threads.
     pub(crate) fn has_left_out(&self, place: u64) -> bool {
         let state = self.state();
         state.passage.may_start() && state.left_out == Some((place, thread::current().id()))

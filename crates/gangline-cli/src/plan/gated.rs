@@ -20,13 +20,13 @@ pub(crate) struct Gated {
 
 /// Learns which jobs were read, and which of them an earlier run had done.
 pub(crate) trait Watch: Send + Sync {
-    /// A job was read.
+    /// Notes that a job was read.
     fn read(&self, number: u64);
 
-    /// The job that was read last is left out.
+    /// Notes that an earlier run has done the job that was read last.
     fn left_out(&self, job: &Job);
 
-    /// Whether more may be left out.
+    /// Whether there is room for another such job.
     fn has_room(&self) -> bool;
 }
 
@@ -57,12 +57,12 @@ impl Gated {
         Gated { equals: Some(Equals::default()), ..self }
     }
 
-    /// Tells `watch` of the jobs.
+    /// Reports the jobs that are read to `watch`.
     pub(crate) fn watched_by(self, watch: Arc<dyn Watch>) -> Gated {
         Gated { watching: Some(Watching { watch, last: None }), ..self }
     }
 
-    /// Reports the last job if it was left out, and waits for room.
+    /// Reports the last job if an earlier run has done it, and then waits for room.
     fn look_at_last(&mut self) {
         let Some(Watching { watch, last }) = &mut self.watching else { return };
         let Some((job, _)) = last.take_if(|(_, place)| self.gate.has_left_out(*place)) else {

@@ -25,7 +25,7 @@ pub(crate) enum Problem {
     Nul(u64),
     /// The number of an input that is to be JSON.
     Json(u64, serde_json::Error),
-    /// The input has no value of that name, which is to be its key.
+    /// The input has no value of this name, which `--key` asks for.
     NoKey(String),
     NoColumns,
     ColumnTwice(String),

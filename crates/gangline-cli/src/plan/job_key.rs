@@ -22,7 +22,7 @@ pub(crate) enum JobKey {
 }
 
 impl JobKey {
-    /// The key of that name, if the inputs may have one. The error says what they have.
+    /// Finds the column of this name. In JSON, each object is searched when it is read. The error names the columns.
     pub(crate) fn new(name: &str, names: &[OsString], form: InputForm) -> Result<JobKey, String> {
         if form == InputForm::Json {
             return Ok(JobKey::Member(name.to_owned()));
@@ -42,7 +42,8 @@ impl JobKey {
         })
     }
 
-    /// The key of a job, or its name if it has none. `Ok(None)` stands for all inputs.
+    /// Returns the key of a job; `Ok(None)` stands for all inputs. If the input has no such value, the error is the
+    /// name of the key.
     pub(crate) fn of(&self, fields: &[OsString]) -> Result<Option<Arc<str>>, &str> {
         match self {
             JobKey::Inputs => Ok(None),

@@ -102,7 +102,7 @@ impl Warm {
             self.lane.lists.sent(inputs.len());
         }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
-        // Only a report of a run needs it, and a server would keep it for each crash.
+        // Only the report of a run needs these times. A server would keep an entry for each crash.
         if !is_started && !self.lanes.are_served() {
             let jobs = sent.iter().map(|at| asked[*at].job.number);
             self.lane.starts.waited(jobs, clock.elapsed());
@@ -242,7 +242,7 @@ impl Warm {
         }
     }
 
-    /// The result of jobs whose worker could not be started. If its program is not there, the run ends.
+    /// Returns the result of jobs whose worker could not be started. If its program does not exist, the run ends.
     pub(super) fn fail_to_start(&self, result: JobResult) -> JobResult {
         match result {
             JobResult::NotStarted(error) => {

@@ -1,4 +1,4 @@
-//! New workers in the place of those that run, one after the other.
+//! Replaces the workers that run by new ones, one after the other.
 
 use crate::execute::groups::Wish;
 use crate::execute::warm::Warm;
@@ -6,10 +6,12 @@ use crate::execute::worker_slots::Worker;
 use crate::output::capture::Captured;
 
 impl Warm {
-    /// Replaces the worker of each slot by a new one, which may have another model. A worker first answers the list
-    /// that it has. Meanwhile the other slots' workers get the jobs of its slot; if there is no other, they wait.
+    /// Replaces the worker of each slot by a new one, which may have another model.
     ///
-    /// If a new worker does not get ready, the rest are not replaced: the old ones still answer.
+    /// A worker first answers the list that it has. Until its successor is ready, workers of other slots take the jobs
+    /// of its slot. If there is no other slot, the jobs wait.
+    ///
+    /// If a new worker does not get ready, the remaining workers stay, since they still answer.
     pub(crate) fn reload(&self) {
         let terminal = &self.lanes.shared.terminal;
         let mut replaced = 0;
