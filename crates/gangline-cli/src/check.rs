@@ -20,7 +20,7 @@ use crate::plan::Plan;
 use crate::plan::job::Job;
 use crate::plan::template::quoted;
 
-/// What is printed, and the exit status.
+/// The output of a check, and the exit status.
 pub(crate) struct Checked {
     pub(crate) text: Vec<u8>,
     pub(crate) status: u8,
@@ -60,7 +60,7 @@ pub(crate) fn check(args: &CheckArgs, supervisor: Option<i32>) -> Result<Checked
     }
     let shared = &lanes.shared;
     if let Some(program) = shared.missing_program.get() {
-        // The system has one error for both.
+        // The system reports the same error for both.
         let program = quoted(program);
         shared
             .terminal

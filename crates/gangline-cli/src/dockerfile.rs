@@ -12,7 +12,7 @@ use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::usage;
 
-/// What goes into an image: paths below this folder, with `/` between their parts.
+/// The files of an image: paths below this folder, with `/` between their parts.
 struct Contents {
     script: String,
     files: Vec<CopiedFile>,
@@ -30,7 +30,7 @@ enum CopiedKind {
     Folder,
 }
 
-/// Whether packages are installed.
+/// Whether there is a `requirements.txt`, whose packages are installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requirements {
     Listed,
@@ -41,11 +41,11 @@ const DOCKERFILE: &str = "Dockerfile";
 const IGNORE: &str = ".dockerignore";
 const REQUIREMENTS: &str = "requirements.txt";
 
-/// Releases are below it. It is filled in before the first one.
+/// The URL of the repository, below which the releases are. It has a placeholder until the first release.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is printed. With `--write` that is nothing.
+/// Returns the text to print. With `--write` it writes files and returns nothing.
 pub(crate) fn show(args: &DockerfileArgs) -> Result<Vec<u8>, CliError> {
     let contents = Contents::of(args)?;
     if args.write {
@@ -103,7 +103,7 @@ impl Contents {
         text
     }
 
-    /// What is started: in words of JSON, without a shell, so that signals reach the program.
+    /// The lines that start the program: as JSON and not through a shell, so that signals reach it.
     fn start(&self, args: &DockerfileArgs) -> String {
         let fixed: &[&str] = match args.run {
             true => &["gangline", "run", "--warm"],
@@ -121,7 +121,7 @@ impl Contents {
         format!("ENTRYPOINT {}\nCMD {}\n", words(fixed), words(&options))
     }
 
-    /// Leaves everything out but what is copied.
+    /// The `.dockerignore`. It excludes everything that the Dockerfile does not copy.
     fn ignored(&self) -> String {
         let mut text = String::from(
             "# Everything stays out of the build but what the Dockerfile copies.\n*\n",
@@ -139,8 +139,8 @@ impl Contents {
 }
 
 impl CopiedFile {
-    /// A folder is copied by name, since `COPY` takes its contents alone. All is owned by the user of the image, who
-    /// could not read files of mode 0600 otherwise.
+    /// The line that copies the file. It names the target of a folder, since `COPY` takes only the contents of one. The
+    /// owner is the user of the image: another user could not read files of mode 0600.
     fn copy(&self) -> String {
         let place = match self.kind {
             CopiedKind::Folder => format!("./{}/", self.path),
@@ -150,7 +150,7 @@ impl CopiedFile {
     }
 }
 
-/// The path of a file as the build finds it.
+/// Returns the path of a file as the build finds it, and its kind.
 fn copied(path: &Path) -> Result<(String, CopiedKind), CliError> {
     let refused = |why: &str| usage(&format!("{}: {why}", path.display()));
     let parts = path.components().filter(|part| *part != Component::CurDir);
@@ -166,7 +166,7 @@ fn copied(path: &Path) -> Result<(String, CopiedKind), CliError> {
         ));
     };
     let name = parts.join("/");
-    // Builders match patterns, replace variables and have no escape that all of them know.
+    // Builders expand patterns and variables, and share no syntax to escape them.
     let is_special = |c: char| c.is_control() || "*?[]\\$!#".contains(c);
     if name.chars().any(is_special) || name.starts_with(' ') || name.ends_with(' ') {
         return Err(refused(
@@ -237,7 +237,7 @@ ENV NVIDIA_VISIBLE_DEVICES=all
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ";
 
-/// The program and its Python module.
+/// The lines that install the program and its Python module.
 fn program() -> String {
     let mut text = format!(
         "

@@ -4,16 +4,16 @@ use serde_json::{Map, Number, Value};
 
 use crate::plain::{Plain, beginning};
 
-/// Where a value is in an answer, from the outside to the inside.
+/// A step on the way from an answer to a value inside it.
 enum Step<'a> {
     Key(&'a str),
     Index(usize),
 }
 
-/// How much of a value is shown.
+/// The length at which a value in a message is cut off.
 const MOST_SHOWN: usize = 60;
 
-/// The first place at which two answers differ, with both values; `None` if they are equal within the tolerance.
+/// Describes the first place at which two answers differ. Returns `None` if they are equal within the tolerance.
 ///
 /// Whole numbers are equal if they are the same. Other numbers are equal if they differ by at most `tolerance`, or by
 /// that share of the larger one.
@@ -81,7 +81,7 @@ fn are_near(a: &Number, b: &Number, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0)
 }
 
-/// `$.scores[2]`; a key that is no plain name is in quotes: `$["a b"]`.
+/// Writes a path, as in `$.scores[2]`. A key that is no plain name is in quotes: `$["a b"]`.
 fn shown_path(path: &[Step<'_>]) -> String {
     let mut text = "$".to_owned();
     for step in path {
@@ -99,7 +99,7 @@ fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.chars().all(is_word) && !key.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The beginning of a value, as JSON.
+/// Returns the beginning of a value, as JSON.
 fn shown(value: &Value) -> String {
     let text = value.to_string();
     let begin = beginning(&text, MOST_SHOWN);

@@ -1,4 +1,4 @@
-//! What a check has found on all slots.
+//! The findings of a check on all slots, and the judgement of each law.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::execute::protocol::Takes;
 use crate::plan::template::quoted;
 use gangline::testing::{BatchFault, BatchFaultKind, BatchLaw, LawState};
 
-/// What was found.
+/// The findings of a check.
 pub(super) struct Findings {
     /// The command, quoted for a shell.
     pub(super) command: String,
@@ -21,7 +21,7 @@ pub(super) struct Findings {
     pub(super) slots: Vec<CheckedSlot>,
 }
 
-/// What has to hold.
+/// Something that a worker has to keep: a law of lists, or one of those below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demand {
     Of(BatchLaw),
@@ -33,11 +33,11 @@ pub(super) enum Demand {
     SameOnAll,
 }
 
-/// Whether something holds, and the faults that say where it does not.
+/// Whether a demand holds, and the faults that show where it does not.
 pub(super) struct JudgedLaw {
     pub(super) demand: Demand,
     pub(super) state: LawState,
-    /// Why it could not be checked, if so.
+    /// Why it could not be checked, if it is unchecked.
     pub(super) hint: &'static str,
     pub(super) faults: Vec<FoundFault>,
 }
@@ -53,7 +53,7 @@ pub(super) struct FoundFault {
 }
 
 impl Demand {
-    /// Its name in JSON.
+    /// The name of the demand in JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Demand::Of(BatchLaw::Answered) => "answered",
@@ -107,7 +107,7 @@ impl Findings {
         }
     }
 
-    /// Whether everything holds that could be checked.
+    /// Whether no demand is broken.
     pub(super) fn has_held(&self) -> bool {
         self.laws.iter().all(|law| law.state != LawState::Broken)
     }
@@ -121,7 +121,7 @@ impl Findings {
 
 const ONE_AT_A_TIME: &str = "it takes one sample at a time";
 
-/// If lists were asked for, a worker without them is a fault.
+/// Judges whether workers take lists. One that does not is a fault only if `--batch` asks for lists.
 fn lists(args: &CheckArgs, slots: &[CheckedSlot]) -> JudgedLaw {
     let without = slots.iter().enumerate().filter(|(_, slot)| slot.takes == Takes::Items);
     let text = "it takes one sample at a time: a worker that takes lists answers its first line with \
@@ -181,7 +181,10 @@ fn hint(law: BatchLaw, slots: &[CheckedSlot]) -> &'static str {
     }
 }
 
-/// A worker that ends with a list in hand is shown the samples one by one, which says at which one it ends.
+/// Judges whether samples end the worker.
+///
+/// If the worker ends with a list in hand, its samples are sent one by one. So deaths at a single sample name the
+/// guilty ones, and those at lists count only if there is no such death.
 fn alive(slots: &[CheckedSlot]) -> JudgedLaw {
     let mut faults = Vec::new();
     for (slot, checked) in slots.iter().enumerate() {
@@ -190,7 +193,7 @@ fn alive(slots: &[CheckedSlot]) -> JudgedLaw {
         let deaths = checked.deaths.iter().filter(|death| !has_guilty || is_alone(death));
         for WorkerDeath { sample, size, why } in deaths {
             let sample = sample + 1;
-            // It ends each time that it is asked for the sample.
+            // The worker ends each time that it gets the sample, and one fault is enough.
             let is_known = |fault: &FoundFault| (fault.slot, fault.sample) == (slot, sample);
             if faults.iter().any(is_known) {
                 continue;
@@ -226,7 +229,7 @@ fn same_on_all(tolerance: f64, slots: &[CheckedSlot]) -> JudgedLaw {
     JudgedLaw { demand: Demand::SameOnAll, state, hint: "", faults }
 }
 
-/// A fault in words, with samples from 1.
+/// Describes a fault. Samples count from 1.
 fn sentence(fault: &BatchFault) -> String {
     let BatchFault { kind, sample, size, beside, text, .. } = fault;
     let sample = sample + 1;

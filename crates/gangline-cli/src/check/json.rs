@@ -67,7 +67,7 @@ fn device(slot: &CheckedSlot) -> Value {
     })
 }
 
-/// What is not known has no key.
+/// Describes a size. A figure that is not known has no key.
 fn size(slot: &CheckedSlot, found: &BatchSize) -> Value {
     let mut value = json!({ "size": found.size, "lists": found.lists, "fits": found.fits });
     if let Some(least) = found.least {

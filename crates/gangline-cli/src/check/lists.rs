@@ -1,4 +1,4 @@
-//! The runner of a check: a worker of `gangline run --warm`, whose answers are kept.
+//! The runner of a check: sends lists to a worker of `gangline run --warm`, and keeps the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,35 +17,35 @@ use crate::plan::job::Job;
 use gangline::error::OutOfMemory;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 
-/// Sends lists to the worker of one slot. What it answers is an output, also a failure: no sample is tried again.
+/// Sends lists to the worker of one slot. An answer is an output even if it is a failure, so no sample is tried again.
 pub(super) struct ListRunner {
     pub(super) warm: Warm,
     pub(super) lanes: Lanes,
     pub(super) log: Arc<ListLog>,
-    /// What the worker says is shown up to this job, when each sample is asked for the first time.
+    /// The last job whose standard error is shown. By then each sample has been asked once.
     pub(super) last_shown: u64,
 }
 
-/// What a worker has answered to a sample.
+/// The answer of a worker to a sample.
 #[derive(Debug, Clone)]
 pub(super) struct Replied {
     pub(super) answer: Result<Value, String>,
-    /// From the sending of its list to this answer.
+    /// The time from the sending of its list to this answer.
     pub(super) took: Duration,
 }
 
-/// What the runner has seen since the log was read.
+/// The observations of the runner since the log was last taken.
 #[derive(Debug, Default)]
 pub(super) struct ListLog(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) lists: Vec<SentList>,
-    /// The ends of the worker: the number of the first sample that it had in hand, how many it had, and why it ended.
+    /// The deaths of the worker: the number of the first job in hand, the number of jobs in hand, and the reason.
     pub(super) deaths: Vec<(u64, usize, String)>,
     /// What the worker has said about itself, after the last list.
     pub(super) worker: WorkerFacts,
-    /// Answers to a list that is split. They are asked for no second time.
+    /// Answers to samples of a list that is split. Those samples are not asked again.
     settled: HashMap<u64, Replied>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct SentList {
 }
 
 impl ListLog {
-    /// Takes what was seen.
+    /// Takes the observations.
     pub(super) fn take(&self) -> Seen {
         std::mem::take(&mut self.seen())
     }
@@ -115,7 +115,7 @@ impl Runner for ListRunner {
 }
 
 impl ListRunner {
-    /// The error is that of a list which is to be split.
+    /// Sends the samples of a list that have no answer yet. An error makes the library split the list.
     fn send(&self, state: &mut Loading, list: &[Job]) -> Result<Vec<Result<Replied>>> {
         let mut settled = std::mem::take(&mut self.log.seen().settled);
         let open = list.iter().filter(|job| !settled.contains_key(&job.number));
@@ -158,12 +158,12 @@ impl ListRunner {
         let replied = list.iter().map(|job| settled.remove(&job.number));
         let replied: Vec<_> =
             replied.map(|replied| Ok(replied.expect("each was answered"))).collect();
-        // Those of the other parts of a list that is split.
+        // What is left belongs to the other parts of a list that is split.
         seen.settled = settled;
         Ok(replied)
     }
 
-    /// Shows what the worker has said while it worked on a sample for the first time, or before it ended.
+    /// Prints the standard error of a worker at the first attempt at a sample, and at its death.
     fn show_said(&self, outcome: &Outcome) {
         if outcome.number > self.last_shown && !has_died(&outcome.result) {
             return;

@@ -1,4 +1,4 @@
-//! The memory of a worker, where the system tells it.
+//! Measures the memory of a worker.
 
 use std::fs;
 
@@ -6,18 +6,18 @@ use rustix::process::Pid;
 
 use crate::devices;
 
-/// Whose memory it is.
+/// What a figure of memory covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryOf {
-    /// All that is in use on the GPUs of the slot, also by other programs.
+    /// All memory in use on the GPUs of the slot, also by other programs.
     Gpus,
-    /// The largest that the processes of the worker have had in RAM.
+    /// The peak of the worker's processes in RAM.
     Worker,
 }
 
-/// The memory in bytes after a list: of the GPUs of a slot, or of the processes of a worker on the CPU.
+/// Returns the memory after a list, in bytes: of the GPUs of a slot, or of the processes of a worker on the CPU.
 ///
-/// It is read and not sampled: a framework keeps the memory of a GPU that it has taken, and Linux keeps the largest size
+/// One reading after the list is enough. A framework keeps the GPU memory that it has taken, and Linux records the peak
 /// of a process.
 pub(super) fn in_use(gpus: &[usize], worker: Option<Pid>) -> Option<u64> {
     match gpus {
@@ -26,7 +26,7 @@ pub(super) fn in_use(gpus: &[usize], worker: Option<Pid>) -> Option<u64> {
     }
 }
 
-/// The largest sizes of the processes of a group together, as far as they are alive.
+/// Returns the sum of the peaks of the live processes of a group.
 fn peak_of_group(group: Pid) -> Option<u64> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let peaks = processes.filter_map(|process| {
@@ -36,7 +36,7 @@ fn peak_of_group(group: Pid) -> Option<u64> {
     Some(peaks.sum()).filter(|bytes| *bytes > 0)
 }
 
-/// The group of a process. `getpgid` of rustix panics for a thread of the kernel, which has none.
+/// Returns the group of a process. `getpgid` of rustix panics for a thread of the kernel, which has no group.
 fn group_of(pid: u32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name of a program, in parentheses, may have spaces. Then come the state, the parent and the group.

@@ -41,7 +41,7 @@ pub(super) struct Checking<'a> {
 pub(super) struct CheckedSlot {
     /// Its devices, as in a list of devices.
     pub(super) name: String,
-    /// How long the worker took to be ready.
+    /// The time until the worker was ready.
     pub(super) ready: Duration,
     pub(super) takes: Takes,
     pub(super) report: BatchReport,
@@ -54,14 +54,14 @@ pub(super) struct CheckedSlot {
 
 /// The end of a worker that had samples in hand.
 pub(super) struct WorkerDeath {
-    /// The first of them, from 0.
+    /// The first of these samples, from 0.
     pub(super) sample: usize,
-    /// The number of them.
+    /// The number of these samples.
     pub(super) size: usize,
     pub(super) why: String,
 }
 
-/// A list waits that long until the library has read it all, which takes microseconds.
+/// The longest time for which the first sample of a list waits for the others. The library reads them in microseconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Checking<'_> {
@@ -82,7 +82,7 @@ impl Checking<'_> {
             pool,
             log,
             samples: self.samples,
-            // A sample is another job each time.
+            // Each time that a sample is asked, it is a new job.
             next: 1,
             asked: HashMap::new(),
             gpus,
@@ -108,15 +108,15 @@ impl Checking<'_> {
         inputs: WarmInputs,
         log: &Arc<ListLog>,
     ) -> Result<OrderedRunner<ListRunner>, CliError> {
-        // A worker is started however few samples there are.
+        // The number of samples must not limit the number of workers that are started.
         let inputs = WarmInputs { most: None, ..inputs };
         let lane = Lane { first_worker: at, ..self.lanes.lanes[0].clone() };
         let token = lane.token.clone();
-        // The workers come one after the other, each with the threads that it has beside all others.
+        // The workers run one after the other. Each has as many threads as if all ran at once, as they do in a run.
         let (args, slots) = (self.run, self.lanes.groups().len());
         let threads = Threads::new(args.warm.threads, args.placement.workers.as_ref(), slots);
         let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, &args.warm, threads);
-        // The first sample is asked for once more, before all.
+        // The first sample is asked once more, before all others.
         let last_shown = 1 + self.samples.len() as u64;
         let (lanes, log) = (self.lanes.clone(), Arc::clone(log));
         let runner = ListRunner { warm, lanes, log, last_shown };
@@ -133,7 +133,8 @@ impl Checking<'_> {
     }
 
     fn judge(self, asking: &mut AskedWorker<'_>) -> Result<BatchReport, CliError> {
-        // What a worker takes is known when it is ready. The first answer is slower than the others, too.
+        // The worker says what it takes when it is ready, so it gets a sample first. That also keeps its first answer,
+        // which is slower than later ones, out of the times.
         asking.ask(&[0]).map_err(ended)?;
         let most = match asking.seen.takes {
             Takes::Lists => self.args.most(),
@@ -153,7 +154,7 @@ impl Checking<'_> {
     }
 }
 
-/// A worker that is asked.
+/// The worker of a slot, and what was observed of it.
 struct AskedWorker<'a> {
     pool: OrderedRunner<ListRunner>,
     log: Arc<ListLog>,
@@ -164,7 +165,7 @@ struct AskedWorker<'a> {
     asked: HashMap<u64, usize>,
     gpus: Arc<[usize]>,
     progress: CheckProgress,
-    /// The worker after the last list; `None` if it has ended.
+    /// The process of the worker after the last list; `None` if it has ended.
     process: Option<Pid>,
     seen: Observed,
 }
@@ -211,7 +212,7 @@ impl AskedWorker<'_> {
             WorkerDeath { sample, size, why }
         });
         let deaths: Vec<WorkerDeath> = deaths.collect();
-        // It was started again for this list, of which it does not know.
+        // The worker ended between two lists and was started again for this one, so no list reports the death.
         let is_another = self.process.is_some() && seen.worker.pid != self.process;
         if deaths.is_empty() && is_another {
             let why = "came when the worker had ended after its last answer".to_owned();
@@ -256,19 +257,19 @@ impl CheckProgress {
     }
 }
 
-/// What became of a list, of which the library may have sent parts.
+/// Judges a list as a whole. The library may have sent it in parts.
 fn end_of(seen: &Seen, size: usize, took: Duration) -> ListEnd {
     let failed = seen.lists.iter().find_map(|list| list.failed.as_ref());
     match failed {
         Some((Whole::OutOfMemory, _)) => ListEnd::OutOfMemory,
         Some((Whole::Died | Whole::Rejected, why)) => ListEnd::Failed(why.clone()),
-        // The device had no memory for so many before.
+        // The device had no memory for a list of this size before, so the library has sent a smaller one.
         None if seen.lists.first().is_some_and(|first| first.size < size) => ListEnd::OutOfMemory,
         None => ListEnd::Whole(took),
     }
 }
 
-/// The error of a check that could not go on.
+/// Converts the error of a check that could not go on.
 fn ended(error: BoxError) -> CliError {
     match error.downcast::<Error>() {
         Ok(error) if error.is_cancelled() => CliError::new(exit::DEVICES, error),

@@ -11,13 +11,13 @@ use gangline::testing::{BatchSize, LawState};
 
 const WIDTH: usize = 80;
 
-/// The width of the state of a law, and of what stands below it.
+/// The width of the column with the states of laws. The lines below a law are indented beyond it.
 const STATE: usize = 11;
 
-/// The faults of a law that are shown. JSON has all.
+/// The largest number of faults that are shown for a law. JSON has all of them.
 const MOST_SHOWN: usize = 3;
 
-/// The lines of a fault. The rest of a longer one is left out.
+/// The largest number of lines of a fault. The rest is cut off.
 const MOST_LINES: usize = 4;
 
 pub(super) fn of(findings: &Findings) -> String {
@@ -114,7 +114,7 @@ fn row(cells: [&str; 5]) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// With three digits that count.
+/// Formats a number with three significant digits.
 fn figure(value: f64) -> String {
     let digits = match value {
         value if value >= 100.0 => 0,
@@ -136,7 +136,7 @@ fn size_of_memory(bytes: u64) -> String {
     }
 }
 
-/// Lines of at most 80 columns, each behind that many spaces.
+/// Breaks a text into lines of at most 80 columns, each behind `indent` spaces.
 fn wrapped(text: &str, indent: usize) -> String {
     let most = WIDTH - indent;
     let mut lines = vec![String::new()];
