@@ -1,8 +1,8 @@
 //! Leases ahead: a producer holds further items while it works on one, so that it need not ask in between.
 //!
-//! No item waits behind a slow one for that: nothing is leased ahead while a producer has nothing to do, and one
-//! that begins to wait has the leases that were not begun [recalled](super::Event::Recall). Nor is anything leased ahead
-//! while items of both priorities wait: the next free producer takes the first of them.
+//! No item waits behind a slow one for that. Nothing is leased ahead while a producer is idle. A producer that begins
+//! to wait has the leases that were not begun [recalled](super::Event::Recall). Nothing is leased ahead while items of
+//! both priorities wait either, since the next free producer takes a normal one.
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};

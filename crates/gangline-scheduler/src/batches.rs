@@ -22,7 +22,7 @@ pub(super) struct Batches {
     pub(super) pending: PendingQueues,
     pub(super) parts: Parts,
     balance: ShareBalance,
-    /// Whether an item of the background was offered in this run.
+    /// Whether a background item was offered in this run.
     pub(super) has_background: bool,
     pub(super) flow: Flow,
 }
@@ -70,12 +70,12 @@ impl Batches {
         self.pending.push(index, meta);
     }
 
-    /// The number of items of the background that go before others.
+    /// The number of background items that go before normal ones.
     pub(super) fn due(&self) -> u64 {
         self.balance.due()
     }
 
-    /// Notes that these items were leased while the background waited, or has some of them.
+    /// Counts items of a lease for the share of the background.
     pub(super) fn note_share(&mut self, items: &[Sized]) {
         items.iter().for_each(|item| self.balance.note(item.priority));
     }
@@ -84,15 +84,15 @@ impl Batches {
         self.balance.set(share);
     }
 
-    /// Takes the batch of new items that is next for a producer, if it has items of this priority first, unless it
-    /// waits for more.
+    /// Takes the next batch of new items for a producer, if items of this priority lead it. Returns `None` if they do
+    /// not, or if the batch waits for more items.
     pub(super) fn take_new(
         &mut self,
         producer: ProducerId,
         priority: Priority,
         now: RunTime,
     ) -> Option<Chosen> {
-        // Normal items lead each batch that has some, also one with items of the background that are due.
+        // If normal items wait, they lead each batch, also one with background items that are due.
         let is_led = priority == Priority::Normal || !self.pending.has(Priority::Normal);
         if !is_led || !self.pending.has(priority) {
             return None;

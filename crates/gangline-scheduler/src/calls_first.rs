@@ -164,7 +164,7 @@ struct CallLoad {
     gap: Duration,
     /// The number of items of the stream that are open at a time.
     stream: u64,
-    /// How many batches each producer has time for before the first call comes.
+    /// The time before the first call, in batches of each producer.
     before: u32,
     seed: u64,
 }
@@ -187,7 +187,7 @@ struct Serving {
     served: Served,
 }
 
-/// What callers and the stream had of it.
+/// The figures of a simulation, for callers and for the stream.
 #[derive(Debug, Default)]
 struct Served {
     /// The times that calls took, in order.
@@ -204,7 +204,7 @@ impl CallLoad {
         self.fixed + self.each * self.batch as u32
     }
 
-    /// The share of the time that full batches of calls take.
+    /// Sets the mean gap so that full batches of calls take this share of the producers' time.
     fn with_use(self, used: f64) -> Self {
         let rate = self.producers as f64 * self.batch as f64 / self.batch_time().as_secs_f64();
         CallLoad { gap: Duration::from_secs_f64(1.0 / (rate * used)), ..self }
@@ -249,7 +249,7 @@ impl Serving {
         self.put += 1;
     }
 
-    /// A time until the next call.
+    /// Returns a random time until the next call, exponentially distributed.
     fn gap(&mut self) -> Duration {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -76,6 +76,6 @@ pub struct Meta {
     pub size: Size,
     /// The time since which it waits.
     pub since: RunTime,
-    /// Whether it goes before others.
+    /// Whether it goes before other items that wait.
     pub priority: Priority,
 }

@@ -122,13 +122,13 @@ struct LeaseSlot {
 }
 
 impl Sized {
-    /// An item that is not measured.
+    /// Makes a normal item that is not measured.
     pub(super) fn plain(index: u64) -> Self {
         Sized { index, size: Size::ONE, priority: Priority::Normal }
     }
 }
 
-/// The priority of items that are leased together: the first of theirs.
+/// Returns the priority of items that are leased together: the highest among them.
 pub(super) fn priority_of(items: &[Sized]) -> Priority {
     items.iter().map(|item| item.priority).min().unwrap_or_default()
 }
@@ -150,7 +150,7 @@ impl Held {
         self.is_stale() && self.phase == Phase::Working
     }
 
-    /// Whether it only has items of the background.
+    /// Whether it has background items only.
     pub(super) fn is_background(&self) -> bool {
         priority_of(&self.items) == Priority::Background
     }

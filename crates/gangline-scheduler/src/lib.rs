@@ -17,7 +17,7 @@
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
 //!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
 //!   [`producer_lost`](Scheduler::producer_lost), [`take_replacement`](Scheduler::take_replacement).
-//! - **The background**: [`set_share`](Scheduler::set_share).
+//! - **Background items**: [`set_share`](Scheduler::set_share).
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
 //!   [`abort`](Scheduler::abort).
@@ -38,7 +38,7 @@
 //! |---|---|
 //! | in which order is a free producer offered parts, retries, new items and copies? | `scheduler`: `choose` |
 //! | which new items make a batch, and does it wait for more? | `batch`, `pending` |
-//! | does a call go before the background, and how do both fill a batch? | `pending_queues` |
+//! | how do calls and background items fill a batch together? | `pending_queues` |
 //! | how much does the background get while calls wait? | `priority` |
 //! | how large a batch has a device memory for? | `batch::ceiling`, `batches` |
 //! | how is a batch divided that failed, and which producer takes the parts? | `split` |
@@ -56,7 +56,7 @@
 //! | how much memory may they take? | `budget` |
 //! | in which order do results come out? | `reorder` |
 //! | what may a remote producer hold before it begins? | `ahead`, `hand_over` |
-//! | what becomes of the withdrawn parts of an expansion? | `expansion` |
+//! | what happens to the withdrawn parts of an expansion? | `expansion` |
 
 pub mod ahead;
 mod answers;

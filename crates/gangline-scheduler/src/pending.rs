@@ -83,7 +83,7 @@ impl PendingItems {
         self.len == 0
     }
 
-    /// Has items before this index not wait for later ones.
+    /// Stops items below this index from waiting for later ones.
     pub(super) fn hurry(&mut self, below: u64) {
         self.urgent = self.urgent.max(below);
     }
@@ -195,8 +195,9 @@ impl PendingItems {
         }
     }
 
-    /// The places of the items that fill up a batch of this load, in the order of the input: all, or those of like
-    /// size that add no padding. The batch is full if the next does not fit.
+    /// Returns the places of the items that fill up a batch of this load, in the order of the input. If items are
+    /// grouped by size, only those of like size that add no padding count. The batch is full if the next item does not
+    /// fit.
     pub(super) fn that_fit(&self, load: Load, limits: Limits) -> (Vec<u64>, Fill) {
         match &self.sizes {
             None => self.while_allowed(self.waiting(), load, limits),

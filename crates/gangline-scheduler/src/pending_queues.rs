@@ -1,4 +1,5 @@
-//! Items that wait for their first lease, by priority. The background fills the batches of the others.
+//! Items that wait for their first lease, in a queue for each priority. Background items fill up the batches of normal
+//! ones.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ pub(super) struct PendingQueues {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mixture {
     One(Priority, Selection),
-    /// Their places in each queue.
+    /// Items of both queues, by their places there.
     Both {
         normal: Vec<u64>,
         background: Vec<u64>,
@@ -62,7 +63,7 @@ impl PendingQueues {
         }
     }
 
-    /// Has items before this index not wait for later ones.
+    /// Stops items below this index from waiting for later ones. Only runs call it, whose items are all normal.
     pub(super) fn hurry(&mut self, below: u64) {
         self.normal.hurry(below);
     }
@@ -72,7 +73,7 @@ impl PendingQueues {
         self.queue_mut(meta.priority).push(index, meta);
     }
 
-    /// Decides what a free producer does. `due`: the number of items of the background that go before others.
+    /// Decides what a free producer does. `due` is the number of background items that go before normal ones.
     pub(super) fn pick(
         &self,
         due: u64,
@@ -93,8 +94,10 @@ impl PendingQueues {
         }
     }
 
-    /// The batch of the first normal item, filled up. If normal items fill it, those of the background that are due
-    /// go first: else there is room for them anyway.
+    /// Picks the batch that contains the first normal item, and fills it up with background items.
+    ///
+    /// If normal items alone fill the batch, background items that are due go first. Otherwise it has room for some
+    /// anyway.
     fn pick_of_both(
         &self,
         due: u64,
@@ -126,7 +129,7 @@ impl PendingQueues {
         }
     }
 
-    /// A batch of the items of the background that are due, filled up with normal ones.
+    /// Selects the background items that are due, and fills their batch up with normal items.
     fn with_due(&self, due: u64, limits: Limits) -> Mixture {
         let few = Limits { items: limits.items.min(due), ..limits };
         let background = self.background.places(self.background.around_first(few).0);

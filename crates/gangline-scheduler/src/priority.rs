@@ -1,37 +1,46 @@
-//! Which items go first, and what the background gets while others wait.
+//! The priorities of items, and the share of the background while normal items wait.
 
-/// The number of largest batches that the background may be owed, or may have had before its time.
+/// The bound of the balance, in largest batches: what the background is owed, or has had beyond its share.
 ///
-/// Gaps between calls often give it more than its share. If that were forgotten, the next burst of calls would wait for
-/// it. Simulated with calls at random that take 85 % of 1, 2 and 4 producers, the 99th percentile of calls was 17, 9
-/// and 5 batches above that of calls alone with 10, 2.0, 1.2 and 1.0 with 30, and at most 0.6 with 100. With 100 and a
-/// tenth, calls that take all producers from now on can hold the background back for 900 batches.
+/// In gaps between calls, the background gets more than its share. If the balance forgot that, the next burst of calls
+/// would wait for background items. In a simulation, calls at random took 85 % of the producers' time. The table says
+/// by how many batches the 99th percentile of calls exceeded that of calls alone:
+///
+/// | bound | 1 producer | 2 producers | 4 producers |
+/// |---|---|---|---|
+/// | 10 | 17 | 9 | 5 |
+/// | 30 | 2.0 | 1.2 | 1.0 |
+/// | 100 | at most 0.6 | at most 0.6 | at most 0.6 |
+///
+/// A large bound also has a price. With 100 and a share of a tenth, calls that begin to take all producers can hold the
+/// background back for 900 batches.
 const REMEMBERED: i64 = 100;
+/// One item, in the unit of the balance; also the whole of a share, in percent.
 const ALL: i64 = 100;
 
-/// Which of the items that wait are leased first.
+/// The priority of an item that waits for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Priority {
-    /// Before the background: a call, or an item of a run.
+    /// Goes first: a call of a service, or an item of a run.
     #[default]
     Normal,
-    /// In what is left: an item of a stream beside calls.
+    /// Goes if no normal item waits, or if the [`Share`] of the background is due: an item of a stream beside calls.
     Background,
 }
 
-/// How many of a hundred items are those of the background, while others wait.
+/// The percentage of background items among those that are leased while normal items wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     percent: u8,
 }
 
-/// What the background has had, compared with its share.
+/// The difference between the share of the background and what it has had.
 #[derive(Debug)]
 pub(super) struct ShareBalance {
     percent: i64,
     /// The largest number of items in a batch.
     largest: i64,
-    /// In hundredths of an item: what it is owed if positive.
+    /// In hundredths of an item. A positive balance is owed to the background.
     balance: i64,
 }
 
@@ -53,23 +62,23 @@ impl Default for Share {
 }
 
 impl ShareBalance {
-    /// The balance for the default share. `largest`: the largest number of items in a batch.
+    /// Makes a balance for the default share. `largest` is the largest number of items in a batch.
     pub(super) fn new(largest: u64) -> Self {
         let largest = i64::try_from(largest).unwrap_or(i64::MAX);
         ShareBalance { percent: Share::default().percent.into(), largest, balance: 0 }
     }
 
-    /// From now on, the background has another share.
+    /// Sets the share, and begins a new balance.
     pub(super) fn set(&mut self, share: Share) {
         *self = ShareBalance { percent: share.percent.into(), balance: 0, ..*self };
     }
 
-    /// The number of items that the background gets before others.
+    /// The number of background items that go before normal ones.
     pub(super) fn due(&self) -> u64 {
         u64::try_from(self.balance / (ALL - self.percent)).unwrap_or(0)
     }
 
-    /// Notes that an item was leased while items of the background waited, or that it is one of them.
+    /// Counts an item that was leased: one of the background, or a normal one while background items waited.
     pub(super) fn note(&mut self, priority: Priority) {
         let change = match priority {
             Priority::Normal => self.percent,

@@ -123,7 +123,7 @@ impl Producers {
         self.recall_those(leases, |_| true);
     }
 
-    /// Has all leases of this priority given back that were not begun.
+    /// Recalls the leases of this priority that were not begun.
     pub(super) fn recall(&mut self, priority: Priority, leases: &Leases) {
         self.recall_those(leases, |held| priority_of(&held.items) == priority);
     }

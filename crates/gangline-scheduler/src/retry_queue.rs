@@ -38,7 +38,7 @@ pub(super) struct Claims {
     pub(super) tried: Vec<ProducerId>,
     /// The only producer that may try the item, as long as that producer is available.
     pub(super) keeper: Option<ProducerId>,
-    /// Whether it goes before new items that wait.
+    /// The priority of the item. A retry goes before new items of the same priority.
     pub(super) priority: Priority,
 }
 
@@ -69,7 +69,7 @@ impl RetryQueue {
         self.classes.iter().any(|class| class.claims.priority == priority)
     }
 
-    /// Takes the first item of a priority that `producer` may try now, in order.
+    /// Takes the first item of this priority that `producer` may try now.
     pub(super) fn take(
         &mut self,
         producer: ProducerId,

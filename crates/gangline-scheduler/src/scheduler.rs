@@ -56,7 +56,7 @@ impl Scheduler {
         self.workload.wake_for_pending(&mut self.producers, now);
     }
 
-    /// Sets what the background gets while other items wait.
+    /// Sets the share of the background while normal items wait.
     pub fn set_share(&mut self, share: Share) {
         self.workload.batches.set_share(share);
     }
@@ -95,7 +95,7 @@ impl Scheduler {
         }
         if let Some(chosen) = self.choose(producer, now) {
             if priority_of(&chosen.items) == Priority::Background {
-                // What waits behind the work of another producer goes first.
+                // Normal items that were leased ahead to a busy producer go before this one, so they come back.
                 self.producers.recall(Priority::Normal, &self.workload.leases);
             }
             let lease = self.grant(chosen, producer, readiness.into(), now);
@@ -244,8 +244,10 @@ impl Scheduler {
     }
 
     /// Begins the hook of a lease, and with it a new deadline. If the backend has copies of all its items,
-    /// other producers can start them too. An item of the background that its producer was not ready for is put off
-    /// while others wait.
+    /// other producers can start them too.
+    ///
+    /// A background lease for which its producer first had to get ready is stale if a normal item waits: the producer
+    /// releases it, and takes the normal item.
     pub fn begin(&mut self, id: LeaseId, copies: Copies, now: RunTime) -> Begin {
         let is_overtaken = self.workload.batches.pending.has(Priority::Normal);
         match self.workload.leases.get(id) {

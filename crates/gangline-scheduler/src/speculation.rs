@@ -31,7 +31,7 @@ pub(super) struct Speculation {
 pub(super) enum Turn {
     /// Before the new items of this priority.
     BeforeNew(Priority),
-    /// Nothing else is there for it.
+    /// After all other items.
     AfterAll,
 }
 
@@ -78,7 +78,7 @@ impl Speculation {
     ) -> Option<Chosen> {
         match turn {
             Turn::BeforeNew(Priority::Normal) => None,
-            // The background waits, and all others are in hooks.
+            // All normal items are in hooks, and background items wait.
             Turn::BeforeNew(Priority::Background) => {
                 self.take_slow(Priority::Normal, helper, workload, producers, now)
             }
@@ -88,7 +88,7 @@ impl Speculation {
         }
     }
 
-    /// Takes a copy of a slow item of this priority, or of one that goes before it.
+    /// Takes a copy of a slow item of this priority, or of a higher one.
     fn take_slow(
         &self,
         last: Priority,
@@ -125,7 +125,7 @@ impl Speculation {
         }
     }
 
-    /// Finds the earliest slow item of another producer for `helper` to copy, up to this priority.
+    /// Finds the earliest slow item of another producer for `helper` to copy, of this priority or a higher one.
     fn chance(
         &self,
         last: Priority,
@@ -156,7 +156,7 @@ impl Speculation {
     }
 }
 
-/// Whether everything up to this priority waits for items that are in hooks.
+/// Whether all items of this priority and higher ones wait for items that are in hooks.
 fn stands_still(last: Priority, batches: &Batches) -> bool {
     match batches.flow.input {
         Input::Calls => match last {

@@ -160,7 +160,7 @@ impl Workload {
         pending.has(priority) || parts.has(priority) || self.retries.has(priority)
     }
 
-    /// Counts a lease of these items for the share of the background.
+    /// Counts items of a lease for the share of the background, if they have some of it or it waits.
     #[inline]
     pub(super) fn note_share(&mut self, items: &[Sized]) {
         if self.batches.has_background {
