@@ -48,15 +48,15 @@ use crate::scheduler::batch::Size;
 use crate::scheduler::{Meta, Priority, Share};
 
 const NAME: &str = "gangline-s";
-/// The default number of calls that may be open, if the largest batch of each producer needs no more.
+/// The least default for the number of open calls. Large batches raise it.
 const LEAST_PLACES: usize = 1_024;
-/// The same for the items of a stream.
+/// The least default for the number of open items of a stream.
 const LEAST_IN_STREAM: usize = 64;
 
 /// A service, and the pool that it was made of.
 pub(crate) struct ServiceHost<I, T> {
     calls: Calls<I, T>,
-    /// The number of items of a stream that may be open.
+    /// The largest number of open items of a stream.
     stream_window: usize,
     /// The events of the service, for reports after its end.
     event_log: Arc<EventLog>,
@@ -72,7 +72,7 @@ struct Serving<I, T> {
     session: Option<(Session<I, T>, JoinHandle<()>)>,
 }
 
-/// The way into a service, which calls keep while they are open.
+/// The part of a service that a call needs. Each open call keeps it alive.
 pub(crate) struct Calls<I, T> {
     pub(crate) board: Arc<Board<T>>,
     /// `None` if the service could not begin.
@@ -134,7 +134,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     }
 
     /// Refuses new calls, and waits until the others are answered. Cancels those that are open after `timeout`.
-    /// Returns whether there were none.
+    /// Returns whether all were answered before that.
     pub(crate) fn drain(&self, timeout: Duration) -> bool {
         if self.calls.board.check_home().is_err() {
             return false;
@@ -209,7 +209,8 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     }
 }
 
-/// The number of calls, or of items of a stream, that may be open: at least this many, if the user sets no limit.
+/// Returns the default window: `least`, or four of the largest batches for each producer if that is more. A smaller
+/// window of the user goes before it.
 fn window<I, T>(engine: &Engine<I, T>, least: usize) -> usize {
     let Settings { window, batching, devices, .. } = &engine.settings;
     let most = batching.map_or(1, |batching| batching.rule.most());
@@ -308,12 +309,12 @@ fn withdraw<I, T>(run: &Run<I, T>, index: u64) -> Option<(usize, u32)> {
 }
 
 impl<I, T> Calls<I, T> {
-    /// Whether the calling thread is one of the producers', which could not answer while it waits.
+    /// Whether the calling thread is a producer's. It could not answer while it waits.
     pub(crate) fn is_own_thread(&self) -> bool {
         self.producers.is_own_thread()
     }
 
-    /// Offers an item. For a call, its caller has a place.
+    /// Offers an item. The caller of a call has a place by then; an item of a stream needs none.
     fn submit(
         &self,
         input: I,

@@ -9,22 +9,22 @@ use crate::error::Error;
 
 /// A stream of items that a service works on where no call waits.
 ///
-/// The thread that takes the results pulls the items. So nothing is pulled while no result is taken.
+/// The thread that takes the results also pulls the items. So nothing is pulled while no result is taken.
 pub(crate) struct BackgroundStream<I, T, S> {
     calls: Calls<I, T>,
     /// `None` once no more is pulled.
     source: Option<S>,
     pulled: u64,
-    /// The items without a result that was taken, in the order of the stream.
+    /// The pulled items whose results were not taken, in the order of the stream.
     open: VecDeque<PendingCall<I, T>>,
     /// The largest number of open items.
     window: usize,
-    /// Why no more is pulled, unless the source has ended. It comes behind the open items.
+    /// The error after which nothing more is pulled. It is returned behind the results of the open items.
     error: Option<Error>,
 }
 
 impl<I, T, S> BackgroundStream<I, T, S> {
-    /// Begins a stream, of which nothing is pulled yet. At most `window` items are open.
+    /// Begins a stream, and pulls nothing yet. At most `window` items are open at a time.
     pub(crate) fn new(
         calls: &Calls<I, T>,
         window: usize,
@@ -41,7 +41,7 @@ impl<I, T, S> BackgroundStream<I, T, S> {
     /// Ends the stream: nothing more is pulled, and what is open is given up.
     fn end(&mut self) {
         self.stop(None);
-        // Backwards: a hook that has the first learns it last, so its producer finds none of the others.
+        // Backwards: the hook that has the first item learns of it last, so its producer finds none of the others next.
         while self.open.pop_back().is_some() {}
     }
 
@@ -69,7 +69,7 @@ impl<I, T, S: Iterator<Item = I>> BackgroundStream<I, T, S> {
         Some(answer)
     }
 
-    /// Pulls an item in place of the last, and further ones while there is room and no result.
+    /// Pulls one item in place of the last result, and further ones while there is room and no result is ready.
     fn pull(&mut self) {
         let before = self.pulled;
         while self.open.len() < self.window {
@@ -99,7 +99,7 @@ impl<I, T, S: Iterator<Item = I>> BackgroundStream<I, T, S> {
             }
             Err(source) => {
                 let error = Error::InputPanicked { item: self.pulled, source };
-                // It is not touched again, but may panic once more when it is dropped.
+                // The source is not pulled again, but may panic once more when it is dropped.
                 self.stop(Some(error));
                 false
             }
@@ -107,7 +107,7 @@ impl<I, T, S: Iterator<Item = I>> BackgroundStream<I, T, S> {
     }
 }
 
-/// Whether no further item of the service is worked on.
+/// Whether the service works on no further item after this error.
 fn ends_stream(error: &Error) -> bool {
     matches!(
         error,
@@ -115,7 +115,7 @@ fn ends_stream(error: &Error) -> bool {
     )
 }
 
-/// A source is the user's value.
+/// Gives up the open items, and drops the source as a value of the user.
 impl<I, T, S> Drop for BackgroundStream<I, T, S> {
     fn drop(&mut self) {
         self.end();

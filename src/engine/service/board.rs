@@ -21,7 +21,7 @@ use crate::run::outbox::{Answers, End};
 use crate::runner::OpenItems;
 use crate::scheduler::Priority;
 
-/// The calls of a service, and the items of its streams.
+/// The open calls of a service, and the open items of its streams.
 ///
 /// A call is answered by the thread that removes it from here: a producer, the service's own thread at its
 /// deadline or at the end, or the caller that gives it up. So it is answered once.
@@ -40,14 +40,14 @@ struct State<T> {
     places: Places<Waker>,
     deadlines: BTreeSet<(Instant, Late)>,
     account: Account,
-    /// The part of `account` that is of streams.
+    /// The items of streams, which `account` also counts.
     background: Account,
     end: Option<End>,
-    /// It was halted before it was aborted.
+    /// Whether the run was halted before it was aborted.
     is_drained: bool,
     is_closed: bool,
     is_cancelled: bool,
-    /// What every call is answered with, once the service has ended by itself.
+    /// The error that has ended the service. Every call is then answered with it.
     reason: Option<Arc<Error>>,
 }
 
@@ -55,7 +55,7 @@ struct State<T> {
 struct Open<T> {
     slot: Arc<Slot<T>>,
     deadline: Option<Deadline>,
-    /// An item of the background has no place.
+    /// A background item has no place in the queue.
     priority: Priority,
 }
 
@@ -66,11 +66,11 @@ pub(crate) struct Deadline {
     pub(crate) limit: Duration,
 }
 
-/// What a deadline is of.
+/// A call or a caller that is late once its deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Late {
     Call(u64),
-    /// A caller that waits for a place, by its arrival.
+    /// A caller that waits for a place, by the number of its arrival.
     Caller(u64),
 }
 
@@ -78,15 +78,15 @@ enum Late {
 pub(super) enum Ended {
     Closed,
     Cancelled,
-    /// By itself: every open and every later call is answered with this error.
+    /// By an error, with which every open and every later call is answered.
     Failed(Error),
 }
 
 /// What the service's own thread does next.
 pub(super) enum Duty<T> {
-    /// The deadline of these calls has passed: their items are to be withdrawn, and then they are answered.
+    /// Withdraw the items of these calls, whose deadline has passed, and then answer the calls.
     Expire(Vec<Expired<T>>),
-    /// The run is over: the rest is to be answered, and the thread ends.
+    /// Answer all open calls and end the thread: the run is over.
     End,
 }
 
@@ -235,7 +235,7 @@ impl<T> Board<T> {
         lock(&self.state).account
     }
 
-    /// The part of the account that is of streams.
+    /// The account of the items of streams alone.
     pub(crate) fn stream_account(&self) -> Account {
         lock(&self.state).background
     }
@@ -345,8 +345,8 @@ impl<T> Board<T> {
         }
     }
 
-    /// Removes an open call and gives its place on. Its outcome is counted first, since its caller may look
-    /// as soon as it has the answer.
+    /// Removes an open call, counts its outcome, and passes its place on. The caller is answered afterwards: it may
+    /// look at the account as soon as it has the answer.
     fn settle(
         &self,
         mut state: MutexGuard<'_, State<T>>,
@@ -416,13 +416,13 @@ impl<T> Board<T> {
 }
 
 impl<T> State<T> {
-    /// Whether calls are accepted. From the abort of the run until its reason is known they are: the service's own
-    /// thread answers them with the others.
+    /// Fails if calls are not accepted. Between the abort of a run and its reason they still are: the service's own
+    /// thread then answers them with the others.
     fn check(&self) -> Result<(), Error> {
         if self.is_closed || self.is_drained { Err(self.why()) } else { Ok(()) }
     }
 
-    /// Why calls are not accepted.
+    /// The error for calls that are not accepted.
     fn why(&self) -> Error {
         match &self.reason {
             None => Error::Closed {},

@@ -32,7 +32,7 @@ struct Model {
     producers: Vec<JoinHandle<()>>,
 }
 
-/// What became of a call.
+/// The answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Ok,
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-/// With fewer schedules than other models: two more threads, for the tasks that take calls over.
+/// Explores fewer schedules than `check`: these models have two more threads, for the tasks that take calls over.
 fn check_tasks(model: impl Fn() + Send + Sync + Clone + 'static) {
     explore(TASK_SCHEDULES, model);
 }
@@ -285,8 +285,8 @@ fn draining_answers_what_was_accepted() {
     });
 }
 
-/// A taker of a stream whose items are `items`, with at most two open. It takes `take` results, and returns how many were
-/// ok, and the error that ended the stream.
+/// Starts a thread that takes `take` results of a stream of `items`, with at most two open. It returns the number of
+/// results that were ok, and the error that ended the stream.
 fn taker(model: &Model, items: Range<u64>, take: usize) -> JoinHandle<(u64, Option<Answer>)> {
     let calls = model.calls.clone();
     thread::spawn(move || {
@@ -321,7 +321,7 @@ fn streams_and_calls_go_on_beside_each_other() {
     }
 }
 
-/// What is open of a dropped stream is over at once, and calls are answered.
+/// The open items of a dropped stream are given up at once, and calls are answered.
 #[test]
 fn a_dropped_stream_takes_its_items_back() {
     explore(TASK_SCHEDULES, || {

@@ -16,12 +16,12 @@ use crate::scheduler::Priority;
 pub(crate) struct PendingCall<I, T> {
     calls: Calls<I, T>,
     deadline: Option<Deadline>,
-    /// An item of the background has no place.
+    /// A background item has no place in the queue.
     priority: Priority,
     stage: Stage<I, T>,
 }
 
-/// How far a call has come.
+/// The stages of a call.
 enum Stage<I, T> {
     /// Its caller waits for a place.
     Queued {
@@ -37,7 +37,7 @@ enum Stage<I, T> {
     Over,
 }
 
-/// Nothing is pinned.
+/// No field is pinned.
 impl<I, T> Unpin for PendingCall<I, T> {}
 
 impl<I, T> PendingCall<I, T> {
@@ -70,7 +70,7 @@ impl<I, T> PendingCall<I, T> {
         call
     }
 
-    /// A call that is refused.
+    /// Makes a call that was refused.
     pub(crate) fn refused(calls: &Calls<I, T>, error: Error) -> Self {
         Self::at(calls, None, Stage::Refused(error))
     }
@@ -92,7 +92,7 @@ impl<I, T> PendingCall<I, T> {
         };
     }
 
-    /// Whether its answer is there.
+    /// Whether the call has its answer, or was refused.
     pub(super) fn is_answered(&self) -> bool {
         match &self.stage {
             Stage::Open { slot, .. } => slot.is_answered(),
@@ -141,8 +141,10 @@ impl<I, T> PendingCall<I, T> {
         }
     }
 
-    /// Blocks the calling thread until the call is answered. A process that is forked meanwhile does not have the
-    /// thread, so only the first look asks in which process it is: that asks the kernel.
+    /// Blocks the calling thread until the call is answered.
+    ///
+    /// It checks the process once and not at each wake-up, since that is a system call. A process that is forked
+    /// meanwhile does not have this thread.
     pub(crate) fn wait(mut self) -> Result<T, Error> {
         self.calls.board.check_home()?;
         match self.calls.run.clone() {

@@ -17,7 +17,7 @@ pub(super) struct Places<W> {
     arrivals: u64,
 }
 
-/// What a caller gets that asks for a place.
+/// The outcome of asking for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     /// It has a place.
@@ -26,21 +26,21 @@ pub(super) enum Asked {
     Queued(u64),
 }
 
-/// What a caller finds that looks after its place.
+/// The state of a caller that asked for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Polled {
     Granted,
     Waits,
-    /// It waits no longer: its time is over, or the service accepts no calls.
+    /// The caller is no longer in the queue: its time is over, or the service accepts no calls.
     SentAway,
 }
 
-/// What a caller leaves behind that no longer waits.
+/// The result of leaving the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left<W> {
-    /// Its place goes on: to the caller that this wakes, if one waits.
+    /// The caller had a place, which is passed on: to the caller with this waker, if one waits.
     PassedOn(Option<W>),
-    /// It had no place yet; its own waker.
+    /// The caller had no place yet. This is its own waker.
     Waiting(Option<W>),
 }
 

@@ -19,12 +19,12 @@ enum ReservationStage {
     /// It waits, under this number.
     Waits(u64),
     Held,
-    /// The place is used, or there will be none.
+    /// The place is used, or the wait for it has failed.
     Over,
 }
 
 impl<I, T> Reservation<I, T> {
-    /// Takes a place, or waits for one. The deadline of a call begins with the call.
+    /// Takes a place, or queues for one. It has no deadline, since that of a call begins with the call.
     pub(crate) fn begin(calls: &Calls<I, T>) -> Result<Self, Error> {
         let stage = match calls.board.take(None)? {
             Asked::Granted => ReservationStage::Held,
@@ -33,7 +33,7 @@ impl<I, T> Reservation<I, T> {
         Ok(Reservation { calls: calls.clone(), stage })
     }
 
-    /// Waits until the place is there.
+    /// Polls for the place.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let ReservationStage::Waits(arrival) = self.stage else { return Poll::Ready(Ok(())) };
         let asked = self.calls.board.poll_place(arrival, None, cx.waker());
@@ -46,7 +46,7 @@ impl<I, T> Reservation<I, T> {
         asked
     }
 
-    /// Uses the place, if it is there.
+    /// Begins a call: with the place if it is there, and otherwise with the wait for one.
     pub(crate) fn submit(mut self, input: I, deadline: Option<Deadline>) -> PendingCall<I, T> {
         match self.stage {
             ReservationStage::Held => {
