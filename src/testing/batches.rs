@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::runner::Runner;
 
-/// How lists are compared with single answers, and up to which size.
+/// Checks that lists have the answers of single samples, with options.
 ///
 /// ```
 /// use gangline::testing::BatchCheck;
@@ -46,15 +46,15 @@ pub struct BatchCheck<T> {
     differs: Box<Differs<T>>,
 }
 
-/// Checks that lists of up to 32 samples have the answers that each sample has alone, and that a sample that fails
-/// fails alone.
+/// Checks that a runner gives in lists the answers that it gives alone.
 ///
-/// The hooks are called on this thread, with the CPU as device; [`BatchCheck`] has the options. A sample may fail: it
-/// then has to fail in lists too, and the others of its list must not. Give at least one that does.
+/// Lists have up to 32 samples. A sample may fail: it must then fail in lists too, and the other samples of its list
+/// must not. Give at least one sample that fails. The hooks are called on this thread, with the CPU as device.
+/// [`BatchCheck`] has options.
 ///
 /// # Errors
 ///
-/// What does not hold, with each difference.
+/// If a law is broken. The report in the error has each difference.
 ///
 /// ```
 /// use gangline::map_batches;
@@ -87,7 +87,7 @@ where
     BatchCheck::new().run(runner, samples)
 }
 
-/// Of lists up to this size, unless it is set.
+/// The default size of the largest list.
 const MOST: usize = 32;
 
 impl<T: PartialEq + Debug> BatchCheck<T> {
@@ -106,7 +106,9 @@ impl<T: PartialEq + Debug> Default for BatchCheck<T> {
 }
 
 impl<T> BatchCheck<T> {
-    /// Compares an answer alone with one in a list by `differs`, which says how they differ, or `None`.
+    /// Compares answers by `differs`, which describes a difference or returns `None`.
+    ///
+    /// Its first argument is the answer to a sample alone, its second another answer.
     pub fn differing(differs: impl Fn(&T, &T) -> Option<String> + Send + Sync + 'static) -> Self {
         BatchCheck { most: MOST, device: Device::Cpu, differs: Box::new(differs) }
     }
@@ -121,18 +123,18 @@ impl<T> BatchCheck<T> {
         BatchCheck { most, ..self }
     }
 
-    /// Sets the device that the hooks of [`run`](BatchCheck::run) find in their context. The default is the CPU.
+    /// Sets the device in the context of the hooks of [`run`](BatchCheck::run). The default is the CPU.
     pub fn on(self, device: Device) -> Self {
         BatchCheck { device, ..self }
     }
 
     /// Checks a runner: `producer_work` for each sample alone, `producer_work_batch` for lists.
     ///
-    /// The hooks are called on this thread. A list that fails as a whole is split, as a pool does.
+    /// The hooks are called on this thread. A list that fails as a whole is split, as in a pool.
     ///
     /// # Errors
     ///
-    /// What does not hold, with each difference.
+    /// If a law is broken. The report in the error has each difference.
     pub fn run<R>(
         &self,
         runner: &R,
@@ -155,11 +157,13 @@ impl<T> BatchCheck<T> {
 
     /// Checks answers that come from elsewhere, such as a server or another program.
     ///
-    /// `ask` gets the positions of samples, one or a list of them. A sample may be in a list twice.
+    /// `samples` is their number. `ask` gets the positions of the samples to answer, as a list. A sample may be in it
+    /// twice.
     ///
     /// # Errors
     ///
-    /// The first error of `ask`, which ends the check; or that it has given more or fewer answers than it was asked for.
+    /// The first error of `ask`, which ends the check. It is also an error if `ask` does not return one answer for each
+    /// position.
     ///
     /// ```
     /// use std::time::Instant;

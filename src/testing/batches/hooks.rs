@@ -54,7 +54,7 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
         Ok(AnsweredList { answers, end: ListEnd::Whole(begin.elapsed()) })
     }
 
-    /// A list that fails as a whole is asked again in two halves, as a pool does.
+    /// Asks a list. If it fails as a whole, asks its two halves, as a pool does.
     fn list(&mut self, list: &[usize]) -> Result<AnsweredList<R::Output>> {
         let mut inputs: Vec<R::Input> = list.iter().map(|&at| self.samples[at].clone()).collect();
         let begin = Instant::now();
@@ -67,7 +67,7 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
                 let answers = outputs.into_iter().map(|it| it.map_err(|error| text(&*error)));
                 return Ok(AnsweredList { answers: answers.collect(), end: ListEnd::Whole(took) });
             }
-            // A pool does not split it either: the next list would have as few outputs.
+            // A pool does not split such a list either: its parts would lack outputs too.
             Ok(outputs) => {
                 let count = OutputCount { inputs: list.len(), outputs: outputs.len() };
                 let why = count.to_string();
@@ -119,7 +119,7 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
     }
 }
 
-/// Calls a hook. A panic is its error.
+/// Calls a hook, and turns a panic into an error.
 fn hook<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(call).unwrap_or_else(|panic| Err(panic.into()))
 }

@@ -1,27 +1,27 @@
-//! Which lists are asked, and what is judged about their answers.
+//! Asks lists of samples, and judges their answers.
 
 use std::time::Duration;
 
 use super::report::{BatchFault, BatchFaultKind, BatchReport, BatchSize};
 use crate::error::{OutputCount, Result};
 
-/// What a list of samples was answered with.
+/// The answers to a list of samples.
 #[derive(Debug, Clone)]
 pub struct AnsweredList<T> {
-    /// For each sample of the list, in its order: the answer, or why there is none.
+    /// For each sample of the list, in the order of the list: the answer, or the error.
     pub answers: Vec<Result<T, String>>,
-    /// What became of the list as a whole.
+    /// The end of the list as a whole.
     pub end: ListEnd,
 }
 
-/// What became of a list as a whole.
+/// The end of a list as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListEnd {
     /// It was answered as one list, in this time.
     Whole(Duration),
     /// It failed as a whole, for this reason. Its samples were asked again in parts.
     Failed(String),
-    /// The device has no memory for so many. Its samples were asked again in parts.
+    /// The device has no memory for a list of this size. Its samples were asked again in parts.
     OutOfMemory,
 }
 
@@ -48,24 +48,24 @@ pub(super) struct Judging<'a, T> {
     good: Vec<usize>,
 }
 
-/// A list, and the failing sample in it.
+/// A list, and the sample in it that fails alone, if any.
 #[derive(Debug, Clone, Copy)]
 struct Question<'a> {
     list: &'a [usize],
     beside: Option<usize>,
 }
 
-/// The least of several lists is the time of their size.
+/// The least number of lists for each size. The time of the fastest is the time of the size.
 const LEAST_LISTS: usize = 3;
 
-/// Lists that take less are asked more often, until they have taken that much together.
+/// The total time of the lists of one size. Lists of fast workers are asked more often until they reach it.
 const ENOUGH_TIME: Duration = Duration::from_millis(100);
 const MOST_LISTS: usize = 50;
 
-/// Of the samples that fail, these many are put into lists.
+/// The largest number of failing samples that are put into lists.
 const MOST_FAILING: usize = 8;
 
-/// The size of these lists, so that each has the failing sample first, within and last.
+/// The size of a list with a failing sample, which has room for it at the beginning, within and at the end.
 const FAILING_LIST: usize = 4;
 
 impl<'a, T> Judging<'a, T> {
@@ -88,7 +88,7 @@ impl<'a, T> Judging<'a, T> {
                 break;
             }
         }
-        // Where lists are broken without a failing sample, lists with one show nothing.
+        // At a size that is broken without a failing sample, a list with one shows nothing.
         self.ask_failing(self.report.largest_sound().min(FAILING_LIST))
     }
 
@@ -138,7 +138,7 @@ impl<'a, T> Judging<'a, T> {
         }
     }
 
-    /// Asks lists of good samples, each sample at least once. Returns whether larger ones make sense.
+    /// Asks lists of good samples, each sample at least once. Returns whether the device had memory for them.
     fn ask_size(&mut self, size: usize) -> Result<bool> {
         let good = self.good.clone();
         let least = if size == 1 { 0 } else { good.len().div_ceil(size) }.max(LEAST_LISTS);
@@ -162,7 +162,7 @@ impl<'a, T> Judging<'a, T> {
                 ListEnd::Failed(_) => {}
             }
             asked += 1;
-            // What is broken is known; a slow worker need not show it again and again.
+            // After the first fault, the least number of lists is enough: a slow worker need not show it again.
             if self.report.faults.len() > faults && asked >= LEAST_LISTS {
                 break;
             }
@@ -202,7 +202,7 @@ impl<'a, T> Judging<'a, T> {
                 self.report.add(BatchFault { kind, sample, size, beside, text });
             }
         }
-        // Otherwise its samples say what is wrong.
+        // If one of its samples has a fault, that says what is wrong.
         if let (ListEnd::Failed(text), None) = (&end, beside)
             && self.report.faults.len() == before
         {
@@ -250,7 +250,7 @@ impl<'a, T> Judging<'a, T> {
     }
 }
 
-/// 1, 2, 4 and so on, and the largest.
+/// Returns the sizes to ask: 1, 2, 4 and so on, and the largest.
 fn sizes(most: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1_usize), |size| size.checked_mul(2));
     powers.take_while(|&size| size < most).chain([most]).collect()

@@ -1,4 +1,4 @@
-//! What a check of lists has found.
+//! The report of a check of lists.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::base::causes::WithCauses;
 use crate::base::debug_with_causes;
 use crate::error::Result;
 
-/// What a check of lists has found: faults, and how long lists of each size took.
+/// The report of a check of lists: its faults, and the times of lists of each size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BatchReport {
@@ -15,7 +15,7 @@ pub struct BatchReport {
     pub samples: usize,
     /// The samples that have no answer alone, by position, each with its error.
     pub failing: Vec<(usize, String)>,
-    /// What does not hold, in the order in which it was found. At most 100 are kept.
+    /// The faults, in the order in which they were found. At most 100 are kept.
     pub faults: Vec<BatchFault>,
     /// The sizes that were asked, ascending.
     pub sizes: Vec<BatchSize>,
@@ -25,11 +25,11 @@ pub struct BatchReport {
     pub(super) has_failing_lists: bool,
 }
 
-/// Something that does not hold.
+/// A difference that breaks a [law](BatchLaw).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchFault {
-    /// What it is.
+    /// The kind of the fault.
     pub kind: BatchFaultKind,
     /// The position of the sample.
     pub sample: usize,
@@ -41,7 +41,7 @@ pub struct BatchFault {
     pub text: String,
 }
 
-/// What a fault is.
+/// The kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BatchFaultKind {
@@ -66,7 +66,7 @@ pub enum BatchFaultKind {
     Passes,
 }
 
-/// What lists have to keep.
+/// The laws that a runner has to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BatchLaw {
@@ -94,7 +94,7 @@ pub enum LawState {
     Unchecked,
 }
 
-/// How long lists of one size took.
+/// The times of the lists of one size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BatchSize {
@@ -102,15 +102,15 @@ pub struct BatchSize {
     pub size: usize,
     /// The number of lists that were answered whole.
     pub lists: usize,
-    /// The least time of a list; `None` if none was answered whole.
+    /// The time of the fastest list; `None` if none was answered whole.
     pub least: Option<Duration>,
     /// Whether the device had memory for all of them.
     pub fits: bool,
 }
 
-/// Lists do not have the answers of single samples.
+/// The error of a check: a law is broken.
 pub struct BrokenBatches {
-    /// What was found.
+    /// The report with the faults.
     pub report: BatchReport,
 }
 
@@ -120,7 +120,7 @@ const MOST_FAULTS: usize = 100;
 const ENOUGH: f64 = 0.95;
 
 impl BatchLaw {
-    /// All of them, in the order in which they are checked.
+    /// All laws, in the order in which they are checked.
     pub const ALL: &'static [BatchLaw] = &[
         BatchLaw::Answered,
         BatchLaw::Repeatable,
@@ -131,7 +131,7 @@ impl BatchLaw {
 }
 
 impl BatchFault {
-    /// The law that it breaks.
+    /// Returns the law that the fault breaks.
     pub fn law(&self) -> BatchLaw {
         match self.kind {
             BatchFaultKind::NotReady | BatchFaultKind::NoAnswer => BatchLaw::Answered,
@@ -147,7 +147,7 @@ impl BatchFault {
 }
 
 impl BatchSize {
-    /// The items of a second, if lists of this size were answered.
+    /// Returns the samples per second in the fastest list, or `None` if no list was answered whole.
     pub fn rate(&self) -> Option<f64> {
         let seconds = self.least?.as_secs_f64().max(f64::MIN_POSITIVE);
         Some(self.size as f64 / seconds)
@@ -166,12 +166,12 @@ impl BatchReport {
         }
     }
 
-    /// Whether nothing was found that does not hold. A law that could not be checked is not a fault.
+    /// Returns whether no law is broken. One that could not be checked is not broken.
     pub fn has_held(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Whether a law holds.
+    /// Returns whether a law holds.
     pub fn law(&self, law: BatchLaw) -> LawState {
         if self.faults.iter().any(|fault| fault.law() == law) {
             return LawState::Broken;
@@ -187,9 +187,9 @@ impl BatchReport {
         if is_checked { LawState::Held } else { LawState::Unchecked }
     }
 
-    /// The size of lists to use: the smallest with at least 95 % of the best rate.
+    /// Returns the size of lists to use: the smallest with at least 95 % of the best rate.
     ///
-    /// Only sizes below the first at which a law is broken, or memory runs out, take part. If a failing sample harms
+    /// Sizes from the first at which a law is broken, or memory runs out, are not considered. If a failing sample harms
     /// others, or answers cannot be repeated, it is 1.
     pub fn advised(&self) -> usize {
         let bounds_all =
