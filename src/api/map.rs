@@ -75,8 +75,8 @@ where
 pub struct Map<Init, Work, S, I, O> {
     init: Init,
     work: Work,
-    /// A function pointer, since no value of these types is held: it is `Send` and `Sync` also if they are
-    /// not.
+    /// A function pointer, since no value of these types is held: the runner is `Send` and `Sync` even if they
+    /// are not.
     types: PhantomData<fn(S, I) -> O>,
 }
 

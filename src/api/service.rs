@@ -233,7 +233,8 @@ impl<R: Runner + 'static> Service<R> {
         }
     }
 
-    /// Returns a handle whose calls are answered within `limit`, with [`Error::DeadlineExceeded`] if need be.
+    /// Returns a handle with a deadline: its calls are answered within `limit`, if need be with
+    /// [`Error::DeadlineExceeded`].
     ///
     /// The time counts from the call, and includes the wait for a place. An item whose time is over is given up
     /// as if its caller had gone away.
@@ -323,12 +324,13 @@ impl<R: Runner + 'static> Service<R> {
         }
     }
 
-    /// Counts the accepted calls, and the items of [streams](Service::stream), since the start of the service by
-    /// outcome. Open calls are not counted yet; calls that are refused, or that are late or given up while they wait for a place, are never.
+    /// Counts the accepted calls, and the items of [streams](Service::stream), by outcome since the start of the
+    /// service.
     ///
-    /// A call that was given up, or that the end of the service answered, counts as cancelled; one that missed
-    /// its deadline counts as failed. A caller that has its answer finds it counted, also in the
-    /// [report](Service::report).
+    /// Open calls are not counted yet. Calls that are refused are never counted, nor are those that are late or given
+    /// up while they wait for a place. A call that was given up, or that the end of the service answered, counts as
+    /// cancelled; one that missed its deadline counts as failed. A caller that has its answer finds it counted, also in
+    /// the [report](Service::report).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -385,7 +387,7 @@ impl<R: Runner + 'static> Service<R> {
         PendingCall::begin(self.host.0.calls(), input, self.deadline())
     }
 
-    /// A limit so long that it exceeds the clock is none.
+    /// The deadline of a call that begins now. A limit that exceeds the clock sets none.
     fn deadline(&self) -> Option<Deadline> {
         let limit = self.limit?;
         Some(Deadline { at: Instant::now().checked_add(limit)?, limit })

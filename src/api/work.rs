@@ -1,12 +1,13 @@
-//! Runners whose outputs are collected: the producers' half alone is written.
+//! The producers' half of a runner. Its outputs are collected.
 
 use std::fmt;
 
 use crate::error::Result;
 use crate::runner::{ConsumerContext, ProducerContext, Runner, one_by_one};
 
-/// The producers' half of a [`Runner`]: [`collect`](Work::collect) adds a consumer that collects the outputs into
-/// a `Vec`.
+/// The producers' half of a [`Runner`].
+///
+/// [`collect`](Work::collect) adds the other half: a consumer that collects the outputs into a `Vec`.
 ///
 /// Use it for a type of your own, where [`map`](crate::map()) of two closures is too small. Its hooks are
 /// those of `Runner` with the same names. To do something else with the outputs, implement `Runner` instead:
@@ -75,7 +76,7 @@ pub trait Work: Send + Sync {
         Ok(())
     }
 
-    /// Makes a runner that collects the outputs, in its order: the summary of a run is a `Vec` of them.
+    /// Makes a runner that collects the outputs. The summary of a run is a `Vec` of them, in the order of the run.
     fn collect(self) -> Collect<Self>
     where
         Self: Sized,

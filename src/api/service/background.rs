@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::observe::account::Account;
 use crate::runner::Runner;
 
-/// The results of a stream of items that a service works on where no call waits, in the order of the stream.
+/// The results of a stream that a service works on where no call waits, in order.
 ///
-/// [`Service::stream`] makes it. It is a handle of the service, which it keeps open.
+/// [`Service::stream`] makes it. Like a handle, it keeps the service open.
 ///
 /// The thread that calls [`next`](Iterator::next) also pulls the items: one in place of the last result, and further
 /// ones while no result is ready and fewer are open than the stream's window. So nothing is pulled before the first
@@ -33,12 +33,12 @@ pub struct Background<R: Runner + 'static, I> {
 }
 
 impl<R: Runner + 'static> Service<R> {
-    /// Works on a stream of items where no call waits, and gives the results in the order of the stream.
+    /// Works on a stream of items where no call waits. Returns the results in the order of the stream.
     ///
     /// Calls go before all items of the stream that no hook has. If a [batch](crate::Builder::batch) has room beside
     /// the calls that wait, items of the stream fill it up; a call does not wait for other calls then. So the stream
-    /// costs a call at most the batch that is in progress when it comes. The attempts after a failure keep their place: those of
-    /// a call go before the stream, and those of the stream after calls.
+    /// costs a call at most the batch that is in progress when the call comes. Retries keep their rank: those of a call
+    /// go before the stream, and those of the stream after calls.
     ///
     /// If calls take all of the time, the stream still gets every tenth item: see
     /// [`set_stream_share`](Service::set_stream_share). [Deadlines](Service::with_deadline) hold for calls only.
@@ -66,14 +66,14 @@ impl<R: Runner + 'static> Service<R> {
         Background { stream: Exclusive::new(stream), service: self.clone() }
     }
 
-    /// Sets how many percent of the items are those of [streams](Service::stream) while calls wait: 10 at first, and at
-    /// most 90.
+    /// Sets the share of [streams](Service::stream) while calls wait, in percent of the items. The default is 10, the
+    /// largest share 90.
     ///
-    /// What streams had beyond their share counts for a hundred batches: a burst of calls does not wait for a
-    /// stream that was worked on in the gaps before. With 0, streams have what calls leave, which may be nothing.
+    /// Items that streams had beyond their share are set off against it, up to a hundred batches. So a burst of calls
+    /// does not wait for a stream that was worked on in the gaps before. With 0, streams have what calls leave, which
+    /// may be nothing.
     ///
-    /// If calls need more of the time than the stream leaves them, they wait ever longer, as they would on fewer
-    /// devices.
+    /// If calls need more of the time than streams leave them, they wait ever longer, as they would on fewer devices.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -87,7 +87,7 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.set_stream_share(percent);
     }
 
-    /// Counts the items of [streams](Service::stream) by outcome, which [`account`](Service::account) counts too.
+    /// Counts the items of [streams](Service::stream) by outcome. [`account`](Service::account) includes them.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -9,7 +9,7 @@ use crate::engine::service::pending_call::PendingCall;
 use crate::error::Error;
 use crate::runner::Runner;
 
-/// The answer to come of a call: a future for any runtime, or none.
+/// A call in progress: a future of its answer, for any runtime or none.
 ///
 /// It needs no runtime, timer or thread of its own, and is woken by the producer that has the result.
 /// [`Service::call_async`](super::Service::call_async) makes it. Dropping it gives the call up.

@@ -1,4 +1,4 @@
-//! A service as one of tower, so that its layers compose.
+//! `Service` as a service of tower, so that layers of tower compose with it.
 
 use std::task::{Context, Poll};
 
@@ -9,11 +9,13 @@ use crate::runner::Runner;
 
 /// `poll_ready` takes a place in the [queue](Service#the-queue), and `call` uses it.
 ///
-/// So it is ready while the queue has room, and a layer such as `LoadShed` refuses work if it has not. A handle that is
-/// ready keeps its place until `call`, or until it is dropped; its clones have none. The
-/// [deadline](Service::with_deadline) of a call begins with `call`. A `call` without a place waits for one in its
-/// future. Once the service is closed, drains or has ended, `poll_ready` fails, and so does the `call` of a handle that
-/// was ready before.
+/// So a handle is ready while the queue has room, and a layer such as `LoadShed` refuses work while it has none. A
+/// handle that is ready keeps its place until `call`, or until it is dropped. Its clones do not share the place. The
+/// [deadline](Service::with_deadline) of a call begins with `call`. The future of a `call` without a place waits for
+/// one.
+///
+/// Once the service is closed, drains or has ended, `poll_ready` fails. So does the `call` of a handle that was ready
+/// before.
 ///
 /// `service.call(x)` is the [method](Service::call) that blocks. Use `tower::ServiceExt`, or name the trait.
 ///

@@ -22,13 +22,14 @@ use crate::scheduler::{Lease, LeaseId};
 /// The seats of a pool, and its publications, under one lock.
 ///
 /// - **Seats.** Only the coordinator's thread seats and unseats workers.
-/// - **Publications.** A lane adds a publication with [`publish`](Self::publish). Only lanes remove it: with the outcome of
-///   its lease, when its lease is stale and no worker has begun it, or when the lane leaves the run.
+/// - **Publications.** A lane adds a publication with [`publish`](Self::publish). Only lanes remove it: with the
+///   outcome of its lease, when its lease is stale and no worker has begun it, or when the lane leaves the run.
 /// - **Wanted.** A publication is wanted as long as the board has it. The tasks that send its input or read its output
 ///   stop when it is gone.
 /// - **Holder.** The lane that leased an item holds its publication until a worker begins it. Then
 ///   [`begin`](Self::begin) moves it to the lane of that worker. News of a publication go to its holder.
-/// - **Wake-ups.** Each change that concerns a lane rings its bell. A lane that is woken takes its [`mail`](Self::mail).
+/// - **Wake-ups.** Each change that concerns a lane rings its bell. A lane that is woken takes its
+///   [`mail`](Self::mail).
 #[derive(Debug)]
 pub(super) struct LaneBoard {
     state: Mutex<BoardState>,
@@ -150,8 +151,8 @@ impl LaneBoard {
         }
         let last = state.last;
         let run = state.runs.enter(id, last);
-        // The news are kept. Those of this run may have come before, since the worker of this lane may begin items of other
-        // lanes. Those of an earlier run concern publications that are gone.
+        // The news are kept. Those of this run may have come before, since the worker of this lane may begin items of
+        // other lanes. Those of an earlier run concern publications that are gone.
         let seat = &mut state.seats[lane];
         (seat.bell, seat.run) = (Some(bell), Some(run));
         seat.departed.clear();
@@ -239,7 +240,7 @@ impl LaneBoard {
         Some(removed)
     }
 
-    /// Changes a publication that is wanted.
+    /// Applies a change to a publication that is still wanted.
     pub(super) fn update(&self, publication: u64, change: impl FnOnce(&mut Publication)) {
         if let Some(it) = lock(&self.state).publications.get_mut(&publication) {
             change(it);
@@ -281,8 +282,9 @@ impl LaneBoard {
         JoinReply::Seated
     }
 
-    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun and not answered are
-    /// lost. Returns the lane, and the places in the stream of the messages that no worker may get; `None` without a seat.
+    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun
+    /// and not answered are lost. Returns the lane, and the places in the stream of the messages that no worker may
+    /// get; `None` without a seat.
     pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
@@ -344,7 +346,8 @@ impl LaneBoard {
         // A worker that was lost or quarantined gives it up, and another takes it.
         let Some(to) = state.lane_of(worker) else { return false };
         // A lane that has not entered the run yet gets the lease too: else it would be blamed on another worker. A lane
-        // that has left the run does not: it would keep the lease for the next run. Nor does one that is still in another.
+        // that has left the run does not: it would keep the lease for the next run. Nor does one that is still in
+        // another.
         let Seat { run: in_run, left_run, .. } = state.seats[to];
         if left_run == Some(run) || in_run.is_some_and(|it| it != run) {
             return false;

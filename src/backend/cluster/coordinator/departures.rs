@@ -1,7 +1,8 @@
 //! Workers that have left in order, and whose last results are still to be read.
 //!
-//! A worker says that it leaves on the subject of notices, and its results are in a stream. Nothing orders the two, so the
-//! notice may overtake results that the broker has stored before. Without the wait, finished items would count as lost.
+//! A worker says on the subject of notices that it leaves, and its results are in a stream. Nothing orders the two, so
+//! the notice may overtake results that the broker stored earlier. Without the wait, finished items would count as
+//! lost.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl Departures {
         self.leaving.iter().any(|it| it.worker == worker)
     }
 
-    /// Removes the workers whose results were read, or that have waited for `most`: the broker may have lost the results.
+    /// Removes the workers whose results were all read, and those that have waited for `most`: the broker may have lost
+    /// their results.
     pub(super) fn take_due(&mut self, now: Instant, most: Duration) -> Vec<LeavingWorker> {
         let read = self.read;
         let is_due =
