@@ -174,7 +174,7 @@ class Call:
         return self._is_out_of_room and self._in_flight() <= self._window.wake_at
 
     def _offer_room(self) -> None:
-        # Here too: the feeder may get to run much later, and would be woken for each record.
+        # Cleared here and not by the feeder alone, which may run much later: each record would wake it again.
         self._is_out_of_room = False
         self._has_room.notify()
 
@@ -270,7 +270,7 @@ class Call:
                 if not self._is_stopped:
                     self._place(record)
             self._has_records.notify()
-            # The window grows here. Behind a slow item the caller takes no record, and would not offer room.
+            # The window grows here. Behind a slow item the caller takes no record, so it cannot offer the room.
             if self._has_enough_room():
                 self._offer_room()
 

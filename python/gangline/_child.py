@@ -114,7 +114,10 @@ class PickleCodec:
 
 
 class PoolLoop(Loop):
-    """A loop whose inputs may have names of the driver's main module, which is then run to where it uses the pool."""
+    """A loop whose inputs may name things of the driver's main module.
+
+    The worker then runs that module up to its first use of a pool, and goes on from there.
+    """
 
     def _serve(
         self,
@@ -136,7 +139,7 @@ class PoolLoop(Loop):
     def _results(
         self, work: Callable[[Any, Any], Any], state: Any, items: Sequence[int], inputs: list[Any]
     ) -> list[str]:
-        # The task must not be begun again, should a pool of its own need the main module.
+        # A task runs from here on. If it uses a pool of its own, that must not begin the task again.
         _main.continue_with(None)
         return super()._results(work, state, items, inputs)
 

@@ -21,10 +21,10 @@ State = TypeVar("State")
 VERSION = 2
 
 
-#: The program takes lines up to 64 MiB, and ends a worker that writes more. Characters, which are ASCII in JSON.
+#: The largest output, in characters of JSON (ASCII). The program ends a worker that writes a line above 64 MiB.
 LARGEST_OUTPUT = (64 << 20) - 1024
 
-#: Characters of an error.
+#: The largest text of an error, in characters.
 LARGEST_ERROR = 32 << 10
 
 

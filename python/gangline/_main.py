@@ -55,7 +55,7 @@ def prepare(description: dict[str, Any]) -> None:
 
 
 def continue_with(go_on: Optional[Callable[[], None]]) -> None:
-    """Say what is left to do in this process, should the main module be run next."""
+    """Set what this process does if it runs the main module and that comes to a pool."""
     global _go_on
     _go_on = go_on
 
@@ -63,8 +63,10 @@ def continue_with(go_on: Optional[Callable[[], None]]) -> None:
 def pool_starts() -> None:
     """Leave the main module, if it is being run here.
 
-    All that the driver had defined before is known now, so that the module needs no ``if __name__ == "__main__"``. It
-    never goes on: an exception would run its ``finally`` blocks in each worker, and with those the end of a script.
+    All that the driver had defined before is known by then, so the module needs no ``if __name__ == "__main__"``.
+
+    The module never goes on. An exception would not do: it would run the ``finally`` blocks of the module, and so the
+    end of a script, in each worker. So the rest is done below the module's frames, and then the process ends.
     """
     global _loader
     process = sys.modules.get("multiprocessing.process")
@@ -84,7 +86,7 @@ def pool_starts() -> None:
 
 
 def end_after(go_on: Callable[[], None]) -> NoReturn:
-    """Do the rest, and end this process as the interpreter does, below frames that must not go on."""
+    """Call ``go_on``, and end this process as the interpreter does, without a return to the frames above."""
     status = 1
     try:
         go_on()

@@ -165,7 +165,7 @@ class Options(NamedTuple):
             if value is not None:
                 text = seconds(value) if name in times else str(value)
                 arguments.append(f"--{name}={text}")
-        # Records have the failures.
+        # The pool learns of failures from records, so the program need not print them.
         flags = {"share": self.share, "preload": self.preload, "resume": self.resume, "quiet": not self.verbose}
         arguments += [f"--{name}" for name, is_set in flags.items() if is_set]
         if self.lock_gpus:

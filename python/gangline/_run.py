@@ -35,7 +35,7 @@ NONE_LEFT = "which was given up, like all others"
 
 _Message = dict[str, Any]
 
-#: Takes records of a call, whether one has a large output, and the number of items that an earlier run had done.
+#: Takes the records of a call, whether one of them has a large output, and how many items an earlier run had done.
 Ended = Callable[[Sequence[Record], bool, int], None]
 
 
@@ -191,7 +191,7 @@ class Run:
             self._write("".join(f"{line}\n" for line, _ in lines).encode())
 
     def hold(self, value: Packed, item: Item) -> str:
-        """Put the input of an item into memory, once there is a place for that, and return the JSON of that."""
+        """Put the input of an item into shared memory, once there is a place, and return the JSON that names it."""
         return json.dumps({MARK: {"memory": item.hold(value, self._places)}})
 
     def _write(self, line: bytes) -> None:

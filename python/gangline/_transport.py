@@ -21,10 +21,10 @@ LARGEST_TEXT = 64 << 10
 #: The only key of an object that stands for a value which is not plain JSON.
 MARK = "__gangline__"
 
-#: Values inside of one that may be plain. Looking at more would take longer than pickling.
+#: The largest number of values in a plain one. Looking at more would take longer than pickling.
 MOST_VALUES = 4_096
 
-#: Lists and objects inside of each other that may be plain. The program reads 127, of which a message has some.
+#: The largest number of levels of a plain value. The program reads 127, of which its messages use some.
 MOST_LEVELS = 100
 
 _ALIGNMENT = 64
