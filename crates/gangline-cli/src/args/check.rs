@@ -40,7 +40,7 @@ pub(crate) struct CheckArgs {
     /// Take numbers as equal if they differ by at most T, or by that share of the larger one
     #[arg(long, value_name = "T", default_value = "0.0001", value_parser = tolerance)]
     pub(crate) tolerance: f64,
-    /// Print JSON
+    /// Print the result as JSON: docs/check.schema.json describes it
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) json: bool,
     /// Read one sample from each line of FILE
@@ -58,7 +58,7 @@ pub(crate) struct CheckArgs {
     /// Let the libraries of the worker use N threads [default: the cores divided by the devices]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// End a worker that takes longer for a list: 30s
+    /// End a worker that takes longer than TIME, as in 30s, for a list [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub(crate) timeout: Option<Duration>,
     /// Wait TIME at most until a worker is ready

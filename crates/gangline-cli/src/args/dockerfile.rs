@@ -35,7 +35,7 @@ pub(crate) struct DockerfileArgs {
     /// Print the .dockerignore instead, which leaves everything else out of the build
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "write")]
     pub(crate) ignore: bool,
-    /// Write both into this folder; a file that is there stays, and is an error
+    /// Write Dockerfile and .dockerignore here; a file that is there already is an error
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) write: bool,
 }

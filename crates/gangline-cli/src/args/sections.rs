@@ -198,7 +198,8 @@ const DOCKERFILE_EXAMPLES: Section = Section {
             "gangline dockerfile --gpu --batch 8 --write predict.py resnet50.pt labels/",
         ),
         Block::Text(
-            "Packages of requirements.txt are installed if it is in this folder. The image has a user of its own, 10001.",
+            "Packages of requirements.txt are installed if it is in this folder. The image has a user of its own, 10001. The \
+             program comes from the wheel of a release; docs/command-line.md says how to build with a wheel of yours.",
         ),
     ],
 };
@@ -221,14 +222,15 @@ const REQUESTS: Section = Section {
         ),
         Block::Example(
             "Ask for one answer, or for several:",
-            "curl --json '[1, 2, 3]' http://127.0.0.1:8080/predict",
+            "curl -H content-type:application/json -d '[1,2,3]' localhost:8080/predict",
         ),
         Block::Terms(&[
             ("POST /predict", "a JSON value, or an array of values; or bytes"),
             ("GET  /health/live", "200 while the program runs"),
             ("GET  /health/ready", "503 while workers load, and after SIGTERM"),
             ("GET  /metrics", "figures for Prometheus"),
-            ("GET  /", "a page with the same figures, and a form"),
+            ("GET  /stats", "figures of the page, as JSON"),
+            ("GET  /", "a page with these figures, and a form"),
         ]),
         Block::Text(
             "The workers are those of `gangline run --warm`. docs/serving.md has the statuses of answers, a \
@@ -245,7 +247,7 @@ const SERVE_STATUSES: Section = Section {
     title: "Exit status",
     blocks: &[Block::Terms(&[
         ("0", "a signal has ended it, and each accepted request was answered"),
-        ("102", "an option is invalid, or the address cannot be listened on"),
+        ("102", "an option is invalid, cuda:all has no GPU, or the address cannot be listened on"),
         ("103", "a device is missing or in use; or too few workers are left"),
         ("106", "the end of a worker was cut off"),
         ("107", "a bug in gangline"),

@@ -22,7 +22,7 @@ use gangline::gpu::GpuList;
     override_usage = "gangline serve [OPTIONS] [--] COMMAND..."
 )]
 pub(crate) struct ServeArgs {
-    /// The command of a worker, which is started once for each slot; it may have {gpu} and {worker}
+    /// The command that starts a worker; {gpu} in it stands for the ids of its GPUs, {worker} for its number
     #[arg(
         value_name = "COMMAND",
         required = true,
@@ -43,7 +43,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "HTTP")]
 pub(crate) struct Http {
-    /// Listen on this address; port 0 takes a free one, and standard error says which
+    /// Listen on this address, or on a port of 127.0.0.1; port 0 takes a free one, and standard error says which
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Require the token in FILE: requests have the header `authorization: Bearer TOKEN`
