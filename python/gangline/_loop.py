@@ -182,7 +182,9 @@ class Loop:
         self._process = os.getpid()
         hello = json.loads(channel.source.readline() or b"{}")
         if "gangline" not in hello:
-            raise RuntimeError("no message of gangline on standard input: run this script by `gangline run --warm --`")
+            raise RuntimeError(
+                "no message of gangline on standard input: run this script by `gangline run --warm -- python3 SCRIPT`"
+            )
         self._version = min(int(hello["gangline"]), VERSION)
         gpus = tuple(str(gpu) for gpu in hello.get("gpus", ()))
         device = "cuda:0" if gpus else "cpu"

@@ -208,7 +208,7 @@ def test_a_script_that_gangline_did_not_start_says_how():
     ended = subprocess.run(
         [sys.executable, "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    assert "run this script by `gangline run --warm --`" in ended.stderr
+    assert "run this script by `gangline run --warm -- python3 SCRIPT`" in ended.stderr
 
 
 def test_a_batch_below_one_is_refused():

@@ -90,7 +90,7 @@ fn samples(plan: &mut Plan) -> Result<Vec<Job>, CliError> {
     match samples.is_empty() {
         true => Err(CliError::new(
             exit::INPUT,
-            "there are no samples: write them after ::: or name a file",
+            "there are no samples: write them after :::, or name a file with -a or after ::::",
         )),
         false => Ok(samples),
     }

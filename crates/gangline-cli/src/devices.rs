@@ -239,7 +239,7 @@ fn address(device: &Device<'_>) -> Option<PciAddress> {
 /// Explains why the driver's library is missing. Container images may have an empty one in its place.
 fn not_loaded(reason: &str) -> String {
     match reason.starts_with("libnvidia-ml.so.1: ") && reason.contains("No such file") {
-        true => "the driver is not installed".to_owned(),
+        true => "NVIDIA's driver is not installed".to_owned(),
         false => format!("the driver does not load: {reason}"),
     }
 }

@@ -95,7 +95,8 @@ fn listen(args: &ServeArgs) -> Result<TcpListener, CliError> {
         Ok(listener)
     });
     listener.map_err(|error| {
-        CliError::new(exit::USAGE, Context::new(format!("cannot listen on {address}"), error))
+        let what = format!("--listen needs another address or port: cannot listen on {address}");
+        CliError::new(exit::USAGE, Context::new(what, error))
     })
 }
 

@@ -261,7 +261,7 @@ impl<W: Work> JobRunner<W> {
         let (outcome, whole) = first.filter(|_| self.lane.gate.is_wanted())?;
         let (number, result) = (outcome.number, &outcome.result);
         let text =
-            format!("the list of job {number} and {} others {result}, and is split", count - 1);
+            format!("the list of job {number} and {} more {result}, and is split", count - 1);
         self.lanes.shared.terminal.tell_failure(&text);
         let why = result.error().unwrap_or_default();
         Some(match whole {

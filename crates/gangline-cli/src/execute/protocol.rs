@@ -267,7 +267,7 @@ impl fmt::Display for Violation {
             Violation::NotJson(line) => write!(
                 f,
                 "printed a line that is not of the protocol (use standard output for the protocol only): {line}; \
-                 allowed are {ALLOWED}"
+                 allowed are {ALLOWED}; before them comes {{\"gangline\":2}}"
             ),
             Violation::NotReady(line) => write!(
                 f,

@@ -176,7 +176,7 @@ fn a_worker_that_dies_in_a_list_costs_what_it_has_not_answered() {
     let place = place();
     let ran = run(&place, "", "1 2 crash 4 5 6 7 8");
     ran.check(1, "1\n2\n4\n5\n6\n7\n8\n");
-    ran.check_said(1, &["the list of job 3 and 5 others failed with its worker", "SIGKILL"]);
+    ran.check_said(1, &["the list of job 3 and 5 more failed with its worker", "SIGKILL"]);
     ran.check_said(1, &["job 3 failed with its worker", "1 of 8 jobs failed"]);
     let lists = lists(&place);
     assert_eq!(lists[..2], ["1:1 2:1 crash:1 4:1 5:1 6:1 7:1 8:1", "crash:2 4:2"]);

@@ -43,7 +43,7 @@ fn the_loop_in_python_takes_lists() {
     let ran = place.run_typed(&format!("{line} ::: 1 4 9 -1 25 36 '\"nan\"' 64"));
     ran.check(2, "1.0\n2.0\n3.0\n5.0\n6.0\n8.0\n");
     ran.check_said(2, &["job 4 failed: ValueError", "job 7 failed: Out of range float values"]);
-    ran.check_said(2, &["the list of job 1 and 7 others", "out of memory", "a greeting"]);
+    ran.check_said(2, &["the list of job 1 and 7 more", "out of memory", "a greeting"]);
     place.run_typed("-j2 --warm --jsonl -- python3 worker ::: 1 4").check(0, "1.0\n2.0\n");
 }
 
