@@ -29,7 +29,7 @@ pub(crate) struct BackgroundFile {
 }
 
 /// A line of the file.
-struct Line {
+struct BackgroundLine {
     /// From 1.
     number: u64,
     /// Its value, or why it has none.
@@ -38,7 +38,7 @@ struct Line {
 
 /// What became of a line: a record as `gangline run --records` prints it, without what only a run has.
 #[derive(Serialize)]
-struct Record<'a> {
+struct BackgroundRecord<'a> {
     item: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawValue>,
@@ -75,15 +75,16 @@ impl BackgroundFile {
     fn work(self, app: &App, service: &Service<Answering>) {
         let name = self.name.clone();
         let (pulled, lines) = channel();
-        let values = Values { app, reader: self.reader, number: 0, pulled };
-        let mut printer = Printer { lines, out: stdio::stdout(), done: 0, failed: 0, next: 1 };
+        let values = BackgroundValues { app, reader: self.reader, number: 0, pulled };
+        let mut printer =
+            RecordPrinter { lines, out: stdio::stdout(), done: 0, failed: 0, next: 1 };
         let mut stream = service.stream(values);
         let printed = stream.by_ref().try_for_each(|result| match result {
             Err(error) if is_of_end(&error) => Err(None),
             result => printer.print(result).map_err(Some),
         });
         let printed = printed.and_then(|()| printer.print_rest().map_err(Some));
-        let Printer { done, failed, next, .. } = printer;
+        let RecordPrinter { done, failed, next, .. } = printer;
         app.workers.lanes.shared.terminal.tell(&match printed {
             Ok(()) => format!("{name} is done: {done} values, of which {failed} failed"),
             Err(None) => format!("{name} is done up to line {next}, which is the next"),
@@ -97,14 +98,14 @@ impl BackgroundFile {
 }
 
 /// Reads the values of the lines. The lines go to the printer, the values to the stream.
-struct Values<'a> {
+struct BackgroundValues<'a> {
     app: &'a App,
     reader: BufReader<File>,
     number: u64,
-    pulled: Sender<Line>,
+    pulled: Sender<BackgroundLine>,
 }
 
-impl Iterator for Values<'_> {
+impl Iterator for BackgroundValues<'_> {
     type Item = ServedValue;
 
     fn next(&mut self) -> Option<ServedValue> {
@@ -116,7 +117,7 @@ impl Iterator for Values<'_> {
             let value = text.and_then(|text| checked(&text).map_err(|error| error.to_string()));
             let served = value.as_ref().ok().map(|value| self.app.workers.value(value));
             // The printer outlives this iterator.
-            let _ = self.pulled.send(Line { number: self.number, value });
+            let _ = self.pulled.send(BackgroundLine { number: self.number, value });
             if served.is_some() {
                 return served;
             }
@@ -124,7 +125,7 @@ impl Iterator for Values<'_> {
     }
 }
 
-impl Values<'_> {
+impl BackgroundValues<'_> {
     /// The next line, or why it cannot be read; `None` at the end. After an error of the file there are no more.
     fn line(&mut self) -> Option<Result<Vec<u8>, String>> {
         let most = self.app.args.http.max_body;
@@ -150,8 +151,8 @@ impl Values<'_> {
 }
 
 /// Prints the records.
-struct Printer<W> {
-    lines: Receiver<Line>,
+struct RecordPrinter<W> {
+    lines: Receiver<BackgroundLine>,
     out: W,
     done: u64,
     failed: u64,
@@ -159,7 +160,7 @@ struct Printer<W> {
     next: u64,
 }
 
-impl<W: Write> Printer<W> {
+impl<W: Write> RecordPrinter<W> {
     /// Prints the record of the next value, and before it those of lines without a value.
     fn print(&mut self, result: Result<Box<RawValue>, gangline::Error>) -> io::Result<()> {
         loop {
@@ -186,7 +187,11 @@ impl<W: Write> Printer<W> {
         Ok(())
     }
 
-    fn write(&mut self, line: &Line, output: Result<&RawValue, String>) -> io::Result<()> {
+    fn write(
+        &mut self,
+        line: &BackgroundLine,
+        output: Result<&RawValue, String>,
+    ) -> io::Result<()> {
         self.done += 1;
         self.failed += u64::from(output.is_err());
         let (output, error) = match output {
@@ -194,7 +199,8 @@ impl<W: Write> Printer<W> {
             Err(error) => (None, Some(error)),
         };
         let input = line.value.as_deref().ok();
-        let mut text = serde_json::to_vec(&Record { item: line.number, input, output, error })?;
+        let mut text =
+            serde_json::to_vec(&BackgroundRecord { item: line.number, input, output, error })?;
         text.push(b'\n');
         self.out.write_all(&text)?;
         self.out.flush()?;
