@@ -17,12 +17,16 @@
 //!              held                          what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!              exit_watch, stops             how the end of a process is noticed, and that it has stopped
-//!   check      asks the warm worker of a slot for samples alone and in lists, and compares the answers
-//!   dockerfile a container for a worker
-//!   serve      `gangline serve`: the jobs are values of HTTP requests; workers, answering: what runs them
-//!              app, predict, values, body    routes, and what a request asks
+//!   check      `gangline check`: sends samples to a warm worker alone and in lists, and compares the answers
+//!              slot, lists                   the check of one slot; the runner that sends lists
+//!              findings, equality            judge the answers
+//!              text, json                    print the findings
+//!   dockerfile prints a Dockerfile for a worker
+//!   serve      `gangline serve`: the values of HTTP requests are jobs
+//!              workers, answering            the service, and its runner on warm workers
+//!              app, predict, values, body    the routes; reading the values of a request
 //!              background                    values of a file, where no request waits
-//!              connections, phase, figures   the life of the server; what it counts
+//!              connections, phase, figures   connections, the phases of the server, its figures
 //!   output     what jobs print, results, the job log, reports
 //! ```
 //!

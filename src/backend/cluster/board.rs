@@ -28,8 +28,7 @@ use crate::scheduler::{Lease, LeaseId};
 ///   stop when it is gone.
 /// - **Holder.** The lane that leased an item holds its publication until a worker begins it. Then
 ///   [`begin`](Self::begin) moves it to the lane of that worker. News of a publication go to its holder.
-/// - **Wake-ups.** Each change that concerns a lane rings its bell. A lane that is woken takes its
-///   [`mail`](Self::mail).
+/// - **Wake-ups.** Each change that concerns a lane rings its bell. A woken lane takes its [`mail`](Self::mail).
 #[derive(Debug)]
 pub(super) struct LaneBoard {
     state: Mutex<BoardState>,

@@ -1,5 +1,5 @@
-//! Measures calls of a service: what one costs beside a bare hand-over, what batching saves, and how long calls wait for
-//! a stream.
+//! Measures calls of a service: the cost of one beside a bare hand-over, the gain of batches, and the time that calls
+//! wait for a stream.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,9 +24,9 @@ const BATCH: usize = 32;
 const CALLERS: usize = 64;
 /// The work on an item, and on a batch.
 const MODEL: Duration = Duration::from_micros(200);
-/// The time of an item on a device that is no processor.
+/// The time of an item on a device that needs no processor.
 const DEVICE: Duration = Duration::from_millis(2);
-/// How many times as long calls may take beside a stream: each waits for at most one more item.
+/// The largest factor by which a stream may slow calls down: each waits for at most one more item.
 const MOST_BESIDE: f64 = 2.0;
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {

@@ -84,7 +84,7 @@ pub(crate) struct Lanes {
     server: Option<Arc<dyn Server>>,
 }
 
-/// The server whose requests are the jobs.
+/// A server. Its requests are the jobs.
 pub(crate) trait Server: Send + Sync {
     /// Accepts no further request, and ends once those that were accepted are answered.
     fn drain(&self);

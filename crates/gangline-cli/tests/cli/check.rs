@@ -77,8 +77,8 @@ fn ran(place: &Place, options: &str, fault: &str, samples: &str) -> Ran {
     ran
 }
 
-/// Lists of up to 8 of a worker with this fault: the exit status, what does not hold and what was not checked, each with
-/// the text below it.
+/// Checks a worker with this fault in lists of up to 8. Returns the exit status, and the laws that are broken or
+/// unchecked, each with the text below it.
 #[track_caller]
 fn found(fault: &str, samples: &str) -> (Option<i32>, Vec<String>) {
     let ran = ran(&place(), "--batch 8", fault, samples);
@@ -95,7 +95,7 @@ fn found(fault: &str, samples: &str) -> (Option<i32>, Vec<String>) {
     (ran.code, found)
 }
 
-/// What JSON says, checked against the schema.
+/// Returns the findings as JSON, checked against the schema.
 #[track_caller]
 fn json_of(ran: &Ran) -> Value {
     let schema = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/check.schema.json"));

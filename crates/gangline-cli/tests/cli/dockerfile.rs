@@ -21,7 +21,7 @@ fn ran(place: &Place, line: &str) -> Ran {
     place.ran(&mut place.typed(&format!("dockerfile {line}")))
 }
 
-/// The instructions of a Dockerfile, each with its arguments. Comments are left out, and lines are joined.
+/// Returns the instructions of a Dockerfile, each with its arguments, without comments and with continued lines joined.
 #[track_caller]
 fn instructions(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();

@@ -68,7 +68,7 @@ impl Browser {
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.ask(session, "Emulation.setEmulatedMedia", media);
         self.ask(session, "Page.navigate", json!({"url": url}));
-        // Until the page is there, it is another one that is looked at.
+        // Until the page is loaded, the script runs in an empty one.
         let loaded = format!("location.href === '{url}' && document.readyState === 'complete'");
         crate::support::wait_until("the page is loaded", || {
             let state = self.ask(session, "Runtime.evaluate", json!({"expression": loaded}));

@@ -1,4 +1,4 @@
-//! docs/serving.md says what is so.
+//! docs/serving.md: its programs run, and its statements hold.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What requests are answered with.
+//! The answers to requests.
 
 use serde_json::json;
 
