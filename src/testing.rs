@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! [`check_batches`] checks that lists have the answers of single inputs, and [`conformance`] that a wrapper or a backend
-//! keeps the laws of a run.
+//! [`check_batches`] checks that lists have the answers of single inputs. [`conformance`] checks that a wrapper or a
+//! backend keeps the laws of a run.
 
 mod batches;
 pub mod conformance;

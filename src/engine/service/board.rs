@@ -198,7 +198,7 @@ impl<T> Board<T> {
         }
     }
 
-    /// Opens a call, whose caller has a place, or an item of a stream. Returns the index of the item.
+    /// Opens a call, for which its caller has a place, or an item of a stream. Returns the index of the item.
     pub(super) fn open(
         &self,
         slot: &Arc<Slot<T>>,
