@@ -92,7 +92,9 @@ fn slot_text(slot: &CheckedSlot) -> String {
     text += &match slot.report.advised() {
         1 => "\nadvice: no --batch\n".to_owned(),
         size => {
-            format!("\nadvice: --batch {size}, the smallest size that holds with 95 % of the best rate\n")
+            format!(
+                "\nadvice: --batch {size}, the smallest size that holds with 95 % of the best rate\n"
+            )
         }
     };
     text
