@@ -17,7 +17,7 @@ mod refusal;
 mod values;
 mod workers;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,9 @@ use gangline::report::HumanDuration;
 const LAST_BYTES: Duration = Duration::from_secs(5);
 /// The interval at which recorded samples are sorted into buckets. A request of `/metrics` does the same.
 const UPKEEP: Duration = Duration::from_secs(5);
+/// The largest number of connections that wait to be accepted, if the system allows it. The standard library asks for 128, and a
+/// caller beyond these tries again after a second.
+const MOST_WAITING: i32 = 4_096;
 /// The largest number of threads for HTTP. More would not answer more requests, since the workers do the work.
 const MOST_THREADS: usize = 4;
 
@@ -68,7 +71,7 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let workers = ServingWorkers::new(&args, &phases)?;
     allow_files(workers.len())?;
     let connections = allow_connections(workers.len());
-    let listener = listen(&args)?;
+    let listener = listen(args.http.listen)?;
     attendant.attend_to(&workers.lanes);
     let name = args.http.name.clone().unwrap_or_else(|| {
         args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
@@ -88,9 +91,9 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     concluded
 }
 
-fn listen(args: &ServeArgs) -> Result<TcpListener, CliError> {
-    let address = args.http.listen;
+fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {
     let listener = TcpListener::bind(address).and_then(|listener| {
+        rustix::net::listen(&listener, MOST_WAITING)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
@@ -262,5 +265,25 @@ fn conclude(app: &App, end: ServerEnd, signalled: Option<u8>) -> Result<u8, CliE
         }
         (true, _) if shared.has_cut_off_end() => Ok(exit::OUTPUT),
         (true, _) => Ok(exit::OK),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn callers_that_come_at_once_need_no_second_try() {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let callers = most.trim().parse::<usize>().unwrap().min(400);
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        // The system tries again after a second.
+        let soon = Duration::from_millis(900);
+        let callers: Vec<_> =
+            (0..callers).map(|_| TcpStream::connect_timeout(&address, soon).unwrap()).collect();
+        drop(callers);
     }
 }
