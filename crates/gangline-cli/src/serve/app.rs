@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::args::serve::ServeArgs;
 use crate::serve::access::AccessRule;
 use crate::serve::answering::Answering;
+use crate::serve::body;
 use crate::serve::figures::ServerFigures;
 use crate::serve::phase::{Phases, ServerPhase};
 use crate::serve::predict;
@@ -110,11 +111,20 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/stats", get(stats))
         .route("/", get(page))
+        .method_not_allowed_fallback(async |request: Request| {
+            let text = format!("{} takes no {}", request.uri().path(), request.method());
+            refuse(request, Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text)).await
+        })
         .fallback(async |request: Request| {
             let text = format!("there is no {}", request.uri().path());
-            Refusal::new(StatusCode::NOT_FOUND, text)
+            refuse(request, Refusal::new(StatusCode::NOT_FOUND, text)).await
         })
         .with_state(app)
+}
+
+async fn refuse(request: Request, refusal: Refusal) -> Refusal {
+    let (parts, body) = request.into_parts();
+    body::refuse(&parts.headers, body, refusal).await
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {

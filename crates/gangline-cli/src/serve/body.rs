@@ -63,11 +63,7 @@ pub(crate) async fn read(
     let BodyLimits { bytes: most, time } = limits;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > most) {
-        // With `expect: 100-continue`, the caller waits for a go-ahead and sends nothing.
-        if !headers.contains_key(EXPECT) {
-            discard(body).await;
-        }
-        return Err(too_large(most));
+        return Err(refuse(headers, body, too_large(most)).await);
     }
     let mut bytes = Vec::with_capacity(length.map_or(0, |length| length.min(SLOWEST) as usize));
     let begun = Instant::now();
@@ -92,6 +88,15 @@ pub(crate) async fn read(
         }
         bytes.extend_from_slice(&data);
     }
+}
+
+/// Returns a refusal once the body that it is for has been sent.
+pub(crate) async fn refuse(headers: &HeaderMap, body: Body, refusal: Refusal) -> Refusal {
+    // A caller that asks first sends nothing.
+    if !headers.contains_key(EXPECT) {
+        discard(body).await;
+    }
+    refusal
 }
 
 async fn discard(mut body: Body) {

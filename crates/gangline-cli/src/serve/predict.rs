@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 use tokio::sync::SemaphorePermit;
@@ -16,6 +16,14 @@ use crate::serve::refusal::{Refusal, json};
 use crate::serve::values::AskedValues;
 use gangline::Service;
 
+/// A request whose body is to be read.
+struct AdmittedRequest<'a> {
+    service: &'a Service<Answering>,
+    form: BodyForm,
+    /// That of the body, until the request is answered.
+    memory: SemaphorePermit<'a>,
+}
+
 pub(crate) async fn predict(State(app): State<Arc<App>>, request: Request) -> Response {
     // If the caller goes away, hyper drops this future. That gives up the values that it waits for.
     let visit = app.figures.begin();
@@ -25,11 +33,12 @@ pub(crate) async fn predict(State(app): State<Arc<App>>, request: Request) -> Re
 }
 
 async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
-    app.access.check(request.headers())?;
-    let service = app.service()?;
-    let form = body::form(request.headers())?;
     let (parts, body) = request.into_parts();
-    let _memory = memory(app, parts.headers.get(CONTENT_LENGTH))?;
+    let admitted = match admit(app, &parts.headers) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Err(body::refuse(&parts.headers, body, refusal).await),
+    };
+    let AdmittedRequest { service, form, memory: _memory } = admitted;
     let limits = BodyLimits { bytes: app.args.http.max_body, time: app.args.http.idle_timeout };
     let body = body::read(&parts.headers, body, limits).await?;
     let values = match form {
@@ -41,6 +50,14 @@ async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
         AskedValues::One(value) => one(app, service, value).await,
         AskedValues::Several(values) => several(app, service, values).await,
     }
+}
+
+fn admit<'a>(app: &'a App, headers: &HeaderMap) -> Result<AdmittedRequest<'a>, Refusal> {
+    app.access.check(headers)?;
+    let service = app.service()?;
+    let form = body::form(headers)?;
+    let memory = memory(app, headers.get(CONTENT_LENGTH))?;
+    Ok(AdmittedRequest { service, form, memory })
 }
 
 /// Takes the memory for a body. A body of unknown length takes that of the largest.

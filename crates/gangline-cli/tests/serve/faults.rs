@@ -148,3 +148,27 @@ fn a_request_with_two_lengths_is_refused() {
     reply.check(200, "25");
     server.end();
 }
+
+/// A caller that still writes when its connection is closed would see no answer.
+#[test]
+fn a_refusal_reaches_a_caller_that_sends_a_large_body() {
+    let server = Server::start("");
+    let large = "1".repeat(8 << 20);
+    let json = "content-type: application/json\r\n";
+    for (line, headers, status) in [
+        ("POST /predict", "content-type: text/plain\r\n", 415),
+        ("POST /predict/", json, 404),
+        ("PUT /predict", json, 405),
+    ] {
+        let mut caller = server.caller();
+        caller.write(request(line, headers, &large));
+        assert_eq!(caller.reply().status, status, "{line}");
+    }
+    server.end();
+    let loading = Server::loading("", &[("LOAD", "never")]);
+    let mut caller = loading.caller();
+    caller.write(request("POST /predict", json, &large));
+    assert_eq!(caller.reply().status, 503);
+    loading.running.send(rustix::process::Signal::TERM);
+    loading.ended().check_said(0, &["ending: "]);
+}

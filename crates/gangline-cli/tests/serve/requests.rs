@@ -215,3 +215,24 @@ fn a_worker_that_crashes_in_a_list_costs_the_guilty_value_its_answer() {
     list.reply().check(200, &format!("[1,4,{failed},16]"));
     server.end();
 }
+
+#[test]
+fn each_refusal_is_an_object() {
+    let server = Server::start("");
+    for (line, status, text) in [
+        ("GET /predict", 405, "/predict takes no GET"),
+        ("PUT /stats", 405, "/stats takes no PUT"),
+        ("POST /", 405, "/ takes no POST"),
+        ("POST /nothing", 404, "there is no /nothing"),
+    ] {
+        let mut caller = server.caller();
+        caller.write(request(line, "", ""));
+        let reply = caller.reply();
+        assert_eq!(
+            (reply.status, reply.json()),
+            (status, json!({"error": text, "status": status}))
+        );
+        assert_eq!(reply.header("allow").is_some(), status == 405, "{reply:?}");
+    }
+    server.end();
+}
