@@ -247,7 +247,7 @@ const SERVE_STATUSES: Section = Section {
     title: "Exit status",
     blocks: &[Block::Terms(&[
         ("0", "a signal has ended it, and each accepted request was answered"),
-        ("102", "an option is invalid, cuda:all has no GPU, or the address cannot be listened on"),
+        ("102", "an option is invalid, cuda:all has no GPU, or the address is not free"),
         ("103", "a device is missing or in use; or too few workers are left"),
         ("106", "the end of a worker was cut off"),
         ("107", "a bug in gangline"),
