@@ -8,10 +8,10 @@ installed is left out; one that has not ended after ``--limit`` seconds has no f
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
+import concurrent.futures.process
 import importlib.util
 import json
-import multiprocessing
+import multiprocessing.pool
 import os
 import signal
 import subprocess
@@ -26,6 +26,9 @@ import gangline
 
 Work = Callable[[Any], Any]
 Imap = Callable[[Iterable[Any]], Iterable[Any]]
+
+#: Loaded by its first use. The time to a first result is that of a pool, and not that of imports.
+gangline.Pool  # noqa: B018
 
 #: Inputs in a list, where lists are compared.
 LIST = 32
