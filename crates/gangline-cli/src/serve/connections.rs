@@ -1,5 +1,6 @@
 //! The connections: their largest number, their time limits, and their end.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -7,12 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 
 use crate::serve::phase::{Phases, ServerPhase};
@@ -87,16 +91,29 @@ fn connection(
     let _ = sockopt::set_tcp_user_timeout(&stream, millis);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(LARGEST_HEAD);
-    // A connection that begins while the server drains is for one request.
-    let is_last = phases.now() >= ServerPhase::Draining;
-    http.keep_alive(!is_last);
-    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let asked = Arc::new(Notify::new());
+    let (asking, ending) = (Arc::clone(&asked), Arc::clone(&phases));
+    let routes = TowerToHyperService::new(routes);
+    let answer = service_fn(move |request| {
+        asking.notify_one();
+        let (answered, phases) = (routes.call(request), Arc::clone(&ending));
+        async move {
+            let mut response = answered.await?;
+            if phases.now() >= ServerPhase::Draining {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let served = http.serve_connection(TokioIo::new(stream), answer);
     async move {
         let mut served = pin!(served);
         let drained = async {
-            match is_last {
-                true => phases.reached(ServerPhase::Closing).await,
-                false => phases.reached(ServerPhase::Draining).await,
+            phases.reached(ServerPhase::Draining).await;
+            // The first request of a connection may be on its way. It gets its answer too.
+            tokio::select! {
+                () = asked.notified() => {}
+                () = phases.reached(ServerPhase::Closing) => {}
             }
         };
         tokio::select! {

@@ -55,6 +55,21 @@ fn accepted_requests_are_answered_before_the_end() {
 }
 
 #[test]
+fn a_connection_without_a_request_gets_an_answer_while_the_server_drains() {
+    let server = Server::start("");
+    let mut connected = server.caller();
+    let mut first = server.post_waiting("go");
+    server.wait_for_open(1);
+    server.running.send(Signal::TERM);
+    wait_until("it is not ready", || server.get("/health/ready").status == 503);
+    let late = connected.ask("7");
+    assert_eq!((late.status, late.header("connection")), (503, Some("close")));
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    server.ended().check_said(0, &[]);
+}
+
+#[test]
 fn ctrl_c_ends_it_as_sigterm_does() {
     let server = Server::start("");
     server.running.send_to_group(Signal::INT);
