@@ -395,27 +395,12 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// Write the page of this command [default: the page of gangline]
-    #[arg(value_name = "COMMAND", value_parser = PAGES)]
+    #[arg(value_name = "COMMAND", value_parser = sections::PAGES)]
     pub(crate) command: Option<String>,
     /// Write the pages of all commands into DIR
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
 }
-
-/// The commands with a page of their own.
-const PAGES: [&str; 11] = [
-    "run",
-    "check",
-    "dockerfile",
-    "serve",
-    "worker",
-    "workers",
-    "devices",
-    "config",
-    "report",
-    "completions",
-    "man",
-];
 
 /// Write a shell completion script
 #[derive(Debug, Args)]

@@ -16,6 +16,21 @@ pub(crate) enum Block {
     Example(&'static str, &'static str),
 }
 
+/// The commands with a page of their own.
+pub(crate) const PAGES: [&str; 11] = [
+    "run",
+    "check",
+    "dockerfile",
+    "serve",
+    "worker",
+    "workers",
+    "devices",
+    "config",
+    "report",
+    "completions",
+    "man",
+];
+
 /// The sections of `gangline run`.
 pub(crate) const RUN: &[Section] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSES];
 
@@ -164,7 +179,7 @@ const CHECK_RULES: Section = Section {
     blocks: &[
         Block::Text(
             "Each sample is asked for alone, twice, and then in lists of 1, 2, 4 and so on, up to the size of --batch. \
-             Its answer must be the same each time. Whole numbers are compared exactly, other numbers within \
+             Its answer must be the same each time. Whole numbers of up to 64 bits are compared exactly, other numbers within \
              --tolerance. A sample may fail: it then has to fail in lists too, and no other with it. Have one that fails \
              among the samples.",
         ),
