@@ -24,7 +24,8 @@
 //!   dockerfile prints a Dockerfile for a worker
 //!   serve      `gangline serve`: the values of HTTP requests are jobs
 //!              workers, answering            the service, and its runner on warm workers
-//!              app, predict, values, body    the routes; reading the values of a request
+//!              routes, app, predict          the routes, what they share, the answers
+//!              values, body                  reading the values of a request
 //!              background                    values of a file, where no request waits
 //!              connections, phase, figures   connections, the phases of the server, its figures
 //!   output     what jobs print, results, the job log, reports

@@ -3,6 +3,7 @@
 pub(crate) mod capture;
 pub(crate) mod cut_off;
 pub(crate) mod joblog;
+pub(crate) mod json_text;
 pub(crate) mod lines;
 pub(crate) mod lists;
 pub(crate) mod misplaced;

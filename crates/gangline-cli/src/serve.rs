@@ -14,6 +14,7 @@ mod figures;
 mod phase;
 mod predict;
 mod refusal;
+mod routes;
 mod values;
 mod workers;
 
@@ -26,7 +27,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{interval, timeout};
 
 use self::access::AccessRule;
-use self::app::{App, routes};
+use self::app::App;
 use self::background::BackgroundFile;
 use self::connections::Connections;
 use self::figures::ServerFigures;
@@ -140,7 +141,8 @@ async fn live(
     };
     let phases = Arc::clone(&app.phases);
     let rules = Connections { phases, most: connections, idle: app.args.http.idle_timeout };
-    let serving = tokio::spawn(connections::serve(listener, routes(Arc::clone(app)), rules));
+    let serving =
+        tokio::spawn(connections::serve(listener, routes::routes(Arc::clone(app)), rules));
     let upkeep = tokio::spawn(sort(Arc::clone(app)));
     let loaded = load(app).await.and_then(|()| begin(app, background));
     let (mut result, background) = match loaded {

@@ -15,7 +15,7 @@ const MOST_SHOWN: usize = 60;
 
 /// Describes the first place at which two answers differ. Returns `None` if they are equal within the tolerance.
 ///
-/// Whole numbers are equal if they are the same. Other numbers are equal if they differ by at most `tolerance`, or by
+/// Whole numbers of up to 64 bits are equal if they are the same. Other numbers are equal if they differ by at most `tolerance`, or by
 /// that share of the larger one.
 pub(super) fn difference(first: &Value, then: &Value, tolerance: f64) -> Option<String> {
     let mut path = Vec::new();

@@ -21,10 +21,10 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::execute::job_runner::Whole;
+use crate::output::json_text::compact;
 use crate::plain::{Plain, beginning};
 
 /// The version of the protocol. Workers of version 1 are understood.
@@ -66,7 +66,7 @@ pub(crate) enum Takes {
 }
 
 /// What a worker says after it got a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Reply {
     /// To the item in that place.
     Answer(usize, Answer),
@@ -77,9 +77,9 @@ pub(crate) enum Reply {
 }
 
 /// A worker's answer to an item.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Answer {
-    Output(Value),
+    Output(Box<RawValue>),
     Error(String),
     /// An answer with a value that cannot be read: `NaN`, half of a surrogate pair, a number that is too large.
     Unreadable(String),
@@ -202,7 +202,7 @@ pub(crate) fn read_reply(
                     return Err(Violation::NoAnswer(shown(line)));
                 }
                 (_, _, Some(fault)) => Answer::Unreadable(fault),
-                (Some(output), None, None) => match serde_json::from_str(output.get()) {
+                (Some(output), None, None) => match compact(output) {
                     Ok(output) => Answer::Output(output),
                     Err(error) => Answer::Unreadable(error.to_string()),
                 },
@@ -312,9 +312,15 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let answer = |line: &str| read_answer(line.as_bytes());
-        assert_eq!(answer(r#"{"item":7,"output":3}"#), Ok(Answer::Output(3.into())));
-        assert_eq!(answer(r#"{"item":7,"output":null,"x":1}"#), Ok(Answer::Output(Value::Null)));
-        assert_eq!(answer(r#"{"item":7,"error":"no"}"#), Ok(Answer::Error("no".into())));
+        is_output(r#"{"item":7,"output":3}"#, "3");
+        is_output(r#"{"item":7,"output":null,"x":1}"#, "null");
+        is_output(
+            r#"{"item":7,"output":[ 18446744073709551617, 0.10 ]}"#,
+            "[18446744073709551617,0.10]",
+        );
+        assert!(
+            matches!(answer(r#"{"item":7,"error":"no"}"#), Ok(Answer::Error(text)) if text == "no")
+        );
         assert!(matches!(answer(r#"{"item":8,"output":3}"#), Err(Violation::OtherItem { .. })));
         assert!(matches!(answer(r#"{"item":7}"#), Err(Violation::NoAnswer(_))));
         assert!(matches!(
@@ -323,7 +329,15 @@ mod tests {
         ));
         assert!(matches!(answer("Loading model..."), Err(Violation::NotJson(_))));
         assert!(matches!(answer(r#"{"item":7,"error":3}"#), Err(Violation::NotJson(_))));
-        assert_eq!(answer(r#"{"item":7,"output":3,"error":null}"#), Ok(Answer::Output(3.into())));
+        is_output(r#"{"item":7,"output":3,"error":null}"#, "3");
+    }
+
+    #[track_caller]
+    fn is_output(line: &str, expected: &str) {
+        match read_answer(line.as_bytes()) {
+            Ok(Answer::Output(found)) => assert_eq!(found.get(), expected),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[track_caller]
@@ -360,8 +374,7 @@ mod tests {
         assert!(matches!(other, Err(Violation::OtherItem { .. })));
         let both = answer(r#"{"item":7,"output":NaN,"error":"x"}"#);
         assert!(matches!(both, Err(Violation::NoAnswer(_))));
-        let text = answer(r#"{"item":7,"output":"NaN, Infinity"}"#);
-        assert_eq!(text, Ok(Answer::Output("NaN, Infinity".into())));
+        is_output(r#"{"item":7,"output":"NaN, Infinity"}"#, "\"NaN, Infinity\"");
     }
 
     #[test]
@@ -381,12 +394,17 @@ mod tests {
     #[test]
     fn a_list_can_fail_as_a_whole() {
         let reply = |line: &str| read_reply(line.as_bytes(), &in_hand);
-        let why = |whole, why: &str| Ok(Reply::Whole(whole, why.into()));
-        assert_eq!(reply(r#"{"oom":true}"#), why(Whole::OutOfMemory, OUT_OF_MEMORY));
-        assert_eq!(reply(r#"{"error":"bad","of":"list"}"#), why(Whole::Rejected, "bad"));
-        let log = |text: &str| Ok(Reply::Log(text.into()));
-        assert_eq!(reply(r#"{"log":"a\nb\n","level":"info"}"#), log("info: a\nb\n"));
-        assert_eq!(reply(r#"{"log":"a"}"#), log("a\n"));
+        let why = |line: &str| match reply(line) {
+            Ok(Reply::Whole(whole, why)) => (whole, why),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why(r#"{"oom":true}"#), (Whole::OutOfMemory, OUT_OF_MEMORY.into()));
+        assert_eq!(why(r#"{"error":"bad","of":"list"}"#), (Whole::Rejected, "bad".into()));
+        let log =
+            |line: &str| read_log(line.as_bytes()).map(|text| String::from_utf8(text).unwrap());
+        let lines = log(r#"{"log":"a\nb\n","level":"info"}"#);
+        assert_eq!(lines.as_deref(), Some("info: a\nb\n"));
+        assert_eq!(log(r#"{"log":"a"}"#).as_deref(), Some("a\n"));
         for line in [r#"{"oom":false}"#, r#"{"error":"bad"}"#, r#"{"log":3}"#, r#"{"oom":1}"#] {
             assert!(matches!(reply(line), Err(Violation::NotJson(_))), "{line}");
         }

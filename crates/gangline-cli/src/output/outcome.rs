@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::execute::process::End;
 use crate::output::capture::{Captured, Spill};
@@ -72,18 +72,18 @@ pub(crate) enum Form {
 
 impl Printed {
     /// Takes the output that a warm worker has answered: a text unchanged, `null` as nothing, other values as JSON.
-    pub(crate) fn receive(&mut self, spill: &Arc<Spill>, output: &Value) -> io::Result<()> {
-        let (form, mut text) = match output {
-            Value::Null => (Form::Json, Vec::new()),
-            Value::String(text) => (Form::Text, text.clone().into_bytes()),
-            other => (Form::Json, other.to_string().into_bytes()),
+    pub(crate) fn receive(&mut self, spill: &Arc<Spill>, output: &RawValue) -> io::Result<()> {
+        let (form, mut text) = match output.get() {
+            "null" => (Form::Json, String::new()),
+            text if text.starts_with('"') => (Form::Text, serde_json::from_str(text)?),
+            other => (Form::Json, other.to_owned()),
         };
-        if !output.is_null() {
-            text.push(b'\n');
+        if output.get() != "null" {
+            text.push('\n');
         }
         self.form = form;
         self.received = text.len() as u64;
-        self.stdout.push(spill, &text)
+        self.stdout.push(spill, text.as_bytes())
     }
 }
 

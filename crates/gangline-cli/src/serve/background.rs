@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 use crate::args::serve::BackgroundArgs;
 use crate::error::{CliError, Context};
 use crate::exit;
+use crate::output::json_text::checked;
 use crate::output::stdio;
 use crate::serve::answering::{Answering, ServedValue};
 use crate::serve::app::App;
 use crate::serve::refusal::{ErrorTexts, Refusal, is_of_end};
-use crate::serve::values::checked;
 use gangline::Service;
 
 /// The values of the file, and where they are read.

@@ -1,12 +1,10 @@
 //! The values in the body of a request.
 
-use std::fmt;
-
 use axum::http::StatusCode;
 use data_encoding::BASE64;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::output::json_text::{checked, checked_count};
 use crate::serve::refusal::Refusal;
 
 /// The values of one request.
@@ -26,7 +24,7 @@ impl AskedValues {
             return checked(body).map(AskedValues::One).map_err(refused);
         }
         // Counts the values before any of them takes memory.
-        let count = serde_json::from_slice::<Vec<CheckedJson>>(body).map_err(refused)?.len();
+        let count = checked_count(body).map_err(refused)?;
         if count > most {
             let text = format!(
                 "the array has {count} values, and the server never accepts more than {most} (--queue)"
@@ -41,66 +39,6 @@ impl AskedValues {
         let text = BASE64.encode(body);
         let value = serde_json::Map::from_iter([("base64".to_owned(), text.into())]);
         AskedValues::One(to_raw_value(&value).expect("a text is JSON"))
-    }
-}
-
-/// The value that a text is.
-pub(crate) fn checked(text: &[u8]) -> serde_json::Result<Box<RawValue>> {
-    serde_json::from_slice::<CheckedJson>(text)?;
-    serde_json::from_slice(text)
-}
-
-/// Checks a value and keeps nothing of it. Every reader of JSON accepts a value that passes: its texts are Unicode, its
-/// numbers finite, and it has at most 127 levels, since recursive readers such as Python's fail on deep ones.
-struct CheckedJson;
-
-impl<'de> Deserialize<'de> for CheckedJson {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CheckedJson, D::Error> {
-        deserializer.deserialize_any(CheckingVisitor)
-    }
-}
-
-struct CheckingVisitor;
-
-impl<'de> Visitor<'de> for CheckingVisitor {
-    type Value = CheckedJson;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<CheckedJson, E> {
-        Ok(CheckedJson)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<CheckedJson, A::Error> {
-        while let Some(CheckedJson) = values.next_element()? {}
-        Ok(CheckedJson)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<CheckedJson, A::Error> {
-        while let Some((CheckedJson, CheckedJson)) = entries.next_entry()? {}
-        Ok(CheckedJson)
     }
 }
 

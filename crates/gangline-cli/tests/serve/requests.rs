@@ -16,6 +16,9 @@ fn a_value_has_an_answer_and_an_array_has_one_for_each() {
     caller.ask("{\"a\": [null, \"ä\"]}").check(200, "{\"a\":[null,\"ä\"]}");
     caller.ask("\"text\\n\"").check(200, "\"text\\n\"");
     caller.ask("null").check(200, "null");
+    caller.ask("18446744073709551617").check(200, "340282366920938463500268095579187314689");
+    let odd = "{\"$serde_json::private::RawValue\":\"[1,\"}";
+    caller.ask(odd).check(200, odd);
     let large = "x".repeat(100_000);
     caller.ask(format!("\"{large}\"")).check(200, &format!("\"{large}\""));
     server.end();
