@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from gangline._records import Record
 
-__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_out_of_memory"]
+__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_lost_gpu", "is_out_of_memory"]
+
+#: Errors after which CUDA refuses the process all further work: parts of their texts and of their names in the driver
+#: and the runtime, letters only. CUDA's documentation says of each that the process must be ended and started again.
+LOST_GPU = (
+    "devicesideasserttriggered",
+    "cudaerrorassert",
+    "illegalmemoryaccess",
+    "cudaerrorillegaladdress",
+    "illegalinstruction",
+    "misalignedaddress",
+    "invalidprogramcounter",
+    "hardwarestackerror",
+    "unspecifiedlaunchfailure",
+    "cudaerrorlaunchfail",
+    "launchtimedout",
+    "cudaerrorlaunchtimeout",
+    "uncorrectableecc",
+    "eccuncorrectable",
+)
 
 
 class PoolError(RuntimeError):
@@ -72,3 +91,26 @@ def is_out_of_memory(error: BaseException) -> bool:
     if any(parent.__name__ == "OutOfMemoryError" for parent in type(error).__mro__):
         return True
     return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+
+
+def is_lost_gpu(error: BaseException) -> bool:
+    """Whether this process can no longer use its GPU, as after an illegal address in a kernel.
+
+    Frameworks are not asked: each has classes of its own, and all of them quote CUDA's text or the name of its error.
+    What the exception was raised from counts too.
+
+    >>> is_lost_gpu(RuntimeError("CUDA error: device-side assert triggered"))
+    True
+    >>> is_lost_gpu(RuntimeError("CUDA error: out of memory"))
+    False
+    """
+    seen: Optional[BaseException] = error
+    # The chain ends, save where a program has closed it by hand.
+    for _ in range(16):
+        if seen is None:
+            return False
+        text = "".join(filter(str.isalpha, first_line(seen).lower()))
+        if any(lost in text for lost in LOST_GPU):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -8,10 +8,10 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO, Callable, Optional, Protocol, TypeVar
+from typing import Any, BinaryIO, Callable, NoReturn, Optional, Protocol, TypeVar
 
 from gangline._context import Context, connect_log
-from gangline._errors import first_line, full_text, is_out_of_memory
+from gangline._errors import first_line, full_text, is_lost_gpu, is_out_of_memory
 
 __all__ = ["Codec", "JsonCodec", "Loop", "worker"]
 
@@ -26,6 +26,9 @@ LARGEST_OUTPUT = (64 << 20) - 1024
 
 #: The largest text of an error, in characters.
 LARGEST_ERROR = 32 << 10
+
+#: The exit status of a worker that can no longer use its GPU: `EX_UNAVAILABLE`.
+LOST_GPU_STATUS = 69
 
 
 class Codec(Protocol):
@@ -106,7 +109,8 @@ def worker(
     exception is that item's error. ``end(state)`` is called after the last item.
 
     Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. If a
-    list runs out of memory, it is divided, and no item is blamed.
+    list runs out of memory, it is divided, and no item is blamed. After an error that leaves CUDA unusable, such as an
+    illegal address in a kernel, the worker answers, and is replaced by a new one.
 
     A script for ``gangline run --warm -- python3 double.py ::: 1 2 3``::
 
@@ -180,6 +184,7 @@ class Loop:
         self._channel = channel
         self._batch = batch
         self._process = os.getpid()
+        self._has_lost_gpu = False
         hello = json.loads(channel.source.readline() or b"{}")
         if "gangline" not in hello:
             raise RuntimeError(
@@ -221,9 +226,22 @@ class Loop:
                 flush()
                 os._exit(0)
             flush()
-            self._channel.send("".join(f"{answer}\n" for answer in answers))
+            if self._has_lost_gpu:
+                self._leave_after(answers)
+            self._send(answers)
         if end is not None:
             end(state)
+
+    def _send(self, answers: Iterable[str]) -> None:
+        self._channel.send("".join(f"{answer}\n" for answer in answers))
+
+    def _leave_after(self, answers: Iterable[str]) -> NoReturn:
+        # Closed first: a message that came after the answers would be lost, and its items blamed.
+        self._channel.source.close()
+        self._log("CUDA refuses this process all further work: another worker takes its place", "error")
+        self._send(answers)
+        # Neither `end` nor hooks of the interpreter: without its GPU, a library may hang there.
+        os._exit(LOST_GPU_STATUS)
 
     def _greet(self) -> None:
         ready: dict[str, Any] = {"gangline": self._version}
@@ -280,6 +298,7 @@ class Loop:
             return self._failure(item, error)
 
     def _failure(self, item: int, error: BaseException) -> str:
+        self._has_lost_gpu = self._has_lost_gpu or is_lost_gpu(error)
         return json.dumps({"item": item, "error": self._codec.describe(error)})
 
     def _failed(self, items: Sequence[int], error: BaseException) -> list[str]:
@@ -290,6 +309,7 @@ class Loop:
             if is_list:
                 return ['{"oom":true}']
         if is_list:
+            self._has_lost_gpu = is_lost_gpu(error)
             return [json.dumps({"error": self._codec.describe(error), "of": "list"})]
         return [self._failure(item, error) for item in items]
 

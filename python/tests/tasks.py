@@ -40,6 +40,22 @@ def identity(context):
     return context
 
 
+_has_lost_gpu = False
+
+
+def lose_gpu(_, x):
+    """A kernel that fails at 13, and then CUDA as it is: no further work in this process."""
+    global _has_lost_gpu
+    _has_lost_gpu = _has_lost_gpu or x == 13
+    if _has_lost_gpu:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+    return x
+
+
+def lose_gpu_in_lists(_, xs):
+    return [lose_gpu(None, x) for x in xs]
+
+
 def counter(_context):
     return {"seen": 0}
 

@@ -54,6 +54,18 @@ def test_a_worker_that_died_once_does_no_harm(tmp_path):
     assert records[1].attempts == 2
 
 
+@pytest.mark.parametrize(
+    ("work", "batch"), [(tasks.lose_gpu, None), (tasks.lose_gpu_in_lists, 8), (tasks.lose_gpu_in_lists, 64)]
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_item_that_breaks_the_gpu_costs_no_other_item(work, batch, workers):
+    with Pool(None, work, workers=workers, batch=batch) as pool:
+        records = list(pool.imap(range(40)))
+    assert [record.index for record in records if not record.ok] == [13]
+    assert "device-side assert" in records[13].error
+    assert records[13].attempts == 1
+
+
 def test_an_exception_without_a_text_is_an_error():
     assert "its text failed" in outcomes(tasks.raise_unprintable, [1])[0].error
 

@@ -105,6 +105,45 @@ def test_out_of_memory_divides_the_list(error):
     talk.end()
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "raise RuntimeError('CUDA error: device-side assert triggered')",
+        "raise RuntimeError('CUDA failure 700: an illegal memory access was encountered ; GPU=0')",
+        "raise type('CUDARuntimeError', (RuntimeError,), {})('cudaErrorIllegalAddress: an illegal memory access')",
+        "raise ValueError('bad image') from RuntimeError('INTERNAL: CUDA_ERROR_LAUNCH_FAILED')",
+    ],
+)
+def test_a_worker_that_has_lost_its_gpu_answers_and_ends(failing):
+    script = f"""
+def work(_, x):
+    if x:
+        {failing}
+    return x
+gangline.worker(None, work, end=lambda _: print("an end without its GPU"))
+"""
+    talk = Talk(script)
+    assert talk.ask(0) == {"item": 7, "output": 0}
+    assert "another worker takes its place" in talk.ask(1)["log"]
+    assert "error" in talk.hear()
+    status, said = talk.end()
+    assert status == 69
+    assert "an end without" not in said
+
+
+def test_a_list_that_has_lost_the_gpu_is_divided_and_the_worker_ends():
+    script = """
+def work(_, xs):
+    raise RuntimeError('CUDA error: device-side assert triggered')
+gangline.worker(None, work, batch=8)
+"""
+    talk = Talk(script)
+    talk.ask_list([0, 1])
+    assert "log" in talk.hear()
+    assert talk.hear()["of"] == "list"
+    assert talk.end()[0] == 69
+
+
 def test_a_wrong_number_of_outputs_names_both_numbers():
     talk = Talk("gangline.worker(None, lambda _, xs: xs[1:], batch=8)")
     talk.ask_list([0, 1, 2])
