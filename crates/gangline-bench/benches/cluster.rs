@@ -11,6 +11,10 @@
 #[path = "cluster/bare.rs"]
 mod bare;
 
+#[cfg(target_os = "linux")]
+#[path = "cluster/broker.rs"]
+mod broker;
+
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 
@@ -21,8 +25,6 @@ fn main() -> gangline::Result<()> {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::net::{TcpListener, TcpStream};
-    use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
     use gangline::closures::FnMap;
@@ -33,6 +35,7 @@ mod linux {
     use serde_bytes::ByteBuf;
 
     use crate::bare;
+    use crate::broker::Broker;
 
     static RECIPE: Recipe<Work> = Recipe::new("cluster", make);
 
@@ -106,7 +109,7 @@ mod linux {
         let _workers = [broker.worker(1)?, broker.worker(1)?];
         let mut ratios = vec![];
         for _ in 0..rounds {
-            let mut pool = broker.pool(2)?;
+            let mut pool = pool_of(broker, 2)?;
             let time = time(|| Ok(pool.run((0..slow).map(|_| Item::Sleep(item)))?))?;
             ratios.push(item.as_secs_f64() * slow as f64 / 2.0 / time);
         }
@@ -119,7 +122,7 @@ mod linux {
         let (mut ours, mut bare) = (vec![], vec![]);
         for _ in 0..rounds {
             let workers = [broker.worker(PRODUCERS)?, broker.worker(PRODUCERS)?];
-            let mut pool = broker.pool(2)?;
+            let mut pool = pool_of(broker, 2)?;
             let items = (0..small).map(|_| Item::Return(ByteBuf::from([7; 100])));
             ours.push(small as f64 / time(|| Ok(pool.run(items)?))?);
             pool.close()?;
@@ -141,7 +144,7 @@ mod linux {
             let workers: Vec<_> =
                 (0..count).map(|_| broker.worker(producers)).collect::<Result<_>>()?;
             let total = count * producers;
-            let mut pool = broker.pool(count)?;
+            let mut pool = pool_of(broker, count)?;
             // Of the feeder, which stands still if no results come.
             let (mut last, mut pause) = (Instant::now(), Duration::ZERO);
             let items = (0..total * each).map(|_| {
@@ -164,57 +167,11 @@ mod linux {
         Ok(())
     }
 
-    struct Broker {
-        url: String,
-        _server: Running,
-        _folder: tempfile::TempDir,
-    }
-
-    /// A process that ends with its value.
-    struct Running(Child);
-
-    impl Broker {
-        fn start() -> Result<Self> {
-            let folder = tempfile::tempdir()?;
-            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            let mut command = Command::new("nats-server");
-            command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]);
-            // Where Debian installs it, few have a path to.
-            let path = std::env::var("PATH").unwrap_or_default();
-            command.env("PATH", format!("{path}:/usr/sbin"));
-            let server = Running::start(command.arg(folder.path()).stderr(Stdio::null()))?;
-            while TcpStream::connect(("127.0.0.1", port)).is_err() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Ok(Broker { url: format!("nats://127.0.0.1:{port}"), _server: server, _folder: folder })
-        }
-
-        fn worker(&self, producers: usize) -> Result<Running> {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.env("GANGLINE_NATS", &self.url);
-            Running::start(command.env("GANGLINE_DEVICES", format!("cpu*{producers}")))
-        }
-
-        /// A pool that all these workers have joined.
-        fn pool(&self, workers: usize) -> Result<OrderedRunner<Work>> {
-            let nats = Nats::connect(&self.url).max_workers(workers.max(64)).min_workers(workers);
-            let nats = nats.wait_for(Duration::from_secs(300));
-            Ok(OrderedRunner::builder(make(&CfgNode::new())?).cluster(&RECIPE, nats).build()?)
-        }
-    }
-
-    impl Running {
-        fn start(command: &mut Command) -> Result<Self> {
-            Ok(Running(command.stdin(Stdio::null()).spawn()?))
-        }
-    }
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            // It may have ended by itself.
-            _ = self.0.kill();
-            _ = self.0.wait();
-        }
+    /// A pool that all these workers have joined.
+    fn pool_of(broker: &Broker, workers: usize) -> Result<OrderedRunner<Work>> {
+        let nats = Nats::connect(&broker.url).max_workers(workers.max(64)).min_workers(workers);
+        let nats = nats.wait_for(Duration::from_secs(300));
+        Ok(OrderedRunner::builder(make(&CfgNode::new())?).cluster(&RECIPE, nats).build()?)
     }
 
     fn time<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
