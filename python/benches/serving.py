@@ -10,6 +10,8 @@ runs as its documentation shows it.
   could take. The mean latency stands beside that of a server without overhead, which is simulated for the same moments,
   and beside the closed form of Inoue, "Queueing analysis of GPU-based inference servers with dynamic batching" (2021):
   an upper bound of the mean, close to it, for lists without a limit.
+- The same open loop beside `--background FILE`, whose values fill all lists: the latency of the 99th percentile stands
+  beside the one without a background and the time of one full list, and the busy time of the worker beside the clock.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 FIXED, EACH, MOST = 0.020, 0.001, 64
+LOADS = (0.05, 0.3, 0.7)
 
 GANGLINE = f"""
 import time, gangline
@@ -169,8 +172,8 @@ async def closed_loop(peer: Peer, port: int, clients: int, seconds: float) -> tu
     return len(latencies) / (time.perf_counter() - begin), sorted(latencies)
 
 
-async def open_loop(peer: Peer, port: int, moments: list[float]) -> float:
-    """The mean latency of values that come at these moments."""
+async def open_loop(peer: Peer, port: int, moments: list[float]) -> list[float]:
+    """The latencies, sorted, of values that come at these moments."""
     idle = [await Connection.to(port) for _ in range(64)]
     latencies: list[float] = []
     start = time.perf_counter()
@@ -186,7 +189,7 @@ async def open_loop(peer: Peer, port: int, moments: list[float]) -> float:
         for moment in moments:
             await asyncio.sleep(start + moment - time.perf_counter())
             tasks.create_task(value(moment))
-    return sum(latencies) / len(latencies)
+    return sorted(latencies)
 
 
 class Tasks:
@@ -240,17 +243,51 @@ async def compare(program: str, seconds: float, folder: str) -> None:
         async with running(peer, folder) as port:
             await closed_loop(peer, port, 64, 1)
             rate, all_of = await closed_loop(peer, port, 64, seconds)
-            p50, p99 = (1e3 * all_of[int(share * len(all_of))] for share in (0.5, 0.99))
+            p50, p99 = (1e3 * at(share, all_of) for share in (0.5, 0.99))
             print(f"| {peer.name} | {rate:.0f} | {p50:.1f} | {p99:.1f} |", flush=True)
     print("\nvalues at random moments, mean latency in ms\n")
     print("| load | gangline | without overhead | ratio | closed form |\n|---:|---:|---:|---:|---:|")
     peer = peers(program)[0]
+    alone = {}
     async with running(peer, folder) as port:
-        for load in (0.05, 0.3, 0.7):
+        for load in LOADS:
             moments = poisson(load, seconds)
-            mean, ideal = await open_loop(peer, port, moments), without_overhead(moments)
+            latencies, ideal = await open_loop(peer, port, moments), without_overhead(moments)
+            mean = sum(latencies) / len(latencies)
+            alone[load] = at(0.99, latencies)
             bound = 1e3 * closed_form(load)
             print(f"| {load} | {1e3 * mean:.1f} | {1e3 * ideal:.1f} | {mean / ideal:.2f} | {bound:.1f} |", flush=True)
+    await compare_beside_a_background(program, seconds, folder, alone)
+
+
+async def compare_beside_a_background(program: str, seconds: float, folder: str, alone: dict[float, float]) -> None:
+    background = os.path.join(folder, "background.jsonl")
+    with open(background, "w") as file:
+        # More than the worker can take meanwhile.
+        file.writelines(f"{x}\n" for x in range(round((len(LOADS) * seconds + 60) / EACH)))
+    peer = peers(program)[0]
+    peer.command[2:2] = ["--background", background]
+    print(f"\nthe same beside a background; a full list takes {1e3 * (FIXED + EACH * MOST):.0f} ms\n")
+    print("| load | p99 ms alone | beside | more | worker busy |\n|---:|---:|---:|---:|---:|")
+    async with running(peer, folder) as port:
+        for load in LOADS:
+            begin, busy = time.perf_counter(), await busy_seconds(port)
+            p99 = at(0.99, await open_loop(peer, port, poisson(load, seconds)))
+            share = (await busy_seconds(port) - busy) / (time.perf_counter() - begin)
+            p99, before = 1e3 * p99, 1e3 * alone[load]
+            print(f"| {load} | {before:.1f} | {p99:.1f} | {p99 - before:.1f} | {100 * share:.1f} % |", flush=True)
+
+
+async def busy_seconds(port: int) -> float:
+    """The time that the worker has spent on lists that have ended."""
+    _, text = await (await Connection.to(port)).ask(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    lines = (line.rsplit(" ", 1) for line in text.decode().splitlines())
+    return sum(float(line[1]) for line in lines if line[0].startswith("gangline_device_busy_seconds_sum"))
+
+
+def at(share: float, latencies: list[float]) -> float:
+    """The latency that this share of the sorted ones does not exceed."""
+    return latencies[int(share * len(latencies))]
 
 
 def main() -> None:
