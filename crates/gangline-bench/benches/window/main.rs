@@ -4,7 +4,8 @@
 //! durations in virtual time, where each item goes to the producer that is free first, in any order. It is the median of
 //! three rounds, in which the ways take turns.
 //!
-//! `-- --out docs/performance` draws the plot, `-- --quick` takes one round of a third of the items.
+//! `-- --out docs/performance` draws the plot, `-- --quick` takes one round of a third of the items, and
+//! `-- --durations exponential` measures these only.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
@@ -66,7 +67,12 @@ fn main() -> Result<(), BoxError> {
     println!("| durations | producers | ordered | ordered, `window(512)` | unordered |");
     println!("|---|---:|---:|---:|---:|");
     let mut rows = vec![];
+    let value_of = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1);
+    let only = value_of("--durations");
     for durations in ALL {
+        if only.is_some_and(|only| *only != durations.to_string()) {
+            continue;
+        }
         for producers in PRODUCERS {
             let row = measured(durations, producers, effort)?;
             let [ordered, wide, unordered] = row.shares;
@@ -74,8 +80,14 @@ fn main() -> Result<(), BoxError> {
             rows.push(row);
         }
     }
-    let out = arguments.iter().skip_while(|argument| *argument != "--out").nth(1);
-    match out {
+    if rows.is_empty() {
+        return Err(format!(
+            "no durations are called {only:?}; there are {}",
+            ALL.map(|it| it.to_string()).join(", ")
+        )
+        .into());
+    }
+    match value_of("--out") {
         // Cargo starts benchmarks in the folder of their package.
         Some(folder) => plot::draw_rows(&rows, &PathBuf::from("../..").join(folder)),
         None => Ok(()),
