@@ -37,7 +37,7 @@ use crate::concurrency::cancel::CancelToken;
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock};
 use crate::engine::pool::Engine;
-use crate::engine::settings::Settings;
+use crate::engine::settings::PoolSettings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
@@ -231,7 +231,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self.told.settings = self.listed();
         let factory = factory(Arc::new(self.runner));
         let places = devices.places_with_gpus();
-        let settings = Settings {
+        let settings = PoolSettings {
             devices,
             order: self.order,
             window: self.window,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::lineup::{Lineup, Place};
 use super::session::{Over, Session};
-use super::settings::Settings;
+use super::settings::PoolSettings;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
@@ -39,7 +39,7 @@ pub(crate) struct Engine<I, T> {
     /// The number of items that producers could have when the run began, if each can have several.
     capacity: usize,
     pub(super) cfg: Arc<CfgNode>,
-    pub(super) settings: Settings,
+    pub(super) settings: PoolSettings,
     pub(super) run_settings: Arc<RunSettings<I, T>>,
     /// The requests of the token that this pool has spent.
     seen: SeenRequests,
@@ -69,7 +69,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
     pub(crate) fn new(
         factory: ProducerFactory<I, T>,
         cfg: CfgNode,
-        settings: Settings,
+        settings: PoolSettings,
         run_settings: RunSettings<I, T>,
         told: ObserveOptions,
         observers: Mutex<Observers>,
@@ -198,7 +198,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         if here < least {
             return Err(Error::TooFewProducers { here, least, source: None });
         }
-        let Settings { order, batching, .. } = self.settings;
+        let PoolSettings { order, batching, .. } = self.settings;
         let order = if kind == RunKind::Service { Order::Completion } else { order };
         self.capacity = self.factory().capacity().unwrap_or(0);
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
@@ -249,7 +249,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
     }
 
     pub(super) fn window(&self) -> Window {
-        let Settings { window, batching, devices, .. } = &self.settings;
+        let PoolSettings { window, batching, devices, .. } = &self.settings;
         Window::new(*window, self.capacity.max(devices.len()), *batching)
     }
 }
@@ -264,7 +264,7 @@ impl<I, T> Engine<I, T> {
         self.factory.as_ref().expect("it is there until the engine is dropped")
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &PoolSettings {
         &self.settings
     }
 

@@ -24,7 +24,7 @@ use super::feed::measure;
 use super::pool::Engine;
 use super::run_totals::report_of;
 use super::session::Session;
-use super::settings::Settings;
+use super::settings::PoolSettings;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
@@ -212,7 +212,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
 /// Returns the default window: `least`, or four of the largest batches for each producer if that is more. A smaller
 /// window of the user goes before it.
 fn window<I, T>(engine: &Engine<I, T>, least: usize) -> usize {
-    let Settings { window, batching, devices, .. } = &engine.settings;
+    let PoolSettings { window, batching, devices, .. } = &engine.settings;
     let most = batching.map_or(1, |batching| batching.rule.most());
     let default = least.max(devices.len().saturating_mul(4 * most));
     window.map_or(default, |window| window.min(default))

@@ -17,7 +17,7 @@ use crate::scheduler::batch::Batching;
 
 /// The settings of a pool, beside its runner and configuration.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct PoolSettings {
     pub(crate) devices: Devices,
     pub(crate) order: Order,
     /// `None`: the window grows by itself.
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     pub(crate) token: CancelToken,
 }
 
-impl Settings {
+impl PoolSettings {
     /// Locks the GPUs of the devices, if that was asked for. `seen` are the requests of the token that are spent.
     pub(super) fn lock_gpus(
         &self,

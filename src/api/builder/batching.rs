@@ -1,4 +1,4 @@
-//! Settings of batches, and of the sizes of items.
+//! PoolSettings of batches, and of the sizes of items.
 
 use super::Builder;
 use crate::api::pool::OrderKind;

@@ -1,4 +1,4 @@
-//! Settings of what runs where, and of the order and the window.
+//! PoolSettings of what runs where, and of the order and the window.
 
 use super::Builder;
 use crate::api::pool::{OrderKind, RuntimeOrder};
