@@ -57,6 +57,8 @@
 //! | in which order do results come out? | `reorder` |
 //! | what may a remote producer hold before it begins? | `ahead`, `hand_over` |
 //! | what happens to the withdrawn parts of an expansion? | `expansion` |
+//!
+//! `replay` runs a whole run in virtual time, for what another setting would have changed.
 
 pub mod ahead;
 mod answers;
@@ -78,6 +80,7 @@ mod pending_queues;
 mod priority;
 mod producers;
 pub mod reorder;
+pub mod replay;
 mod retry;
 mod retry_queue;
 mod scheduler;
