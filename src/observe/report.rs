@@ -39,6 +39,7 @@ mod styled;
 mod timeline;
 mod trace;
 mod vocabulary;
+mod what_if;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
@@ -57,6 +58,7 @@ pub use self::split_report::SplitReport;
 use self::styled::Styled;
 pub use self::timeline::{Throughput, Timeline};
 pub use self::vocabulary::Vocabulary;
+pub use self::what_if::{Prediction, RefusedSetting, Settings, Unrecorded};
 pub use super::account::Ending;
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
@@ -87,6 +89,54 @@ impl RunReport {
     /// ```
     pub fn compare<'a>(&'a self, after: &'a RunReport) -> Comparison<'a> {
         Comparison::new(self, after)
+    }
+
+    /// Predicts how long this run would have taken with other settings.
+    ///
+    /// The scheduler runs once more in virtual time, over the recorded attempts: each item takes the time that it took,
+    /// the source and the consumer take their mean time for an item. Batches take what the recorded ones took by their
+    /// size. The same is done with the settings that the run had, and what that differs by from the recorded time is
+    /// taken for overhead, which grows with the prediction.
+    ///
+    /// Producers are taken to be independent: hooks that share a core, a disk or a GPU get slower with more of them, which
+    /// no report shows.
+    ///
+    /// It needs a report with item events ([`timeline`](crate::Builder::timeline)) of a whole run of one pool, with at
+    /// most 100,000 attempts. A setting is [refused](Prediction::refused) if the report does not tell its effect: a batch
+    /// larger than the recorded ones, for example, or more retries where items failed for good.
+    ///
+    /// ```
+    /// use std::thread::sleep;
+    /// use std::time::Duration;
+    ///
+    /// use gangline::report::Settings;
+    /// use gangline::{OrderedRunner, each};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let work = each(|ms: u64| Ok(sleep(Duration::from_millis(ms))));
+    /// let mut pool = OrderedRunner::builder(work).devices(1).timeline().build()?;
+    /// let (_, report) = pool.run_with_report([5; 20]);
+    /// let prediction = report.what_if(&Settings::new().producers(2));
+    /// assert!(prediction.lasted < report.lasted);
+    /// println!("{prediction}"); // with `devices(2)` this run would have taken 50.6 ms, not 101 ms
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn what_if(&self, settings: &Settings) -> Prediction {
+        what_if::recorded::predict(self, settings)
+    }
+
+    /// Lets the scheduler decide over this run once more, and returns its steps: one line each, with its time in the
+    /// run.
+    ///
+    /// With it, a report shows what the scheduler did and why: which producer began with which items, what was tried
+    /// again, when the window grew.
+    ///
+    /// # Errors
+    ///
+    /// [`Unrecorded`] if the report has not what [`what_if`](Self::what_if) needs.
+    pub fn replay(&self) -> Result<String, Unrecorded> {
+        what_if::recorded::steps(self)
     }
 
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers

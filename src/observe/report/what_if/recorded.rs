@@ -1,0 +1,431 @@
+//! The attempts of a run as a report shows them, to run its scheduler over them once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Prediction, RefusedSetting, Settings, Unrecorded};
+use crate::base::HumanDuration;
+use crate::observe::account::Ending;
+use crate::observe::report::run_report::RunReport;
+use crate::scheduler::batch::{Batch, Batching};
+use crate::scheduler::replay::{self, ReplayStep, RunModel};
+use crate::scheduler::window::Window;
+use crate::scheduler::{
+    Backoff, Bypass, Config, Input, OnError, Outcome, ProducerId, RunTime, Timeouts,
+};
+
+/// Settings whose work the replay does not do.
+const NOT_REPLAYED: [&str; 6] = [
+    "speculate",
+    "window_memory",
+    "max_batch_cost",
+    "max_padded_size",
+    "recycle_after",
+    "item_timeout",
+];
+
+/// A replay that differs from the run by more than this share is none: something else took the time.
+const MOST_DIFFERENCE: f64 = 0.25;
+
+/// Places whose times differ by less are alike: the times of items vary too.
+const LEAST_DIFFERENCE: f64 = 1.25;
+
+/// A batch that is so many times as large as the largest recorded one may not behave alike.
+const MOST_GROWTH: usize = 2;
+
+/// What each part of a run took.
+#[derive(Debug)]
+pub(super) struct RecordedRun {
+    lasted: Duration,
+    /// The items that were worked on, by their number without those that were not.
+    items: Vec<RecordedItem>,
+    /// For each producer, the factor of its times to those of the first place.
+    speeds: Vec<f64>,
+    batches: BatchTimes,
+    pull: Duration,
+    consume: Duration,
+    /// The settings that the run had.
+    config: Config,
+    window: Option<usize>,
+    rule: Option<Batch>,
+}
+
+/// The attempts at an item.
+#[derive(Debug, Default)]
+struct RecordedItem {
+    index: u64,
+    /// How long each took, on the first place.
+    took: Vec<Duration>,
+    /// Whether it failed for good.
+    has_failed: bool,
+}
+
+/// How long batches take on the first place: `fixed + each * size`, by least squares.
+#[derive(Debug, Default)]
+struct BatchTimes {
+    fixed: f64,
+    each: f64,
+    largest: usize,
+    /// The number of different sizes.
+    sizes: usize,
+}
+
+/// Predicts how long the run would have taken: see [`RunReport::what_if`].
+pub(crate) fn predict(report: &RunReport, settings: &Settings) -> Prediction {
+    let run = match RecordedRun::of(report) {
+        Ok(run) => run,
+        Err(why) => return Prediction::none(report, settings, &why),
+    };
+    let (settings, refused) = run.check(settings);
+    let lasted = match settings == Settings::default() {
+        true => report.lasted,
+        false => run.predict(&settings),
+    };
+    Prediction { settings, recorded: report.lasted, lasted, refused }
+}
+
+/// The steps of the run with its own settings: see [`RunReport::replay`].
+pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
+    match RecordedRun::of(report) {
+        Ok(run) => Ok(run.steps()),
+        Err(why) => Err(Unrecorded { why }),
+    }
+}
+
+impl RecordedRun {
+    /// Reads a report; an error says what it lacks.
+    pub(super) fn of(report: &RunReport) -> Result<Self, String> {
+        check_whole(report)?;
+        let batches = leases(report);
+        let speeds = speeds(report, &batches);
+        let items = items(report, &speeds);
+        let each = |time: Duration| time.div_f64((items.len() as f64).max(1.0));
+        let settings = &report.provenance.settings;
+        let rule = settings.get("batch").map(|text| parsed_rule(text)).transpose()?;
+        let window = settings.get("window").and_then(|text| text.parse().ok());
+        let is_known = settings.contains_key("window");
+        let run = RecordedRun {
+            lasted: report.lasted,
+            pull: each(report.source_working),
+            consume: each(report.consumer_working),
+            batches: BatchTimes::of(&batches, &speeds),
+            config: config(report),
+            window: if is_known { window } else { Some(report.window as usize) },
+            rule,
+            items,
+            speeds,
+        };
+        run.check_faithful()?;
+        Ok(run)
+    }
+
+    /// Divides settings into those whose effect can be predicted, and the others.
+    pub(super) fn check(&self, asked: &Settings) -> (Settings, Vec<RefusedSetting>) {
+        let mut left = asked.clone();
+        let mut refused = vec![];
+        let mut refuse = |setting: String, why: String| {
+            refused.push(RefusedSetting { setting, why });
+        };
+        if asked.producers == Some(0) {
+            left.producers = None;
+            refuse("devices(0)".to_owned(), "a run has at least one producer".to_owned());
+        }
+        if asked.window == Some(0) {
+            left.window = None;
+            refuse("window(0)".to_owned(), "a window has at least one item".to_owned());
+        }
+        if let Some(why) = asked.batch.and_then(|batch| self.refusal_of(batch)) {
+            left.batch = None;
+            refuse(format!("batch({})", asked.batch.expect("it was asked for")), why);
+        }
+        if let Some(retries) = asked.retries.filter(|&retries| retries > self.config.retries)
+            && let Some(item) = self.items.iter().find(|item| item.has_failed)
+        {
+            left.retries = None;
+            let (index, attempts) = (item.index, item.took.len());
+            let why =
+                format!("item {index} failed {attempts} times, and what comes after is not known");
+            refuse(format!("retries({retries})"), why);
+        }
+        (left, refused)
+    }
+
+    fn refusal_of(&self, batch: Batch) -> Option<String> {
+        let BatchTimes { largest, sizes, .. } = self.batches;
+        match batch.most() {
+            0 => Some("a batch has at least one item".to_owned()),
+            most if most == largest => None,
+            _ if largest == 1 => {
+                Some("items came one by one, so how long batches take is not known".to_owned())
+            }
+            _ if sizes < 2 => Some(format!(
+                "all batches had {largest} items, so how the time depends on the size is not known"
+            )),
+            most if most > MOST_GROWTH * largest => Some(format!(
+                "the largest batch had {largest} items, and one of more than twice as many may not fit or behave alike"
+            )),
+            _ if self.items.iter().any(|item| item.took.len() > 1) => {
+                Some("items were tried again, and with other batches others would be".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// How long the run would have taken. What a replay of its own settings misses of the recorded time is overhead.
+    pub(super) fn predict(&self, settings: &Settings) -> Duration {
+        let (as_it_was, otherwise) = (self.run(&Settings::default()), self.run(settings));
+        let overhead = self.lasted.as_secs_f64() / as_it_was.as_secs_f64().max(1e-9);
+        otherwise.mul_f64(overhead)
+    }
+
+    /// A replay of the settings that the run had takes about as long as it did.
+    fn check_faithful(&self) -> Result<(), String> {
+        let replayed = self.run(&Settings::default());
+        let ratio = replayed.as_secs_f64() / self.lasted.as_secs_f64().max(1e-9);
+        if (1.0 - MOST_DIFFERENCE..=1.0 + MOST_DIFFERENCE).contains(&ratio) {
+            return Ok(());
+        }
+        let (replayed, lasted) = (HumanDuration(replayed), HumanDuration(self.lasted));
+        Err(format!(
+            "by the times of its items, source and consumer it takes {replayed}, not {lasted}: what took the rest is not \
+             in it"
+        ))
+    }
+
+    fn run(&self, settings: &Settings) -> Duration {
+        self.run_with(settings, None)
+    }
+
+    fn run_with(&self, settings: &Settings, steps: Option<&mut String>) -> Duration {
+        let producers = settings.producers.unwrap_or(self.config.producers);
+        let rule = settings.batch.or(self.rule);
+        let batching = rule.map(Batching::new);
+        let window = Window::new(settings.window.or(self.window), producers, batching);
+        let config = Config {
+            producers,
+            batching,
+            window: window.size(),
+            order: settings.order.unwrap_or(self.config.order),
+            retries: settings.retries.unwrap_or(self.config.retries),
+            ..self.config.clone()
+        };
+        let mut model = RecordedModel { run: self, steps };
+        replay::replay(config, window, self.items.len() as u64, &mut model).lasted
+    }
+
+    /// The steps of the run with its own settings, one line each.
+    pub(super) fn steps(&self) -> String {
+        let mut steps = String::new();
+        self.run_with(&Settings::default(), Some(&mut steps));
+        steps
+    }
+}
+
+/// The recorded times, for a replay.
+struct RecordedModel<'a> {
+    run: &'a RecordedRun,
+    steps: Option<&'a mut String>,
+}
+
+impl RunModel for RecordedModel<'_> {
+    fn pull(&mut self, _: u64) -> Duration {
+        self.run.pull
+    }
+
+    fn work(&mut self, producer: ProducerId, items: &[u64], attempt: u32) -> (Duration, Outcome) {
+        let RecordedRun { items: recorded, batches, speeds, rule, .. } = self.run;
+        let speed = speeds[producer % speeds.len()];
+        if rule.is_some() || items.len() > 1 {
+            let time = batches.fixed + batches.each * items.len() as f64;
+            return (Duration::from_secs_f64(time.max(0.0) * speed), Outcome::Succeeded);
+        }
+        let RecordedItem { took, has_failed, .. } = &recorded[items[0] as usize];
+        let last = took.len() - 1;
+        let at = (attempt as usize - 1).min(last);
+        let outcome = match at < last || *has_failed {
+            true => Outcome::Failed,
+            false => Outcome::Succeeded,
+        };
+        (took[at].mul_f64(speed), outcome)
+    }
+
+    fn consume(&mut self, _: u64) -> Duration {
+        self.run.consume
+    }
+
+    fn note(&mut self, at: RunTime, step: &ReplayStep) {
+        let Some(steps) = &mut self.steps else { return };
+        let at = HumanDuration(at.since(RunTime::START)).to_string();
+        let index = |item: &u64| self.run.items[*item as usize].index;
+        let text = match step {
+            ReplayStep::Pulled(item) => format!("item {} is pulled", index(item)),
+            ReplayStep::Began(producer, lease) => {
+                let items: Vec<_> =
+                    lease.items.iter().map(|item| index(item).to_string()).collect();
+                format!(
+                    "producer {producer} begins with {}, attempt {}",
+                    items.join(" "),
+                    lease.attempt
+                )
+            }
+            ReplayStep::Ended(producer, Outcome::Succeeded) => {
+                format!("producer {producer} succeeds")
+            }
+            ReplayStep::Ended(producer, Outcome::Failed) => format!("producer {producer} fails"),
+            ReplayStep::Retried(item, until) => {
+                let until = HumanDuration(until.since(RunTime::START));
+                format!("item {} is tried again, not before {until}", index(item))
+            }
+            ReplayStep::Consumed(item) => format!("item {} is consumed", index(item)),
+            ReplayStep::WindowGrew(size) => format!("the window grows to {size} items"),
+        };
+        writeln!(steps, "{at:>10}  {text}").expect("a string takes everything");
+    }
+}
+
+impl BatchTimes {
+    fn of(leases: &[RecordedLease], speeds: &[f64]) -> Self {
+        let points: Vec<_> = leases
+            .iter()
+            .map(|it| (it.size as f64, it.took.as_secs_f64() / speeds[it.producer % speeds.len()]))
+            .collect();
+        let count = points.len().max(1) as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (size, time) = (mean(|it| it.0), mean(|it| it.1));
+        let spread: f64 = points.iter().map(|it| (it.0 - size).powi(2)).sum();
+        let common: f64 = points.iter().map(|it| (it.0 - size) * (it.1 - time)).sum();
+        let each = if spread > 0.0 { (common / spread).max(0.0) } else { 0.0 };
+        BatchTimes {
+            fixed: (time - each * size).max(0.0),
+            each,
+            largest: leases.iter().map(|it| it.size).max().unwrap_or(0),
+            sizes: leases.iter().map(|it| it.size).collect::<BTreeSet<_>>().len(),
+        }
+    }
+}
+
+/// Attempts that began together on one producer.
+struct RecordedLease {
+    producer: usize,
+    size: usize,
+    took: Duration,
+}
+
+fn check_whole(report: &RunReport) -> Result<(), String> {
+    if !report.stages.is_empty() {
+        return Err(
+            "it is the report of a pipeline, whose stages have reports of their own".to_owned()
+        );
+    }
+    if report.ending != Ending::Finished {
+        return Err("the run did not end by itself".to_owned());
+    }
+    if !report.has_item_events() || report.spans.is_empty() {
+        return Err("it has no times of items, which `timeline()` records".to_owned());
+    }
+    let missing = report.spans_left_out + report.events_lost + report.failures_left_out;
+    if missing > 0 {
+        return Err(format!("it lacks {missing} attempts or failures"));
+    }
+    if report.splits.split > 0 {
+        return Err("batches failed and were split".to_owned());
+    }
+    if let Some(name) =
+        NOT_REPLAYED.iter().find(|name| report.provenance.settings.contains_key(**name))
+    {
+        return Err(format!("the run had `{name}`, which is not replayed"));
+    }
+    Ok(())
+}
+
+/// The leases of a run: the attempts of a batch begin and end together.
+fn leases(report: &RunReport) -> Vec<RecordedLease> {
+    let mut leases: BTreeMap<(usize, Duration), RecordedLease> = BTreeMap::new();
+    for span in report.spans.iter().filter(|span| !span.is_open) {
+        let lease = RecordedLease { producer: span.producer, size: 0, took: span.took };
+        leases.entry((span.producer, span.start)).or_insert(lease).size += 1;
+    }
+    leases.into_values().collect()
+}
+
+/// The items with their attempts, as if all had been made on the first place.
+fn items(report: &RunReport, speeds: &[f64]) -> Vec<RecordedItem> {
+    let mut spans: Vec<_> = report.spans.iter().filter(|span| !span.is_open).collect();
+    spans.sort_by_key(|span| (span.item, span.start));
+    let failed: BTreeSet<u64> = report.failures.iter().filter_map(|failure| failure.item).collect();
+    let mut items: Vec<RecordedItem> = vec![];
+    for span in spans {
+        if items.last().is_none_or(|item| item.index != span.item) {
+            let has_failed = failed.contains(&span.item);
+            items.push(RecordedItem { index: span.item, took: vec![], has_failed });
+        }
+        let item = items.last_mut().expect("one was added");
+        item.took.push(span.took.div_f64(speeds[span.producer % speeds.len()]));
+    }
+    items
+}
+
+/// For each producer, how much longer an item takes there than on the first place, by the medians of the places.
+fn speeds(report: &RunReport, leases: &[RecordedLease]) -> Vec<f64> {
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for lease in leases {
+        let place = report.producers.get(lease.producer).map_or("", |it| it.place.as_str());
+        times.entry(place).or_default().push(lease.took.as_secs_f64() / lease.size as f64);
+    }
+    let median = |place: &str| {
+        let mut times = times.get(place)?.clone();
+        times.sort_by(f64::total_cmp);
+        Some(times[times.len() / 2])
+    };
+    let first = report.producers.iter().find_map(|producer| median(&producer.place));
+    let speed = |place: &str| match (median(place), first) {
+        (Some(here), Some(first)) if first > 0.0 && here > 0.0 => {
+            let ratio = here / first;
+            let alike = 1.0 / LEAST_DIFFERENCE..=LEAST_DIFFERENCE;
+            if alike.contains(&ratio) { 1.0 } else { ratio }
+        }
+        _ => 1.0,
+    };
+    let speeds: Vec<_> = report.producers.iter().map(|producer| speed(&producer.place)).collect();
+    if speeds.is_empty() { vec![1.0] } else { speeds }
+}
+
+/// The settings of the run, as far as the scheduler has to know them. Its window and its batches vary.
+fn config(report: &RunReport) -> Config {
+    let settings = &report.provenance.settings;
+    let skips = settings.get("on_error").is_some_and(|text| text == "skip");
+    let backoff = settings.get("backoff").and_then(|text| humantime::parse_duration(text).ok());
+    Config {
+        producers: report.producers.len().max(1),
+        spares: 0,
+        places: None,
+        order: report.order,
+        window: report.window as usize,
+        batching: None,
+        on_error: if skips { OnError::Skip } else { OnError::Stop },
+        retries: settings.get("retries").and_then(|text| text.parse().ok()).unwrap_or(0),
+        backoff: Backoff {
+            first: backoff.unwrap_or(Backoff::default().first),
+            ..Backoff::default()
+        },
+        quarantine_after: None,
+        copy_after: None,
+        timeouts: Timeouts::default(),
+        min_producers: 1,
+        bypass: Bypass::Never,
+        input: Input::MayCome,
+    }
+}
+
+/// Reads a rule as a report has it: `of 32`, `up to 32` or `32 within 5 ms`.
+fn parsed_rule(text: &str) -> Result<Batch, String> {
+    let rule = match (text.strip_prefix("of "), text.strip_prefix("up to ")) {
+        (Some(most), _) => most.parse().ok().map(Batch::of),
+        (_, Some(most)) => most.parse().ok().map(Batch::up_to),
+        _ => text.split_once(" within ").and_then(|(most, time)| {
+            Some(Batch::of(most.parse().ok()?).within(humantime::parse_duration(time).ok()?))
+        }),
+    };
+    rule.ok_or_else(|| format!("its batches, {text:?}, are of an unknown kind"))
+}
