@@ -10,6 +10,7 @@ pub(crate) mod limit;
 pub(crate) mod number;
 pub(crate) mod options;
 pub(crate) mod printing;
+pub(crate) mod report;
 pub(crate) mod running;
 pub(crate) mod sections;
 pub(crate) mod serve;
@@ -35,6 +36,7 @@ use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::printing::Printing;
+use crate::args::report::ReportArgs;
 use crate::args::running::Running;
 use crate::args::serve::ServeArgs;
 use crate::args::typed::{Kind, Separators, Typed};
@@ -375,20 +377,6 @@ pub(crate) struct ConfigArgs {
     /// Take values from environment variables that begin with PREFIX
     #[arg(long, value_name = "PREFIX")]
     pub(crate) env: Option<String>,
-}
-
-/// Show a report that was written as JSON, or what changed between two
-#[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
-    /// The report, as --report FILE.json wrote it
-    #[arg(value_name = "FILE", required_unless_present = "compare", conflicts_with = "compare")]
-    pub(crate) file: Option<PathBuf>,
-    /// Show what changed between two reports
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
-    pub(crate) compare: Vec<PathBuf>,
-    /// Write a page to FILE instead of text to standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
 }
 
 /// Write a manual page to standard output, or all pages into a directory

@@ -5,15 +5,20 @@ use std::io::Read;
 use std::path::Path;
 
 use gangline::RunReport;
-use gangline::report::TextStyle;
+use gangline::report::{Settings, TextStyle};
 
-use crate::args::ReportArgs;
+use crate::args::report::{ReportArgs, WhatIf};
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::output::report;
 
 /// Shows a report that was written as JSON, or what changed between two.
 pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
+    match &args.file {
+        Some(file) if args.replay => return steps(file),
+        Some(file) if !args.what_if.is_empty() => return predict(file, &args.what_if),
+        _ => {}
+    }
     let style = TextStyle::of_stdout();
     let (text, page) = match (&args.file, args.compare.as_slice()) {
         (Some(file), _) => {
@@ -33,6 +38,23 @@ pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
     match (&args.html, page) {
         (Some(path), Some(page)) => report::write_text(path, &page).map(|()| Vec::new()),
         _ => Ok(text.into_bytes()),
+    }
+}
+
+/// How long the run would have taken with these settings, all together.
+fn predict(file: &Path, asked: &[WhatIf]) -> Result<Vec<u8>, CliError> {
+    let settings = asked.iter().fold(Settings::new(), |settings, it| it.added_to(settings));
+    let prediction = read(file)?.what_if(&settings);
+    match prediction.settings == Settings::new() {
+        true => Err(CliError::new(exit::INPUT, prediction.to_string())),
+        false => Ok(format!("{prediction}\n").into_bytes()),
+    }
+}
+
+fn steps(file: &Path) -> Result<Vec<u8>, CliError> {
+    match read(file)?.replay() {
+        Ok(steps) => Ok(steps.into_bytes()),
+        Err(error) => Err(CliError::new(exit::INPUT, format!("{}: {error}", file.display()))),
     }
 }
 

@@ -52,6 +52,29 @@ fn a_file_that_is_no_report_is_named() {
 }
 
 #[test]
+fn a_report_predicts_what_other_settings_would_have_changed() {
+    let place = Place::new();
+    let sleeps = "-j1 --report r.json -- sleep ::: 0.1 0.1 0.1 0.1 0.1 0.1";
+    place.run_typed(sleeps).check(0, "");
+    let report = |options: &str| place.ran(&mut place.typed(&format!("report r.json {options}")));
+    let ran = report("--what-if devices=3");
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+    assert!(
+        ran.stdout.starts_with("with `devices(3)` this run would have taken "),
+        "{}",
+        ran.stdout
+    );
+    let ran = report("--what-if devices=2 --what-if batch=8");
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stdout.contains("\nwhat `batch(up to 8)` would have changed is not known: "));
+    let steps = report("--replay").stdout;
+    assert_eq!(steps.matches(" begins with ").count(), 6, "{steps}");
+    report("--what-if batch=8").check_said(104, &["items came one by one"]);
+    report("--what-if speed=2").check_said(102, &["\"speed\" is no setting: there are devices"]);
+    report("--what-if window").check_said(102, &["write window=VALUE"]);
+}
+
+#[test]
 fn a_report_without_an_end_is_refused() {
     let place = Place::new();
     for line in ["/dev/zero", "--compare /dev/zero /dev/zero", "--html r.html /dev/zero"] {
