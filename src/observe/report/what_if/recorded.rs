@@ -234,9 +234,9 @@ impl RunModel for RecordedModel<'_> {
     }
 
     fn work(&mut self, producer: ProducerId, items: &[u64], attempt: u32) -> (Duration, Outcome) {
-        let RecordedRun { items: recorded, batches, speeds, rule, .. } = self.run;
+        let RecordedRun { items: recorded, batches, speeds, .. } = self.run;
         let speed = speeds[producer % speeds.len()];
-        if rule.is_some() || items.len() > 1 {
+        if batches.largest > 1 || items.len() > 1 {
             let time = batches.fixed + batches.each * items.len() as f64;
             return (Duration::from_secs_f64(time.max(0.0) * speed), Outcome::Succeeded);
         }
