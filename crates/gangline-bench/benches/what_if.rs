@@ -8,18 +8,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use gangline::report::{HumanDuration, Settings};
-use gangline::{AnyOrderRunner, Batch, Order, Result, RunReport, map_batches};
+use gangline::{AnyOrderRunner, Order, Result, RunReport, map};
 
 /// The settings of a run.
 #[derive(Clone, Copy)]
 struct Setting {
     producers: usize,
     window: Option<usize>,
-    batch: Option<usize>,
     order: Order,
 }
 
-const BASE: Setting = Setting { producers: 2, window: None, batch: None, order: Order::Input };
+const BASE: Setting = Setting { producers: 2, window: None, order: Order::Input };
 
 fn main() -> Result<()> {
     // Without it `cargo test` asks only whether the program works.
@@ -29,9 +28,7 @@ fn main() -> Result<()> {
     println!("|---|---|---:|---:|---:|---:|");
     let mut worst: f64 = 0.0;
     for (name, times) in durations(items) {
-        // The last batch is smaller than the others, and shows how the time depends on the size.
-        let times = if name == "batches" { times[3..].to_vec() } else { times };
-        for (recorded, others) in plans(name) {
+        for (recorded, others) in plans() {
             let report = run(recorded, &times)?;
             for &other in &others {
                 let off = compare(name, &report, other, &times)?;
@@ -44,21 +41,17 @@ fn main() -> Result<()> {
 }
 
 /// What is recorded, and what is predicted from it.
-fn plans(name: &str) -> Vec<(Setting, Vec<Setting>)> {
+fn plans() -> Vec<(Setting, Vec<Setting>)> {
     let wide = |producers| Setting { producers, ..BASE };
     let window = |producers, items| Setting { window: Some(items), ..wide(producers) };
     let any = |setting| Setting { order: Order::Completion, ..setting };
-    if name == "batches" {
-        let batch = |items| Setting { batch: Some(items), ..BASE };
-        return vec![(batch(8), vec![batch(2), batch(4), batch(12), batch(16)])];
-    }
     vec![
         (BASE, vec![wide(1), wide(4), wide(8), window(2, 4), any(window(2, 4))]),
         (window(4, 8), vec![window(4, 64), window(4, 5), any(window(4, 8)), window(8, 64)]),
     ]
 }
 
-/// Items of 5 ms on average. In batches, an item takes 1 ms and a batch 4 ms more.
+/// Items of 5 ms on average.
 fn durations(items: usize) -> Vec<(&'static str, Vec<Duration>)> {
     let mean = Duration::from_millis(5);
     let uneven = (0..items).map(|index| mean.mul_f64([0.2, 0.4, 1.0, 2.4][index * 7 % 4]));
@@ -67,24 +60,18 @@ fn durations(items: usize) -> Vec<(&'static str, Vec<Duration>)> {
         ("equal", vec![mean; items]),
         ("uneven", uneven.collect()),
         ("1 in 100 slow", rare.collect()),
-        ("batches", vec![Duration::from_millis(1); items]),
     ]
 }
 
-fn run(
-    Setting { producers, window, batch, order }: Setting,
-    times: &[Duration],
-) -> Result<RunReport> {
-    let work = map_batches(
+fn run(Setting { producers, window, order }: Setting, times: &[Duration]) -> Result<RunReport> {
+    let work = map(
         |_| Ok(()),
-        move |_, (): &mut (), items: &mut Vec<Duration>| {
-            let fixed = if batch.is_some() { Duration::from_millis(4) } else { Duration::ZERO };
-            sleep(fixed + items.iter().sum::<Duration>());
-            Ok(items.drain(..).map(|_| Ok(())).collect())
+        |_, (), time: Duration| {
+            sleep(time);
+            Ok(())
         },
     );
     let mut builder = AnyOrderRunner::builder(work).devices(producers).order(order).timeline();
-    builder = builder.batch(Batch::up_to(batch.unwrap_or(1)));
     if let Some(items) = window {
         builder = builder.window(items);
     }
@@ -100,20 +87,16 @@ fn compare(name: &str, report: &RunReport, other: Setting, times: &[Duration]) -
     if let Some(items) = other.window.filter(|items| before["window"] != items.to_string()) {
         settings = settings.window(items);
     }
-    if let Some(items) = other.batch {
-        settings = settings.batch(Batch::up_to(items));
-    }
     let prediction = report.what_if(&settings);
     let measured = run(other, times)?.lasted;
     for refused in &prediction.refused {
         println!("{}: {}", refused.setting, refused.why);
     }
     let off = prediction.lasted.as_secs_f64() / measured.as_secs_f64() - 1.0;
-    let Setting { producers, window, batch, order } = other;
+    let Setting { producers, window, order } = other;
     let window = window.map_or("default".to_owned(), |items| items.to_string());
-    let batch = batch.map_or(String::new(), |items| format!(", batches of {items}"));
     println!(
-        "| {name} | {producers} producers, window {window}{batch}, {order:?} | {} | {} | {} | {:.1} % |",
+        "| {name} | {producers} producers, window {window}, {order:?} | {} | {} | {} | {:.1} % |",
         HumanDuration(report.lasted),
         HumanDuration(prediction.lasted),
         HumanDuration(measured),

@@ -34,6 +34,9 @@ const LEAST_DIFFERENCE: f64 = 1.25;
 /// A batch that is so many times as large as the largest recorded one may not behave alike.
 const MOST_GROWTH: usize = 2;
 
+/// With fewer batches of a size, such as the last one of a run, chance decides what they take.
+const LEAST_BATCHES: usize = 3;
+
 /// What each part of a run took.
 #[derive(Debug)]
 pub(super) struct RecordedRun {
@@ -67,7 +70,7 @@ struct BatchTimes {
     fixed: f64,
     each: f64,
     largest: usize,
-    /// The number of different sizes.
+    /// The number of different sizes of which there were enough.
     sizes: usize,
 }
 
@@ -131,9 +134,9 @@ impl RecordedRun {
             left.producers = None;
             refuse("devices(0)".to_owned(), "a run has at least one producer".to_owned());
         }
-        if asked.window == Some(0) {
+        if let Some(why) = asked.window.and_then(|items| self.refusal_of_window(items, asked)) {
             left.window = None;
-            refuse("window(0)".to_owned(), "a window has at least one item".to_owned());
+            refuse(format!("window({})", asked.window.expect("it was asked for")), why);
         }
         if let Some(why) = asked.batch.and_then(|batch| self.refusal_of(batch)) {
             left.batch = None;
@@ -151,6 +154,19 @@ impl RecordedRun {
         (left, refused)
     }
 
+    fn refusal_of_window(&self, items: usize, asked: &Settings) -> Option<String> {
+        let producers = asked.producers.unwrap_or(self.config.producers);
+        let rule = asked.batch.or(self.rule).map_or(1, |rule| rule.most());
+        match items {
+            0 => Some("a window has at least one item".to_owned()),
+            // The feeder then waits for the permits of whole batches, which the replay does not.
+            _ if rule > 1 && items < producers * rule => Some(format!(
+                "it has no room for a batch of {rule} on each of {producers} producers"
+            )),
+            _ => None,
+        }
+    }
+
     fn refusal_of(&self, batch: Batch) -> Option<String> {
         let BatchTimes { largest, sizes, .. } = self.batches;
         match batch.most() {
@@ -160,7 +176,7 @@ impl RecordedRun {
                 Some("items came one by one, so how long batches take is not known".to_owned())
             }
             _ if sizes < 2 => Some(format!(
-                "all batches had {largest} items, so how the time depends on the size is not known"
+                "most batches had {largest} items, so how the time depends on the size is not known"
             )),
             most if most > MOST_GROWTH * largest => Some(format!(
                 "the largest batch had {largest} items, and one of more than twice as many may not fit or behave alike"
@@ -181,6 +197,10 @@ impl RecordedRun {
 
     /// A replay of the settings that the run had takes about as long as it did.
     fn check_faithful(&self) -> Result<(), String> {
+        let largest = self.rule.map_or(1, |rule| rule.most());
+        if largest > 1 && self.window.is_some_and(|items| items < largest * self.config.producers) {
+            return Err("its window had no room for a batch on each producer".to_owned());
+        }
         let replayed = self.run(&Settings::default());
         let ratio = replayed.as_secs_f64() / self.lasted.as_secs_f64().max(1e-9);
         if (1.0 - MOST_DIFFERENCE..=1.0 + MOST_DIFFERENCE).contains(&ratio) {
@@ -295,12 +315,14 @@ impl BatchTimes {
         let (size, time) = (mean(|it| it.0), mean(|it| it.1));
         let spread: f64 = points.iter().map(|it| (it.0 - size).powi(2)).sum();
         let common: f64 = points.iter().map(|it| (it.0 - size) * (it.1 - time)).sum();
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        leases.iter().for_each(|it| *counts.entry(it.size).or_default() += 1);
         let each = if spread > 0.0 { (common / spread).max(0.0) } else { 0.0 };
         BatchTimes {
             fixed: (time - each * size).max(0.0),
             each,
             largest: leases.iter().map(|it| it.size).max().unwrap_or(0),
-            sizes: leases.iter().map(|it| it.size).collect::<BTreeSet<_>>().len(),
+            sizes: counts.values().filter(|&&count| count >= LEAST_BATCHES).count(),
         }
     }
 }

@@ -103,11 +103,11 @@ fn a_report_that_is_not_whole_refuses_everything() {
 
 #[test]
 fn batches_take_what_the_recorded_ones_take_by_their_size() {
-    // 5 ms and 1 ms more for each item: sizes 8, 8 and 4.
+    // 5 ms and 1 ms more for each item: 66 ms, where full batches of 8 would have taken 61 ms. The rest is overhead.
     let mut report = report(&[&[]], &[("batch", "of 8"), ("window", "64")]);
     let mut start = Duration::ZERO;
     let mut item = 0;
-    for size in [8, 8, 4] {
+    for size in [8, 4, 8, 4, 8, 4] {
         let took = (5 + size) * MS;
         for _ in 0..size {
             let span = Span { item, attempt: 1, start, took, ..Span::default() };
@@ -117,8 +117,16 @@ fn batches_take_what_the_recorded_ones_take_by_their_size() {
         start += took;
     }
     report.lasted = start;
-    assert_eq!(report.what_if(&Settings::new().batch(Batch::of(4))).lasted, 45 * MS);
-    assert_eq!(report.what_if(&Settings::new().batch(Batch::of(10))).lasted, 30 * MS);
+    assert_eq!(
+        report.what_if(&Settings::new().batch(Batch::of(4))).lasted.as_millis(),
+        81 * 66 / 61
+    );
+    assert_eq!(
+        report.what_if(&Settings::new().batch(Batch::of(12))).lasted.as_millis(),
+        51 * 66 / 61
+    );
+    let narrow = report.what_if(&Settings::new().window(7));
+    assert!(narrow.refused[0].why.contains("no room for a batch of 8"), "{narrow}");
     let too_large = report.what_if(&Settings::new().batch(Batch::of(17)));
     assert!(too_large.refused[0].why.contains("the largest batch had 8"), "{too_large}");
 }
