@@ -139,6 +139,11 @@ impl RunReport {
         what_if::recorded::steps(self)
     }
 
+    /// Adds to the conclusion of a run that its window limited what a sufficient one would have gained.
+    pub(crate) fn quote_sufficient_window(&mut self) {
+        what_if::recorded::quote(self);
+    }
+
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
     /// that do not fit are omitted.
     ///

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::base::HumanDuration;
 use crate::observe::account::Ending;
+use crate::observe::report::bottleneck::Bottleneck;
 use crate::observe::report::run_report::RunReport;
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::replay::{self, ReplayStep, RunModel};
@@ -36,6 +37,16 @@ const MOST_GROWTH: usize = 2;
 
 /// With fewer batches of a size, such as the last one of a run, chance decides what they take.
 const LEAST_BATCHES: usize = 3;
+
+/// A conclusion quotes a prediction for a run of at most so many attempts times producers: then it takes about a tenth of
+/// a second.
+const MOST_QUOTED: usize = 200_000;
+
+/// A larger window is worth a sentence if the run takes at most this share of its time with it.
+const LEAST_GAIN: f64 = 0.9;
+
+/// A window is large enough if a larger one gains less than this share.
+const ENOUGH: f64 = 1.02;
 
 /// What each part of a run took.
 #[derive(Debug)]
@@ -93,6 +104,21 @@ pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
     match RecordedRun::of(report) {
         Ok(run) => Ok(run.steps()),
         Err(why) => Err(Unrecorded { why }),
+    }
+}
+
+/// Adds to the conclusion of a run that its window limited what a sufficient one would have gained.
+pub(crate) fn quote(report: &mut RunReport) {
+    let is_held_up = matches!(report.bottleneck, Bottleneck::Window | Bottleneck::Head);
+    if !is_held_up || report.spans.len() * report.producers.len() > MOST_QUOTED {
+        return;
+    }
+    let sufficient = RecordedRun::of(report).ok().and_then(|run| run.sufficient_window());
+    if let Some((items, lasted)) = sufficient {
+        let (lasted, recorded) = (HumanDuration(lasted), HumanDuration(report.lasted));
+        let text =
+            format!(" With `window({items})` this run would have taken {lasted}, not {recorded}.");
+        report.conclusion.push_str(&text);
     }
 }
 
@@ -193,6 +219,24 @@ impl RecordedRun {
         let (as_it_was, otherwise) = (self.run(&Settings::default()), self.run(settings));
         let overhead = self.lasted.as_secs_f64() / as_it_was.as_secs_f64().max(1e-9);
         otherwise.mul_f64(overhead)
+    }
+
+    /// The smallest power of two that gains about as much as a window without limit, and how long the run would have
+    /// taken. `None` if that is not much shorter.
+    fn sufficient_window(&self) -> Option<(usize, Duration)> {
+        let with = |items: usize| self.predict(&Settings::new().window(items));
+        let least = with(self.items.len().max(self.config.window));
+        if least > self.lasted.mul_f64(LEAST_GAIN) {
+            return None;
+        }
+        let mut items = (self.config.window + 1).next_power_of_two();
+        loop {
+            let lasted = with(items);
+            if lasted <= least.mul_f64(ENOUGH) || items >= self.items.len() {
+                return Some((items, lasted));
+            }
+            items *= 2;
+        }
     }
 
     /// A replay of the settings that the run had takes about as long as it did.

@@ -64,6 +64,32 @@ fn a_larger_window_lets_others_go_on_behind_a_slow_item() {
 }
 
 #[test]
+fn the_conclusion_of_a_run_that_was_held_up_quotes_a_sufficient_window() {
+    // Behind an item of 90 ms, two of the other producer's are done before the window of three is full.
+    let (slow, others) = (vec![(0, 90)], vec![(1, 10), (2, 10)]);
+    let mut report = report(&[&slow, &others], &[("window", "3")]);
+    let mut now = 90 * MS;
+    for item in 3..30 {
+        let producer = (item % 2) as usize;
+        let took = 10 * MS;
+        let start = now;
+        report.spans.push(Span { item, producer, attempt: 1, start, took, ..Span::default() });
+        now += if producer == 0 { took } else { Duration::ZERO };
+    }
+    report.lasted = 230 * MS;
+    report.window = 3;
+    report.conclusion = "It was held up.".to_owned();
+    let mut untouched = report.clone();
+    recorded::quote(&mut untouched);
+    assert_eq!(untouched.conclusion, "It was held up.", "the bottleneck is another");
+    report.bottleneck = crate::report::Bottleneck::Head;
+    recorded::quote(&mut report);
+    let (_, quoted) = report.conclusion.split_once(" With ").expect("a prediction is quoted");
+    assert!(quoted.starts_with("`window(16)` this run would have taken "), "{quoted}");
+    assert!(quoted.ends_with(", not 230 ms."), "{quoted}");
+}
+
+#[test]
 fn a_setting_whose_effect_is_not_recorded_is_refused_with_the_reason() {
     let report = even();
     let asked = Settings::new().window(0).batch(Batch::of(8)).producers(0).retries(2);
