@@ -173,8 +173,8 @@ impl RecordedRun {
         {
             left.retries = None;
             let (index, attempts) = (item.index, item.took.len());
-            let why =
-                format!("item {index} failed {attempts} times, and what comes after is not known");
+            let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") };
+            let why = format!("item {index} failed {times}, and what comes after is not known");
             refuse(format!("retries({retries})"), why);
         }
         (left, refused)
