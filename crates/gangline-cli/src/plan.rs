@@ -310,6 +310,14 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
         )));
     }
     let Run { inputs, .. } = args;
+    let file =
+        typed.command.first().filter(|word| inputs.jsonl && program::is_file_of_inputs(word));
+    if let Some(file) = file {
+        return Err(usage(&format!(
+            "{0} was taken for the command, and is no program: --jsonl takes no file, so write --jsonl --input {0}",
+            template::quoted(file)
+        )));
+    }
     let of_shell = program::word_of_shell(typed.command).filter(|_| inputs.passes_words());
     if let Some(word) = of_shell {
         return Err(usage(&format!(

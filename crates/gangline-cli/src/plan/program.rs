@@ -3,7 +3,9 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::plan::template::quoted;
@@ -60,6 +62,22 @@ fn exists(program: &OsStr) -> bool {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Whether a program cannot be one, since it is a file of inputs by its permissions or, if there is none, by its name.
+pub(crate) fn is_file_of_inputs(program: &OsStr) -> bool {
+    let path = Path::new(program);
+    if !program.as_bytes().contains(&b'/') && exists(program) {
+        return false;
+    }
+    match fs::metadata(path) {
+        Ok(file) => !file.is_dir() && file.permissions().mode() & 0o111 == 0,
+        Err(_) => {
+            let names = ["json", "jsonl", "ndjson"];
+            program == "-"
+                || path.extension().is_some_and(|it| names.iter().any(|name| it == *name))
+        }
+    }
 }
 
 /// The first word of a command that a shell would not pass on: an operator, or a word in quotes that the

@@ -232,6 +232,30 @@ fn what_was_meant_for_an_option_is_no_command() {
 }
 
 #[test]
+fn a_file_after_jsonl_is_no_command() {
+    let place = Place::new();
+    place.write("x.jsonl", "1\n");
+    place.write("inputs", "1\n");
+    for (line, file) in [
+        ("--jsonl x.jsonl -- touch started", "x.jsonl"),
+        ("--warm --jsonl ./x.jsonl python3 worker", "./x.jsonl"),
+        ("--jsonl inputs", "inputs"),
+        ("--jsonl missing.ndjson", "missing.ndjson"),
+        ("--jsonl - -- touch started", "-"),
+    ] {
+        let said = format!("{file} was taken for the command, and is no program");
+        let instead = format!("write --jsonl --input {file}");
+        place.run_typed(line).check_said(102, &[&said, &instead]);
+    }
+    let ran = place.ran(&mut place.typed("check --jsonl x.jsonl -- touch started"));
+    ran.check_said(102, &["x.jsonl was taken for the command"]);
+    assert!(!place.path("started").exists());
+    let ran = place.run_typed_on("--jsonl cat.json", "1\n");
+    ran.check_said(102, &["cat.json was taken"]);
+    place.run_typed_on("--jsonl echo", "1\n").check(0, "1\n");
+}
+
+#[test]
 fn a_table_is_not_a_list_too() {
     let place = Place::new();
     place.write("list", "a\n");
