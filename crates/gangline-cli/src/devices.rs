@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::exit;
+use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
 
 /// The devices of this machine.
@@ -105,6 +106,38 @@ pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
         gpus.iter().find(is_meant)?.facts.memory_used
     });
     used.sum()
+}
+
+/// Checks that the driver reports each of these GPUs. The ids are those of this process.
+pub(crate) fn check_reported(ids: &[usize]) -> Result<(), String> {
+    let Some(first) = ids.first() else { return Ok(()) };
+    let instead = "--gpu-list takes ids without asking the driver";
+    let gpus =
+        gpus().map_err(|reason| format!("cuda:{first} cannot be found: {reason}; {instead}"))?;
+    let found = match gpus.len() {
+        0 => "no GPU".to_owned(),
+        1 => "GPU 0".to_owned(),
+        gpus => format!("GPU 0 to {}", gpus - 1),
+    };
+    for id in ids {
+        let list: GpuList =
+            id.to_string().parse().map_err(|error: DeviceError| error.to_string())?;
+        let on_machine = list.on_machine().map_err(|error| error.to_string())?;
+        // Of an entry that is a UUID only CUDA knows whether there is such a GPU, or a part of one.
+        let index = format!("{on_machine:#}").parse::<usize>().ok();
+        let renamed = match index {
+            Some(index) if index != *id => {
+                format!(", which is GPU {index} by CUDA_VISIBLE_DEVICES,")
+            }
+            _ => String::new(),
+        };
+        if gpus.is_empty() || index.is_some_and(|index| index >= gpus.len()) {
+            return Err(format!(
+                "cuda:{id}{renamed} does not exist: the driver reports {found}; {instead}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the number of GPUs that this process may use. Their ids count from 0.

@@ -95,6 +95,10 @@ impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
     pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
         check_purposes(args)?;
+        // A dry run starts nothing, so it may be made on another machine.
+        if !args.output.dry_run {
+            slot::check(&args.placement)?;
+        }
         match (&args.inputs.job_file, &args.record.joblog) {
             (Some(path), _) => Plan::of_file(args, path),
             (None, Some(log)) if args.record.retry_failed => Ok(vec![Plan::of_log(args, log)?]),

@@ -69,16 +69,14 @@ class BaseRunner:
         """Make a closed runner usable again, with ``cfg`` as it is now."""
         if self._pool is not None:
             return
-        on_cpu = all(device == "cpu" for device in self._devices)
         count = len(self._devices)
         self._cfg = writable(self.cfg)
         self._pool = Pool(
             functools.partial(start_producer, type(self), self._devices, self._cfg),
             functools.partial(call_producer, type(self)),
             end=functools.partial(end_producer, type(self)),
-            workers=count if on_cpu else None,
-            devices=None if on_cpu else self._devices,
-            # As in the original, where `device` names one of all GPUs.
+            # As in the original, where `device` is a name, of one of all GPUs if it is so called.
+            workers=count,
             visible="all",
             order=self._order,
             window=max(count, int(count * self._queue_scale)),

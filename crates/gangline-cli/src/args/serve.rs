@@ -12,6 +12,8 @@ use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::workers::{Amount, Workers, WorkersError};
 use crate::args::{InUse, Placement, WarmArgs, devices, sections};
 use crate::devices::usable_gpus;
+use crate::error::CliError;
+use crate::exit;
 use gangline::Devices;
 use gangline::gpu::GpuList;
 
@@ -76,10 +78,10 @@ pub(crate) struct WorkerPlaces {
     #[arg(
         long,
         value_name = "DEVICES",
-        value_parser = with_all_gpus,
+        value_parser = device_list,
         conflicts_with_all = ["gpu_list", "workers"]
     )]
-    pub(crate) devices: Option<Devices>,
+    pub(crate) devices: Option<String>,
     /// Run one worker on each of these GPUs: "0 1", 0-3
     #[arg(long, value_name = "LIST", conflicts_with = "workers")]
     pub(crate) gpu_list: Option<GpuList>,
@@ -158,12 +160,14 @@ pub(crate) struct BackgroundArgs {
 
 impl ServeArgs {
     /// Returns the placement of `gangline run` for these options: by default one worker, since each loads the model.
-    pub(crate) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Result<Placement, CliError> {
         let WorkerPlaces { devices, gpu_list, workers, per_gpu, lock_gpus } = &self.places;
+        let devices = devices.as_deref().map(with_all_gpus).transpose();
+        let devices = devices.map_err(|error| CliError::new(exit::DEVICES, error))?;
         let has_gpus = devices.is_some() || gpu_list.is_some();
         let workers = (!has_gpus).then(|| Workers::Number(workers.unwrap_or(Amount::Number(1))));
-        Placement {
-            devices: devices.clone(),
+        Ok(Placement {
+            devices,
             gpu_list: gpu_list.clone(),
             use_gpu: true,
             workers,
@@ -175,7 +179,7 @@ impl ServeArgs {
             gpu_separator: None,
             lock_gpus: *lock_gpus,
             lock_dir: None,
-        }
+        })
     }
 
     /// Returns the settings of warm workers that `gangline run` has.
@@ -206,13 +210,20 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| wrong("the name has no address"))
 }
 
+const ALL_GPUS: &str = "cuda:all";
+
+/// Checks the text of a device list, whose GPUs are looked for later.
+fn device_list(text: &str) -> Result<String, String> {
+    devices(&text.replace(ALL_GPUS, "cuda:0")).map(|_| text.to_owned())
+}
+
 /// Parses a device list, in which `cuda:all` stands for the GPUs that the driver reports. `gangline run` refuses
 /// `cuda:all`, so that a command line means the same on each machine. A server takes the machine that it gets.
 fn with_all_gpus(text: &str) -> Result<Devices, String> {
-    match text.contains("cuda:all") {
+    match text.contains(ALL_GPUS) {
         true => {
-            let gpus = usable_gpus().map_err(|error| format!("cuda:all: {error}"))?;
-            devices(&text.replace("cuda:all", &format!("cuda:0-{}", gpus - 1)))
+            let gpus = usable_gpus().map_err(|error| format!("{ALL_GPUS}: {error}"))?;
+            devices(&text.replace(ALL_GPUS, &format!("cuda:0-{}", gpus - 1)))
         }
         false => devices(text),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::args::workers::Workers;
 use crate::args::{InUse, Placement, Separator};
+use crate::devices::check_reported;
 use crate::error::CliError;
 use crate::exit;
 use crate::plan::mark::GpuMark;
@@ -169,6 +170,15 @@ pub(crate) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
         Some(directory) => lock.in_dir(directory),
         None => lock,
     })
+}
+
+/// Checks that the driver reports the GPUs of a device list. A list of GPUs has names that are not checked.
+pub(crate) fn check(placement: &Placement) -> Result<(), CliError> {
+    let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) else {
+        return Ok(());
+    };
+    let ids: Vec<usize> = devices.places().flatten().filter_map(index).collect();
+    check_reported(&ids).map_err(|error| CliError::new(exit::DEVICES, error))
 }
 
 fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliError> {

@@ -359,7 +359,7 @@ fn the_memory_of_a_gpu_is_what_the_driver_tells() {
     assert!(ran.stdout.contains("\ncuda:0, ready after "), "{}", ran.stdout);
     assert!(ran.stdout.contains("   GPU memory\n"), "{}", ran.stdout);
     assert_eq!(ran.stdout.matches(" 3.0 GiB\n").count(), 2, "{}", ran.stdout);
-    let line = "check --json --devices cuda:7 --batch 2 -- python3 worker ::: a bb";
+    let line = "check --json --gpu-list 7 --batch 2 -- python3 worker ::: a bb";
     let value = json_of(&machine.ran(&mut machine.typed(line)));
     let slot = &value["devices"][0];
     assert_eq!((&slot["memory_of"], slot["sizes"][0].get("memory_bytes")), (&"gpus".into(), None));

@@ -1,7 +1,7 @@
 //! Runs on machines with GPUs: which GPU an id means, and locks.
 
 use crate::nvml::{FIRST, GPU_IS_LOST, Gpu, Machine, SECOND, VERSION_MISMATCH, gpu};
-use crate::support::Running;
+use crate::support::{Place, Running};
 
 const WAIT: &str = "--shell -- 'touch held; until [ -e go ]; do sleep .02; done' ::: x";
 const SHOW: &str = "--shell -- 'echo $CUDA_VISIBLE_DEVICES' ::: x";
@@ -38,13 +38,75 @@ fn refuses(machine: &Machine, visible: Option<&str>, list: &str, parts: &[&str])
 fn a_server_takes_all_gpus_that_it_sees() {
     let machine = Machine::with([gpu(FIRST, 1), gpu(SECOND, 2), gpu(SECOND, 3)]);
     let line = "serve --listen 0 --devices cuda:all --max-restarts 0 --min-workers 9 -- false";
-    let serve = |visible: &str| {
-        machine.ran(machine.typed(line).env("CUDA_VISIBLE_DEVICES", visible)).stderr
-    };
-    assert!(machine.ran(&mut machine.typed(line)).stderr.contains("than there are workers: 3"));
-    assert!(serve("2,1").contains("than there are workers: 2"));
-    let none = serve("");
-    assert!(none.contains("cuda:all: no GPU of NVIDIA"), "{none}");
+    let serve =
+        |visible: &str| machine.ran(machine.typed(line).env("CUDA_VISIBLE_DEVICES", visible));
+    machine.ran(&mut machine.typed(line)).check_said(102, &["than there are workers: 3"]);
+    serve("2,1").check_said(102, &["than there are workers: 2"]);
+    serve("").check_said(103, &["cuda:all: no GPU of NVIDIA"]);
+    let place = Place::new();
+    place.ran(&mut place.typed(line)).check_said(103, &["cuda:all: NVIDIA's driver is not"]);
+}
+
+/// The commands that start workers on devices, which start none here.
+fn with_devices(devices: &str) -> [String; 3] {
+    [
+        format!("run --devices {devices} -- touch ::: started"),
+        format!("serve --listen 0 --devices {devices} -- touch started"),
+        format!("check --devices {devices} -- touch started ::: x"),
+    ]
+}
+
+#[test]
+fn a_device_that_the_driver_does_not_report_is_refused() {
+    let (two, none) = (two(), Machine::with([]));
+    let broken = Machine::that_fails(VERSION_MISMATCH);
+    for (machine, devices, visible, said) in [
+        (&two, "cuda:2", None, "cuda:2 does not exist: the driver reports GPU 0 to 1"),
+        (&two, "cuda:0-3", None, "cuda:2 does not exist"),
+        (&two, "cpu,cuda:1+cuda:5", None, "cuda:5 does not exist"),
+        (&two, "cuda:1", Some("1"), "GPU 1 is not visible: CUDA_VISIBLE_DEVICES is \"1\""),
+        (&two, "cuda:0", Some("7"), "cuda:0, which is GPU 7 by CUDA_VISIBLE_DEVICES, does not"),
+        (&two, "cuda:0", Some(""), "GPU 0 is not visible"),
+        (&none, "cuda:0", None, "cuda:0 does not exist: the driver reports no GPU"),
+        (&broken, "cuda:0*2", None, "cuda:0 cannot be found: the driver does not start"),
+    ] {
+        for line in with_devices(devices) {
+            let mut command = machine.typed(&line);
+            visible.map(|visible| command.env("CUDA_VISIBLE_DEVICES", visible));
+            machine.ran(&mut command).check_said(103, &[said]);
+            assert!(!machine.place.path("started").exists(), "{line}");
+        }
+    }
+    let place = Place::new();
+    for line in with_devices("cuda:0") {
+        let said = "cuda:0 cannot be found: NVIDIA's driver is not installed; --gpu-list takes ids";
+        place.ran(&mut place.typed(&line)).check_said(103, &[said]);
+    }
+    assert!(!place.path("started").exists());
+}
+
+#[test]
+fn a_device_that_the_driver_reports_is_used() {
+    let machine = two();
+    let lost = Machine::with([Gpu { answer: GPU_IS_LOST, ..gpu(FIRST, 1) }, gpu(SECOND, 2)]);
+    for (machine, devices, visible, prints) in [
+        (&machine, "cuda:1", None, "1\n"),
+        (&machine, "cuda:0", Some("1,0"), "1\n"),
+        (&machine, "cuda:0", Some(SECOND), SECOND),
+        // Only CUDA knows the parts of a GPU.
+        (&machine, "cuda:1", Some("MIG-5a56a4bc,MIG-8932f937"), "MIG-8932f937"),
+        (&lost, "cuda:1", None, "1\n"),
+        (&machine, "cpu", None, "\n"),
+    ] {
+        let mut command = machine.typed(&format!("run --devices {devices} {SHOW}"));
+        visible.map(|visible| command.env("CUDA_VISIBLE_DEVICES", visible));
+        let ran = machine.ran(&mut command);
+        assert!(ran.code == Some(0) && ran.stdout.starts_with(prints), "{devices}: {ran:?}");
+    }
+    // A dry run is often made on another machine.
+    let ran = Place::new().run_typed("--dry-run --devices cuda:5 -- echo ::: x");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    Place::new().run_typed("--devices cuda:5 --use-gpu=false -- echo ::: x").check(0, "x\n");
 }
 
 #[test]

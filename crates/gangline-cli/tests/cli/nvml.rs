@@ -90,9 +90,14 @@ impl Machine {
     /// The program with arguments as typed in a shell.
     pub(crate) fn typed(&self, line: &str) -> Command {
         let mut command = self.place.typed(line);
+        self.drive(&mut command);
+        command
+    }
+
+    /// Lets a command find the driver.
+    pub(crate) fn drive(&self, command: &mut Command) {
         command.env("LD_LIBRARY_PATH", self.place.path("lib"));
         command.env("STAND_IN_INIT", self.init.to_string()).env("STAND_IN_GPUS", &self.gpus);
-        command
     }
 
     /// The output of a successful command.

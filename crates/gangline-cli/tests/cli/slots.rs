@@ -1,5 +1,8 @@
 //! The GPUs of slots, and how jobs are given them.
 
+use std::process::Command;
+
+use crate::nvml::{FIRST, Machine, SECOND, gpu};
 use crate::support::{Place, Ran};
 
 /// Waits until COUNT jobs run at once: `sh meet COUNT`.
@@ -9,11 +12,19 @@ const MEET: &str =
 /// The words that `count` jobs print, which all run at once.
 #[track_caller]
 fn met(options: &str, count: usize, says: &str) -> Vec<String> {
+    met_on(&|_| {}, options, count, says)
+}
+
+/// The same on a machine.
+#[track_caller]
+fn met_on(machine: &dyn Fn(&mut Command), options: &str, count: usize, says: &str) -> Vec<String> {
     let place = Place::new();
     place.write("meet", MEET);
     let jobs = vec!["x"; count].join(" ");
     let script = format!("sh meet {count}; echo {says}");
-    let ran = place.run_typed(&format!("{options} --shell -- '{script}' ::: {jobs}"));
+    let mut command = place.typed(&format!("run {options} --shell -- '{script}' ::: {jobs}"));
+    machine(&mut command);
+    let ran = place.ran(&mut command);
     assert_eq!(ran.code, Some(0), "{options}: {ran:?}");
     ran.sorted().into_iter().map(str::to_owned).collect()
 }
@@ -21,14 +32,26 @@ fn met(options: &str, count: usize, says: &str) -> Vec<String> {
 /// Checks that all of these slots run jobs at once, each with its own GPUs, by a mark and by the variable.
 #[track_caller]
 fn have(options: &str, slots: &[&str]) {
+    have_on(&|_| {}, options, slots);
+}
+
+/// The same for a list of devices, which needs a driver that reports them.
+#[track_caller]
+fn have_devices(options: &str, slots: &[&str]) {
+    let machine = Machine::with([gpu(FIRST, 1), gpu(SECOND, 2), gpu(SECOND, 3), gpu(SECOND, 4)]);
+    have_on(&|command| machine.drive(command), options, slots);
+}
+
+#[track_caller]
+fn have_on(machine: &dyn Fn(&mut Command), options: &str, slots: &[&str]) {
     let numbered = |slots: &[String]| -> Vec<String> {
         slots.iter().enumerate().map(|(slot, gpus)| format!("{slot} {gpus}")).collect()
     };
     let by_mark: Vec<String> = slots.iter().map(|gpus| (*gpus).to_owned()).collect();
-    let shown = met(options, slots.len(), "{worker} {gpu}");
+    let shown = met_on(machine, options, slots.len(), "{worker} {gpu}");
     assert_eq!(shown, numbered(&by_mark), "{options}");
     let by_variable: Vec<String> = slots.iter().map(|gpus| gpus.replace(' ', ",")).collect();
-    let shown = met(options, slots.len(), "{worker} $CUDA_VISIBLE_DEVICES");
+    let shown = met_on(machine, options, slots.len(), "{worker} $CUDA_VISIBLE_DEVICES");
     assert_eq!(shown, numbered(&by_variable), "{options}");
     // There are no further slots.
     let again =
@@ -94,14 +117,14 @@ fn without_options_slots_are_the_devices() {
     have("--gpu-list '0 1 2'", &["0", "1", "2"]);
     have("-j2 --gpu-list '0 1 2'", &["0 1", "2"]);
     have("-j3 --gpu-list '2,4'", &["2", "4"]);
-    have("--devices cuda:0-2", &["0", "1", "2"]);
-    have("--devices cuda:0+cuda:1,cuda:2", &["0 1", "2"]);
+    have_devices("--devices cuda:0-2", &["0", "1", "2"]);
+    have_devices("--devices cuda:0+cuda:1,cuda:2", &["0 1", "2"]);
 }
 
 #[test]
 fn several_jobs_may_have_one_gpu() {
     have("--gpu-list '0 1' --per-gpu 2", &["0", "0", "1", "1"]);
-    have("--devices cuda:3 --per-gpu 3", &["3", "3", "3"]);
+    have_devices("--devices cuda:3 --per-gpu 3", &["3", "3", "3"]);
 }
 
 #[test]
