@@ -27,7 +27,8 @@
 //!              routes, app, predict          the routes, what they share, the answers
 //!              values, body                  reading the values of a request
 //!              background                    values of a file, where no request waits
-//!              connections, phase, figures   connections, the phases of the server, its figures
+//!              connections, caller_stream    connections: their limits and end; callers that leave or read slowly
+//!              phase, figures                the phases of the server, its figures
 //!   output     what jobs print, results, the job log, reports
 //! ```
 //!

@@ -9,6 +9,7 @@ mod answering;
 mod app;
 mod background;
 mod body;
+mod caller_stream;
 mod connections;
 mod figures;
 mod phase;
@@ -24,11 +25,12 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, timeout, timeout_at};
 
 use self::access::AccessRule;
 use self::app::App;
 use self::background::BackgroundFile;
+use self::caller_stream::UnreadAnswers;
 use self::connections::Connections;
 use self::figures::ServerFigures;
 use self::phase::{Phases, ServerPhase};
@@ -44,8 +46,11 @@ use crate::exit;
 use crate::plan::template::quoted;
 use gangline::report::HumanDuration;
 
-/// The time limit for connections to close after the last answer.
+/// The time limit for connections to close after the last answer, unless a caller still reads one.
 const LAST_BYTES: Duration = Duration::from_secs(5);
+/// The time that refusals have to be written when the time of `--grace` is over. The signal thread ends the process a
+/// little later.
+const LAST_REFUSALS: Duration = Duration::from_millis(200);
 /// The interval at which recorded samples are sorted into buckets. A request of `/metrics` does the same.
 const UPKEEP: Duration = Duration::from_secs(5);
 /// The largest number of connections that wait to be accepted, if the system allows it. The standard library asks for 128, and a
@@ -59,6 +64,8 @@ struct ServerEnd {
     result: Result<(), CliError>,
     /// Whether each accepted request was answered.
     are_answered: bool,
+    /// The number of answers that were not written to their end, since their callers read too slowly.
+    unread: usize,
 }
 
 /// Serves until a signal, and returns the exit status.
@@ -137,10 +144,13 @@ async fn live(
 ) -> ServerEnd {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return ServerEnd { result: Err(internal(error)), are_answered: true },
+        Err(error) => {
+            return ServerEnd { result: Err(internal(error)), are_answered: true, unread: 0 };
+        }
     };
     let phases = Arc::clone(&app.phases);
-    let rules = Connections { phases, most: connections, idle: app.args.http.idle_timeout };
+    let (idle, unread) = (app.args.http.idle_timeout, UnreadAnswers::new());
+    let rules = Connections { phases, most: connections, idle, unread: unread.clone() };
     let serving =
         tokio::spawn(connections::serve(listener, routes::routes(Arc::clone(app)), rules));
     let upkeep = tokio::spawn(sort(Arc::clone(app)));
@@ -153,9 +163,10 @@ async fn live(
         }
     };
     let reloading = reload(app).await;
+    let until = tokio::time::Instant::now() + app.args.http.grace;
     let are_answered = drain(app).await;
     app.phases.reach(ServerPhase::Closing);
-    let _ = timeout(LAST_BYTES, serving).await;
+    let unread = deliver(serving, &unread, until).await;
     if let Some(background) = background {
         // Standard output may take nothing.
         let _ = timeout(LAST_BYTES, spawn_blocking(move || background.join())).await;
@@ -173,7 +184,7 @@ async fn live(
         app.workers.lanes.groups().end_all();
         let _ = reloading.await;
     }
-    ServerEnd { result, are_answered }
+    ServerEnd { result, are_answered, unread }
 }
 
 /// Replaces the workers at each SIGHUP, until the server drains. Returns the replacement that is still in progress
@@ -241,6 +252,21 @@ async fn drain(app: &Arc<App>) -> bool {
     are_answered && app.workers.lanes.groups().wish() == Wish::GoOn
 }
 
+/// Waits until the connections have closed. Returns the number of answers that are not written to their end then.
+async fn deliver(
+    mut serving: JoinHandle<()>,
+    unread: &UnreadAnswers,
+    until: tokio::time::Instant,
+) -> usize {
+    let now = tokio::time::Instant::now();
+    let until = until.max(now + LAST_REFUSALS);
+    // A connection with half a request has no answer to come. It must not take all of the time.
+    if timeout_at(until.min(now + LAST_BYTES), &mut serving).await.is_err() {
+        let _ = timeout_at(until, unread.read()).await;
+    }
+    unread.count()
+}
+
 /// Keeps the memory of recorded samples bounded, also if nothing reads `/metrics`.
 async fn sort(app: Arc<App>) {
     let mut upkeep = interval(UPKEEP);
@@ -252,6 +278,14 @@ async fn sort(app: Arc<App>) {
 
 fn conclude(app: &App, end: ServerEnd, signalled: Option<u8>) -> Result<u8, CliError> {
     let shared = &app.workers.lanes.shared;
+    let unread = match end.unread {
+        0 => None,
+        1 => Some("1 answer was not delivered: its caller".to_owned()),
+        count => Some(format!("{count} answers were not delivered: their callers")),
+    };
+    if let Some(unread) = unread {
+        shared.terminal.tell(&format!("{unread} read too slowly (--grace)"));
+    }
     if let Some(program) = shared.missing_program.get() {
         let text = format!("{}, or the interpreter that it names, does not exist", quoted(program));
         shared.terminal.tell(&text);
@@ -260,13 +294,13 @@ fn conclude(app: &App, end: ServerEnd, signalled: Option<u8>) -> Result<u8, CliE
         return Err(error);
     }
     end.result?;
-    match (end.are_answered, signalled) {
-        (false, signalled) => {
-            shared.terminal.tell("ended, with requests that were not answered in time");
-            Ok(signalled.unwrap_or(exit::TERMINATED))
-        }
-        (true, _) if shared.has_cut_off_end() => Ok(exit::OUTPUT),
-        (true, _) => Ok(exit::OK),
+    if !end.are_answered {
+        shared.terminal.tell("ended, with requests that were not answered in time");
+    }
+    match end.are_answered && end.unread == 0 {
+        false => Ok(signalled.unwrap_or(exit::TERMINATED)),
+        true if shared.has_cut_off_end() => Ok(exit::OUTPUT),
+        true => Ok(exit::OK),
     }
 }
 

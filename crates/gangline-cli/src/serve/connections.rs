@@ -1,6 +1,5 @@
 //! The connections: their largest number, their time limits, and their end.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -19,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 
+use crate::serve::caller_stream::{CallerStream, UnreadAnswers, left};
 use crate::serve::phase::{Phases, ServerPhase};
 
 /// The pause before the next connection is accepted, if the system had no room for one.
@@ -36,6 +36,7 @@ pub(crate) struct Connections {
     /// The time limit for the head of a request, for the wait between two requests, and for a caller that reads
     /// nothing.
     pub(crate) idle: Duration,
+    pub(crate) unread: UnreadAnswers,
 }
 
 /// Serves connections until the last phase, and returns when each has ended.
@@ -83,7 +84,7 @@ fn connection(
     routes: Router,
     rules: Connections,
 ) -> impl Future<Output = ()> + Send {
-    let Connections { phases, idle, .. } = rules;
+    let Connections { phases, idle, unread, .. } = rules;
     // An answer is written at once, so it must not wait for a full packet.
     let _ = stream.set_nodelay(true);
     // If the system refuses the option, a caller that reads nothing keeps its connection.
@@ -93,19 +94,26 @@ fn connection(
     http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(LARGEST_HEAD);
     let asked = Arc::new(Notify::new());
     let (asking, ending) = (Arc::clone(&asked), Arc::clone(&phases));
-    let routes = TowerToHyperService::new(routes);
+    let (routes, stream) = (TowerToHyperService::new(routes), Arc::new(stream));
+    let caller = Arc::clone(&stream);
     let answer = service_fn(move |request| {
         asking.notify_one();
-        let (answered, phases) = (routes.call(request), Arc::clone(&ending));
+        let (answered, phases, caller) =
+            (routes.call(request), Arc::clone(&ending), Arc::clone(&caller));
         async move {
-            let mut response = answered.await?;
+            let Ok(mut response) = tokio::select! {
+                biased;
+                // A caller that has only stopped sending gets an answer that is ready.
+                response = answered => response,
+                () = left(&caller) => return Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
+            };
             if phases.now() >= ServerPhase::Draining {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response)
+            Ok(response)
         }
     });
-    let served = http.serve_connection(TokioIo::new(stream), answer);
+    let served = http.serve_connection(TokioIo::new(CallerStream::new(stream, unread)), answer);
     async move {
         let mut served = pin!(served);
         let drained = async {

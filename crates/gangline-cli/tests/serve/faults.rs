@@ -72,6 +72,48 @@ fn a_caller_that_leaves_costs_nothing() {
     server.end();
 }
 
+/// With bytes of a second request in its hands, a server may not notice that the caller has left.
+#[test]
+fn a_caller_that_leaves_its_second_request_behind_costs_nothing() {
+    let server = Server::start("--queue 8");
+    let mut first = server.post_waiting("go");
+    let json = "content-type: application/json\r\n";
+    let post = |body: &str| request("POST /predict", json, body);
+    let half = b"POST /predict HTTP/1.1\r\nhost: loc".to_vec();
+    let seconds = [post("1002"), post("[1003,1004]"), half, request("GET /stats", "", "")];
+    let leaving = seconds.map(|second| {
+        let mut caller = server.caller();
+        caller.write([post("1001"), second].concat());
+        caller
+    });
+    server.wait_for_open(5);
+    drop(leaving);
+    server.wait_for_open(1);
+    let mut staying = server.caller();
+    staying.write([post("7"), post("8")].concat());
+    server.wait_for_open(2);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    staying.reply().check(200, "49");
+    staying.reply().check(200, "64");
+    assert!(!server.place.read("seen").contains("100"), "no hook has begun");
+    assert_eq!(server.stats()["values"]["cancelled"], 4);
+    server.end();
+}
+
+/// `nc -N` does so.
+#[test]
+fn a_caller_that_sends_no_more_has_answers_that_are_ready() {
+    let server = Server::start("");
+    let mut caller = server.caller();
+    let live = request("GET /health/live", "", "");
+    caller.write([live.clone(), live].concat());
+    caller.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!([caller.reply().status, caller.reply().status], [200, 200]);
+    assert!(caller.try_reply().is_none());
+    server.end();
+}
+
 #[test]
 fn a_caller_may_leave_while_its_value_is_in_work() {
     let server = Server::start("--batch 4 --retries 2");

@@ -166,6 +166,37 @@ fn requests_that_take_longer_than_the_grace_are_told_so() {
 }
 
 #[test]
+fn answers_that_are_not_read_before_the_end_are_counted() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let server = Server::start("--grace 1s -j 2");
+        let slow = [0, 1].map(|_| server.post("{\"bytes\":8000000}"));
+        let gone = server.post("{\"bytes\":8000000}");
+        wait_until("they are answered", || server.stats()["values"]["ok"] == 3);
+        drop(gone);
+        // Half a request is no answer.
+        let mut half = server.caller();
+        half.write("POST /predict HT");
+        server.running.send(signal);
+        let said = "2 answers were not delivered: their callers read too slowly (--grace)";
+        server.ended().check_said(code, &[said]);
+        drop(slow);
+    }
+}
+
+#[test]
+fn a_caller_that_reads_slowly_gets_all_of_its_answer_before_the_end() {
+    let server = Server::start("");
+    let mut slow = server.post("{\"bytes\":8000000}");
+    wait_until("it is answered", || server.stats()["values"]["ok"] == 1);
+    server.running.send(Signal::TERM);
+    wait_until("it closes", || std::net::TcpStream::connect(server.address).is_err());
+    // Longer than connections without an answer are waited for.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert_eq!(slow.reply().body.len(), 8_000_000 + 2);
+    server.ended().check_said(0, &[]);
+}
+
+#[test]
 fn a_killed_server_leaves_no_worker() {
     let server = Server::start("-j 2");
     server.running.send(Signal::KILL);
