@@ -6,6 +6,7 @@ pub(crate) mod joblog;
 pub(crate) mod json_text;
 pub(crate) mod lines;
 pub(crate) mod lists;
+pub(crate) mod message_queue;
 pub(crate) mod misplaced;
 pub(crate) mod names;
 pub(crate) mod outcome;

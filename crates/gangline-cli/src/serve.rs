@@ -58,6 +58,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 const MOST_WAITING: i32 = 4_096;
 /// The largest number of threads for HTTP. More would not answer more requests, since the workers do the work.
 const MOST_THREADS: usize = 4;
+/// The time limit for the last messages. The reader of standard error may read no more.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How the server has ended.
 struct ServerEnd {
@@ -93,10 +95,15 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let end = runtime.block_on(live(&app, listener, (connections, background)));
     // Only tasks of callers that read slowly are left.
     runtime.shutdown_background();
-    let concluded = conclude(&app, end, attendant.exit());
+    let terminal = &app.workers.lanes.shared.terminal;
+    let status = conclude(&app, end, attendant.exit()).unwrap_or_else(|error| {
+        terminal.tell(&error.to_string());
+        error.exit
+    });
     // Last, so that a signal can still end this process.
     drop(attendant);
-    concluded
+    terminal.finish(LAST_WORDS);
+    Ok(status)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, CliError> {

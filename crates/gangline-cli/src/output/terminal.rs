@@ -1,10 +1,12 @@
 //! Writes the outputs of jobs.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use crate::execute::process::Channel;
 use crate::output::capture::Captured;
+use crate::output::message_queue::MessageQueue;
 use crate::output::stdio;
 use crate::output::tagged::Tagged;
 
@@ -17,6 +19,8 @@ pub(crate) struct Terminal {
     stderr: Control,
     lines: ProgressLines,
     failures: Failures,
+    /// Set if no thread waits for the reader of standard error.
+    queue: Option<Arc<MessageQueue>>,
 }
 
 /// Whether messages about jobs that failed are printed.
@@ -64,6 +68,19 @@ impl Terminal {
             stderr: control(io::stderr().is_terminal()),
             lines,
             failures,
+            queue: None,
+        }
+    }
+
+    /// Writes to standard error on a thread of its own, so that a reader that stops reading blocks no other.
+    pub(crate) fn with_queue(self) -> io::Result<Terminal> {
+        Ok(Terminal { queue: Some(MessageQueue::start(stdio::stderr())?), ..self })
+    }
+
+    /// Waits until all messages in the queue are written, at most for this time.
+    pub(crate) fn finish(&self, most: Duration) {
+        if let Some(queue) = &self.queue {
+            queue.finish(most);
         }
     }
 
@@ -124,14 +141,19 @@ impl Terminal {
         channel: Channel,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (control, mut writer) = match channel {
+        let (control, mut stream) = match channel {
             Channel::Stdout => (self.stdout, stdio::stdout()),
             Channel::Stderr => (self.stderr, stdio::stderr()),
         };
+        let mut queue = self.queue.as_deref();
+        let writer: &mut dyn Write = match (channel, &mut queue) {
+            (Channel::Stderr, Some(queue)) => queue,
+            _ => &mut stream,
+        };
         match control {
-            Control::AsIs => write(&mut writer)?,
+            Control::AsIs => write(writer)?,
             Control::Escaped => {
-                let mut escaped = Escape::new(&mut writer);
+                let mut escaped = Escape::new(&mut *writer);
                 write(&mut escaped)?;
                 escaped.finish(self.lines)?;
             }

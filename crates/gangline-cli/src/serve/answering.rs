@@ -50,7 +50,7 @@ impl Answering {
     }
 
     /// Makes the answer to a job that has ended, or passes its failure on. Runs on the thread of the slot and not on
-    /// one for HTTP: the output may have to be read from a file, and standard error may block.
+    /// one for HTTP, since the output may have to be read from a file.
     fn answer(&self, ended: Result<Arc<Outcome>>) -> Result<Box<RawValue>> {
         match ended {
             Ok(outcome) => {

@@ -195,6 +195,7 @@ fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
     };
     let groups = Groups::new(workers).map_err(internal)?;
     let terminal = Terminal::new(OnTerminal::Escape, ProgressLines::None, Failures::Shown);
+    let terminal = terminal.with_queue().map_err(internal)?;
     let brake = Brake::new(brake::Limits {
         delay: std::time::Duration::ZERO,
         load: None,

@@ -136,6 +136,37 @@ fn callers_that_read_nothing_keep_no_other_waiting() {
     drop(slow);
 }
 
+/// A pipe has room for 64 KiB.
+#[test]
+fn messages_that_are_not_read_keep_no_answer_waiting() {
+    let server = Server::start("--batch 4 --retries 1");
+    let error = format!("{{\"error\":\"{}\"}}", "x".repeat(9_000));
+    let mut caller = server.caller();
+    for _ in 0..10 {
+        assert_eq!(caller.ask(&error).status, 500);
+        assert_eq!(caller.ask(format!("[1,{error}]")).status, 200);
+        caller.ask("3").check(200, "9");
+    }
+    assert_eq!(caller.ask("{\"crash\":1}").status, 500);
+    server.running.send(rustix::process::Signal::TERM);
+    let ran = server.ended();
+    ran.check_said(0, &["job 1 failed: xxx", "ending: accepted requests have"]);
+    assert!(!ran.stderr.contains("were dropped"), "all have been kept");
+}
+
+#[test]
+fn messages_that_are_never_read_are_dropped() {
+    let server = Server::start("--batch 4");
+    let error = format!("{{\"error\":\"{}\"}}", "x".repeat(100_000));
+    let mut caller = server.caller();
+    for _ in 0..60 {
+        assert_eq!(caller.ask(&error).status, 500);
+    }
+    caller.ask("3").check(200, "9");
+    server.running.send(rustix::process::Signal::TERM);
+    server.ended().check_said(0, &["job 1 failed: xxx", "bytes of messages were dropped"]);
+}
+
 #[test]
 fn idle_connections_keep_no_request_waiting() {
     let server = Server::start("");
