@@ -57,6 +57,11 @@ impl App {
         }
     }
 
+    /// The refusal of a request that may be accepted later.
+    pub(crate) fn busy(&self, text: &str) -> Refusal {
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(self.figures.retry_after())
+    }
+
     /// The number of values that are accepted and not answered.
     pub(crate) fn open(&self) -> u64 {
         let account = self.service.get().map(Service::account).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reads the body of a request, within a size and a time.
+//! Reads the body of a request, within a size, a time and a memory.
 
 use std::time::Duration;
 
@@ -6,8 +6,10 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::serve::app::App;
 use crate::serve::refusal::Refusal;
 
 /// The form of a body.
@@ -17,8 +19,14 @@ pub(crate) enum BodyForm {
     Bytes,
 }
 
-/// The number of bytes that extend the time limit of a body by one second.
-const SLOWEST: u64 = 16 << 10;
+/// The time limit for a pause in a body, unless that of connections is shorter.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The least number of bytes a second of a body that comes slowly, after a pause.
+const SLOWEST: f64 = 4_096.0;
+
+/// The size up to which the memory for a body is allocated at once, in bytes.
+const SMALL: u64 = 16 << 10;
 
 /// The time limit for reading the rest of a refused body. A caller that still writes would not see the answer.
 const LINGER: Duration = Duration::from_secs(2);
@@ -46,32 +54,31 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     }
 }
 
-/// The limits on the size of a body, and on the time for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimits {
-    pub(crate) bytes: u64,
-    /// The time for all of it. Each [`SLOWEST`] bytes that have come add a second.
-    pub(crate) time: Duration,
+/// A body, and the memory that it takes until its request is answered.
+pub(crate) struct ReadBody<'a> {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) memory: Option<SemaphorePermit<'a>>,
 }
 
-/// Reads all of a body.
-pub(crate) async fn read(
+/// Reads all of a body. It takes memory as it comes: what a caller only announces keeps no other from sending.
+pub(crate) async fn read<'a>(
+    app: &'a App,
     headers: &HeaderMap,
     mut body: Body,
-    limits: BodyLimits,
-) -> Result<Vec<u8>, Refusal> {
-    let BodyLimits { bytes: most, time } = limits;
+) -> Result<ReadBody<'a>, Refusal> {
+    let most = app.args.http.max_body;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > most) {
         return Err(refuse(headers, body, too_large(most)).await);
     }
-    let mut bytes = Vec::with_capacity(length.map_or(0, |length| length.min(SLOWEST) as usize));
-    let begun = Instant::now();
+    let bytes = Vec::with_capacity(length.map_or(0, |length| length.min(SMALL) as usize));
+    let mut read = ReadBody { bytes, memory: None };
+    let pause = PAUSE.min(app.args.http.idle_timeout);
+    let mut until = Instant::now() + pause;
     loop {
-        let until = begun + time + Duration::from_secs(bytes.len() as u64 / SLOWEST);
         let frame = match timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok(bytes),
+            Ok(None) => return Ok(read),
             Ok(Some(Err(error))) => {
                 let text = format!("the body cannot be read: {error}");
                 return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
@@ -81,12 +88,36 @@ pub(crate) async fn read(
             }
         };
         let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() as u64 + data.len() as u64 > most {
-            drop(bytes);
+        let length = read.bytes.len() as u64 + data.len() as u64;
+        let refusal = match length > most {
+            true => Some(too_large(most)),
+            false => read.take_memory(app, length).err(),
+        };
+        if let Some(refusal) = refusal {
+            drop(read);
             discard(body).await;
-            return Err(too_large(most));
+            return Err(refusal);
         }
-        bytes.extend_from_slice(&data);
+        read.bytes.extend_from_slice(&data);
+        // No caller saves up time for a longer pause.
+        let earned = Duration::from_secs_f64(data.len() as f64 / SLOWEST);
+        until = (until + earned).min(Instant::now() + pause);
+    }
+}
+
+impl<'a> ReadBody<'a> {
+    /// Takes the memory for a body that has become that long.
+    fn take_memory(&mut self, app: &'a App, length: u64) -> Result<(), Refusal> {
+        let held = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let needed = usize::try_from(length.div_ceil(1 << 10)).unwrap_or(usize::MAX);
+        let more = u32::try_from(needed.saturating_sub(held)).unwrap_or(u32::MAX);
+        let more = app.memory.try_acquire_many(more);
+        let more = more.map_err(|_| app.busy("the bodies of other requests fill the memory"))?;
+        match &mut self.memory {
+            Some(held) => held.merge(more),
+            None => self.memory = Some(more),
+        }
+        Ok(())
     }
 }
 

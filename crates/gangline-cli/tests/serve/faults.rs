@@ -30,6 +30,64 @@ fn half_requests_are_cut_off() {
     server.end();
 }
 
+/// Bodies that are only announced, and those that pause, would take all memory for bodies: 16 times the largest.
+#[test]
+fn bodies_that_pause_keep_no_other_waiting() {
+    let server = Server::start("--max-body 32M");
+    let forms =
+        ["transfer-encoding: chunked\r\n\r\n3\r\n[1,\r\n", "content-length: 33554432\r\n\r\n[1,"];
+    let begin = |form: &str| {
+        let mut caller = server.caller();
+        caller.write(format!("{HEAD}{form}"));
+        caller
+    };
+    let paused: Vec<_> = forms.iter().cycle().take(40).map(|form| begin(form)).collect();
+    let large = format!("\"{}\"", "x".repeat(4 << 20));
+    server.ask(&large).check(200, &large);
+    let mut chunked = server.caller();
+    chunked.write(format!("{HEAD}transfer-encoding: chunked\r\n\r\n1\r\n7\r\n0\r\n\r\n"));
+    chunked.reply().check(200, "49");
+    drop(paused);
+    server.end();
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_given_up() {
+    let server = Server::start("--idle-timeout 400ms");
+    let chunked = "transfer-encoding: chunked\r\n\r\n";
+    for (head, part) in
+        [(chunked, "1\r\n1\r\n"), (chunked, ""), ("content-length: 1000000\r\n\r\n", "1")]
+    {
+        let mut caller = server.caller();
+        // What was sent at once buys no time for later.
+        let first = match head {
+            head if head == chunked => format!("10000\r\n{}\r\n", "1".repeat(65_536)),
+            _ => "1".repeat(65_536),
+        };
+        caller.write(format!("{HEAD}{head}{first}"));
+        let mut writing = caller.stream.try_clone().unwrap();
+        let part = part.to_owned();
+        let trickle = std::thread::spawn(move || {
+            while writing.write_all(part.as_bytes()).is_ok() && !part.is_empty() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let reply = caller.reply();
+        assert_eq!(reply.status, 408, "{reply:?}");
+        drop(caller);
+        trickle.join().unwrap();
+    }
+    let mut caller = server.caller();
+    caller.write(format!("{HEAD}{chunked}"));
+    for _ in 0..10 {
+        caller.write(format!("1000\r\n{}\r\n", " ".repeat(4_096)));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    caller.write("1\r\n3\r\n0\r\n\r\n");
+    caller.reply().check(200, "9");
+    server.end();
+}
+
 #[test]
 fn requests_that_end_in_the_middle_cost_nothing() {
     let server = Server::start("");
