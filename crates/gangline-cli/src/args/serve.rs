@@ -121,9 +121,12 @@ pub(crate) struct WorkerLimits {
     /// Wait TIME before the first retry, and twice as long before each further one
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
     pub(crate) retry_delay: Duration,
-    /// Answer 504 after TIME in the queue and in work, and restart a worker that takes longer for a list
+    /// Answer 504 after TIME in the queue and in work
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time_limit)]
     pub(crate) timeout: Duration,
+    /// Restart a worker that takes longer than TIME for a list, and try the list again in halves [default: --timeout, after which no caller waits]
+    #[arg(long, value_name = "TIME", value_parser = time_limit)]
+    pub(crate) list_timeout: Option<Duration>,
     /// Wait TIME at most until a worker is ready
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub(crate) start_timeout: Duration,

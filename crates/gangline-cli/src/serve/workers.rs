@@ -184,7 +184,7 @@ fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
 fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
     let rules = Rules {
         retry_delay: args.working.retry_delay,
-        timeout: Some(Timeout::After(args.working.timeout)),
+        timeout: Some(Timeout::After(args.working.list_timeout.unwrap_or(args.working.timeout))),
         ending: TermSequence::with_pause(args.working.kill_after),
         nice: None,
         max_output: None,

@@ -207,6 +207,22 @@ fn an_answer_that_is_late_is_a_504_and_the_worker_starts_again() {
 }
 
 #[test]
+fn a_value_that_hangs_costs_no_other_its_answer() {
+    let server = Server::start("--batch 8 --list-timeout 500ms");
+    let mut first = server.post_waiting("go");
+    let mut alone = server.post("5");
+    let mut list = server.post("[1,2,{\"wait\":\"never\"},4]");
+    server.wait_for_open(6);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    alone.reply().check(200, "25");
+    let late = "{\"error\":\"there was no answer in time\",\"status\":504}";
+    list.reply().check(200, &format!("[1,4,{late},16]"));
+    server.ask("3").check(200, "9");
+    server.end();
+}
+
+#[test]
 fn a_worker_that_crashes_in_a_list_costs_the_guilty_value_its_answer() {
     let server = Server::start("--batch 8");
     let mut first = server.post_waiting("go");
