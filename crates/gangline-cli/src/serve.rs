@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{interval, timeout, timeout_at};
+use tokio::time::{interval, timeout_at};
 
 use self::access::AccessRule;
 use self::app::App;
-use self::background::BackgroundFile;
+use self::background::{BackgroundFile, BackgroundThread};
 use self::caller_stream::UnreadAnswers;
 use self::connections::Connections;
 use self::figures::ServerFigures;
@@ -175,8 +175,7 @@ async fn live(
     app.phases.reach(ServerPhase::Closing);
     let unread = deliver(serving, &unread, until).await;
     if let Some(background) = background {
-        // Standard output may take nothing.
-        let _ = timeout(LAST_BYTES, spawn_blocking(move || background.join())).await;
+        result = result.and(background.join(LAST_BYTES).await);
     }
     upkeep.abort();
     if let Some(service) = app.service.get().cloned() {
@@ -245,7 +244,7 @@ async fn load(app: &Arc<App>) -> Result<(), CliError> {
 fn begin(
     app: &Arc<App>,
     background: Option<BackgroundFile>,
-) -> Result<Option<std::thread::JoinHandle<()>>, CliError> {
+) -> Result<Option<BackgroundThread>, CliError> {
     let begun = background.zip(app.service.get()).map(|(file, service)| file.start(app, service));
     begun.transpose().map_err(internal)
 }

@@ -6,11 +6,15 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::args::serve::BackgroundArgs;
 use crate::error::{CliError, Context};
@@ -27,6 +31,17 @@ pub(crate) struct BackgroundFile {
     name: String,
     reader: BufReader<File>,
 }
+
+/// The thread that works on the values.
+pub(crate) struct BackgroundThread {
+    name: String,
+    thread: JoinHandle<()>,
+    /// The first line without a record, or [`GIVEN_UP`].
+    next: Arc<AtomicU64>,
+}
+
+/// No further record is printed. Lines have numbers from 1.
+const GIVEN_UP: u64 = 0;
 
 /// A line of the file.
 struct BackgroundLine {
@@ -66,25 +81,32 @@ impl BackgroundFile {
         self,
         app: &Arc<App>,
         service: &Service<Answering>,
-    ) -> io::Result<JoinHandle<()>> {
+    ) -> io::Result<BackgroundThread> {
         service.set_stream_share(app.args.background.background_share);
         let (app, service) = (Arc::clone(app), service.clone());
-        Builder::new().name("gangline-bg".to_owned()).spawn(move || self.work(&app, &service))
+        let (name, next) = (self.name.clone(), Arc::new(AtomicU64::new(1)));
+        let shown = Arc::clone(&next);
+        let thread = Builder::new().name("gangline-bg".to_owned());
+        let thread = thread.spawn(move || self.work(&app, &service, shown))?;
+        Ok(BackgroundThread { name, thread, next })
     }
 
-    fn work(self, app: &App, service: &Service<Answering>) {
+    fn work(self, app: &App, service: &Service<Answering>, shown: Arc<AtomicU64>) {
         let name = self.name.clone();
         let (pulled, lines) = channel();
         let values = BackgroundValues { app, reader: self.reader, number: 0, pulled };
         let mut printer =
-            RecordPrinter { lines, out: stdio::stdout(), done: 0, failed: 0, next: 1 };
+            RecordPrinter { lines, out: stdio::stdout(), done: 0, failed: 0, next: 1, shown };
         let mut stream = service.stream(values);
         let printed = stream.by_ref().try_for_each(|result| match result {
             Err(error) if is_of_end(&error) => Err(None),
             result => printer.print(result).map_err(Some),
         });
         let printed = printed.and_then(|()| printer.print_rest().map_err(Some));
-        let RecordPrinter { done, failed, next, .. } = printer;
+        let RecordPrinter { done, failed, next, shown, .. } = printer;
+        if shown.load(Ordering::Relaxed) == GIVEN_UP {
+            return;
+        }
         app.workers.lanes.shared.terminal.tell(&match printed {
             Ok(()) => format!("{name} is done: {done} values, of which {failed} failed"),
             Err(None) => format!("{name} is done up to line {next}, which is the next"),
@@ -94,6 +116,20 @@ impl BackgroundFile {
                 )
             }
         });
+    }
+}
+
+impl BackgroundThread {
+    /// Waits for the end of the thread, at most for this time. The reader of standard output may read no more.
+    pub(crate) async fn join(self, most: Duration) -> Result<(), CliError> {
+        let BackgroundThread { name, thread, next } = self;
+        timeout(most, spawn_blocking(move || thread.join())).await.map(drop).map_err(|_| {
+            let next = next.swap(GIVEN_UP, Ordering::Relaxed);
+            let text = format!(
+                "{name} is done up to line {next}, which is the next: standard output is not read"
+            );
+            CliError::new(exit::OUTPUT, text)
+        })
     }
 }
 
@@ -158,6 +194,8 @@ struct RecordPrinter<W> {
     failed: u64,
     /// The first line without a record.
     next: u64,
+    /// The same for the thread that waits for the end, or [`GIVEN_UP`].
+    shown: Arc<AtomicU64>,
 }
 
 impl<W: Write> RecordPrinter<W> {
@@ -204,7 +242,9 @@ impl<W: Write> RecordPrinter<W> {
         text.push(b'\n');
         self.out.write_all(&text)?;
         self.out.flush()?;
-        self.next = line.number + 1;
-        Ok(())
+        let before = std::mem::replace(&mut self.next, line.number + 1);
+        let shown =
+            self.shown.compare_exchange(before, self.next, Ordering::Relaxed, Ordering::Relaxed);
+        shown.map(drop).map_err(|_| io::Error::other("the server has ended"))
     }
 }

@@ -88,6 +88,25 @@ fn requests_are_answered_after_the_reader_of_the_records_has_gone() {
 }
 
 #[test]
+fn records_that_are_not_read_keep_no_request_waiting() {
+    let line = format!("\"{}\"\n", "x".repeat(1_000));
+    let (mut server, _place) = beside(&line.repeat(400), "--batch 4");
+    // A pipe has room for 64 KiB.
+    wait_until("some are done", || server.stats()["values"]["ok"].as_u64() >= Some(60));
+    server.ask("7").check(200, "49");
+    server.running.send(Signal::TERM);
+    let said = server.running.read_stderr_until("standard output is not read");
+    assert!(said.contains("values.jsonl is done up to line "), "{said}");
+    let ran = server.ended();
+    assert_eq!(ran.code, Some(106), "{ran:?}");
+    let records = ran.stdout.lines().filter(|line| line.ends_with('}')).count();
+    let next: usize =
+        said.split("up to line ").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    // One was being written.
+    assert!([next - 1, next].contains(&records), "{records} of {next}");
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_before_workers_start() {
     let place = Place::new();
     let missing = "serve --listen 0 --background missing.jsonl -- python3 worker";
