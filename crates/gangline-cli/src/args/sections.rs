@@ -262,15 +262,15 @@ const SERVE_STATUSES: Section = Section {
     title: "Exit status",
     blocks: &[Block::Terms(&[
         ("0", "a signal has ended it, and each accepted request was answered"),
-        ("102", "an option is invalid, cuda:all has no GPU, or the address is not free"),
+        ("102", "an option is invalid, or the address is not free"),
         ("103", "a device is missing or in use; or too few workers are left"),
         ("106", "the end of a worker was cut off"),
         ("107", "a bug in gangline"),
-        ("129", "SIGHUP, and requests were cut off"),
-        ("130", "SIGINT, and requests were cut off"),
+        ("129", "SIGHUP, and requests were cut off, or answers were not read"),
+        ("130", "SIGINT, and requests were cut off, or answers were not read"),
         ("131", "SIGQUIT, as by Ctrl-\\"),
         ("137", "the process that serves was killed, and its workers with it"),
-        ("143", "SIGTERM, and requests were cut off"),
+        ("143", "SIGTERM, and requests were cut off, or answers were not read"),
     ])],
 };
 

@@ -66,7 +66,7 @@ pub(crate) struct Http {
     /// Call the model NAME on the page and in the metrics [default: the command]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// On SIGTERM, let accepted requests have TIME to be answered
+    /// On SIGTERM, let accepted requests have TIME to be answered, and the answers to be read
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = duration)]
     pub(crate) grace: Duration,
 }
