@@ -15,6 +15,7 @@ pub(crate) mod running;
 pub(crate) mod sections;
 pub(crate) mod serve;
 pub(crate) mod typed;
+pub(crate) mod warm;
 pub(crate) mod workers;
 
 use std::ffi::OsString;
@@ -40,6 +41,7 @@ use crate::args::report::ReportArgs;
 use crate::args::running::Running;
 use crate::args::serve::ServeArgs;
 use crate::args::typed::{Kind, Separators, Typed};
+use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::Workers;
 use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
@@ -328,35 +330,6 @@ pub(crate) struct Record {
     pub(crate) report: Vec<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Warm workers")]
-pub(crate) struct WarmArgs {
-    /// Start COMMAND once for each slot, and send it a line of JSON for each input
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["shell", "job_file", "line_buffer"])]
-    pub(crate) warm: bool,
-    /// Start all workers before the first job, and not each for its first
-    #[arg(long, action = ArgAction::SetTrue, requires = "warm")]
-    pub(crate) preload: bool,
-    /// Wait TIME at most until a worker is ready
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, requires = "warm")]
-    pub(crate) start_timeout: Duration,
-    /// Wait TIME at most until a worker has ended after its last input
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, requires = "warm")]
-    pub(crate) end_timeout: Duration,
-    /// Send up to N inputs at once, as a list, to a worker that takes lists
-    #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
-    pub(crate) batch: Option<usize>,
-    /// Wait TIME at most for a list to be full
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration, requires = "batch")]
-    pub(crate) batch_wait: Duration,
-    /// Let the libraries of each worker use N threads [default: the cores divided by the slots, unless OMP_NUM_THREADS is set]
-    #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
-    pub(crate) threads: Option<usize>,
-    /// Restart a worker at most N times without a result in between
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = unsigned::<u32>, requires = "warm")]
-    pub(crate) max_restarts: u32,
-}
-
 /// List the devices of this machine
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
@@ -429,7 +402,7 @@ pub(crate) fn all() -> Command {
 /// The same, with a short help besides the long one.
 pub(crate) fn command() -> Command {
     all().mut_subcommand("run", |run| {
-        run.mut_args(|arg| {
+        WorkerTimes::of_warm(run).mut_args(|arg| {
             let is_common =
                 arg.is_positional() || arg.get_long().is_some_and(|long| COMMON.contains(&long));
             arg.hide_short_help(!is_common)

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::args::limit::{Timeout, duration};
+use crate::args::limit::{Timeout, time_limit};
 use crate::args::number::at_least_one;
+use crate::args::warm::WorkerTimes;
 use crate::args::workers::{Amount, Workers};
 use crate::args::{Run, Subcommands, devices, parse, sections};
 use gangline::Devices;
@@ -55,18 +56,11 @@ pub(crate) struct CheckArgs {
     /// The same with tabs between the columns
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "csv"])]
     pub(crate) tsv: Option<PathBuf>,
-    /// Let the libraries of the worker use N threads [default: the cores divided by the devices]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) threads: Option<usize>,
     /// End a worker that takes longer than TIME, as in 30s, for a list [default: no limit]
-    #[arg(long, value_name = "TIME", value_parser = limit)]
+    #[arg(long, value_name = "TIME", value_parser = time_limit)]
     pub(crate) timeout: Option<Duration>,
-    /// Wait TIME at most until a worker is ready
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
-    pub(crate) start_timeout: Duration,
-    /// Wait TIME at most until a worker has ended after its last sample
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) end_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) times: WorkerTimes,
 }
 
 /// The size of the largest list, unless it is given.
@@ -97,9 +91,7 @@ impl CheckArgs {
         run.inputs.jsonl = self.jsonl;
         run.failure.timeout = self.timeout.map(Timeout::After);
         run.warm.batch = Some(self.most());
-        run.warm.threads = self.threads;
-        run.warm.start_timeout = self.start_timeout;
-        run.warm.end_timeout = self.end_timeout;
+        run.warm.times.clone_from(&self.times);
         Ok(run)
     }
 }
@@ -107,14 +99,6 @@ impl CheckArgs {
 fn tolerance(text: &str) -> Result<f64, &'static str> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or("write a number from 0, as in 0.001 or 1e-3")
-}
-
-fn limit(text: &str) -> Result<Duration, String> {
-    let time = duration(text).map_err(|error| error.to_string())?;
-    match time.is_zero() {
-        true => Err("write a time above 0, as in 30s".to_owned()),
-        false => Ok(time),
-    }
 }
 
 #[cfg(test)]

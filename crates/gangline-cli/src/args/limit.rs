@@ -57,17 +57,21 @@ impl FromStr for Timeout {
             _ if text.starts_with('+') => return Err(TimeError::Time),
             (Some(times), _) => times.parse(),
             (_, Some(percent)) => percent.parse().map(|percent: f64| percent / 100.0),
-            _ => {
-                let limit = duration(text)?;
-                let limit = Some(limit).filter(|limit| !limit.is_zero());
-                return limit.map(Timeout::After).ok_or(TimeError::Time);
-            }
+            _ => return time_limit(text).map(Timeout::After),
         };
         match times {
             Ok(times) if times.is_finite() && times > 0.0 => Ok(Timeout::Medians(times)),
             _ => Err(TimeError::Times),
         }
     }
+}
+
+/// Parses a time that is not 0.
+pub(crate) fn time_limit(text: &str) -> Result<Duration, TimeError> {
+    duration(text).and_then(|limit| match limit.is_zero() {
+        true => Err(TimeError::NoTime),
+        false => Ok(limit),
+    })
 }
 
 /// Parses a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
@@ -88,6 +92,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeError {
     Time,
+    NoTime,
     Times,
 }
 
@@ -97,6 +102,7 @@ impl fmt::Display for TimeError {
             TimeError::Time => {
                 f.write_str("write a time of up to a year, such as 30, 200ms or 1h 30m")
             }
+            TimeError::NoTime => f.write_str("write a time above 0, such as 30, 200ms or 1h 30m"),
             TimeError::Times => {
                 f.write_str("write how many times the median it may be, such as 3x or 300%")
             }
@@ -123,6 +129,7 @@ mod tests {
         assert_eq!("soon".parse::<Timeout>(), Err(TimeError::Time));
         assert_eq!("+1".parse::<Timeout>(), Err(TimeError::Time));
         assert_eq!("+3x".parse::<Timeout>(), Err(TimeError::Time));
+        assert_eq!("0s".parse::<Timeout>(), Err(TimeError::NoTime));
         assert_eq!("0x".parse::<Timeout>(), Err(TimeError::Times));
         assert_eq!("infx".parse::<Timeout>(), Err(TimeError::Times));
     }

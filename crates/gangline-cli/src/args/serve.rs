@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::args::limit::{TimeError, duration};
+use crate::args::limit::{duration, time_limit};
 use crate::args::number::{at_least_one, size, unsigned};
+use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::{Amount, Workers, WorkersError};
-use crate::args::{InUse, Placement, WarmArgs, devices, sections};
+use crate::args::{InUse, Placement, devices, sections};
 use crate::devices::usable_gpus;
 use crate::error::CliError;
 use crate::exit;
@@ -112,9 +113,6 @@ pub(crate) struct WorkerLimits {
     /// Wait TIME at most for a list to be full; without a wait, a free worker gets what is there
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration, requires = "batch")]
     pub(crate) batch_wait: Duration,
-    /// Let the libraries of each worker use N threads [default: the cores divided by the workers, unless OMP_NUM_THREADS is set]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) threads: Option<usize>,
     /// Retry a failed value up to N times
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = unsigned::<u32>)]
     pub(crate) retries: u32,
@@ -127,12 +125,8 @@ pub(crate) struct WorkerLimits {
     /// Restart a worker that takes longer than TIME for a list, and try the list again in halves [default: --timeout, after which no caller waits]
     #[arg(long, value_name = "TIME", value_parser = time_limit)]
     pub(crate) list_timeout: Option<Duration>,
-    /// Wait TIME at most until a worker is ready
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
-    pub(crate) start_timeout: Duration,
-    /// Wait TIME at most until a worker has ended after its last value
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-    pub(crate) end_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) times: WorkerTimes,
     /// Wait TIME between SIGTERM and SIGKILL to a worker
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) kill_after: Duration,
@@ -187,19 +181,9 @@ impl ServeArgs {
 
     /// Returns the settings of warm workers that `gangline run` has.
     pub(crate) fn warm(&self) -> WarmArgs {
-        let WorkerLimits { batch, batch_wait, threads, start_timeout, end_timeout, .. } =
-            self.working;
-        let max_restarts = self.working.max_restarts;
-        WarmArgs {
-            warm: true,
-            preload: true,
-            start_timeout,
-            end_timeout,
-            batch,
-            batch_wait,
-            threads,
-            max_restarts,
-        }
+        let WorkerLimits { batch, batch_wait, max_restarts, .. } = self.working;
+        let times = self.working.times.clone();
+        WarmArgs { warm: true, preload: true, batch, batch_wait, times, max_restarts }
     }
 }
 
@@ -238,13 +222,6 @@ fn amount(text: &str) -> Result<Amount, String> {
         Ok(Amount::Most) => Err("write at least 1".to_owned()),
         amount => amount.map_err(|error: WorkersError| error.to_string()),
     }
-}
-
-fn time_limit(text: &str) -> Result<Duration, TimeError> {
-    duration(text).and_then(|limit| match limit.is_zero() {
-        true => Err(TimeError::Time),
-        false => Ok(limit),
-    })
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl Checking<'_> {
         let token = lane.token.clone();
         // The workers run one after the other. Each has as many threads as if all ran at once, as they do in a run.
         let (args, slots) = (self.run, self.lanes.groups().len());
-        let threads = Threads::new(args.warm.threads, args.placement.workers.as_ref(), slots);
+        let threads = Threads::new(args.warm.times.threads, args.placement.workers.as_ref(), slots);
         let warm = Warm::new(self.lanes.clone(), lane, vec![slot], inputs, &args.warm, threads);
         // The first sample is asked once more, before all others.
         let last_shown = 1 + self.samples.len() as u64;

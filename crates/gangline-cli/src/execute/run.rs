@@ -137,7 +137,7 @@ fn run_lane(
     match args.warm.warm {
         true => {
             let threads =
-                Threads::new(args.warm.threads, args.placement.workers.as_ref(), slots.len());
+                Threads::new(args.warm.times.threads, args.placement.workers.as_ref(), slots.len());
             let warm = || {
                 let (lanes, own) = (lanes.clone(), own.clone());
                 Warm::new(lanes, own, slots.clone(), inputs.clone(), &args.warm, threads)

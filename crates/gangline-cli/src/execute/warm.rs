@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use crate::args::WarmArgs;
+use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::execute::commands;
 use crate::execute::job_runner::{Tried, Work, Worked};
 use crate::execute::lane::{Lane, Lanes};
@@ -92,7 +92,8 @@ impl Warm {
         args: &WarmArgs,
         threads: Threads,
     ) -> Warm {
-        let &WarmArgs { start_timeout, end_timeout, max_restarts, preload, batch, .. } = args;
+        let &WarmArgs { max_restarts, preload, batch, .. } = args;
+        let WorkerTimes { start_timeout, end_timeout, .. } = args.times;
         let batch = batch.unwrap_or(1);
         // There may be fewer lists than slots.
         let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(batch));

@@ -131,7 +131,8 @@ impl ServingWorkers {
         let shape = Shape { names: Vec::new(), form: InputForm::Json };
         let inputs = WarmInputs { command: Arc::clone(&self.command), shape, most: None };
         let warm = args.warm();
-        let threads = Threads::new(warm.threads, self.placement.workers.as_ref(), slots.len());
+        let threads =
+            Threads::new(warm.times.threads, self.placement.workers.as_ref(), slots.len());
         let (lanes, lane) = (self.lanes.clone(), self.lane().clone());
         let work = Warm::new(lanes.clone(), lane.clone(), slots, inputs, &warm, threads)
             .for_requests(args.working.min_workers);
