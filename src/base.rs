@@ -10,6 +10,7 @@ pub(crate) mod quiet_waker;
 pub use self::hook::Hook;
 pub use self::limits::{MaxFailures, Measure, TimeLimit};
 pub use self::panic::PanicMessage;
+use std::borrow::Cow;
 use std::path::{self, PathBuf};
 
 pub(crate) use gangline_config::causes::{self, debug_with_causes};
@@ -43,6 +44,19 @@ pub(crate) fn bounded(mut text: String) -> String {
     text
 }
 
+/// Shortens a text to `most` characters, in the middle: paths that belong together differ at their end.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    const GAP: &str = "...";
+    if text.char_indices().nth(most).is_none() {
+        return text.into();
+    }
+    let kept = most.saturating_sub(GAP.len());
+    let (first, last) = (kept / 3, kept - kept / 3);
+    let first = text.char_indices().nth(first).map_or("", |(end, _)| &text[..end]);
+    let last = text.char_indices().rev().take(last).last().map_or("", |(start, _)| &text[start..]);
+    format!("{first}{GAP}{last}").into()
+}
+
 /// Returns the path from the root, so that a later change of the current directory does not change what it names. If
 /// the current directory is gone, the path stays relative.
 pub(crate) fn absolute(path: PathBuf) -> PathBuf {
@@ -66,5 +80,12 @@ mod tests {
             assert_eq!(bounded(cut.clone()), cut, "once is enough");
         }
         assert_eq!(bounded("a".repeat(LONGEST)).len(), LONGEST);
+    }
+
+    #[test]
+    fn a_text_is_shortened_in_its_middle() {
+        assert_eq!(shortened("äöü", 3), "äöü");
+        assert_eq!(shortened("/data/grid3/hole_0074.tif", 18), "/data...e_0074.tif");
+        assert_eq!(shortened("abcdef", 2), "...");
     }
 }

@@ -8,6 +8,7 @@
 mod bins;
 mod bottleneck;
 mod bottleneck_stage;
+mod causes;
 mod comparison;
 mod document;
 mod formats;
@@ -44,7 +45,7 @@ mod what_if;
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
 pub use self::latency::Latencies;
-use self::outline::outline;
+use self::outline::{LONGEST_KEY, outline};
 use self::page::page;
 pub use self::producer_report::ProducerReport;
 pub(crate) use self::recorder::Recorder;
@@ -149,7 +150,9 @@ impl RunReport {
     ///
     /// [`TextStyle`] has an example.
     pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
-        Styled { document: outline(self), style }
+        // A line has room for a sentence beside the key.
+        let key = (style.columns / 2).min(LONGEST_KEY);
+        Styled { document: outline(self, key), style }
     }
 
     /// Returns the report as JSON, one line per field and per element of a list.
@@ -182,9 +185,9 @@ impl RunReport {
 
     /// Returns the report as one self-contained HTML page: no script, no other file.
     ///
-    /// It shows the first 1,000 failures, the first 1,000 retried items, and the first 256 producers.
+    /// It shows the first 1,000 causes of failures with 1,000 items each, the first 1,000 retried items, and the first 256 producers.
     pub fn to_html(&self) -> String {
-        page(&outline(self))
+        page(&outline(self, LONGEST_KEY))
     }
 
     /// Returns the report in Chrome's trace format, for <https://ui.perfetto.dev> and `chrome://tracing`. It

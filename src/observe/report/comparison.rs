@@ -303,7 +303,7 @@ fn failures<'a>(
     let error = |failure: &'a Failure| failure.causes.last().unwrap_or(&failure.error).as_str();
     let table = TableOf::new(capitalised(heading), FAILURES, only.into_iter())
         .text(words.item, 0, usize::MAX, |it| it.0)
-        .errors("error", |it| vec![error(it.1)])
+        .errors("error", |it| vec![error(it.1).into()])
         .lines(Layout::Lines, |(name, failure)| {
             vec![clipped(&format!("{name}: {}", error(failure)), LONGEST)]
         });
@@ -315,7 +315,7 @@ fn failures<'a>(
 fn named_failures(report: &RunReport) -> NamedFailures<'_> {
     let name = |failure: &Failure| match (&failure.key, failure.item) {
         (Some(key), _) => key.clone(),
-        (None, Some(index)) => item(report.words(), index, None),
+        (None, Some(index)) => item(report.words(), index, None, 0),
         (None, None) => "the run".to_owned(),
     };
     report.failures.iter().map(|failure| (name(failure), failure)).collect()

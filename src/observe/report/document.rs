@@ -92,7 +92,7 @@ pub(super) struct RowLimits {
 
 pub(super) struct Column {
     pub(super) head: &'static str,
-    /// What a number in the first column counts. A page that shows rows as blocks has it for the head.
+    /// What a number or name in the first column is of. A page that shows rows as blocks has it for the head.
     pub(super) noun: &'static str,
     pub(super) kind: ColumnKind,
     /// The lower, the earlier a narrow text omits the column.
@@ -128,7 +128,9 @@ pub(super) enum Cell<'a> {
     /// A command.
     Code(String),
     /// An error, and the errors around it.
-    Errors(Vec<&'a str>),
+    Errors(Vec<Cow<'a, str>>),
+    /// The names of items, and the number of others.
+    Names(Vec<String>, u64),
 }
 
 /// A table to which columns are added, and the things that its rows are about.
@@ -211,6 +213,17 @@ impl<'a, T> TableOf<'a, T> {
         self.column(column, |it| number(it).into())
     }
 
+    /// Adds the first column: the name of a thing of this kind.
+    pub(super) fn names<C: Into<Cell<'a>>>(
+        self,
+        noun: &'static str,
+        most: usize,
+        name: impl Fn(&T) -> C,
+    ) -> Self {
+        let column = Column { head: noun, noun, kind: ColumnKind::Text(most), rank: u32::MAX };
+        self.column(column, |it| name(it).into())
+    }
+
     pub(super) fn number<C: Into<Cell<'a>>>(
         self,
         head: &'static str,
@@ -234,7 +247,11 @@ impl<'a, T> TableOf<'a, T> {
     }
 
     /// Adds a column of errors, each with the errors around it.
-    pub(super) fn errors(self, head: &'static str, errors: impl Fn(&T) -> Vec<&'a str>) -> Self {
+    pub(super) fn errors(
+        self,
+        head: &'static str,
+        errors: impl Fn(&T) -> Vec<Cow<'a, str>>,
+    ) -> Self {
         let column = Column { head, noun: "", kind: ColumnKind::LongText, rank: 0 };
         self.column(column, |it| Cell::Errors(errors(it)))
     }
@@ -268,7 +285,8 @@ impl Cell<'_> {
                 text.into()
             }
             Cell::Share(share) => Percent(*share).to_string().into(),
-            Cell::Errors(errors) => errors.first().copied().unwrap_or_default().into(),
+            Cell::Errors(errors) => errors.first().map_or("", |it| it).into(),
+            Cell::Names(names, _) => names.join(", ").into(),
         }
     }
 }

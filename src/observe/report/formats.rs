@@ -6,6 +6,7 @@ use super::vocabulary::Words;
 pub(super) use crate::base::HumanDuration as Time;
 pub(super) use crate::base::plain::Plain;
 use crate::base::plain::write_seen;
+pub(super) use crate::base::shortened;
 
 /// A text of the user's, escaped for a page; invisible characters are written out.
 pub(super) struct Html<'a>(pub(super) &'a str);
@@ -120,21 +121,24 @@ pub(super) fn rate(rate: f64) -> String {
     }
 }
 
-/// Keys are clipped to this many characters.
-const LONGEST_KEY: usize = 160;
-
-/// Names an item, with its key if it has one.
-pub(super) fn item(words: &Words, item: u64, key: Option<&str>) -> String {
+/// Names an item, with its key if it has one. The key is shortened to this many characters.
+pub(super) fn item(words: &Words, item: u64, key: Option<&str>, most: usize) -> String {
     let noun = words.item;
     match key {
-        Some(key) => format!("{noun} {item} ({})", clipped(key, LONGEST_KEY)),
+        Some(key) => format!("{noun} {item} ({})", shortened(key, most)),
         None => format!("{noun} {item}"),
     }
 }
 
 /// Names a part by its item, or an item that is no part.
-pub(super) fn part(words: &Words, index: u64, key: Option<&str>, parts: &[u64]) -> String {
-    let mut name = item(words, index, key);
+pub(super) fn part(
+    words: &Words,
+    index: u64,
+    key: Option<&str>,
+    most: usize,
+    parts: &[u64],
+) -> String {
+    let mut name = item(words, index, key, most);
     parts.iter().for_each(|part| name.push_str(&format!(", part {part}")));
     name
 }

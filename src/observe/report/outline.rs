@@ -2,40 +2,41 @@
 
 use std::time::Duration;
 
+use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
-use super::formats::{Bytes, Count, Percent, Time, capitalised, clipped, item, more, part, rate};
+use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, part, rate};
 use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
 use super::retries::Retried;
 use super::run_report::{RunReport, Stall};
-use super::sentences::{
-    LONGEST, failed, failure, headline, lack_of_events, lack_of_keys, losses, retries, site, waits,
-};
+use super::sentences::{headline, lack_of_events, lack_of_keys, losses, retries, waits};
 use super::stragglers;
 use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
 use crate::observe::text_style::Ink;
 use crate::observe::worker_report::WorkerReport;
 
-/// More producers are only counted.
-pub(super) const PRODUCERS: RowLimits = RowLimits { text: 32, page: 256, ..RowLimits::NONE };
-const WORKERS: RowLimits = RowLimits { text: 16, ..PRODUCERS };
-/// The first failures are open on the page, so that the rest of it is not far.
+/// A page only counts more producers.
+pub(super) const PRODUCERS: usize = 256;
+const WORKERS: RowLimits = RowLimits { text: 16, page: PRODUCERS, open: 16 };
+/// The first causes are open on the page, so that the rest of it is not far.
 const FAILURES: RowLimits = RowLimits { text: 10, page: 1_000, open: 10 };
 const RETRIED: RowLimits = RowLimits { text: 0, page: 1_000, open: 5 };
 const STALLS: RowLimits = RowLimits { text: 3, open: 5, ..RowLimits::NONE };
 const SLOWEST: RowLimits = RowLimits { text: 0, ..STALLS };
 
-/// The text clips a failure to this many characters, and one with several causes to more.
-const LONGEST_FAILURE: usize = 230;
-const LONGEST_CHAIN: usize = 800;
+/// A page names this many items of a cause.
+const NAMES: usize = 1_000;
+
+/// A page shortens keys to this many characters.
+pub(super) const LONGEST_KEY: usize = 160;
 
 /// The text clips the name of a stage, and of a place or host.
 const LONGEST_STAGE: usize = 16;
 const LONGEST_PLACE: usize = 24;
 
-/// Returns what a report shows.
-pub(super) fn outline(report: &RunReport) -> Document<'_> {
+/// Returns what a report shows, with keys of at most `key` characters.
+pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
     let status = match report.ending {
         Ending::InProgress if !report.has_begun() => "No run yet",
         Ending::InProgress => "Run in progress",
@@ -46,15 +47,15 @@ pub(super) fn outline(report: &RunReport) -> Document<'_> {
     let sections = [
         Some(account(report)),
         stages(report),
-        failures(report, "Failures", &report.failures, report.failures_left_out),
-        failures(report, UNDELIVERED, &report.failures_undelivered, 0),
-        timeline(report),
+        failures(report, FAILED, &report.failures, key),
+        failures(report, UNDELIVERED, &report.failures_undelivered, key),
+        timeline(report, key),
         throughput(report),
-        producers(report),
+        producers(report, key),
         workers(report),
-        window(report),
-        slowest(report),
-        retried(report),
+        window(report, key),
+        slowest(report, key),
+        retried(report, key),
         split_batches(report),
         provenance(report),
     ];
@@ -84,7 +85,9 @@ fn leads(report: &RunReport) -> Vec<(String, Option<Ink>)> {
     let conclusion = Some(&report.conclusion).filter(|conclusion| !conclusion.is_empty());
     let fallbacks = report.fallbacks.iter().map(|fallback| format!("devices: {fallback}"));
     let leads = provenance.map(|line| (line, Some(Ink::Faint))).into_iter();
-    let leads = leads.chain(report.error.clone().map(|error| (error, Some(Ink::Bad))));
+    // The title says that a run was cancelled, and its error says no more.
+    let error = report.error.clone().filter(|_| report.ending != Ending::Cancelled);
+    let leads = leads.chain(error.map(|error| (error, Some(Ink::Bad))));
     let leads = leads.chain(conclusion.map(|it| (it.clone(), Some(Ink::Strong))));
     leads.chain(fallbacks.map(|it| (it, Some(Ink::Warning)))).collect()
 }
@@ -127,7 +130,7 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
     let is_limiting = |number: usize| report.bottleneck_stage == Some(number + 1);
     let tag = |number| if is_limiting(number) { "limited the run" } else { "" };
     let table = TableOf::new("Items and times of each stage", RowLimits::NONE, stages)
-        .text("stage", u32::MAX, LONGEST_STAGE, |it| Cell::Tagged(it.1.0.clone(), tag(it.0)))
+        .names("stage", LONGEST_STAGE, |it| Cell::Tagged(it.1.0.clone(), tag(it.0)))
         .number("ok", 8, |(_, (_, it))| Count(it.account.ok))
         .number("failed", 7, |(_, (_, it))| Count(it.account.failed))
         .number("cancelled", 2, |(_, (_, it))| Count(it.account.cancelled))
@@ -146,42 +149,47 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
     Some(section)
 }
 
+const FAILED: &str = "Failures";
 const UNDELIVERED: &str = "Failed before the run ended early, counted as cancelled";
 
 fn failures<'a>(
     report: &'a RunReport,
     heading: &'static str,
     failures: &'a [Failure],
-    others: u64,
+    key: usize,
 ) -> Option<Section<'a>> {
+    let others = if heading == FAILED { report.failures_left_out } else { 0 };
     if failures.is_empty() && others == 0 {
         return None;
     }
-    let line = |it: &&Failure| {
-        let more = it.causes.len().saturating_sub(1) * LONGEST;
-        vec![clipped(&failure(report, it), (LONGEST_FAILURE + more).min(LONGEST_CHAIN))]
-    };
-    let table = TableOf::new("Final failures", FAILURES, failures.iter())
-        .counting("failure", others)
-        .text(report.words().item, 0, usize::MAX, |it| failed(report, it))
-        .text("where", 0, usize::MAX, |it| site(report, it))
-        // The innermost cause is the most specific text. Around it are those that name item and place.
-        .errors("error", |it| it.causes.iter().rev().chain([&it.error]).map(|it| &**it).collect())
-        .lines(Layout::Lines, line)
+    let words = report.words();
+    let causes = by_cause(failures);
+    let is_shared = causes.iter().any(|cause| cause.others(1) > 0);
+    let note = format!("{NAME} stands for the key or the number of the {}.", words.item);
+    let table = TableOf::new("Final failures by cause", FAILURES, causes.iter())
+        .counting("cause", 0)
+        .text("failed", 0, usize::MAX, |it| it.count(report))
+        .errors("error", |it| it.errors())
+        .text("where", 0, usize::MAX, |it| it.site(report))
+        .text(words.items, 0, usize::MAX, |it| {
+            Cell::Names(it.names(report, key, NAMES), it.others(NAMES))
+        })
+        .lines(Layout::Lines, |it| it.lines(report, key))
         .rows(|row, _| row.ink = Some(Ink::Bad));
-    let line = Some(format!("{}:", heading.to_lowercase()));
-    Some(Section { line, ..Section::new(heading).with(table.end()) })
+    let section = Section::new(heading).with(table.end()).remark(more(others, "failure"));
+    let section = if is_shared { section.explain(note) } else { section };
+    Some(Section { line: Some(format!("{}:", heading.to_lowercase())), ..section })
 }
 
-fn timeline(report: &RunReport) -> Option<Section<'_>> {
+fn timeline(report: &RunReport, key: usize) -> Option<Section<'_>> {
     let timeline = report.timeline.as_ref()?;
     if timeline.busy_ns.is_empty() || report.producers.is_empty() || report.lasted.is_zero() {
         return None;
     }
-    let left_out = report.producers.len().saturating_sub(PRODUCERS.page) as u64;
+    let left_out = report.producers.len().saturating_sub(PRODUCERS) as u64;
     let section = Section::new("Timeline")
         .only(Medium::Page, Block::BusyChart(report, timeline))
-        .only(Medium::Page, stragglers(report));
+        .only(Medium::Page, stragglers(report, key));
     Some(match more(left_out, report.words().producer) {
         Some(more) => section.explain(more),
         None => section,
@@ -189,8 +197,8 @@ fn timeline(report: &RunReport) -> Option<Section<'_>> {
 }
 
 /// The stragglers of a run. A page names them below the chart that marks them.
-fn stragglers(report: &RunReport) -> Block<'_> {
-    Block::List("  ", stragglers::sentences(report), Some(Ink::Warning))
+fn stragglers(report: &RunReport, key: usize) -> Block<'_> {
+    Block::List("  ", stragglers::sentences(report, key), Some(Ink::Warning))
 }
 
 fn throughput(report: &RunReport) -> Option<Section<'_>> {
@@ -202,13 +210,16 @@ fn throughput(report: &RunReport) -> Option<Section<'_>> {
 
 type Percentile = fn(Latencies) -> Duration;
 
-fn producers(report: &RunReport) -> Option<Section<'_>> {
+fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     if report.producers.is_empty() {
         return None;
     }
     let words = report.words();
     let title = format!("{} and times of each {}", capitalised(words.items), words.producer);
-    let mut table = TableOf::new(title, PRODUCERS, report.producers.iter().enumerate())
+    let (order, open) = stragglers::notable_first(report);
+    let limits = RowLimits { text: open, page: PRODUCERS, open };
+    let rows = order.into_iter().map(|number| (number, &report.producers[number]));
+    let mut table = TableOf::new(title, limits, rows)
         .counting(words.producer, 0)
         .numbers(words.producer, |it| it.0);
     if !report.stages.is_empty() {
@@ -241,12 +252,15 @@ fn producers(report: &RunReport) -> Option<Section<'_>> {
     });
     let section = Section::new(capitalised(words.producers))
         .with(table.end())
-        .only(Medium::Text, stragglers(report))
+        .only(Medium::Text, stragglers(report, key))
         .remark(lack_of_events(report))
         .explain(format!(
             "Failed: failed attempts. Waiting: the time without {} {}, for the source or for room in the {}.",
             words.article, words.item, words.window
         ));
+    let is_all = open == report.producers.len();
+    let chosen = "First the lost ones, the slowest, the fastest, and those that failed most or worked least.";
+    let section = if is_all { section } else { section.explain(chosen) };
     Some(section)
 }
 
@@ -288,7 +302,7 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
     Some(section)
 }
 
-fn window(report: &RunReport) -> Option<Section<'_>> {
+fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
     let is_in_progress = report.ending == Ending::InProgress;
     if is_in_progress && report.stalls.is_empty() {
         return None;
@@ -300,7 +314,7 @@ fn window(report: &RunReport) -> Option<Section<'_>> {
     }
     if !report.stalls.is_empty() {
         let title = format!("The {} that blocked the head of line for the longest", words.items);
-        let name = |stall: &&Stall| item(words, stall.item, stall.key.as_deref());
+        let name = |stall: &&Stall| item(words, stall.item, stall.key.as_deref(), key);
         let table = TableOf::new(title, STALLS, report.stalls.iter())
             .text(words.item, 0, usize::MAX, name)
             .number("waited", 0, |stall| Time(stall.lasted))
@@ -310,14 +324,14 @@ fn window(report: &RunReport) -> Option<Section<'_>> {
     Some(section.remark(lack_of_keys(report)))
 }
 
-fn slowest(report: &RunReport) -> Option<Section<'_>> {
+fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {
     if report.slowest.is_empty() {
         return None;
     }
     let words = report.words();
     let title = "The attempts that took the longest";
     let table = TableOf::new(title, SLOWEST, report.slowest.iter())
-        .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref()))
+        .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref(), key))
         .number("took", 0, |it| Time(it.took))
         .number(words.producer, 0, |it| it.producer)
         .number("attempt", 0, |it| it.attempt)
@@ -326,17 +340,17 @@ fn slowest(report: &RunReport) -> Option<Section<'_>> {
     Some(Section::new(heading).only(Medium::Page, table.end()))
 }
 
-fn retried(report: &RunReport) -> Option<Section<'_>> {
+fn retried(report: &RunReport, key: usize) -> Option<Section<'_>> {
     let summary = retries(report)?;
     let words = report.words();
     let title = format!("{} that were retried", capitalised(words.items));
-    let name = |it: &&Retried| part(words, it.item, it.key.as_deref(), &it.parts);
+    let name = |it: &&Retried| part(words, it.item, it.key.as_deref(), key, &it.parts);
     let table = TableOf::new(title, RETRIED, report.retries.list.iter())
         .counting(words.item, report.retries.left_out)
         .text(words.item, 0, usize::MAX, name)
         .number("failed attempts", 0, |it| it.failed_attempts)
         .text("outcome", 0, usize::MAX, |it| it.outcome.text())
-        .errors("last error", |it| vec![&it.error]);
+        .errors("last error", |it| vec![(&*it.error).into()]);
     let section = Section::new("Retries").with(Block::Paragraph(summary, None));
     Some(section.only(Medium::Page, table.end()))
 }

@@ -1,6 +1,7 @@
 //! A document as an HTML page.
 
 mod charts;
+mod ticks;
 
 use self::charts::{busy_chart, throughput_chart};
 use super::document::{
@@ -12,7 +13,10 @@ use crate::observe::text_style::Ink;
 /// With more columns a table does not fit a tablet, and its rows become blocks there.
 const MOST_NARROW: usize = 6;
 
-/// Longer errors are collapsed.
+/// With more names a list is collapsed.
+const OPEN_NAMES: usize = 3;
+
+/// Longer errors and commands are collapsed.
 const LONGEST_ERROR: usize = 200;
 
 /// Allows only the page's own style: even unescaped text could load and run nothing.
@@ -170,10 +174,12 @@ fn cell(cell: &Cell<'_>) -> String {
         Cell::Share(share) => {
             let percent = (share.clamp(0.0, 1.0) * 100.0).round();
             format!(
-                "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>{html}"
+                "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>\
+                 <span class=\"share\">{html}</span>"
             )
         }
         Cell::Inked(_, ink) => format!("<span{}>{html}</span>", class(*ink)),
+        Cell::Code(text) if text.chars().count() > LONGEST_ERROR => collapsible(text),
         Cell::Code(_) => format!("<code>{html}</code>"),
         Cell::Errors(errors) => {
             let mut errors = errors.iter().map(|error| collapsible(error));
@@ -181,21 +187,48 @@ fn cell(cell: &Cell<'_>) -> String {
             errors.for_each(|it| push!(cell, "<div class=\"note\">{it}</div>"));
             cell
         }
+        Cell::Names(names, others) => name_list(names, *others),
     }
 }
 
-/// Escapes an error; a long one is collapsed.
-fn collapsible(error: &str) -> String {
-    let short = clipped(error, LONGEST_ERROR);
-    if short.len() == error.len() {
-        return Html(error).to_string();
+/// Escapes the names of items, a line each; those after the first few are collapsed.
+fn name_list(names: &[String], others: u64) -> String {
+    let (first, rest) = names.split_at(names.len().min(OPEN_NAMES));
+    let lines = |names: &[String]| {
+        names.iter().map(|it| format!("<div>{}</div>", Html(it))).collect::<String>()
+    };
+    let mut list = lines(first);
+    if !rest.is_empty() {
+        let more = Count(rest.len() as u64 + others);
+        push!(list, "<details><summary>{more} more</summary>{}", lines(rest));
+        if others > 0 {
+            push!(list, "<div>and {} more</div>", Count(others));
+        }
+        list.push_str("</details>");
     }
-    let lines: Vec<_> = error.lines().map(|line| Html(line).to_string()).collect();
-    format!("<details><summary>{}</summary><pre>{}</pre></details>", Html(&short), lines.join("\n"))
+    list
+}
+
+/// Escapes an error or a command; a long one is collapsed.
+fn collapsible(text: &str) -> String {
+    let short = clipped(text, LONGEST_ERROR);
+    if short.len() == text.len() {
+        return with_code(text);
+    }
+    let lines: Vec<_> = text.lines().map(|line| Html(line).to_string()).collect();
+    format!(
+        "<details><summary>{}</summary><pre>{}</pre></details>",
+        with_code(&short),
+        lines.join("\n")
+    )
 }
 
 /// Escapes a text, and marks what is in backquotes as code.
 fn with_code(text: &str) -> String {
+    // An error of another program may have one alone.
+    if text.matches('`').count() % 2 == 1 {
+        return Html(text).to_string();
+    }
     let mut html = String::new();
     for (index, part) in text.split('`').enumerate() {
         match index % 2 {
@@ -255,10 +288,11 @@ mod tests {
 
     #[test]
     fn many_producers_and_many_failures_make_no_endless_page() {
-        let report = eventful(300);
+        let mut report = eventful(300);
+        report.failures.extend(report.failures.clone());
         let page = report.to_html();
         assert!(page.contains("and 44 more producers"));
-        assert!(page.contains("and 1,700 more failures"));
+        assert!(page.contains(">1,800 items<") && page.contains("<div>and 800 more</div>"));
         let timeline = page.split("<h2>Timeline</h2>").nth(1).unwrap();
         let timeline = timeline.split("</section>").next().unwrap();
         assert!(timeline.len() < 2 * 1_024 * 1_024, "{} bytes", timeline.len());
@@ -276,7 +310,8 @@ mod tests {
     fn charts_have_titles_and_tables_have_heads() {
         let page = eventful(2).to_html();
         assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"").count());
-        assert_eq!(page.matches("<desc").count(), 2);
+        assert_eq!(page.matches("<svg").count(), page.matches("\"><title>").count());
+        assert_eq!(page.matches("<figure class=\"chart\" aria-label=\"").count(), 2);
         assert_eq!(
             page.matches("<table").count(),
             page.matches("<thead><tr><th scope=\"col\"").count()

@@ -169,8 +169,8 @@ fn check_markup(page: &str) {
     let known = [
         "html", "head", "meta", "title", "style", "body", "main", "header", "section", "h1", "h2",
         "p", "div", "dl", "dt", "dd", "ul", "li", "table", "thead", "tbody", "tr", "th", "td",
-        "span", "code", "br", "details", "summary", "pre", "svg", "desc", "g", "path", "rect",
-        "text", "tspan", "i", "!DOCTYPE",
+        "span", "code", "br", "details", "summary", "pre", "figure", "svg", "path", "rect", "i",
+        "!DOCTYPE",
     ];
     let mut open = Vec::new();
     for tag in page.split('<').skip(1) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::formats::clipped;
+use super::formats::{clipped, shortened};
 use crate::observe::failure::Failure;
 
 /// Counts of retries, and the items that were retried.
@@ -163,7 +163,7 @@ fn retried(failure: &Failure) -> Retried {
     Retried {
         item: failure.item.unwrap_or_default(),
         parts: failure.parts.clone(),
-        key: failure.key.as_ref().map(|key| clipped(key, LONGEST)),
+        key: failure.key.as_ref().map(|key| shortened(key, LONGEST).into_owned()),
         failed_attempts: failure.attempts,
         outcome: RetryOutcome::Unknown,
         error: clipped(said, LONGEST),

@@ -158,37 +158,32 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
 fn why(report: &RunReport, reason: &str) -> String {
     let failure = report.failures.iter().find(|failure| failure.error == reason);
     match failure.and_then(|failure| failure.item) {
-        Some(index) => format!(" when {} failed", item(report.words(), index, None)),
+        Some(index) => format!(" when {} failed", item(report.words(), index, None, 0)),
         None => format!(": {}", clipped(reason, LONGEST)),
     }
 }
 
-/// Names the item that failed.
-pub(super) fn failed(report: &RunReport, failure: &Failure) -> String {
+/// Names the item that failed, with a key of at most `key` characters.
+pub(super) fn failed(report: &RunReport, failure: &Failure, key: usize) -> String {
     match failure.item {
-        Some(index) => part(report.words(), index, failure.key.as_deref(), &failure.parts),
+        Some(index) => part(report.words(), index, failure.key.as_deref(), key, &failure.parts),
         None => "the run".to_owned(),
     }
 }
 
-/// The failure, and its causes unless an earlier text contains them.
-pub(super) fn failure(report: &RunReport, failure: &Failure) -> String {
-    format!("{} in {}: {}", failed(report, failure), site(report, failure), reason(failure))
-}
-
 /// Returns the causes of a failure, from the outermost. The text of the failure itself is left out, since the line has
 /// the item and the place. A cause that the text before ends with is left out too.
-fn reason(failure: &Failure) -> String {
-    let (mut reason, mut last) = (String::new(), "");
+pub(super) fn errors(failure: &Failure) -> Vec<&str> {
+    let mut errors: Vec<&str> = Vec::new();
     for text in &failure.causes {
-        if last.ends_with(text.as_str()) {
-            continue;
+        if !errors.last().is_some_and(|last| last.ends_with(text.as_str())) {
+            errors.push(text);
         }
-        let gap = if reason.is_empty() { "" } else { ": " };
-        reason.push_str(&format!("{gap}{}", clipped(text, LONGEST)));
-        last = text;
     }
-    if reason.is_empty() { clipped(&failure.error, LONGEST) } else { reason }
+    if errors.is_empty() {
+        errors.push(&failure.error);
+    }
+    errors
 }
 
 /// Names the hook, stage, device and attempts of a failure.
@@ -212,20 +207,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::observe::report::samples::{PlayedRun, failure};
+    use crate::observe::report::samples::PlayedRun;
 
     #[test]
     fn a_cause_is_given_once() {
-        let reason = |causes: &[&str]| {
+        let errors = |causes: &[&str]| {
             let causes = causes.iter().map(|&text| text.to_owned()).collect();
-            reason(&Failure { causes, error: "it failed".to_owned(), ..Failure::default() })
+            let failure = Failure { causes, error: "it failed".to_owned(), ..Failure::default() };
+            errors(&failure).join(": ")
         };
-        assert_eq!(reason(&[]), "it failed");
-        assert_eq!(reason(&["bad"]), "bad");
-        assert_eq!(reason(&["reading x", "no such file"]), "reading x: no such file");
-        assert_eq!(reason(&["open x: no such file", "no such file"]), "open x: no such file");
+        assert_eq!(errors(&[]), "it failed");
+        assert_eq!(errors(&["bad"]), "bad");
+        assert_eq!(errors(&["reading x", "no such file"]), "reading x: no such file");
+        assert_eq!(errors(&["open x: no such file", "no such file"]), "open x: no such file");
         let nested = ["a: b: c", "b: c", "c", "d"];
-        assert_eq!(reason(&nested), "a: b: c: d");
+        assert_eq!(errors(&nested), "a: b: c: d");
     }
 
     #[test]
@@ -248,13 +244,6 @@ mod tests {
             producer.rebuilding = Duration::from_secs(1);
             assert_eq!(losses(&report, 0).first().map(String::as_str), expected);
         }
-    }
-
-    #[test]
-    fn a_failure_says_item_place_hook_attempts_and_innermost_cause() {
-        let failure = failure(3, 1, 2, "the file is empty");
-        let expected = "item 3 (key 3) in producer_work on cuda:1, 2 attempts: the file is empty";
-        assert_eq!(super::failure(&RunReport::default(), &failure), expected);
     }
 
     #[test]

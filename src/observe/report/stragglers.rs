@@ -1,5 +1,6 @@
 //! Producers and items that held up the others.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::formats::{Time, item};
@@ -23,6 +24,10 @@ const LEAST_SHARE: f64 = 0.02;
 
 const MOST_ITEMS: usize = 5;
 const MOST_PRODUCERS: usize = 5;
+
+/// Of more producers, only the notable ones are shown at once: these, and of each other kind a few.
+const MOST_SHOWN: usize = 16;
+const FEW: usize = 2;
 
 /// With fewer items, the median is chance.
 const FEWEST_ITEMS: u64 = 5;
@@ -62,6 +67,36 @@ impl SlowProducer {
     }
 }
 
+/// Returns the numbers of all producers, and how many of them are shown at once. If that is not all, they are the lost
+/// ones, the slowest, the fastest, and those that failed most or worked least; the others follow.
+pub(super) fn notable_first(report: &RunReport) -> (Vec<usize>, usize) {
+    let producers = &report.producers;
+    if producers.len() <= MOST_SHOWN {
+        return ((0..producers.len()).collect(), producers.len());
+    }
+    let by = |rank: &dyn Fn(&ProducerReport) -> Option<Duration>| {
+        let ranked = producers.iter().enumerate().filter_map(|(n, it)| Some((rank(it)?, n)));
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort();
+        ranked.into_iter().map(|(_, producer)| producer).collect::<Vec<_>>()
+    };
+    // The mean without item events, which give no median.
+    let fastest = by(&|it| match it.latency {
+        Some(latency) => Some(latency.p50),
+        None => it.working.checked_div(u32::try_from(it.items).ok()?),
+    });
+    let failed = by(&|it| (it.failed > 0).then(|| Duration::from_nanos(it.failed)));
+    let mut shown = BTreeSet::new();
+    let lost = (0..producers.len()).filter(|&n| producers[n].is_lost());
+    shown.extend(lost.take(MOST_PRODUCERS));
+    shown.extend(slow_producers(report).into_iter().map(|slow| slow.producer));
+    shown.extend(fastest.iter().rev().take(FEW).chain(fastest.iter().take(FEW)));
+    shown.extend(failed.iter().rev().take(FEW));
+    shown.extend(by(&|it| Some(it.working)).iter().take(FEW));
+    let others = (0..producers.len()).filter(|producer| !shown.contains(producer));
+    (shown.iter().copied().chain(others).collect(), shown.len())
+}
+
 /// Returns the items that took much longer than others, at most five, the slowest first.
 pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
     let Some(latency) = report.latency.filter(|latency| latency.count >= FEWEST_ITEMS) else {
@@ -73,8 +108,8 @@ pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
     report.slowest.iter().take_while(is_slow).take(MOST_ITEMS).collect()
 }
 
-/// Describes the stragglers of a run, one sentence each.
-pub(super) fn sentences(report: &RunReport) -> Vec<String> {
+/// Describes the stragglers of a run, one sentence each, with keys of at most `key` characters.
+pub(super) fn sentences(report: &RunReport, key: usize) -> Vec<String> {
     let words = report.words();
     let (producer, producers) = (words.producer, words.producers);
     let slow_producers = slow_producers(report).into_iter().map(|slow| {
@@ -91,7 +126,7 @@ pub(super) fn sentences(report: &RunReport) -> Vec<String> {
         let median = report.latency.map_or(Duration::ZERO, |latency| latency.p50);
         format!(
             "straggler: {} took {} on {producer} {}, {:.1} times the median",
-            item(words, slow.item, slow.key.as_deref()),
+            item(words, slow.item, slow.key.as_deref(), key),
             Time(slow.took),
             slow.producer,
             times(slow.took, median),
@@ -127,20 +162,41 @@ mod tests {
 
     #[test]
     fn an_even_run_has_no_stragglers() {
-        assert!(sentences(&played([10, 11, 12, 13, 14, 15], [15, 14, 13, 12, 11, 10])).is_empty());
+        let report = played([10, 11, 12, 13, 14, 15], [15, 14, 13, 12, 11, 10]);
+        assert!(sentences(&report, 20).is_empty());
     }
 
     #[test]
     fn a_slow_producer_is_named() {
         let report = played([10; 6], [16; 6]);
         let says = "straggler: producer 1 (cuda:1) takes 16.0 ms per item, 1.6 times the median of the producers";
-        assert_eq!(sentences(&report), [says]);
+        assert_eq!(sentences(&report, 20), [says]);
+    }
+
+    #[test]
+    fn of_many_producers_the_notable_come_first() {
+        let all = |producers| notable_first(&PlayedRun::new(producers).end(1_000));
+        assert_eq!(all(16), ((0..16).collect(), 16));
+        let mut report = PlayedRun::new(64).end(1_000);
+        for (number, producer) in report.producers.iter_mut().enumerate() {
+            producer.items = 10;
+            producer.working = Duration::from_secs(100 + number as u64);
+        }
+        report.producers[20].abandoned = true;
+        report.producers[30].failed = 5;
+        report.producers[40].working = Duration::from_secs(1_000);
+        report.producers[50].working = Duration::from_secs(1);
+        let (order, shown) = notable_first(&report);
+        assert_eq!(order[..shown], [0, 20, 30, 40, 50, 63]);
+        assert_eq!(order[shown..][..3], [1, 2, 3]);
+        let every: BTreeSet<_> = order.iter().collect();
+        assert_eq!((every.len(), order.len()), (64, 64));
     }
 
     #[test]
     fn a_slow_item_is_named() {
         let report = played([10; 6], [10, 10, 40, 10, 10, 10]);
         let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
-        assert_eq!(sentences(&report), [says]);
+        assert_eq!(sentences(&report, 20), [says]);
     }
 }

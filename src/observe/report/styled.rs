@@ -209,8 +209,9 @@ mod tests {
             )
         );
         assert!(text.contains("\nThe order limited the run: "));
-        assert!(text.contains("\n  and 32 more producers\n"));
-        assert!(text.contains("\n  and 566 more failures\n"));
+        assert!(text.contains("\n  and 60 more producers\n"), "{text}");
+        assert!(text.contains("\n  192 items in producer_work on 32 devices: the file is empty\n"));
+        assert!(text.contains("\n    and 189 more items\n"));
     }
 
     #[test]
