@@ -10,6 +10,7 @@
 //! | answer calls from threads or async code | [`services`] |
 //! | work with streams, tasks and iterators that own their pool | [`async`] |
 //! | write results to a file, and resume a run after a crash | [`resume`] |
+//! | test a runner with a GPU that fails, without a GPU | [`test_your_runner`] |
 //! | find out what limited a run | [`reports`] |
 //! | show progress | [`progress`] |
 //! | load settings from files and the environment | [`config`] |
@@ -55,4 +56,5 @@ guides! {
     resume: "resume.md"
     #[cfg(any(not(doctest), feature = "tower"))]
     services: "services.md"
+    test_your_runner: "test-your-runner.md"
 }
