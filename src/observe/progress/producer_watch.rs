@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::display_text::{clipped, duration, printable};
+use crate::base::shortened;
 
 /// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]
@@ -55,6 +56,8 @@ enum Misses {
 
 const LONGEST_PLACE: usize = 24;
 const LONGEST_NAME: usize = 40;
+/// A narrow terminal rather cuts off the time than all of the name.
+const SHORTEST_NAME: usize = 12;
 
 impl ProducerWatch {
     pub(super) fn new(place: &str) -> Self {
@@ -126,7 +129,7 @@ impl ProducerWatch {
         };
         calls.iter().find_map(|call| {
             let (item, key) = call.items.iter().find(|(index, _)| *index == item)?;
-            Some((name(*item, key.as_deref()), at.saturating_sub(call.since)))
+            Some((name(*item, key.as_deref(), LONGEST_NAME), at.saturating_sub(call.since)))
         })
     }
 
@@ -153,18 +156,18 @@ impl ProducerWatch {
         (self.busy + if working { open } else { Duration::ZERO }, self.known + open)
     }
 
-    /// Describes the current work of the producer.
-    pub(super) fn doing(&self, at: Duration) -> String {
+    /// Describes the current work of the producer, in about `room` characters if a key is long.
+    pub(super) fn doing(&self, at: Duration, room: usize) -> String {
         match (&self.out_of_use, &self.doing) {
             (Some(why), _) => why.clone(),
             (None, _) if self.misses == Misses::Events => "many items".to_owned(),
             (None, ShownActivity::Starting) => "starting".to_owned(),
             (None, ShownActivity::Waiting) => "waiting".to_owned(),
-            (None, ShownActivity::Working(call)) => call.text(at),
+            (None, ShownActivity::Working(call)) => call.text(at, room),
             (None, ShownActivity::Serving(calls)) => {
                 let first = calls.first().expect("it serves an item");
                 let items = calls.iter().flat_map(|call| call.items.clone()).collect();
-                ShownCall { items, ..first.clone() }.text(at)
+                ShownCall { items, ..first.clone() }.text(at, room)
             }
         }
     }
@@ -181,22 +184,24 @@ impl ShownCall {
         self.items.iter().any(|(index, _)| *index == item)
     }
 
-    fn text(&self, at: Duration) -> String {
+    fn text(&self, at: Duration, room: usize) -> String {
         let [(item, key), others @ ..] = &*self.items else { unreachable!("a call has an item") };
-        let mut text = name(*item, key.as_deref());
+        let mut text = String::new();
         if !others.is_empty() {
             text += &format!(" and {} more", others.len());
         }
         if self.attempt > 1 {
             text += &format!(", attempt {}", self.attempt);
         }
-        text + ", " + &duration(at.saturating_sub(self.since))
+        text += &format!(", {}", duration(at.saturating_sub(self.since)));
+        let room = room.saturating_sub(text.chars().count()).max(SHORTEST_NAME);
+        name(*item, key.as_deref(), room) + &text
     }
 }
 
-fn name(item: u64, key: Option<&str>) -> String {
+fn name(item: u64, key: Option<&str>, most: usize) -> String {
     match key {
-        Some(key) => clipped(&printable(key), LONGEST_NAME).into_owned(),
+        Some(key) => shortened(&printable(key), most).into_owned(),
         None => format!("item {item}"),
     }
 }

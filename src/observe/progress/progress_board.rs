@@ -144,7 +144,7 @@ impl ProgressBoard {
             _ => room.saturating_sub(1),
         };
         let (shown, rest) = producers.split_at(one_by_one);
-        lines.extend(self.producers(shown));
+        lines.extend(self.producers(shown, columns));
         if !rest.is_empty() && room > 0 {
             lines.push(self.sum_of(rest));
         }
@@ -304,7 +304,11 @@ impl ProgressBoard {
         parts
     }
 
-    fn producers(&self, shown: &[(usize, &ProducerWatch)]) -> impl Iterator<Item = String> {
+    fn producers(
+        &self,
+        shown: &[(usize, &ProducerWatch)],
+        columns: usize,
+    ) -> impl Iterator<Item = String> {
         let longest = |text: fn(&ProducerWatch) -> String| {
             shown.iter().map(|(_, watch)| text(watch).chars().count()).max().unwrap_or(0)
         };
@@ -313,13 +317,14 @@ impl ProgressBoard {
         let done = longest(|watch| watch.items.to_string());
         shown.iter().map(move |&(number, watch)| {
             let line = format!(
-                "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  {}",
+                "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  ",
                 watch.place,
                 watch.items,
                 if watch.items == 1 { "item" } else { "items" },
                 share(share_of([watch], self.now)),
-                watch.doing(self.now),
             );
+            let room = columns.saturating_sub(display_width(&line));
+            let line = line + &watch.doing(self.now, room);
             if watch.is_lost() { self.paint(Ink::Bad, &line) } else { line }
         })
     }
