@@ -11,6 +11,7 @@ use super::retries::Retried;
 use super::run_report::{RunReport, Stall};
 use super::sentences::{headline, lack_of_events, lack_of_keys, losses, retries, waits};
 use super::stragglers;
+use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
 use crate::observe::text_style::Ink;
@@ -361,7 +362,12 @@ fn split_batches(report: &RunReport) -> Option<Section<'_>> {
 }
 
 fn provenance(report: &RunReport) -> Option<Section<'_>> {
-    let facts = report.provenance.facts().map(|(name, value)| (name.to_owned(), value.into()));
+    // The settings of the library are no words of the program; its command has the options.
+    let hides = |name: &str| {
+        report.vocabulary == Vocabulary::Jobs && report.provenance.settings.contains_key(name)
+    };
+    let facts = report.provenance.facts().filter(|(name, _)| !hides(name));
+    let facts = facts.map(|(name, value)| (name.to_owned(), value.into()));
     let mut facts: Vec<(String, Cell<'_>)> = facts.collect();
     if !report.provenance.command.is_empty() {
         facts.push(("command".to_owned(), Cell::Code(report.provenance.command_line())));

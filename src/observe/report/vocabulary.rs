@@ -101,6 +101,7 @@ mod tests {
         (report.conclusion, report.error) = Default::default();
         report.failures.clear();
         report.producers.iter_mut().for_each(|producer| producer.quarantined = None);
+        report.provenance.settings.insert("on_error".to_owned(), "skip".to_owned());
         for (vocabulary, others) in [
             (Vocabulary::Items, ["job", "slot", "the command", "output window"]),
             (Vocabulary::Jobs, ["item", "producer", "consumer", "producer_work"]),
@@ -114,6 +115,7 @@ mod tests {
             }
             let page = report.to_html();
             assert!(page.contains(&format!("<h2>Slowest {}</h2>", vocabulary.words().items)));
+            assert_eq!(page.contains("<dt>on_error</dt>"), vocabulary == Vocabulary::Items);
             let read = super::super::RunReport::from_json(&report.to_json()).unwrap();
             assert_eq!(read.vocabulary, vocabulary);
         }
