@@ -16,8 +16,9 @@ pub(crate) enum Threads {
 }
 
 /// The variables that set the number of threads of a library. Most libraries read the first if their own is not
-/// set.
-const VARIABLES: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
+/// set. Those in Rust read the last, such as candle and the tokenizers of Hugging Face.
+const VARIABLES: [&str; 4] =
+    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 impl Threads {
     /// Takes the number of `--threads`, or divides the cores among the workers that run at once.
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(threads: Threads, set: &[(&str, &str)], expected: usize, variables: [&str; 3]) {
+    fn check(threads: Threads, set: &[(&str, &str)], expected: usize, variables: [&str; 4]) {
         let mut command = Command::new("worker");
         VARIABLES.iter().for_each(|variable| _ = command.env_remove(variable));
         command.envs(set.iter().copied());
@@ -84,21 +85,22 @@ mod tests {
     #[test]
     fn a_variable_that_is_set_stays() {
         let share = Threads::Share(2);
-        check(share, &[("MKL_NUM_THREADS", "7")], 2, ["2", "2", "7"]);
-        check(share, &[("OPENBLAS_NUM_THREADS", "")], 2, ["2", "", "2"]);
-        check(share, &[("OMP_NUM_THREADS", "x")], 2, ["x", "2", "2"]);
+        check(share, &[("MKL_NUM_THREADS", "7")], 2, ["2", "2", "7", "2"]);
+        check(share, &[("RAYON_NUM_THREADS", "7")], 2, ["2", "2", "2", "7"]);
+        check(share, &[("OPENBLAS_NUM_THREADS", "")], 2, ["2", "", "2", "2"]);
+        check(share, &[("OMP_NUM_THREADS", "x")], 2, ["x", "2", "2", "2"]);
     }
 
     #[test]
     fn the_number_of_openmp_counts_for_all() {
         let share = Threads::Share(2);
-        check(share, &[("OMP_NUM_THREADS", "5")], 5, ["5", "5", "5"]);
-        check(share, &[("OMP_NUM_THREADS", "4,2")], 4, ["4,2", "4", "4"]);
-        check(share, &[("OMP_NUM_THREADS", "0")], 2, ["0", "2", "2"]);
+        check(share, &[("OMP_NUM_THREADS", "5")], 5, ["5", "5", "5", "5"]);
+        check(share, &[("OMP_NUM_THREADS", "4,2")], 4, ["4,2", "4", "4", "4"]);
+        check(share, &[("OMP_NUM_THREADS", "0")], 2, ["0", "2", "2", "2"]);
     }
 
     #[test]
     fn an_option_counts_before_the_variables() {
-        check(Threads::Given(3), &[("OMP_NUM_THREADS", "5")], 3, ["3", "3", "3"]);
+        check(Threads::Given(3), &[("OMP_NUM_THREADS", "5")], 3, ["3", "3", "3", "3"]);
     }
 }

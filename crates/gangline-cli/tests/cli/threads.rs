@@ -7,7 +7,7 @@ use crate::support::Place;
 const WORKER: &str = r#"
 read -r hello
 hello=${hello#*\"threads\":} hello=${hello%%,*}
-echo "$hello $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS" > threads.$1
+echo "$hello $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS $RAYON_NUM_THREADS" > threads.$1
 echo '{"gangline":1}'
 while read -r line; do
     item=${line#*\"item\":}; item=${item%%,*}
@@ -21,8 +21,8 @@ fn check(line: &str, change: impl FnOnce(&mut Command), expected: &str) {
     let place = Place::new();
     place.write("worker", WORKER);
     let mut command = place.typed(line);
-    for variable in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"] {
-        command.env_remove(variable);
+    for library in ["OMP", "OPENBLAS", "MKL", "RAYON"] {
+        command.env_remove(format!("{library}_NUM_THREADS"));
     }
     change(&mut command);
     place.ran(&mut command).check(0, "1\n");
@@ -39,7 +39,7 @@ fn cores_are_divided_among_the_slots() {
     let cores = std::thread::available_parallelism().unwrap().get();
     for (options, slots) in [("-j1", 1), ("-j100%", cores), ("--devices 'cpu*1'", 1)] {
         let share = (cores / slots).max(1);
-        check(&run(options), |_| {}, &format!("{share} {share} {share} {share}"));
+        check(&run(options), |_| {}, &[share; 5].map(|share| share.to_string()).join(" "));
     }
     let place = Place::new();
     let file = place.write("jobs", "1");
@@ -54,7 +54,7 @@ fn cores_are_divided_among_the_slots() {
 
 #[test]
 fn more_slots_than_cores_have_one_thread_each() {
-    check(&run("-j 1000%"), |_| {}, "1 1 1 1");
+    check(&run("-j 1000%"), |_| {}, "1 1 1 1 1");
 }
 
 #[test]
@@ -63,11 +63,12 @@ fn what_the_user_has_set_stays() {
     let set = |name: &'static str, value: &'static str| {
         move |command: &mut Command| _ = command.env(name, value)
     };
-    check(&one, set("MKL_NUM_THREADS", "7"), "1 1 1 7");
-    check(&one, set("OPENBLAS_NUM_THREADS", "7"), "1 1 7 1");
-    check(&one, set("OMP_NUM_THREADS", "7"), "7 7 7 7");
-    check(&one.replace("-- sh", "-- OMP_NUM_THREADS=5 sh"), |_| {}, "5 5 5 5");
-    check(&run("-j1 --threads 9"), set("OMP_NUM_THREADS", "7"), "9 9 9 9");
+    check(&one, set("MKL_NUM_THREADS", "7"), "1 1 1 7 1");
+    check(&one, set("RAYON_NUM_THREADS", "7"), "1 1 1 1 7");
+    check(&one, set("OPENBLAS_NUM_THREADS", "7"), "1 1 7 1 1");
+    check(&one, set("OMP_NUM_THREADS", "7"), "7 7 7 7 7");
+    check(&one.replace("-- sh", "-- OMP_NUM_THREADS=5 sh"), |_| {}, "5 5 5 5 5");
+    check(&run("-j1 --threads 9"), set("OMP_NUM_THREADS", "7"), "9 9 9 9 9");
 }
 
 #[test]
