@@ -29,6 +29,8 @@ mod nvml;
 mod place;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "rayon")]
+mod thread_variables;
 mod visible;
 #[cfg(feature = "candle")]
 mod weights;
@@ -63,6 +65,13 @@ pub(crate) use in_worker::{InWorker, in_worker, place_from_text};
 pub use into::IntoDevices;
 use place::MAX_PLACES;
 pub(crate) use place::Place;
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+pub use thread_variables::candle_threads;
+#[cfg(all(feature = "rayon", feature = "nats", target_os = "linux"))]
+pub(crate) use thread_variables::candle_variables;
+#[cfg(all(feature = "rayon", feature = "processes", target_os = "linux"))]
+pub(crate) use thread_variables::rayon_variable;
 #[cfg(feature = "candle")]
 #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
 pub use weights::Weights;

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::thread_variables::warn_if_candle_counts;
 use super::{Device, DeviceError, Meaning, Place};
 
 /// The candle devices of one producer, opened when they are first asked for.
@@ -55,7 +56,10 @@ impl Device {
     /// [`DeviceError::Open`] if this build or the driver refuses.
     pub(crate) fn open(self) -> Result<candle_core::Device, DeviceError> {
         match self {
-            Device::Cpu => Ok(candle_core::Device::Cpu),
+            Device::Cpu => {
+                warn_if_candle_counts();
+                Ok(candle_core::Device::Cpu)
+            }
             // A stream of its own. `new_cuda` takes the stream of the thread that happens to call,
             // which is another one in another thread, without any order between them.
             Device::Cuda(index) => candle_core::Device::new_cuda_with_stream(index),

@@ -47,7 +47,7 @@ fn share(cores: usize, producers: usize) -> Option<usize> {
 }
 
 /// Returns the size of rayon's global pool, which the pools replace.
-fn cores() -> usize {
+pub(super) fn cores() -> usize {
     let asked = env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     asked.filter(|threads| *threads > 0).unwrap_or_else(num_cpus::get)
 }

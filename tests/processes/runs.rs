@@ -13,6 +13,7 @@ tests![
     a_large_item_passes,
     the_other_codec_serves_too,
     a_producer_knows_its_place,
+    rayon_in_a_child_has_the_threads_of_its_producer,
     outputs_and_services_work,
     a_service_works_on_a_stream_beside_calls,
     a_pipeline_mixes_threads_and_processes,
@@ -69,6 +70,28 @@ fn a_producer_knows_its_place() {
         let on_gpu = text.starts_with("gangline-p1 cuda:0 1/2");
         assert!((on_cpu || on_gpu) && text.ends_with(&end), "{text}");
     }
+}
+
+/// The value of rayon's variable in a child with two threads.
+fn rayon_variable(processes: Processes) -> Option<String> {
+    let builder = OrderedRunner::builder(Chores::new()).devices("cpu*2");
+    #[cfg(feature = "rayon")]
+    let builder = builder.cpu_threads(2);
+    let mut pool = builder.processes(&CHORES, processes).build().unwrap();
+    let pid = pool.run([Chore::Pid]).unwrap().remove(0);
+    let variables = std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+    let mut values = variables.split('\0').filter_map(|it| it.strip_prefix("RAYON_NUM_THREADS="));
+    values.next().map(str::to_owned)
+}
+
+fn rayon_in_a_child_has_the_threads_of_its_producer() {
+    assert_eq!(
+        rayon_variable(Processes::new().env("RAYON_NUM_THREADS", "7")).as_deref(),
+        Some("7")
+    );
+    let inherited = std::env::var("RAYON_NUM_THREADS").ok();
+    let given = cfg!(feature = "rayon").then(|| "2".to_owned());
+    assert_eq!(rayon_variable(Processes::new()), inherited.or(given));
 }
 
 fn outputs_and_services_work() {

@@ -66,10 +66,14 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// # What is not limited
     ///
+    /// - Before each matrix product, candle looks for `RAYON_NUM_THREADS` in the environment, and counts the
+    ///   cores if it is not set, whatever the size of the pool. Small networks spend most of their time
+    ///   there. It splits large products into as many parts; a pool of fewer threads computes them in turn, which costs
+    ///   nothing. [`candle_threads`](crate::device::candle_threads) sets the variable.
     /// - Since 0.11, candle processes tensors of 65,536 elements or more, elementwise or quantized, with
     ///   threads that are not rayon's. The whole process has one set of them, which serves one caller at a
-    ///   time and stays until the process ends. If there are as many producers as cores, set the variable
-    ///   `CANDLE_NUM_THREADS=1` to do without it.
+    ///   time and stays until the process ends. With several producers on the CPU,
+    ///   [`candle_threads`](crate::device::candle_threads) sets `CANDLE_NUM_THREADS=1`, to do without it.
     /// - MKL has threads of its own, and the variables `MKL_NUM_THREADS` and `OMP_NUM_THREADS`.
     /// - A hook that installs itself in another pool, by `ThreadPool::install` or candle's
     ///   `Device::with_context`, is in that one.

@@ -49,6 +49,8 @@ pub(super) fn execute_again(url: &str) -> ! {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
+    #[cfg(feature = "rayon")]
+    command.envs(crate::device::candle_variables(devices().map_or(0, |all| all.count_on_cpu())));
     command.args(arguments).env_remove(BROKER).env(MARKER, format!("{} {url}", process::id()));
     give_up(&format!("this program cannot be executed again: {}", command.exec()));
 }

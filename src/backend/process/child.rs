@@ -88,13 +88,15 @@ pub(super) struct ChildStart<'a> {
     pub(super) options: &'a Processes,
     pub(super) hello: &'a Hello,
     pub(super) cuda_visible: Option<&'a str>,
+    /// The number of threads for rayon and candle, unless the user has set it.
+    pub(super) threads: Option<(&'static str, String)>,
     pub(super) producer: usize,
 }
 
 impl Child {
     /// Starts a process. Its `Hello` is already on its way.
     pub(super) fn start(start: &ChildStart<'_>) -> io::Result<Self> {
-        let ChildStart { options, hello, cuda_visible, producer } = start;
+        let ChildStart { options, hello, cuda_visible, threads, producer } = start;
         let nonce = nonce();
         let most = options.max_frame as usize;
         let (socket, theirs) = UnixStream::pair()?;
@@ -111,6 +113,9 @@ impl Child {
         }
         if let Some(cuda_visible) = cuda_visible {
             command.env("CUDA_VISIBLE_DEVICES", cuda_visible);
+        }
+        if let Some((name, threads)) = threads {
+            command.env(name, threads);
         }
         for (name, value) in &options.env {
             match value {

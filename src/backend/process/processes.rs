@@ -97,6 +97,9 @@ impl Processes {
 
     /// Sets an environment variable of the workers.
     ///
+    /// With the feature `rayon`, a worker has `RAYON_NUM_THREADS` without this, unless this process has it: the number of
+    /// threads of its hooks, by `Builder::cpu_threads`.
+    ///
     /// ```
     /// use gangline::process::Processes;
     ///

@@ -11,6 +11,8 @@ use super::waiting::{ChildAnswer, Interest, wait_for_answer};
 use crate::backend::remote::recipe::Recipe;
 use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
+#[cfg(feature = "rayon")]
+use crate::device::rayon_variable;
 use crate::device::{InWorker, Place, in_worker};
 use crate::error::{Error, FrameError, WorkerError};
 use crate::run::limits::{TimeLimits, grace_of};
@@ -74,6 +76,16 @@ impl KeeperSettings {
             None => self.processes.kill_after,
         };
         Interest::Cancelled { kill_after }
+    }
+
+    fn rayon_variable_of(&self, place: &Place) -> Option<(&'static str, String)> {
+        #[cfg(feature = "rayon")]
+        return rayon_variable(self.cpu_threads.filter(|_| place.has_cpu()));
+        #[cfg(not(feature = "rayon"))]
+        {
+            _ = place;
+            None
+        }
     }
 
     pub(super) fn cpu_threads_of(&self, place: &Place) -> Option<u32> {
@@ -172,7 +184,8 @@ impl<R: Runner> WorkerProcess<R> {
         };
         let InWorker { cuda_visible, .. } = self.in_worker()?;
         let (cuda_visible, producer) = (cuda_visible.as_deref(), self.setup.producer);
-        let start = ChildStart { options, hello: &hello, cuda_visible, producer };
+        let threads = self.settings.rayon_variable_of(&self.setup.place);
+        let start = ChildStart { options, hello: &hello, cuda_visible, threads, producer };
         Child::start(&start).map_err(|source| {
             WorkerError::Start { program: program(options).to_owned(), source }.into()
         })
