@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
+use gangline::device::candle_threads;
 use gangline::{
     BoxError, ConsumerContext, Devices, OrderedRunner, ProducerContext, Result, Runner,
 };
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
 
 fn predict(args: &Args) -> Result<(), BoxError> {
     let devices = args.get::<Devices>("--devices")?.map_or_else(|| "cpu*2".parse(), Ok)?;
+    candle_threads(&devices)?;
     let weights = seeded_weights(4)?;
     let net = Net::new(VarBuilder::from_tensors(weights.clone(), DType::F32, &Device::Cpu))?;
     let mut runner = OrderedRunner::new(Predictor { weights }, devices)?;

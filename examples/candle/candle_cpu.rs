@@ -1,22 +1,23 @@
-//! Compares candle on the CPU with a share of the cores per producer to rayon's global pool: `cargo bench
-//! --bench candle_cpu`
+//! Compares the ways to give candle on the CPU its number of threads: `cargo bench --bench candle_cpu`
 //!
-//! Prints a table for each network. Without `--bench`, as in `cargo test --benches`, and with `--test`, it
-//! only checks that everything runs.
-#![expect(clippy::print_stdout, reason = "the tables are the output")]
+//! Prints a table. Each run is a process of its own, since the number is a variable of the environment. Without
+//! `--bench`, as in `cargo test --benches`, and with `--test`, it only checks that everything runs.
+#![expect(clippy::print_stdout, reason = "the table is the output")]
 
-use std::sync::Arc;
+use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
-use candle_nn::{
-    Conv2d, Conv2dConfig, Init, Linear, Module, VarBuilder, conv2d, linear, ops::softmax_last_dim,
-};
-use gangline::device::CpuThreads;
-use gangline::{OrderedRunner, Result, map};
+use candle_nn::{Conv2d, Conv2dConfig, Init, Linear, Module, VarBuilder, conv2d, linear};
+use gangline::device::{CpuThreads, candle_threads};
+use gangline::{Devices, OrderedRunner, Result, map};
 
-use digits::{SIDE, data_file, read_digits, read_file};
+use digits::{data_file, read_digits, read_file};
 use rng::Rng;
 
 #[expect(dead_code, reason = "the benchmark uses less of it than the examples")]
@@ -25,27 +26,85 @@ mod digits;
 #[path = "common/rng.rs"]
 mod rng;
 
-/// Runs per setup, interleaved with the others. The least time counts, since disturbance only adds to it.
-const ROUNDS: usize = 21;
+/// What candle reads before each product.
+const VARIABLE: &str = "RAYON_NUM_THREADS";
+/// Says in the process of a run which row and column it is, and how many images it has.
+const RUN: &str = "CANDLE_CPU_RUN";
+/// Runs of each cell, which take turns.
+const ROUNDS: usize = 11;
 
-/// A network and its inputs.
-struct Workload {
+/// A column of the table: a network and the length of the lists that it gets.
+struct Column {
+    network: Network,
+    list: usize,
+    images: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Network {
+    /// The network of the example `digits`: two convolutions, 8 x 8 pixels.
+    Digits,
+    /// Three convolutions, 32 x 32 pixels, untrained weights.
+    Photos,
+}
+
+/// A row of the table.
+struct Row {
     name: &'static str,
-    images: Arc<Vec<Tensor>>,
+    program: Program,
+    setting: Setting,
+}
+
+/// What calls the network, once for each core.
+#[derive(Clone, Copy)]
+enum Program {
+    /// A loop on each thread; nothing is handed over.
+    Loops,
+    Producers(CpuThreads),
+}
+
+/// Where candle gets its number of threads from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    /// It counts the cores before each product.
+    Unset,
+    /// The user has set the variable to 1.
+    One,
+    /// The program calls `candle_threads`.
+    Called,
+}
+
+const COLUMNS: [Column; 4] = [
+    Column { network: Network::Digits, list: 1, images: 4096 },
+    Column { network: Network::Digits, list: 32, images: 8192 },
+    Column { network: Network::Photos, list: 1, images: 512 },
+    Column { network: Network::Photos, list: 32, images: 512 },
+];
+
+const ROWS: [Row; 6] = [
+    Row { name: "loops, unset", program: Program::Loops, setting: Setting::Unset },
+    Row { name: "loops, 1", program: Program::Loops, setting: Setting::One },
+    Row { name: "global pool, unset", program: PRODUCERS_WITHOUT_POOLS, setting: Setting::Unset },
+    Row { name: "unset", program: PRODUCERS, setting: Setting::Unset },
+    Row { name: "1", program: PRODUCERS, setting: Setting::One },
+    Row { name: "`candle_threads`", program: PRODUCERS, setting: Setting::Called },
+];
+const PRODUCERS: Program = Program::Producers(CpuThreads::Share);
+const PRODUCERS_WITHOUT_POOLS: Program = Program::Producers(CpuThreads::Global);
+
+/// A network and its inputs, as lists.
+struct Workload {
+    lists: Arc<Vec<Tensor>>,
     load: Arc<Load>,
 }
 
 type Load = dyn Fn() -> Result<Box<dyn Module>> + Send + Sync;
 
-/// The scores of each item, in order.
-type Scores = Vec<Vec<f32>>;
-
-/// One row of a table.
-struct Setup {
-    producers: usize,
-    threads: CpuThreads,
+/// What one run took.
+struct Taken {
     wall: Duration,
-    cpu: Duration,
+    /// Of all outputs, in order.
+    hash: u64,
 }
 
 /// The extent of the measurement.
@@ -57,7 +116,7 @@ enum Extent {
 
 impl Extent {
     fn of_process() -> Self {
-        let has = |flag: &str| std::env::args().any(|arg| arg == flag);
+        let has = |flag: &str| env::args().any(|arg| arg == flag);
         if has("--bench") && !has("--test") { Extent::Full } else { Extent::Smoke }
     }
 
@@ -68,121 +127,123 @@ impl Extent {
         }
     }
 
-    fn items(self, full: usize) -> usize {
+    fn images(self, column: &Column) -> usize {
         match self {
-            Extent::Full => full,
-            Extent::Smoke => 10,
+            Extent::Full => column.images,
+            Extent::Smoke => 2 * column.list,
+        }
+    }
+}
+
+impl Program {
+    fn run(self, workload: &Workload) -> Result<Taken> {
+        match self {
+            Program::Loops => workload.in_loops(num_cpus::get()),
+            Program::Producers(threads) => workload.on_producers(num_cpus::get(), threads),
         }
     }
 }
 
 impl Workload {
-    /// The network of the example `digits`, on one digit at a time.
-    fn digits(extent: Extent) -> Result<Self> {
+    fn new(column: &Column, images: usize) -> Result<Self> {
+        match column.network {
+            Network::Digits => Workload::digits(column.list, images),
+            Network::Photos => Workload::photos(column.list, images),
+        }
+    }
+
+    fn digits(list: usize, images: usize) -> Result<Self> {
         let weights = read_file(&data_file("digits.safetensors"))?;
         let (_, held_out) = read_digits(&data_file("digits.csv"))?;
-        let image = |digit: &digits::Digit| {
-            Tensor::from_slice(&digit.pixels, (1, 1, SIDE, SIDE), &Device::Cpu)
+        let held_out: Vec<_> = held_out.iter().cycle().take(images).collect();
+        let tensor = |digits: &[&digits::Digit]| {
+            let pixels = digits.iter().map(|digit| digit.pixels.as_slice());
+            digits::images(pixels, &Device::Cpu)
         };
-        let images: Vec<Tensor> = held_out.iter().map(image).collect::<candle_core::Result<_>>()?;
-        let images = images.into_iter().cycle().take(extent.items(800)).collect();
+        let lists = held_out.chunks(list).map(tensor).collect::<candle_core::Result<_>>()?;
         let load: Arc<Load> =
             Arc::new(move || Ok(Box::new(digits::Net::load(&weights, &Device::Cpu)?)));
-        Ok(Workload { name: "digits: 2 convolutions, 8 x 8", images: Arc::new(images), load })
+        Ok(Workload { lists: Arc::new(lists), load })
     }
 
-    /// A network for small photographs, with untrained weights.
-    fn photos(extent: Extent) -> Result<Self> {
+    fn photos(list: usize, images: usize) -> Result<Self> {
         let mut rng = Rng::seeded(1);
-        let images = (0..extent.items(250)).map(|_| rng.tensor(1.0, (1, 3, 32, 32)));
-        let images = Arc::new(images.collect::<candle_core::Result<_>>()?);
+        let lists = (0..images / list).map(|_| rng.tensor(1.0, (list, 3, 32, 32)));
+        let lists = Arc::new(lists.collect::<candle_core::Result<_>>()?);
         let load: Arc<Load> = Arc::new(|| Ok(Box::new(PhotoNet::seeded()?)));
-        Ok(Workload { name: "photos: 3 convolutions, 32 x 32", images, load })
+        Ok(Workload { lists, load })
     }
 
-    fn run(&self, setup: &mut Setup) -> Result<Scores> {
+    /// Each thread takes every n-th list.
+    fn in_loops(&self, threads: usize) -> Result<Taken> {
+        let all_are_warm = Barrier::new(threads + 1);
+        let part = |at: usize| {
+            let net = (self.load)()?;
+            let warm_up =
+                self.lists.iter().take(10).try_for_each(|list| scores(&*net, list).map(drop));
+            all_are_warm.wait();
+            warm_up?;
+            let lists = self.lists.iter().skip(at).step_by(threads);
+            lists.map(|list| scores(&*net, list)).collect::<Result<Vec<_>>>()
+        };
+        let (part, all_are_warm) = (&part, &all_are_warm);
+        let (parts, wall) = thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|at| scope.spawn(move || part(at))).collect();
+            all_are_warm.wait();
+            let start = Instant::now();
+            let joined = running.into_iter().map(|it| it.join().expect("no panic"));
+            (joined.collect::<Result<Vec<_>>>(), start.elapsed())
+        });
+        let parts = parts?;
+        let in_order = (0..self.lists.len()).map(|at| &parts[at % threads][at / threads]);
+        Ok(Taken { wall, hash: hash(in_order) })
+    }
+
+    fn on_producers(&self, producers: usize, threads: CpuThreads) -> Result<Taken> {
         let load = self.load.clone();
         let score = map(
             move |_| load(),
-            |_, net: &mut Box<dyn Module>, image: Tensor| {
-                Ok(softmax_last_dim(&net.forward(&image)?)?.squeeze(0)?.to_vec1::<f32>()?)
-            },
+            |_, net: &mut Box<dyn Module>, list: Tensor| scores(&**net, &list),
         );
-        let mut runner = OrderedRunner::builder(score)
-            .devices(setup.producers)
-            .cpu_threads(setup.threads)
-            .build()?;
+        let builder = OrderedRunner::builder(score).devices(producers);
+        let mut runner = builder.cpu_threads(threads).build()?;
         // Set-up by the first items, here and in candle, is not part of the measurement.
-        runner.run(self.images.iter().take(10).cloned())?;
-        let (start, cpu) = (Instant::now(), cpu_time());
-        let scores = runner.run(self.images.iter().cloned())?;
-        setup.cpu = setup.cpu.min(cpu_time().saturating_sub(cpu));
-        setup.wall = setup.wall.min(start.elapsed());
+        runner.run(self.lists.iter().take(10).cloned())?;
+        let start = Instant::now();
+        let scores = runner.run(self.lists.iter().cloned())?;
+        let wall = start.elapsed();
         runner.close()?;
-        Ok(scores)
-    }
-
-    /// Measures all setups; the first one gives the expected scores.
-    fn measure(&self, setups: &mut [Setup], extent: Extent) -> Result<()> {
-        let mut right = None;
-        for _ in 0..extent.rounds() {
-            for setup in &mut *setups {
-                let scores = self.run(setup)?;
-                assert!(*right.get_or_insert_with(|| scores.clone()) == scores, "other outputs");
-            }
-        }
-        Ok(())
-    }
-
-    fn table(&self, setups: &[Setup]) -> String {
-        let items = self.images.len() as f64;
-        let mut text = format!("\n### {}\n\n", self.name);
-        text += "| producers | rayon | items/s | speed-up | promised | CPU s per 1,000 items |\n";
-        text += "|---:|---|---:|---:|---:|---:|\n";
-        for setup in setups {
-            let rate = items / setup.wall.as_secs_f64();
-            let speed_up = setups[0].wall.as_secs_f64() / setup.wall.as_secs_f64();
-            let cpu = 1000.0 * setup.cpu.as_secs_f64() / items;
-            let (producers, rayon) = (setup.producers, setup.rayon());
-            let promised = setup.promised().map_or_else(String::new, |least| format!("{least:.1}"));
-            text += &format!(
-                "| {producers} | {rayon} | {rate:.0} | {speed_up:.2} | {promised} | {cpu:.3} |\n"
-            );
-        }
-        text
+        Ok(Taken { wall, hash: hash(scores.iter()) })
     }
 }
 
-impl Setup {
-    fn new(producers: usize, threads: CpuThreads) -> Self {
-        Setup { producers, threads, wall: Duration::MAX, cpu: Duration::MAX }
+impl Row {
+    /// Measures a cell in a process of its own.
+    fn measure(&self, places: (usize, usize), images: usize) -> Result<Taken> {
+        let mut command = Command::new(env::current_exe()?);
+        command.env(RUN, format!("{} {} {images}", places.0, places.1));
+        match self.setting {
+            Setting::One => command.env(VARIABLE, "1"),
+            Setting::Unset | Setting::Called => command.env_remove(VARIABLE),
+        };
+        let output = command.env_remove("CANDLE_NUM_THREADS").output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let (Some(Ok(wall)), Some(Ok(hash))) = (numbers.next(), numbers.next()) else {
+            return Err(format!("a run has failed: {output:?}").into());
+        };
+        Ok(Taken { wall: Duration::from_nanos(wall), hash })
     }
+}
 
-    /// One producer with one thread as the reference; then as many producers as there are cores for each, and
-    /// twice as many as cores.
-    fn all(cores: usize) -> Vec<Self> {
-        let counts = (1..=cores).chain([2 * cores]);
-        let both = [CpuThreads::Share, CpuThreads::Global];
-        [Setup::new(1, CpuThreads::Exactly(1))]
-            .into_iter()
-            .chain(counts.flat_map(|n| both.map(|threads| Setup::new(n, threads))))
-            .collect()
-    }
+fn scores(net: &dyn Module, list: &Tensor) -> Result<Vec<f32>> {
+    Ok(net.forward(list)?.flatten_all()?.to_vec1::<f32>()?)
+}
 
-    fn rayon(&self) -> String {
-        match self.threads {
-            CpuThreads::Exactly(1) => "one thread".into(),
-            CpuThreads::Share => format!("shares: {}", (num_cpus::get() / self.producers).max(1)),
-            _ => "global pool".into(),
-        }
-    }
-
-    /// The promised speed-up of one thread per core.
-    fn promised(&self) -> Option<f64> {
-        let cores = num_cpus::get();
-        let has_shares = self.threads == CpuThreads::Share;
-        (has_shares && self.producers == cores).then_some(0.9 * cores as f64)
-    }
+fn hash<'a>(scores: impl Iterator<Item = &'a Vec<f32>>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    scores.flatten().for_each(|score| score.to_bits().hash(&mut hasher));
+    hasher.finish()
 }
 
 struct PhotoNet {
@@ -239,22 +300,56 @@ impl SimpleBackend for Seeded {
 }
 
 fn main() -> Result<()> {
-    let (extent, cores) = (Extent::of_process(), num_cpus::get());
-    println!("{cores} cores; the least of {} interleaved runs", extent.rounds());
-    for workload in [Workload::digits(extent)?, Workload::photos(extent)?] {
-        let mut setups = Setup::all(cores);
-        workload.measure(&mut setups, extent)?;
-        print!("{}", workload.table(&setups));
+    if let Ok(run) = env::var(RUN) {
+        return be_a_run(&run);
     }
+    let extent = Extent::of_process();
+    let mut cells = vec![vec![vec![]; COLUMNS.len()]; ROWS.len()];
+    for _ in 0..extent.rounds() {
+        for (at, column) in COLUMNS.iter().enumerate() {
+            let mut right = None;
+            for (place, row) in ROWS.iter().enumerate() {
+                let taken = row.measure((place, at), extent.images(column))?;
+                assert_eq!(*right.get_or_insert(taken.hash), taken.hash, "other outputs");
+                cells[place][at].push(extent.images(column) as f64 / taken.wall.as_secs_f64());
+            }
+        }
+    }
+    println!(
+        "{} cores; images per second: the best and the median of {} runs\n",
+        num_cpus::get(),
+        extent.rounds()
+    );
+    print!("{}", table(&mut cells));
     Ok(())
 }
 
-/// The processor time of this process; nothing if the system has no `/proc`.
-fn cpu_time() -> Duration {
-    const TICK: Duration = Duration::from_millis(10);
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may hold spaces. User and system time are the 14th and 15th.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks: u32 = fields.skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
-    TICK * ticks
+/// What the process of one run does.
+fn be_a_run(run: &str) -> Result<()> {
+    let numbers: Vec<usize> = run.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+    let (row, column) = (&ROWS[numbers[0]], &COLUMNS[numbers[1]]);
+    if row.setting == Setting::Called {
+        candle_threads(&format!("cpu*{}", num_cpus::get()).parse::<Devices>()?)?;
+    }
+    let taken = row.program.run(&Workload::new(column, numbers[2])?)?;
+    println!("{} {}", taken.wall.as_nanos(), taken.hash);
+    Ok(())
+}
+
+fn table(cells: &mut [Vec<Vec<f64>>]) -> String {
+    let mut text = String::from("| |");
+    for Column { network, list, .. } in &COLUMNS {
+        text += &format!(" {network:?}, lists of {list} |");
+    }
+    text += "\n|---|---:|---:|---:|---:|\n";
+    for (row, cells) in ROWS.iter().zip(cells) {
+        text += &format!("| {} |", row.name);
+        for rates in cells {
+            rates.sort_by(f64::total_cmp);
+            let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
+            text += &format!(" {best:.0}, {median:.0} |");
+        }
+        text += "\n";
+    }
+    text
 }

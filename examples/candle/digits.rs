@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use candle_core::DType;
+use gangline::device::candle_threads;
 use gangline::{
     BoxError, ConsumerContext, Device, Devices, OrderedRunner, ProducerContext, Result, Runner,
 };
@@ -171,6 +172,7 @@ fn main() -> ExitCode {
 
 fn read(args: &Args) -> Result<(), BoxError> {
     let devices: Devices = args.get("--devices")?.unwrap_or_else(Devices::available);
+    candle_threads(&devices)?;
     devices.fallbacks().iter().for_each(|fallback| eprintln!("{fallback}"));
     let batch = args.get::<NonZeroUsize>("--batch")?.map_or(1, NonZeroUsize::get);
     let data = args.get::<PathBuf>("--data")?.unwrap_or_else(|| data_file("digits.csv"));

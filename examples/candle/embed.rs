@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use candle_transformers::models::bert::Config;
+use gangline::device::candle_threads;
 use gangline::{Batch, BoxError, Devices, OrderedRunner, Result};
 use tokenizers::{Tokenizer, TruncationParams};
 
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
 
 fn embed(args: &Args) -> Result<(), BoxError> {
     let devices = args.get("--devices")?.unwrap_or_else(Devices::available);
+    candle_threads(&devices)?;
     let batch = args.get::<NonZeroUsize>("--batch")?.map_or(32, NonZeroUsize::get);
     let model = model(args)?;
     let sentences = sentences(args)?;

@@ -9,6 +9,7 @@
 
 use std::process::ExitCode;
 
+use gangline::device::candle_threads;
 use gangline::{BoxError, Device, Devices, OrderedRunner, map};
 
 use args::{Args, Flag, Usage};
@@ -137,6 +138,7 @@ fn no_command(name: &str) -> ExitCode {
 
 fn start(command: &Command, args: &Args) -> Result<ExitCode, BoxError> {
     let devices = args.get("--devices")?.unwrap_or_else(first_gpu_or_cpu);
+    candle_threads(&devices)?;
     let requires_cuda = args.get::<String>("--require-cuda")?.is_some();
     if let Some(why) = missing(&devices, requires_cuda) {
         eprintln!("no device: {why}");
