@@ -389,6 +389,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         let mark = Err(Box::new(NoOutput::Mark(mark)));
         feeder.leave_gap(&self.to.handover, progress.places, mark);
         progress.places += 1;
+        progress.marks += 1;
     }
 
     /// Gives out all parts of a parent, unless they are withdrawn.
@@ -437,7 +438,8 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         let to = &*self.to;
         let is_plain = to.run_settings.measures.is_none() && !to.asks_for_names();
         let in_iterator = Cell::new(false);
-        let Progress { given, places, .. } = progress;
+        let is_observed = to.event_log.is_observed();
+        let Progress { given, places, marks, .. } = progress;
         let give = || {
             while feeder.spend(&to.handover) {
                 if self.parents.open.is_withdrawn(*places) {
@@ -462,6 +464,9 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
                 }
                 *given += 1;
                 *places += 1;
+                if is_observed {
+                    to.event_log.read(*places - *marks);
+                }
             }
             Pause::Permits
         };

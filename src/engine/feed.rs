@@ -116,10 +116,15 @@ impl<I, T> Source<I, T> {
         most: u64,
     ) -> Pulled {
         let end = self.pulled.saturating_add(most);
+        // Without observers the loop that each item goes through has nothing to publish.
+        let burst = if run.event_log.is_observed() { 1 } else { most };
         loop {
-            let pause = self.pull_while_permitted(run, feeder, &next, end);
+            let until = end.min(self.pulled.saturating_add(burst));
+            let pause = self.pull_while_permitted(run, feeder, &next, until);
+            run.event_log.read(self.pulled);
             let item = self.pulled;
             let mut error = match pause {
+                Pause::Permits if self.pulled == until && until < end => continue,
                 Pause::Permits => return Pulled::Items,
                 Pause::End => match self.broken.take() {
                     None => {

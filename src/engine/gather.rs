@@ -420,6 +420,7 @@ where
             (NoOutput::Failed(_), Some(parts)) => parts.fail(progress.places),
             _ => {}
         }
+        progress.marks += u64::from(matches!(none, NoOutput::Mark(_)));
         feeder.leave_gap(&to.handover, progress.places, Err(Box::new(none)));
         progress.places += 1;
     }

@@ -118,11 +118,18 @@ pub(super) struct Progress {
     pub(super) parents_failed: u64,
     /// The number of items given to the second run.
     pub(super) given: u64,
-    /// The number of indices of the second run that are used, by items and gaps.
+    /// The number of indices of the second run that are used, by items, gaps and marks.
     pub(super) places: u64,
+    /// The number of indices that are used by marks.
+    pub(super) marks: u64,
 }
 
 impl Progress {
+    /// Publishes how many items the second run has read.
+    pub(super) fn publish_read(&self, to: &RunState) {
+        to.event_log.read(self.places - self.marks);
+    }
+
     /// Counts a result that was passed on.
     pub(super) fn hand_on(&mut self, from: &RunState) {
         self.reckoning.taken.ok += 1;
@@ -258,6 +265,7 @@ pub(super) fn give<I, T>(
     }
     progress.given += 1;
     progress.places += 1;
+    progress.publish_read(to);
     Ok(())
 }
 
@@ -295,7 +303,8 @@ fn end_input<I, T>(
     progress: Progress,
     ended: Ended,
 ) -> Relayed {
-    let Progress { reckoning: Reckoning { taken, .. }, parents_failed, given, places } = progress;
+    let Progress { reckoning: Reckoning { taken, .. }, parents_failed, given, places, .. } =
+        progress;
     let mut given = NextItem { items: given, unread: None, passed_on: None };
     let fault = match ended {
         Ended::Complete => {
@@ -426,6 +435,7 @@ impl<A, B, D> Hands<'_, A, B, D> {
             hurry(self.to, below, all);
         }
         self.push_gap(feeder, NoOutput::Mark(mark), progress);
+        progress.marks += 1;
     }
 
     /// Leaves a gap for an index that has no name.

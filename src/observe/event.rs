@@ -63,6 +63,12 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
+    /// More items were read from the input, came from the stage before, or were offered to a service.
+    #[non_exhaustive]
+    ItemsRead {
+        /// Their number.
+        items: u64,
+    },
     /// More items are done: a producer succeeded at them. Their results may wait for the result of an earlier
     /// item before they are consumed.
     #[non_exhaustive]

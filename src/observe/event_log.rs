@@ -38,6 +38,8 @@ pub(super) struct Feed {
     /// The readers' ends of the rings, until the observing thread takes them.
     pub(super) rings: Mutex<Vec<Ring>>,
     pub(super) deliveries: CachePadded<Deliveries>,
+    /// The number of items that were read. The feeder writes it, or the callers of a service.
+    pub(super) read: CachePadded<AtomicU64>,
     pub(super) wake: Waker<()>,
     pub(super) woken: Woken<()>,
 }
@@ -240,6 +242,14 @@ impl EventLog {
         }
     }
 
+    /// Sets the number of items that were read.
+    #[inline]
+    pub(crate) fn read(&self, items: u64) {
+        if let Some(feed) = &self.feed {
+            feed.read.store(items, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the number of items whose results were consumed, and the number of all delivered items.
     #[inline]
     pub(crate) fn delivered(&self, consumed: u64, all: u64) {
@@ -264,6 +274,7 @@ impl Feed {
             producers: Box::default(),
             rings: Mutex::default(),
             deliveries: CachePadded::default(),
+            read: CachePadded::default(),
             wake,
             woken,
         };

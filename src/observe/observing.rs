@@ -84,6 +84,7 @@ struct Dispatcher<'a> {
 /// Numbers of items, as far as observers know them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
+    read: u64,
     done: u64,
     consumed: u64,
     delivered: u64,
@@ -160,7 +161,7 @@ impl<'a> Dispatcher<'a> {
         is_over
     }
 
-    /// The events of the items that are done, consumed and delivered since the last call.
+    /// The events of the items that are read, done, consumed and delivered since the last call.
     fn count(&mut self) -> Vec<Event> {
         let deliveries = &self.feed.deliveries;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -169,8 +170,11 @@ impl<'a> Dispatcher<'a> {
         let consumed = read(&deliveries.consumed);
         self.take_rings();
         let done = self.rings.iter().map(|ring| read(&ring.backlog.done)).sum();
-        let before = std::mem::replace(&mut self.told, Counts { done, consumed, delivered });
+        let items_read = read(&self.feed.read);
+        let counts = Counts { read: items_read, done, consumed, delivered };
+        let before = std::mem::replace(&mut self.told, counts);
         let events = [
+            (items_read - before.read, Event::ItemsRead { items: items_read - before.read }),
             (done - before.done, Event::ItemsDone { items: done - before.done }),
             (
                 consumed - before.consumed,

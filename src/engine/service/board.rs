@@ -209,6 +209,7 @@ impl<T> Board<T> {
         state.check()?;
         let index = state.next;
         state.next += 1;
+        self.event_log.read(state.next);
         state.open.insert(index, Open { slot: slot.clone(), deadline, priority });
         self.note_deadline(&mut state, deadline, Late::Call(index));
         Ok(index)

@@ -107,6 +107,7 @@ impl ProgressBoard {
                 return self.empty(*producer, lost.as_deref());
             }
             Event::RunEnded { .. }
+            | Event::ItemsRead { .. }
             | Event::WindowFull { .. }
             | Event::ItemsConsumed { .. }
             | Event::ProducerRecycled { .. } => {}

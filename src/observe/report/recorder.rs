@@ -472,7 +472,7 @@ impl Observer for Recorder {
             // The report of a stage is about its own items.
             Event::ItemEndedEarlier { .. } | Event::ItemsDelivered { .. } => {}
             // The total is known at the end of the run.
-            Event::WindowFull { .. } => {}
+            Event::ItemsRead { .. } | Event::WindowFull { .. } => {}
             Event::WorkerJoined { producer, place, .. } => self.has_worker(*producer, place),
             Event::WorkerLeft { producer, lost } => {
                 let kind = IncidentKind::WorkerLost;
