@@ -209,4 +209,8 @@ fn an_attempt_has_its_outcome() {
     has(&attempt(2, "2002"), &["otel.status_code=\"ERROR\"", "panicked", "worse"]);
     let batch = "batch items=[0, 1, 2] device=\"cpu\" attempt=1";
     has(batch, &["otel.status_code=\"ERROR\"", "all of it"]);
+    // Runs of all tests have the same text.
+    assert!(outcomes.iter().any(|it| it == "run otel.status_code=\"OK\""), "{outcomes:#?}");
+    let failed = |it: &String| it.starts_with("run error=") && it.contains("all of it");
+    assert!(outcomes.iter().any(failed), "{outcomes:#?}");
 }

@@ -325,6 +325,7 @@ impl<I, T> Engine<I, T> {
         }
         // Closed explicitly, since an abandoned producer may still hold a reference to the run.
         run.recording.close();
+        run.spans.end_run(error);
         let totals = Arc::new(self.totals(&run, pipeline, error));
         run.event_log.tell(Event::RunEnded { totals });
         if let Some(observing) = observing {

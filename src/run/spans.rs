@@ -38,7 +38,9 @@ impl TraceSpans {
     /// Creates the span of a run, and asks whether a subscriber wants those of attempts.
     pub(crate) fn new(shape: &Shape) -> Self {
         let Shape { order, producers, kind, .. } = *shape;
-        let run = tracing::info_span!(target: TARGET, "run", ?order, producers);
+        let run = tracing::info_span!(
+            target: TARGET, "run", ?order, producers, error = Empty, otel.status_code = Empty,
+        );
         let attempts = match (tracing::span_enabled!(target: TARGET, Level::DEBUG), kind) {
             (false, _) => AttemptSpans::Unwanted,
             (true, RunKind::Service) => AttemptSpans::OfCalls(Mutex::default()),
@@ -50,6 +52,11 @@ impl TraceSpans {
     /// Enters the span of the run, on a thread that takes part in it.
     pub(crate) fn enter(&self) -> EnteredSpan {
         self.run.clone().entered()
+    }
+
+    /// Writes the outcome of the run into its span: `OK`, or `ERROR` with the text of the error.
+    pub(crate) fn end_run(&self, error: Option<&Error>) {
+        note_outcome(&self.run, error);
     }
 
     /// The span that a call is made in, if it will be asked for.
