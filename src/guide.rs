@@ -13,6 +13,7 @@
 //! | test a runner with a GPU that fails, without a GPU | [`test_your_runner`] |
 //! | find out what limited a run | [`reports`] |
 //! | show progress | [`progress`] |
+//! | watch runs and services with Prometheus and Grafana | [`metrics`] |
 //! | load settings from files and the environment | [`config`] |
 //! | port a program | [`from_chassis`], [`from_dataloader`], [`from_easycore`], [`from_gpupool`], [`from_ray_data`], [`from_rayon`], [`from_scipion`], [`from_tokio`], [`from_whole_slide`] |
 //! | run commands and Python scripts | [the program `gangline`](https://docs.rs/gangline-cli) |
@@ -47,6 +48,8 @@ guides! {
     from_tokio: "from-tokio.md"
     from_whole_slide: "from-whole-slide.md"
     gpus: "gpus.md"
+    #[cfg(any(not(doctest), feature = "metrics"))]
+    metrics: "metrics.md"
     #[cfg(any(not(doctest), all(feature = "processes", target_os = "linux")))]
     processes: "processes.md"
     pipelines: "pipelines.md"

@@ -11,38 +11,15 @@ use ::metrics::{
 
 use super::account::Account;
 use super::event::{Event, Observer, Totals};
+use super::failure::Failure;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).
 ///
-/// | metric | kind | counts |
-/// |---|---|---|
-/// | `gangline_items_total{outcome}` | counter | items by how their last attempt ended: `ok`, `failed`; and items that were `already_done` or `cancelled` |
-/// | `gangline_items_delivered_total` | counter | items that the consumer has come to, with any outcome. In input order they wait for those before them |
-/// | `gangline_items_in_flight` | gauge | items that were read and not delivered, up to the last one that a producer has begun |
-/// | `gangline_items_working` | gauge | of those, the items in a hook of a producer |
-/// | `gangline_items_queued` | gauge | of those, the items that wait: for a producer, another attempt or the consumer |
-/// | `gangline_batch_items` | histogram | the number of items in a call of a producer's hook |
-/// | `gangline_hook_seconds{hook}` | histogram | the time of each `producer_init` and of each call of `producer_work` or `producer_work_batch` (`hook="producer_work"` for both). The rate of the latter's sum is the number of busy producers |
-/// | `gangline_device_busy_seconds{device}` | histogram | the time of each call of `producer_work` or `producer_work_batch`, by the place of its producer, such as `cuda:0` |
-/// | `gangline_consumer_busy_seconds` | histogram | the time that the consumer was busy in a run |
-/// | `gangline_retries_total` | counter | failed attempts that were followed by another |
-/// | `gangline_reinits_total` | counter | states rebuilt during a run, after a panic |
-/// | `gangline_producers` | gauge | producers that take items; in a cluster, workers |
-/// | `gangline_workers` | gauge | workers that take part, in a cluster |
-/// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned`; in a cluster, workers that were lost: `worker_lost` |
-/// | `gangline_producers_replaced_total` | counter | producers started in the place of lost ones |
-/// | `gangline_runs_total{outcome}` | counter | runs that were `ok`, `failed` or `cancelled` |
-/// | `gangline_run_seconds` | histogram | the time of a run |
+/// The [guide](crate::guide::metrics) lists the metrics with their types, units and labels, and has a dashboard.
 ///
 /// The gauges are 0 between runs, and the counters of items are exact when a run has ended. While it lasts they
-/// lag by about 50 ms, and gauges and histograms miss events that were [lost](Event::EventsLost).
-///
-/// An item counts as `ok` or `failed` when its last attempt ends, also if the consumer then fails at it. If the run ends
-/// early and never delivers it, it counts as `cancelled` too, as in the [account](crate::Pool::account).
-///
-/// In a cluster, each item is a call of its own, also in a batch: their times overlap, and add up to more than the
-/// worker was busy.
+/// lag by about 50 ms, gauges by 100 ms; gauges and histograms miss events that were [lost](Event::EventsLost).
 ///
 /// Metrics with the label `device` are registered when the first run starts, with the global recorder: the devices are
 /// not known before. All others are registered by [`new`](Metrics::new).
@@ -71,6 +48,8 @@ pub struct Metrics {
     hooks: HookMetrics,
     retries: Counter,
     producers: ProducerMetrics,
+    /// By place.
+    devices: BTreeMap<String, DeviceMetrics>,
     runs: RunMetrics,
     run: RunSoFar,
     /// The times of `producer_init` that were recorded: each run tells them again.
@@ -97,20 +76,27 @@ struct FlowMetrics {
 struct HookMetrics {
     init: Histogram,
     work: Histogram,
-    /// The times of work, by place.
-    of_devices: BTreeMap<String, Histogram>,
     consumer: Histogram,
     batch_items: Histogram,
 }
 
 struct ProducerMetrics {
     live: Gauge,
+    busy: Gauge,
     workers: Gauge,
     reinits: Counter,
     quarantined: Counter,
     abandoned: Counter,
     worker_lost: Counter,
     replaced: Counter,
+}
+
+/// The producers of one place.
+#[derive(Clone)]
+struct DeviceMetrics {
+    live: Gauge,
+    busy: Histogram,
+    failures: Counter,
 }
 
 struct RunMetrics {
@@ -127,17 +113,15 @@ struct RunSoFar {
     failed: u64,
     already_done: u64,
     delivered: u64,
-    /// The number of items up to the last one that was begun: they have all been read.
     read: u64,
     /// By the producer, and if that is a worker of a cluster by the item: a worker may have several.
     calls: BTreeMap<(usize, Option<u64>), OpenWork>,
     /// The seats of a cluster with a worker.
     workers: BTreeSet<usize>,
     ready: BTreeSet<usize>,
-    lost: BTreeSet<usize>,
-    live: usize,
-    /// The time of work on the device of each producer.
-    busy: BTreeMap<usize, Histogram>,
+    /// The places of the producers that take items, and of those that are lost.
+    live: BTreeMap<usize, DeviceMetrics>,
+    lost: BTreeMap<usize, DeviceMetrics>,
 }
 
 /// What a producer works on.
@@ -162,8 +146,8 @@ impl Metrics {
             labels
         };
         let items = |outcome| counter!("gangline_items_total", with("outcome", outcome));
-        let hook = |hook| histogram!("gangline_hook_seconds", with("hook", hook));
-        let lost = |why| counter!("gangline_producers_lost_total", with("why", why));
+        let hook = |hook| histogram!("gangline_hook_duration_seconds", with("hook", hook));
+        let lost = |reason| counter!("gangline_producers_lost_total", with("reason", reason));
         let runs = |outcome| counter!("gangline_runs_total", with("outcome", outcome));
         let runner = runner.to_vec();
         Metrics {
@@ -182,13 +166,13 @@ impl Metrics {
             hooks: HookMetrics {
                 init: hook("producer_init"),
                 work: hook("producer_work"),
-                of_devices: BTreeMap::new(),
                 consumer: histogram!("gangline_consumer_busy_seconds", runner.clone()),
                 batch_items: histogram!("gangline_batch_items", runner.clone()),
             },
             retries: counter!("gangline_retries_total", runner.clone()),
             producers: ProducerMetrics {
                 live: gauge!("gangline_producers", runner.clone()),
+                busy: gauge!("gangline_producers_busy", runner.clone()),
                 workers: gauge!("gangline_workers", runner.clone()),
                 reinits: counter!("gangline_reinits_total", runner.clone()),
                 quarantined: lost("quarantined"),
@@ -196,11 +180,12 @@ impl Metrics {
                 worker_lost: lost("worker_lost"),
                 replaced: counter!("gangline_producers_replaced_total", runner.clone()),
             },
+            devices: BTreeMap::new(),
             runs: RunMetrics {
                 ok: runs("ok"),
                 failed: runs("failed"),
                 cancelled: runs("cancelled"),
-                seconds: histogram!("gangline_run_seconds", runner),
+                seconds: histogram!("gangline_run_duration_seconds", runner),
             },
             run: RunSoFar::default(),
             inits: BTreeMap::new(),
@@ -209,19 +194,22 @@ impl Metrics {
     }
 
     fn run_started(&mut self, producers: &[String]) {
+        self.run = RunSoFar::default();
         // A seat of a cluster has no place before a worker takes it.
         let places = producers.iter().enumerate().filter(|(_, place)| !place.is_empty());
-        let busy: BTreeMap<_, _> =
-            places.map(|(producer, place)| (producer, self.busy_on(place))).collect();
-        self.producers.live.set(busy.len() as f64);
-        self.run = RunSoFar { live: busy.len(), busy, ..RunSoFar::default() };
+        places.for_each(|(producer, place)| self.takes_items(producer, place));
+        self.show_producers();
     }
 
-    /// The time of work on a device.
-    fn busy_on(&mut self, place: &str) -> Histogram {
-        let labels = || vec![self.runner.clone(), Label::new("device", place.to_owned())];
-        let of_device = self.hooks.of_devices.entry(place.to_owned());
-        of_device.or_insert_with(|| histogram!("gangline_device_busy_seconds", labels())).clone()
+    fn takes_items(&mut self, producer: usize, place: &str) {
+        let of_device = self.devices.entry(place.to_owned());
+        let device =
+            of_device.or_insert_with(|| DeviceMetrics::new(&self.runner, place.to_owned()));
+        self.run.lost.remove(&producer);
+        device.live.increment(1);
+        if let Some(before) = self.run.live.insert(producer, device.clone()) {
+            before.live.decrement(1);
+        }
     }
 
     fn producer_ready(&mut self, producer: usize, took: Duration, is_rebuilt: bool) {
@@ -235,7 +223,6 @@ impl Metrics {
 
     fn item_started(&mut self, at: Duration, item: u64, producer: usize) {
         let run = &mut self.run;
-        run.read = run.read.max(item + 1);
         let caller = run.caller(producer, item);
         match run.calls.get_mut(&caller) {
             // The items of a batch begin at the same time.
@@ -250,26 +237,28 @@ impl Metrics {
     fn item_finished(&mut self, at: Duration, producer: usize, item: u64) {
         let caller = self.run.caller(producer, item);
         let Some(call) = self.run.calls.get_mut(&caller) else { return };
-        if call.left == call.items {
-            let took = at.saturating_sub(call.since);
-            self.hooks.work.record(took);
-            self.run.busy.get(&producer).into_iter().for_each(|busy| busy.record(took));
-            self.hooks.batch_items.record(call.items as f64);
-        }
+        let is_first = call.left == call.items;
+        let (items, took) = (call.items, at.saturating_sub(call.since));
         call.left -= 1;
         if call.left == 0 {
             self.run.calls.remove(&caller);
         }
+        if is_first {
+            self.hooks.work.record(took);
+            self.hooks.batch_items.record(items as f64);
+            self.run.device(producer).into_iter().for_each(|device| device.busy.record(took));
+        }
+    }
+
+    fn attempt_failed(&self, failure: &Failure) {
+        let device = failure.producer.and_then(|producer| self.run.device(producer));
+        device.into_iter().for_each(|device| device.failures.increment(1));
     }
 
     fn worker_joined(&mut self, producer: usize, place: &str) {
-        let busy = self.busy_on(place);
-        self.run.busy.insert(producer, busy);
+        self.takes_items(producer, place);
         self.run.workers.insert(producer);
-        self.show_workers();
-        self.run.lost.remove(&producer);
-        self.run.live += 1;
-        self.producers.live.set(self.run.live as f64);
+        self.show_producers();
     }
 
     fn worker_left(&mut self, producer: usize, is_lost: bool) {
@@ -277,31 +266,32 @@ impl Metrics {
             self.producers.worker_lost.increment(1);
         }
         self.run.workers.remove(&producer);
-        self.show_workers();
-        // The worker of a producer that was quarantined leaves after that.
-        if !self.run.lost.contains(&producer) {
-            self.producer_lost(producer);
-        }
+        self.producer_lost(producer);
     }
 
+    /// Does nothing if it was lost before: the worker of a producer that was quarantined leaves after that.
     fn producer_lost(&mut self, producer: usize) {
         self.run.calls.retain(|&(caller, _), _| caller != producer);
-        self.run.lost.insert(producer);
-        self.run.live = self.run.live.saturating_sub(1);
-        self.producers.live.set(self.run.live as f64);
+        if let Some(device) = self.run.live.remove(&producer) {
+            device.live.decrement(1);
+            self.run.lost.insert(producer, device);
+        }
+        self.show_producers();
     }
 
     fn producer_replaced(&mut self, producer: usize) {
         self.producers.replaced.increment(1);
         // Its first state is not rebuilt.
         self.run.ready.remove(&producer);
-        if self.run.lost.remove(&producer) {
-            self.run.live += 1;
-            self.producers.live.set(self.run.live as f64);
+        if let Some(device) = self.run.lost.remove(&producer) {
+            device.live.increment(1);
+            self.run.live.insert(producer, device);
+            self.show_producers();
         }
     }
 
-    fn show_workers(&self) {
+    fn show_producers(&self) {
+        self.producers.live.set(self.run.live.len() as f64);
         self.producers.workers.set(self.run.workers.len() as f64);
     }
 
@@ -313,11 +303,14 @@ impl Metrics {
         self.flow.in_flight.set(in_flight as f64);
         self.flow.working.set(working as f64);
         self.flow.queued.set((in_flight - working) as f64);
+        let busy: BTreeSet<_> = calls.keys().map(|(producer, _)| producer).collect();
+        self.producers.busy.set(busy.len() as f64);
     }
 
     /// Counts what the events of the run have not told, since some may be lost.
     fn run_ended(&mut self, totals: &Totals) {
         let told = std::mem::take(&mut self.run);
+        told.live.values().for_each(|device| device.live.decrement(1));
         let Account { ok, failed, already_done, cancelled, .. } = totals.account;
         let delivered = ok + failed + already_done;
         self.delivered.increment(delivered.saturating_sub(told.delivered));
@@ -335,13 +328,28 @@ impl Metrics {
         }
         self.hooks.consumer.record(totals.consumer_working);
         self.runs.seconds.record(totals.lasted);
-        self.producers.live.set(0.0);
-        self.show_workers();
+        self.show_producers();
         self.show_flow();
     }
 }
 
+impl DeviceMetrics {
+    fn new(runner: &Label, place: String) -> Self {
+        let labels = vec![runner.clone(), Label::new("device", place)];
+        DeviceMetrics {
+            live: gauge!("gangline_device_producers", labels.clone()),
+            busy: histogram!("gangline_device_busy_seconds", labels.clone()),
+            failures: counter!("gangline_device_failures_total", labels),
+        }
+    }
+}
+
 impl RunSoFar {
+    /// The metrics of a producer's place, also if the producer is lost: its hook may still return.
+    fn device(&self, producer: usize) -> Option<&DeviceMetrics> {
+        self.live.get(&producer).or_else(|| self.lost.get(&producer))
+    }
+
     fn caller(&self, producer: usize, item: u64) -> (usize, Option<u64>) {
         (producer, self.workers.contains(&producer).then_some(item))
     }
@@ -356,6 +364,7 @@ impl Observer for Metrics {
             }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
             Event::ItemFinished { item, producer } => self.item_finished(at, *producer, *item),
+            Event::ItemsRead { items } => self.run.read += items,
             Event::ItemsDone { items } => {
                 self.run.ok += items;
                 self.outcomes.ok.increment(*items);
@@ -364,8 +373,12 @@ impl Observer for Metrics {
                 self.run.delivered += items;
                 self.delivered.increment(*items);
             }
-            Event::ItemRetried { .. } => self.retries.increment(1),
+            Event::ItemRetried { failure } => {
+                self.retries.increment(1);
+                self.attempt_failed(failure);
+            }
             Event::ItemFailed { failure } if failure.is_of_attempt() => {
+                self.attempt_failed(failure);
                 self.run.failed += 1;
                 self.outcomes.failed.increment(1);
             }
@@ -402,21 +415,25 @@ impl fmt::Debug for Metrics {
 }
 
 fn describe() {
-    describe_counter!("gangline_items_total", Unit::Count, "Items by outcome");
-    describe_counter!("gangline_items_delivered_total", Unit::Count, "Items met by the consumer");
-    describe_gauge!("gangline_items_in_flight", Unit::Count, "Items read and not delivered");
-    describe_gauge!("gangline_items_working", Unit::Count, "Items in a hook of a producer");
-    describe_gauge!("gangline_items_queued", Unit::Count, "Items in flight that wait");
-    describe_histogram!("gangline_batch_items", Unit::Count, "Items in a call of a hook");
-    describe_histogram!("gangline_hook_seconds", Unit::Seconds, "Time of calls of hooks");
+    let count = Unit::Count;
+    describe_counter!("gangline_items_total", count, "Items by outcome");
+    describe_counter!("gangline_items_delivered_total", count, "Items met by the consumer");
+    describe_gauge!("gangline_items_in_flight", count, "Items read and not delivered");
+    describe_gauge!("gangline_items_working", count, "Items in a hook of a producer");
+    describe_gauge!("gangline_items_queued", count, "Items in flight that wait");
+    describe_histogram!("gangline_batch_items", count, "Items in a call of a hook");
+    describe_histogram!("gangline_hook_duration_seconds", Unit::Seconds, "Time of calls of hooks");
     describe_histogram!("gangline_device_busy_seconds", Unit::Seconds, "Time of work on a device");
+    describe_gauge!("gangline_device_producers", count, "Producers of a device that take items");
+    describe_counter!("gangline_device_failures_total", count, "Failed attempts on a device");
     describe_histogram!("gangline_consumer_busy_seconds", Unit::Seconds, "Busy time of consumers");
-    describe_counter!("gangline_retries_total", Unit::Count, "Attempts followed by another");
-    describe_counter!("gangline_reinits_total", Unit::Count, "States rebuilt after a panic");
-    describe_gauge!("gangline_producers", Unit::Count, "Producers that take items");
-    describe_gauge!("gangline_workers", Unit::Count, "Workers of a cluster that take part");
-    describe_counter!("gangline_producers_lost_total", Unit::Count, "Producers lost in runs");
-    describe_counter!("gangline_producers_replaced_total", Unit::Count, "Producers replaced");
-    describe_counter!("gangline_runs_total", Unit::Count, "Runs by outcome");
-    describe_histogram!("gangline_run_seconds", Unit::Seconds, "Time of runs");
+    describe_counter!("gangline_retries_total", count, "Attempts followed by another");
+    describe_counter!("gangline_reinits_total", count, "States rebuilt after a panic");
+    describe_gauge!("gangline_producers", count, "Producers that take items");
+    describe_gauge!("gangline_producers_busy", count, "Producers in a call of a hook");
+    describe_gauge!("gangline_workers", count, "Workers of a cluster that take part");
+    describe_counter!("gangline_producers_lost_total", count, "Producers lost in runs");
+    describe_counter!("gangline_producers_replaced_total", count, "Producers replaced");
+    describe_counter!("gangline_runs_total", count, "Runs by outcome");
+    describe_histogram!("gangline_run_duration_seconds", Unit::Seconds, "Time of runs");
 }

@@ -363,7 +363,7 @@ fn metrics_count_workers_and_not_seats() {
     });
     assert!(text.contains("gangline_producers{runner=\"r\"} 1\n"), "{text}");
     let text = exporter.render();
-    let lost = "gangline_producers_lost_total{runner=\"r\",why=\"worker_lost\"} 1\n";
+    let lost = "gangline_producers_lost_total{runner=\"r\",reason=\"worker_lost\"} 1\n";
     assert!(text.contains(lost), "{text}");
     assert!(text.contains("gangline_items_working{runner=\"r\"} 0\n"), "{text}");
 }

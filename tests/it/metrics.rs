@@ -1,10 +1,14 @@
 //! Metrics of runs, as an exporter shows them.
 
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use gangline::event::{Event, Observer};
 use gangline::metrics::Metrics;
 use gangline::{Batch, Journal, OnError, OrderedRunner, map_batches};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::support::{map, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 /// Metrics that go to an exporter of their own.
 fn exported() -> (Metrics, PrometheusHandle) {
@@ -57,8 +61,9 @@ fn items_count_by_outcome_over_all_runs() {
                 r#"gangline_items_working{runner="r"} 0"#,
                 r#"gangline_items_queued{runner="r"} 0"#,
                 r#"gangline_producers{runner="r"} 0"#,
-                r#"gangline_hook_seconds_count{runner="r",hook="producer_init"} 2"#,
-                r#"gangline_hook_seconds_count{runner="r",hook="producer_work"} 24"#,
+                r#"gangline_producers_busy{runner="r"} 0"#,
+                r#"gangline_hook_duration_seconds_count{runner="r",hook="producer_init"} 2"#,
+                r#"gangline_hook_duration_seconds_count{runner="r",hook="producer_work"} 24"#,
                 r#"gangline_consumer_busy_seconds_count{runner="r"} 2"#,
                 r#"gangline_items_delivered_total{runner="r"} 30"#,
             ],
@@ -127,5 +132,99 @@ fn batches_and_rebuilt_states_count() {
                 r#"gangline_items_total{runner="r",outcome="ok"} 9"#,
             ],
         );
+    });
+}
+
+/// Passes events on, and shows what is exported at each tick, once the gauges are set.
+struct Shown(Metrics, PrometheusHandle, mpsc::Sender<String>);
+
+impl Observer for Shown {
+    fn observe(&mut self, at: Duration, event: &Event) {
+        self.0.observe(at, event);
+    }
+
+    fn tick(&mut self, at: Duration) {
+        self.0.tick(at);
+        let _ = self.2.send(self.1.render());
+    }
+}
+
+#[track_caller]
+fn wait_for(pages: &mpsc::Receiver<String>, lines: &[&str]) {
+    let has_all = |page: &String| lines.iter().all(|line| page.lines().any(|there| there == *line));
+    let page = pages.iter().find(has_all);
+    assert!(page.is_some(), "{lines:?} are never shown");
+}
+
+#[test]
+fn the_queue_of_a_service_counts_calls_that_no_producer_has_begun() {
+    no_hang(|| {
+        let (metrics, exporter) = exported();
+        let (shown, pages) = mpsc::channel();
+        let gate = Arc::new(Gate::new());
+        let opens = gate.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                gate.pass();
+                Ok(x)
+            },
+        );
+        let builder = OrderedRunner::builder(work).devices(2).window(8);
+        let pool = builder.observer(Shown(metrics, exporter.clone(), shown)).build().unwrap();
+        let service = pool.into_service();
+        let tickets: Vec<_> = (0..7).map(|x| service.try_submit(x).unwrap()).collect();
+        wait_for(
+            &pages,
+            &[
+                r#"gangline_items_in_flight{runner="r"} 7"#,
+                r#"gangline_items_working{runner="r"} 2"#,
+                r#"gangline_items_queued{runner="r"} 5"#,
+                r#"gangline_producers{runner="r"} 2"#,
+                r#"gangline_producers_busy{runner="r"} 2"#,
+            ],
+        );
+        opens.open();
+        tickets.into_iter().for_each(|ticket| _ = ticket.wait().unwrap());
+        wait_for(
+            &pages,
+            &[r#"gangline_items_queued{runner="r"} 0"#, r#"gangline_producers_busy{runner="r"} 0"#],
+        );
+        service.close().unwrap();
+    });
+}
+
+#[test]
+fn items_in_flight_are_exact_behind_an_expansion() {
+    no_hang(|| {
+        let (metrics, exporter) = exported();
+        let (shown, pages) = mpsc::channel();
+        let gate = Arc::new(Gate::new());
+        let opens = gate.clone();
+        let of_part = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x == 25 {
+                    gate.pass();
+                }
+                Ok(x)
+            },
+        );
+        let parents = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
+        let sums = OrderedRunner::new(map(|_| Ok(()), |_, (), x: (Arc<u64>, u64)| Ok(x.1)), 1);
+        let builder = OrderedRunner::builder(of_part).devices(1).window(4);
+        let parts = builder.observer(Shown(metrics, exporter, shown)).build().unwrap();
+        let mut pipeline = parents
+            .expand(|x| [**x, **x + 10, **x + 20])
+            .then(parts)
+            .gather(|_| 0, |sum, _, _, x| *sum += x)
+            .then(sums.unwrap());
+        let held = std::thread::spawn(move || {
+            // Behind the parts of each parent before is a mark, which is no item.
+            wait_for(&pages, &[r#"gangline_items_in_flight{runner="r"} 4"#]);
+            opens.open();
+        });
+        assert_eq!(pipeline.run(0..40).unwrap().len(), 40);
+        held.join().unwrap();
     });
 }

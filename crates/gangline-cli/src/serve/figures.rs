@@ -53,6 +53,7 @@ impl ServerFigures {
             .set_buckets_for_metric(Matcher::Full("gangline_batch_items".into()), &ITEMS)?
             .install_recorder()?;
         describe_gauge!(OPEN, Unit::Count, "Values that are accepted and not answered");
+        describe_gauge!(MOST_OPEN, Unit::Count, "The largest number of values that are accepted");
         describe_counter!(
             REQUESTS,
             Unit::Count,
@@ -94,9 +95,12 @@ impl ServerFigures {
     }
 
     /// Returns the text for Prometheus. `open` is the number of values that are accepted and not answered: the observer
-    /// of the library sees a value only once a worker has it.
-    pub(crate) fn text(&self, open: u64) -> String {
+    /// of the library counts those of the background too, and lags. `most` is the largest, once workers are ready.
+    pub(crate) fn text(&self, open: u64, most: Option<usize>) -> String {
         gauge!(OPEN, "runner" => self.name.clone()).set(open as f64);
+        if let Some(most) = most {
+            gauge!(MOST_OPEN, "runner" => self.name.clone()).set(most as f64);
+        }
         self.exporter.render()
     }
 
@@ -139,9 +143,10 @@ impl ServerFigures {
     }
 }
 
-const OPEN: &str = "gangline_queue_values";
+const OPEN: &str = "gangline_http_values_in_flight";
+const MOST_OPEN: &str = "gangline_http_values_limit";
 const REQUESTS: &str = "gangline_http_requests_total";
-const LATENCIES: &str = "gangline_http_request_seconds";
+const LATENCIES: &str = "gangline_http_request_duration_seconds";
 
 impl RecentLatencies {
     fn turn(&mut self) {

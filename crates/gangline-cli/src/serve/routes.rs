@@ -12,6 +12,7 @@ use axum::routing::{get, post};
 use crate::serve::app::App;
 use crate::serve::refusal::Refusal;
 use crate::serve::{body, predict};
+use gangline::Service;
 
 const PAGE: &str = include_str!("page.html");
 /// The page loads nothing, and connects to this server only.
@@ -52,7 +53,8 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {
     app.access.check(&headers)?;
     let form = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((form, app.figures.text(app.open())).into_response())
+    let most = app.service.get().map(Service::queue);
+    Ok((form, app.figures.text(app.open(), most)).into_response())
 }
 
 async fn stats(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Refusal> {

@@ -24,13 +24,19 @@ fn figures_are_counted() {
         |line: &str| assert!(reply.body.lines().any(|it| it == line), "{line}: {}", reply.body);
     line("gangline_http_requests_total{runner=\"squares\",code=\"200\"} 2");
     line("gangline_http_requests_total{runner=\"squares\",code=\"400\"} 1");
-    line("gangline_http_request_seconds_count{runner=\"squares\"} 2");
+    line("gangline_http_request_duration_seconds_count{runner=\"squares\"} 2");
+    line("gangline_http_values_limit{runner=\"squares\"} 1024");
     line("# TYPE gangline_items_total counter");
-    line("gangline_queue_values{runner=\"squares\"} 0");
+    line("gangline_http_values_in_flight{runner=\"squares\"} 0");
     let mut waiting = server.post_waiting("go");
     let mut queued = server.post("[5,6,7]");
     server.wait_for_open(4);
-    assert!(server.get("/metrics").body.contains("gangline_queue_values{runner=\"squares\"} 4"));
+    assert!(
+        server
+            .get("/metrics")
+            .body
+            .contains("gangline_http_values_in_flight{runner=\"squares\"} 4")
+    );
     server.place.write("go", "");
     assert_eq!([waiting.reply().status, queued.reply().status], [200, 200]);
     server.end();

@@ -11,6 +11,7 @@ mod figures;
 mod guide;
 mod life;
 mod load;
+mod metrics;
 mod page;
 mod requests;
 mod server;
