@@ -305,6 +305,17 @@ impl Error {
     }
 
     /// Returns the index in the run of the item that failed, if there is exactly one.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, each};
+    ///
+    /// let parse = each(|text: &str| Ok(text.parse::<u64>()?));
+    /// let mut pool = OrderedRunner::builder(parse).devices(1).key(|text| *text).build()?;
+    /// let error = pool.run(["1", "x"]).unwrap_err();
+    /// assert_eq!((error.item(), error.key(), error.attempt()), (Some(1), Some("x"), Some(1)));
+    /// assert!(!error.is_panic() && !error.is_timeout() && !error.is_cancelled());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn item(&self) -> Option<u64> {
         match self.items() {
             [item] => Some(*item),

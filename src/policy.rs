@@ -8,6 +8,27 @@ use crate::error::Error;
 use crate::scheduler::{Backoff, OnError};
 
 /// The decision about one failure, by [`Builder::classify`](crate::Builder::classify).
+///
+/// ```
+/// use std::error::Error as _;
+/// use std::io::ErrorKind;
+/// use gangline::{Error, OrderedRunner, Verdict, each};
+///
+/// /// A file that is missing stays so; other errors of reading may pass.
+/// fn verdict(error: &Error) -> Verdict {
+///     let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+///     match cause.map(std::io::Error::kind) {
+///         Some(ErrorKind::NotFound) => Verdict::Skip,
+///         Some(_) => Verdict::Retry,
+///         None => Verdict::Stop,
+///     }
+/// }
+///
+/// let read = each(|path: &'static str| Ok(std::fs::read(path)?.len()));
+/// let mut pool = OrderedRunner::builder(read).devices(1).retries(2).classify(verdict).build()?;
+/// assert!(pool.run(["/no/such/file"])?.is_empty());
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {

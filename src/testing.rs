@@ -53,6 +53,18 @@ use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 ///
 /// A fault replaces the call of the runner's own hook, so the inputs of a batch stay as they were.
 /// Producers without a script work as usual.
+///
+/// ```
+/// use gangline::testing::{Script, Simulated};
+/// use gangline::{OrderedRunner, each};
+///
+/// // The second of two devices fails at each call from its first on. The other does all of the work.
+/// let squares = Simulated::new(each(|x: u64| Ok(x * x))).on(1, Script::new().dies_at(1));
+/// let builder = OrderedRunner::builder(squares).devices(2).retries(1).quarantine_after(3);
+/// let mut pool = builder.build()?;
+/// assert_eq!(pool.run(0..100)?.len(), 100);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug)]
 pub struct Simulated<R> {
     runner: R,
@@ -64,6 +76,18 @@ pub struct Simulated<R> {
 /// The faults of one simulated device. An empty script has none.
 ///
 /// Calls are those of `producer_work` and `producer_work_batch` on that device, counted from 1 across runs.
+///
+/// ```
+/// use gangline::testing::{Script, Simulated};
+/// use gangline::{OnError, OrderedRunner, each};
+///
+/// let third_fails = Script::new().fails_at(3);
+/// let squares = Simulated::new(each(|x: u64| Ok(x * x))).on(0, third_fails);
+/// // One producer, so that the third call is the third item.
+/// let mut pool = OrderedRunner::builder(squares).devices(1).on_error(OnError::Skip).build()?;
+/// assert_eq!(pool.run(0..5)?, [0, 1, 9, 16]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     most_items: Option<usize>,

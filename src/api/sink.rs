@@ -128,6 +128,17 @@ pub use self::runner::ToSink;
 ///
 /// An output with a line break in its text is an error: write such texts with [`jsonl`]. The
 /// [module](crate::sink) has an example.
+///
+/// ```
+/// use gangline::{OrderedRunner, map, sink};
+///
+/// # let path = std::env::temp_dir().join(format!("gangline-lines-{}", std::process::id()));
+/// let squares = map(|_| Ok(()), |_, (), x: u64| Ok(x * x)).sink(sink::lines(&path));
+/// OrderedRunner::new(squares, 2)?.run(0..4)?;
+/// assert_eq!(std::fs::read_to_string(&path)?, "0\n1\n4\n9\n");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 pub fn lines(path: impl Into<PathBuf>) -> Sink<Lines> {
     Sink::new(path, Lines)
 }

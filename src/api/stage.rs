@@ -58,6 +58,19 @@ impl<R: Runner> fmt::Debug for Stage<'_, R> {
 /// [`Pipeline::failures`](crate::Pipeline::failures).
 ///
 /// Its text names the item, the stage and the error: `item 3 (c.tif) in stage 2: ..`
+///
+/// ```
+/// use gangline::{OnError, OrderedRunner, each};
+///
+/// let parse = each(|text: &str| Ok(text.parse::<u64>()?));
+/// let parse = OrderedRunner::builder(parse).on_error(OnError::Skip).describe("parse").build()?;
+/// let mut pipeline = parse.then(OrderedRunner::new(each(|x: u64| Ok(x + 1)), 1)?);
+/// assert_eq!(pipeline.run(["1", "x"])?, [2]);
+/// let failures = pipeline.failures();
+/// assert_eq!((failures[0].stage_name(), failures[0].item()), ("parse".to_owned(), Some(1)));
+/// assert!(failures[0].error().to_string().contains("item 1"), "{}", failures[0]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct StageFailure<'a> {
     failure: SkippedInStage<'a>,

@@ -9,6 +9,18 @@ use crate::observe::failure::Failure;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 /// The result of one item, as [`Map::results`](crate::closures::Map::results) collects it.
+///
+/// ```
+/// use gangline::{OnError, OrderedRunner, map};
+///
+/// let roots = map(|_| Ok(()), |_, (), x: i64| x.checked_isqrt().ok_or_else(|| "negative".into()));
+/// let builder = OrderedRunner::builder(roots.results()).devices(1).on_error(OnError::Skip);
+/// let results = builder.build()?.run([9, -1])?;
+/// assert_eq!(results[0].result.as_ref().ok(), Some(&3));
+/// let failure = results[1].result.as_ref().unwrap_err();
+/// assert_eq!((results[1].item, failure.causes.concat()), (1, "negative".to_owned()));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskResult<O> {

@@ -60,6 +60,39 @@ pub trait Work: Send + Sync {
 
     /// Makes the outputs of several inputs at once: see [`Runner::producer_work_batch`]. The default calls
     /// [`producer_work`](Work::producer_work) for each.
+    ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner, ProducerContext, Result, Work};
+    ///
+    /// struct Double;
+    ///
+    /// impl Work for Double {
+    ///     type Input = f32;
+    ///     type Output = f32;
+    ///     type ProducerState = ();
+    ///
+    ///     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+    ///         Ok(())
+    ///     }
+    ///     fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: f32) -> Result<f32> {
+    ///         Ok(2.0 * x)
+    ///     }
+    ///     fn producer_work_batch(
+    ///         &self,
+    ///         _: &ProducerContext<'_>,
+    ///         (): &mut (),
+    ///         inputs: &mut Vec<f32>,
+    ///     ) -> Result<Vec<Result<f32>>> {
+    ///         // One call of the device for all. An input that fails alone is an `Err` in its place.
+    ///         let outputs: Vec<f32> = inputs.iter().map(|x| 2.0 * x).collect();
+    ///         Ok(outputs.into_iter().map(Ok).collect())
+    ///     }
+    /// }
+    ///
+    /// let builder = OrderedRunner::builder(Double.collect()).devices(2).batch(Batch::up_to(8));
+    /// assert_eq!(builder.build()?.run([1.0, 2.0, 3.0])?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     fn producer_work_batch(
         &self,
         cx: &ProducerContext<'_>,

@@ -97,6 +97,17 @@ impl CancelToken {
     /// example.
     ///
     /// It does not end the building of a runner; the first run of that runner then reads no input.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, each};
+    ///
+    /// let mut pool = OrderedRunner::new(each(|x: u64| Ok(x)), 2)?;
+    /// let token = pool.cancel_token();
+    /// // From the input itself, so that the number of items is known; a signal's thread calls it alike.
+    /// let outputs = pool.run((0..).inspect(|&x| if x == 9 { token.drain() }))?;
+    /// assert_eq!(outputs, (0..10).collect::<Vec<_>>());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn drain(&self) {
         let (targets, guards) = {
             let mut requests = self.lock();

@@ -276,6 +276,23 @@ impl Journal {
     /// [`NotAFile`](JournalError::NotAFile), [`NoJournal`](JournalError::NoJournal),
     /// [`Format`](JournalError::Format), [`Header`](JournalError::Header) (no part can be kept), and
     /// [`Io`](JournalError::Io).
+    ///
+    /// ```
+    /// use gangline::{Journal, OrderedRunner, each};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("gangline-repair-{}", std::process::id()));
+    /// let mut pool = OrderedRunner::builder(each(|x: u64| Ok(x))).journal(Journal::at(&path)).build()?;
+    /// pool.run(0..5)?;
+    /// drop(pool);
+    /// let whole = std::fs::read(&path)?;
+    /// std::fs::write(&path, [&whole[..], b"not a commit\n", b"{}\n"].concat())?;
+    ///
+    /// let repair = Journal::at(&path).repair()?;
+    /// assert_eq!((repair.done, repair.lost_bytes), (5, 16));
+    /// assert_eq!(std::fs::read(&path)?, whole);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn repair(&self) -> Result<Repair, JournalError> {
         let path = self.path.as_path();
         let mut disk = LockedFile::existing(self)?;

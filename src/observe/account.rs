@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 ///
 /// Every item pulled from the input is exactly one of ok, failed, already_done or cancelled, also if the
 /// run failed.
+///
+/// ```
+/// use gangline::{OnError, OrderedRunner, each};
+///
+/// let roots = each(|x: i64| x.checked_isqrt().ok_or_else(|| "negative".into()));
+/// let mut pool = OrderedRunner::builder(roots).devices(1).on_error(OnError::Skip).build()?;
+/// assert_eq!(pool.run([4, -1, 9])?, [2, 3]);
+/// let account = pool.account();
+/// assert_eq!((account.ok, account.failed, account.cancelled, account.unread), (2, 1, 0, Some(0)));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Account {

@@ -378,6 +378,31 @@ impl ProducerTotals {
 /// All events of a run are delivered on one thread, in the order of their times. Events of different
 /// producers that are within 50 ms of each other may swap. Each is delivered within about 50 ms. If the
 /// observer panics, the panic is caught and the observer gets no more events.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use gangline::event::{Event, Observer};
+/// use gangline::{OrderedRunner, each};
+///
+/// /// Sends the index of each item that fails, while the run goes on.
+/// struct Alarm(mpsc::Sender<Option<u64>>);
+///
+/// impl Observer for Alarm {
+///     fn observe(&mut self, _: Duration, event: &Event) {
+///         if let Event::ItemFailed { failure, .. } = event {
+///             let _ = self.0.send(failure.item);
+///         }
+///     }
+/// }
+///
+/// let (alarm, alarms) = mpsc::channel();
+/// let roots = each(|x: i64| x.checked_isqrt().ok_or_else(|| "negative".into()));
+/// let mut pool = OrderedRunner::builder(roots).devices(1).observer(Alarm(alarm)).build()?;
+/// pool.run([4, -1]).unwrap_err();
+/// assert_eq!(alarms.recv()?, Some(1));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 pub trait Observer: Send {
     /// Handles an event, which happened at `at` after the beginning of the run.
     fn observe(&mut self, at: Duration, event: &Event);

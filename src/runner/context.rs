@@ -35,6 +35,18 @@ pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
 }
 
 /// The context of a producer's hook: the device, the configuration, the items.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// let work = map(
+///     |cx| Ok(format!("model on {}", cx.device())), // once for each producer
+///     |cx, model: &mut String, x: u64| Ok(format!("{x} by {model}, attempt {}", cx.attempt())),
+/// );
+/// let mut pool = OrderedRunner::new(work, "cpu")?;
+/// assert_eq!(pool.run([7])?, ["7 by model on cpu, attempt 1"]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ProducerContext<'a> {
     setup: &'a ProducerSetup,
@@ -160,6 +172,25 @@ impl<'a> ProducerContext<'a> {
     ///
     /// In a [service](crate::Service) it is also true once no caller waits for any of the items: ask
     /// [`at(i)`](ProducerContext::at) for one item of a batch.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let work = map(
+    ///     |_| Ok(()),
+    ///     |cx, (), steps: u64| {
+    ///         for _ in 0..steps {
+    ///             if cx.is_cancelled() {
+    ///                 return Err("given up".into()); // nothing reads it
+    ///             }
+    ///         }
+    ///         if steps == 3 { Err("broken".into()) } else { Ok(steps) }
+    ///     },
+    /// );
+    /// let error = OrderedRunner::new(work, 2)?.run([3, u64::MAX]).unwrap_err();
+    /// assert_eq!(error.item(), Some(0), "the endless item did not keep the run from its end");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
             || self.flag.is_some_and(|flag| flag.is_set())
@@ -257,6 +288,56 @@ impl<'a> ProducerContext<'a> {
 }
 
 /// The context of a consumer's hook.
+///
+/// ```
+/// use gangline::{ConsumerContext, OnError, OrderedRunner, ProducerContext, Result, Runner};
+///
+/// /// Notes what became of each row, up to the first that is 0.
+/// struct Rows;
+///
+/// impl Runner for Rows {
+///     type Input = &'static str;
+///     type Output = u64;
+///     type ProducerState = ();
+///     type ConsumerState = Vec<String>;
+///     type Summary = Vec<String>;
+///
+///     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+///         Ok(())
+///     }
+///     fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), row: &'static str) -> Result<u64> {
+///         Ok(row.parse()?)
+///     }
+///     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<String>> {
+///         Ok(vec![])
+///     }
+///     fn consumer_work(&self, cx: &ConsumerContext<'_>, rows: &mut Vec<String>, y: u64) -> Result<()> {
+///         let item = cx.item().expect("a result belongs to an item");
+///         rows.push(format!("row {item}: {y}"));
+///         if y == 0 {
+///             cx.stop();
+///         }
+///         Ok(())
+///     }
+///     fn consumer_skipped(
+///         &self,
+///         cx: &ConsumerContext<'_>,
+///         rows: &mut Vec<String>,
+///         _: &gangline::Error,
+///     ) -> Result<()> {
+///         rows.push(format!("row {}: failed", cx.item().unwrap_or_default()));
+///         Ok(())
+///     }
+///     fn consumer_end(&self, _: &ConsumerContext<'_>, rows: Vec<String>) -> Result<Vec<String>> {
+///         Ok(rows)
+///     }
+/// }
+///
+/// let mut pool = OrderedRunner::builder(Rows).devices(2).on_error(OnError::Skip).build()?;
+/// let rows = pool.run(["7", "x", "0", "9"])?;
+/// assert_eq!(rows, ["row 0: 7", "row 1: failed", "row 2: 0"]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct ConsumerContext<'a> {
     cfg: &'a CfgNode,

@@ -3,6 +3,12 @@
 use std::borrow::Cow;
 
 /// Splits a path at its dots. A segment in quotes may have dots, and `\"` and `\\` for a quote and a backslash.
+///
+/// ```
+/// use gangline_config::segment::segments;
+///
+/// assert_eq!(segments(r#"model."a.pt".size"#), ["model", "a.pt", "size"]);
+/// ```
 pub fn segments(path: &str) -> Vec<Cow<'_, str>> {
     let mut segments = Vec::new();
     let mut rest = Some(path);
@@ -15,6 +21,13 @@ pub fn segments(path: &str) -> Vec<Cow<'_, str>> {
 }
 
 /// Returns a path with one more segment, which is put in quotes if it needs them.
+///
+/// ```
+/// use gangline_config::segment::join;
+///
+/// assert_eq!(join("model", "size"), "model.size");
+/// assert_eq!(join("model", "a.pt"), r#"model."a.pt""#);
+/// ```
 pub fn join(path: &str, key: &str) -> String {
     let segment = segment(key);
     if path.is_empty() { segment.into_owned() } else { format!("{path}.{segment}") }

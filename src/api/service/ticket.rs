@@ -31,6 +31,26 @@ pub struct Call<R: Runner>(pub(super) PendingCall<R::Input, R::Output>);
 pub struct Ticket<R: Runner>(pub(super) PendingCall<R::Input, R::Output>);
 
 /// The queue is full; the input comes back.
+///
+/// ```
+/// use std::sync::{Arc, Barrier};
+/// use gangline::service::Full;
+/// use gangline::{OrderedRunner, each};
+///
+/// let begun = Arc::new(Barrier::new(2));
+/// let gate = begun.clone();
+/// let squares = each(move |x: u64| {
+///     gate.wait();
+///     Ok(x * x)
+/// });
+/// let service = OrderedRunner::builder(squares).devices(1).window(1).build()?.into_service();
+/// let first = service.try_submit(2)?;
+/// let Err(Full(refused)) = service.try_submit(3) else { panic!("one call is open") };
+/// assert_eq!(refused, 3); // answer the caller that there is no room, or wait and try again
+/// begun.wait();
+/// assert_eq!(first.wait()?, 4);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Full<I>(pub I);
 

@@ -18,6 +18,18 @@ pub struct ToSink<R, F> {
 
 impl<R, F> ToSink<R, F> {
     /// Replaces the consumer of `runner` by `sink`.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, each, sink};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("gangline-to-sink-{}", std::process::id()));
+    /// let squares = each(|x: u64| Ok(x * x)); // or a type with `Runner`
+    /// let squares = sink::ToSink::new(squares, sink::lines(&path));
+    /// let written = OrderedRunner::new(squares, 2)?.run(0..4)?;
+    /// assert_eq!(written.outputs, 4);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn new(runner: R, sink: Sink<F>) -> Self {
         ToSink { runner, sink }
     }

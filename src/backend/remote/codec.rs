@@ -7,6 +7,26 @@ use crate::base::Result;
 
 /// How a [`Recipe`](super::recipe::Recipe) writes inputs, outputs and errors as bytes: [`Postcard`] or
 /// [`MessagePack`].
+///
+/// ```no_run
+/// use gangline::process::{MessagePack, Processes, Recipe};
+/// use gangline::{OrderedRunner, each};
+///
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Row { #[serde(flatten)] columns: std::collections::BTreeMap<String, String> }
+/// // A field with `serde(flatten)` needs the codec that describes itself.
+/// # type Count = gangline::closures::BoxRunner<Row, usize, Vec<usize>>;
+/// # fn count(_: &gangline::CfgNode) -> gangline::Result<Count> {
+/// #     Ok(gangline::closures::BoxRunner::new(each(|row: Row| Ok(row.columns.len()))))
+/// # }
+/// static COUNT: Recipe<Count> = Recipe::new("count", count).codec(&MessagePack);
+///
+/// gangline::worker_main(&[&COUNT]);
+/// let builder = OrderedRunner::builder(count(&Default::default())?).devices(2);
+/// let mut pool = builder.processes(&COUNT, Processes::new()).build()?;
+/// # pool.run([])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 pub trait Codec: sealed::Coding {}
 
 /// Compact and fast. It does not describe itself: serde's `flatten`, `untagged` and `skip_serializing_if`

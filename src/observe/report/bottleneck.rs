@@ -15,6 +15,20 @@ use super::vocabulary::Words;
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
+///
+/// ```
+/// use std::time::Duration;
+/// use gangline::report::Bottleneck;
+/// use gangline::{OrderedRunner, each};
+///
+/// let slow = each(|x: u64| {
+///     std::thread::sleep(Duration::from_millis(2));
+///     Ok(x)
+/// });
+/// let (_, report) = OrderedRunner::new(slow, 1)?.run_with_report(0..50);
+/// assert_eq!(report.bottleneck, Bottleneck::Producers);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -28,6 +28,20 @@ use crate::observe::seconds;
 ///
 /// Its size is bounded for every run. The documentation of each list states its maximum length, and a number
 /// beside the list counts the entries that did not fit.
+///
+/// ```
+/// use gangline::report::Bottleneck;
+/// use gangline::{OrderedRunner, each};
+///
+/// let mut pool = OrderedRunner::builder(each(|x: u64| Ok(x * x))).devices(2).describe("squares").build()?;
+/// let (squares, report) = pool.run_with_report(0..100);
+/// assert_eq!(squares?.len() as u64, report.account.ok);
+/// assert_eq!(report.producers.len(), 2);
+/// if report.bottleneck == Bottleneck::Source {
+///     println!("the input is too slow: {report}");
+/// }
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
