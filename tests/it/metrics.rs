@@ -228,3 +228,24 @@ fn items_in_flight_are_exact_behind_an_expansion() {
         held.join().unwrap();
     });
 }
+
+/// Exporters may add the unit to a name that lacks it.
+#[test]
+fn names_have_their_units() {
+    no_hang(|| {
+        let names = |builder: PrometheusBuilder| {
+            let recorder = builder.build_recorder();
+            let metrics = metrics::with_local_recorder(&recorder, || Metrics::new("r"));
+            let mut pool =
+                OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x))).devices(1);
+            pool = pool.observer(metrics);
+            pool.build().unwrap().run(0..3).unwrap();
+            let text = recorder.handle().render();
+            let types = text.lines().filter(|line| line.starts_with("# TYPE ")).map(str::to_owned);
+            types.collect::<std::collections::BTreeSet<_>>()
+        };
+        let plain = names(PrometheusBuilder::new());
+        assert!(plain.len() > 10, "{plain:?}");
+        assert_eq!(names(PrometheusBuilder::new().with_recommended_naming(true)), plain);
+    });
+}
