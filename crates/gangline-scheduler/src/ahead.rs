@@ -2,7 +2,8 @@
 //!
 //! No item waits behind a slow one for that. Nothing is leased ahead while a producer is idle. A producer that begins
 //! to wait has the leases that were not begun [recalled](super::Event::Recall). Nothing is leased ahead while items of
-//! both priorities wait either, since the next free producer takes a normal one.
+//! both priorities wait either, since the next free producer takes a normal one, nor while an overdue item is to be
+//! copied.
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};
@@ -26,7 +27,10 @@ pub fn lease_ahead(
     let Workload { batches, .. } = &scheduler.workload;
     let is_mixed = batches.has_background
         && [Priority::Normal, Priority::Background].iter().all(|it| scheduler.workload.has(*it));
-    if scheduler.producers.is_aborted || !is_trusted || is_idle || is_mixed {
+    // The producer takes the copy once it has nothing ahead.
+    let Scheduler { workload, producers, speculation, .. } = &*scheduler;
+    let has_copy = speculation.has_overdue(producer, workload, producers, now);
+    if scheduler.producers.is_aborted || !is_trusted || is_idle || is_mixed || has_copy {
         return vec![];
     }
     let share = scheduler.workload.batches.pending.len().div_ceil(health.live().max(1));

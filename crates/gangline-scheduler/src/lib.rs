@@ -50,6 +50,7 @@
 //! | which leases are held, and is one stale? | `lease` |
 //! | when has a hook or the run taken too long? | `deadlines` |
 //! | when is a slow item copied, which one, and before new items or after all? | `speculation` |
+//! | how long do nearly all attempts take? | `attempt_times` |
 //! | can more items come? | `flow` |
 //! | which producers take part, which wait, and what does the backend hear of them? | `producers`, `waiters`, `events` |
 //! | how many items are in flight? | `window` |
@@ -62,6 +63,7 @@
 
 pub mod ahead;
 mod answers;
+mod attempt_times;
 pub mod batch;
 mod batches;
 pub mod budget;
@@ -93,6 +95,8 @@ mod workload;
 
 #[cfg(test)]
 mod calls_first;
+#[cfg(test)]
+mod copies;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

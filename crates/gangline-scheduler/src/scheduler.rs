@@ -26,7 +26,7 @@ pub struct Scheduler {
     pub(super) workload: Workload,
     pub(super) producers: Producers,
     retry: RetryPolicy,
-    speculation: Speculation,
+    pub(super) speculation: Speculation,
     order: Order,
 }
 
@@ -100,7 +100,7 @@ impl Scheduler {
             }
             let lease = self.grant(chosen, producer, readiness.into(), now);
             self.workload.wake_for_work(&mut self.producers, now);
-            self.speculation.wake_helpers(&self.workload.batches, &mut self.producers);
+            self.speculation.wake_helpers(&self.workload, &mut self.producers);
             return Next::Work(lease);
         }
         let Scheduler { workload, producers, speculation, .. } = self;
@@ -118,6 +118,10 @@ impl Scheduler {
     /// Chooses what the producer works on next.
     fn choose(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
         let Scheduler { workload, producers, speculation, .. } = self;
+        let overdue = speculation.take(Turn::BeforeAll, producer, workload, producers, now);
+        if overdue.is_some() {
+            return overdue;
+        }
         for &priority in workload.turns() {
             if let Some(part) = workload.take_own_part(producer, priority) {
                 return Some(part);
@@ -177,7 +181,7 @@ impl Scheduler {
 
     pub(super) fn flow_changed(&mut self, now: RunTime) {
         self.workload.wake_for_pending(&mut self.producers, now);
-        self.speculation.wake_helpers(&self.workload.batches, &mut self.producers);
+        self.speculation.wake_helpers(&self.workload, &mut self.producers);
     }
 
     /// From here on, no retry waits for its backoff.
@@ -264,7 +268,7 @@ impl Scheduler {
         held.since = now;
         held.copies = copies;
         held.deadline = self.producers.deadlines.of_lease(Phase::Working, held.items.len(), now);
-        self.speculation.wake_helpers(&self.workload.batches, &mut self.producers);
+        self.speculation.wake_helpers(&self.workload, &mut self.producers);
         Begin::Work
     }
 
@@ -284,12 +288,13 @@ impl Scheduler {
         };
         debug_assert_eq!(held.items.len(), outcomes.len(), "each item has an outcome");
         workload.batches.went_well(held.producer, &held.items);
+        let is_copied = speculation.is_on() && workload.items.are_shared(&held.items);
         let each = held.items.iter().zip(outcomes);
         let standings: Vec<_> = each
             .map(|(&item, &outcome)| workload.settle(item, outcome, held.producer, producers, now))
             .collect();
         if speculation.is_on() && standings.contains(&Standing::Counts) {
-            speculation.note(now.since(held.since));
+            speculation.note(now.since(held.since), is_copied);
         }
         standings
     }

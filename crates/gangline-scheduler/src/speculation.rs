@@ -1,41 +1,79 @@
-//! When an idle producer starts a copy of a slow item.
+//! When a copy of a slow item is started, and which producer starts it.
+//!
+//! A call is *overdue* after three times the 95th percentile of the run's calls. The head of the line is then copied
+//! before anything else is begun. While the run stands still, idle producers copy earlier, which delays no item.
+//!
+//! Copies are at most 2 % of the calls. Only an idle producer goes beyond that, in a run that stands still, so that
+//! hooks that never return do not end up with all producers.
 
 use std::time::Duration;
 
+use super::attempt_times::{Aging, AttemptTimes};
 use super::batches::Batches;
 use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
-use super::items::{ItemRecord, ItemState, Items};
+use super::items::{ItemState, Items};
 use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
 use super::priority::Priority;
 use super::producers::Producers;
 use super::time::RunTime;
+use super::waiters::Takes;
 use super::workload::Workload;
 use crate::batch::More;
 
 /// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
 pub const LEAST_COPY_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
 
+/// There is one copy for this number of calls.
+const CALLS_A_COPY: u32 = 50;
+/// The copies that even a short run may have.
+const FREE_COPIES: u32 = 8;
+/// The number of calls that show which other is overdue.
+const ENOUGH_CALLS: u32 = 20;
+/// The copies in vain that are no sign yet that items are slow, and not calls: a number, and one for this number of
+/// calls.
+const FREE_IN_VAIN: u32 = 2;
+const CALLS_IN_VAIN: u32 = 1_000;
+
 /// When slow items are copied.
 #[derive(Debug)]
 pub(super) struct Speculation {
     /// The minimum time before a copy. `None`: items are not copied.
     least: Option<Duration>,
-    /// The number of calls whose results counted, and their total time.
-    calls: u32,
-    took: Duration,
+    /// The times of the calls whose results counted.
+    times: AttemptTimes,
+    /// The number of copies beside these calls.
+    copies: u32,
+    /// The number of copied items whose first result came from a call in time, mostly the copy.
+    won: u32,
+    /// The number of those whose first result came from an overdue call.
+    in_vain: u32,
 }
 
 /// When a producer that asks for work is offered a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
+    /// Before all other items.
+    BeforeAll,
     /// Before the new items of this priority.
     BeforeNew(Priority),
     /// After all other items.
     AfterAll,
 }
 
-/// What an idle producer may copy.
+/// Which calls are copied, and when.
+#[derive(Debug, Clone, Copy)]
+struct CopyRule {
+    after: Duration,
+    /// The lowest priority.
+    last: Priority,
+    /// Only the calls for this item.
+    head: Option<u64>,
+    /// The number of calls that an item may have at a time before the copy.
+    most: u32,
+}
+
+/// What a producer may copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chance {
     Now(LeaseId),
@@ -45,62 +83,123 @@ enum Chance {
 
 impl Speculation {
     pub(super) fn new(least: Option<Duration>) -> Self {
-        Speculation { least, calls: 0, took: Duration::ZERO }
+        Speculation { least, times: AttemptTimes::default(), copies: 0, won: 0, in_vain: 0 }
     }
 
     pub(super) fn is_on(&self) -> bool {
         self.least.is_some()
     }
 
-    /// Adds the duration of a call whose result counted. The time of a call that lost says nothing about
-    /// others.
-    pub(super) fn note(&mut self, took: Duration) {
-        self.calls = self.calls.saturating_add(1);
-        self.took = self.took.saturating_add(took);
+    /// Notes a call whose result counted. The time of a call that lost says nothing about others.
+    pub(super) fn note(&mut self, took: Duration, is_copied: bool) {
+        if is_copied {
+            match took < self.overdue_after() {
+                true => self.won += 1,
+                false => self.in_vain += 1,
+            }
+        }
+        if self.times.note(took) == Aging::Halved {
+            let counts = [&mut self.copies, &mut self.won, &mut self.in_vain];
+            counts.into_iter().for_each(|count| *count /= 2);
+        }
     }
 
-    /// The time after which a call is copied: twice the mean. A call may well finish just after that, and a
-    /// copy takes about the mean.
-    fn after(&self) -> Option<Duration> {
-        let least = self.least?;
-        let mean = self.took.checked_div(self.calls);
-        Some(mean.map_or(least, |mean| mean.saturating_mul(2)).max(least))
+    fn overdue_after(&self) -> Duration {
+        self.after(|p95| p95.saturating_mul(3))
     }
 
-    /// Takes a copy of a slow item for `helper`. A copy comes after everything else, when everything waits.
+    /// The time after which a call that all others wait for is copied. It is so short since the copy delays no item,
+    /// and so long that few calls exceed it that are not slow.
+    fn idle_after(&self) -> Duration {
+        self.after(|p95| p95.saturating_add(p95 / 4))
+    }
+
+    fn after(&self, of: impl FnOnce(Duration) -> Duration) -> Duration {
+        let least = self.least.unwrap_or_default();
+        self.times.p95().map_or(least, of).max(least)
+    }
+
+    /// Whether one more copy is within 2 % of the calls.
+    fn has_copies_left(&self) -> bool {
+        self.copies < (self.times.count() / CALLS_A_COPY).max(FREE_COPIES)
+    }
+
+    /// The rule for overdue calls.
+    ///
+    /// In a run it is for the head of the line only. If the item is slow and not the call, the copy takes a producer
+    /// from other items in vain. After some of these, idle producers alone make copies.
+    fn overdue(&self, Workload { leases, batches, .. }: &Workload) -> Option<CopyRule> {
+        let is_known = self.times.count() >= ENOUGH_CALLS;
+        let free = FREE_IN_VAIN.max(self.times.count() / CALLS_IN_VAIN);
+        let is_of_use = self.in_vain < free.max(self.won / 4);
+        if !(self.is_on() && is_known && is_of_use && self.has_copies_left()) {
+            return None;
+        }
+        let head = match batches.flow.input {
+            Input::Calls => None,
+            Input::MayCome | Input::Ended => Some(head(leases)?),
+        };
+        // A copy may be as slow as its original, but only if it is not the item.
+        let most = if self.won > self.in_vain { 2 } else { 1 };
+        Some(CopyRule { after: self.overdue_after(), last: Priority::Normal, head, most })
+    }
+
+    /// The rule while all items of this priority and higher ones wait for items that are in hooks.
+    fn standing_still(&self, last: Priority, batches: &Batches) -> Option<CopyRule> {
+        if !(self.is_on() && stands_still(last, batches)) {
+            return None;
+        }
+        let after = match (batches.flow.input, self.has_copies_left()) {
+            (Input::Calls, true) => self.overdue_after(),
+            // Each call goes on by itself.
+            (Input::Calls, false) => return None,
+            (Input::MayCome | Input::Ended, true) => self.idle_after(),
+            (Input::MayCome | Input::Ended, false) => self.overdue_after(),
+        };
+        Some(CopyRule { after, last, head: None, most: 1 })
+    }
+
+    /// Takes a copy of a slow item for `helper`.
     pub(super) fn take(
-        &self,
+        &mut self,
         turn: Turn,
         helper: ProducerId,
         workload: &mut Workload,
         producers: &Producers,
         now: RunTime,
     ) -> Option<Chosen> {
-        match turn {
+        let rule = match turn {
+            // A suspended producer would probably fail it, and the call that has failed keeps others from copying.
+            Turn::BeforeAll if producers.takes(helper) == Takes::TriedBefore => None,
+            Turn::BeforeAll => self.overdue(workload),
             Turn::BeforeNew(Priority::Normal) => None,
             // All normal items are in hooks, and background items wait.
             Turn::BeforeNew(Priority::Background) => {
-                self.take_slow(Priority::Normal, helper, workload, producers, now)
+                self.standing_still(Priority::Normal, &workload.batches)
             }
-            Turn::AfterAll => {
-                self.take_slow(Priority::Background, helper, workload, producers, now)
+            Turn::AfterAll => self.standing_still(Priority::Background, &workload.batches),
+        };
+        match rule?.chance(helper, workload, &producers.health, now) {
+            Chance::Now(slow) => {
+                let copy = workload.take_copy(slow)?;
+                self.copies = self.copies.saturating_add(1);
+                Some(copy)
             }
+            Chance::At(_) | Chance::None => None,
         }
     }
 
-    /// Takes a copy of a slow item of this priority, or of a higher one.
-    fn take_slow(
+    /// Whether `helper` would be given a copy before all other items.
+    pub(super) fn has_overdue(
         &self,
-        last: Priority,
         helper: ProducerId,
-        workload: &mut Workload,
+        workload: &Workload,
         producers: &Producers,
         now: RunTime,
-    ) -> Option<Chosen> {
-        match self.chance(last, helper, workload, &producers.health, now) {
-            Chance::Now(slow) => workload.take_copy(slow),
-            Chance::At(_) | Chance::None => None,
-        }
+    ) -> bool {
+        let rule = self.overdue(workload);
+        let chance = rule.map(|rule| rule.chance(helper, workload, &producers.health, now));
+        matches!(chance, Some(Chance::Now(_)))
     }
 
     /// The time at which `helper` has to look for an item to copy.
@@ -111,39 +210,46 @@ impl Speculation {
         producers: &Producers,
         now: RunTime,
     ) -> Option<RunTime> {
-        match self.chance(Priority::Background, helper, workload, &producers.health, now) {
+        let overdue = self.overdue(workload).filter(|_| producers.takes(helper) == Takes::All);
+        let still = self.standing_still(Priority::Background, &workload.batches);
+        let rules = overdue.into_iter().chain(still);
+        let chances = rules.map(|rule| rule.chance(helper, workload, &producers.health, now));
+        let looks = chances.filter_map(|chance| match chance {
             Chance::At(due) => Some(due),
             Chance::Now(_) | Chance::None => None,
-        }
+        });
+        looks.min()
     }
 
     /// Wakes the producers that could copy slow items and would not look by themselves.
     #[inline]
-    pub(super) fn wake_helpers(&self, batches: &Batches, producers: &mut Producers) {
-        if self.is_on() && stands_still(Priority::Background, batches) {
+    pub(super) fn wake_helpers(&self, workload: &Workload, producers: &mut Producers) {
+        if !self.is_on() || producers.waiters.is_empty() {
+            return;
+        }
+        if stands_still(Priority::Background, &workload.batches) || self.overdue(workload).is_some()
+        {
             producers.wake_those_without_time();
         }
     }
+}
 
-    /// Finds the earliest slow item of another producer for `helper` to copy, of this priority or a higher one.
+impl CopyRule {
+    /// Finds the earliest slow call of another producer for `helper` to copy.
     fn chance(
-        &self,
-        last: Priority,
+        self,
         helper: ProducerId,
-        Workload { items, leases, batches, .. }: &Workload,
+        Workload { items, leases, .. }: &Workload,
         health: &ProducerHealth,
         now: RunTime,
     ) -> Chance {
-        if !(self.is_on() && stands_still(last, batches)) {
-            return Chance::None;
-        }
-        let Some(after) = self.after() else { return Chance::None };
-        let others = leases.iter().filter(|(_, held)| {
-            let is_wanted = held.producer != helper && priority_of(&held.items) <= last;
-            is_wanted && is_copyable(held) && is_alone(held, items)
+        let those = leases.iter().filter(|(_, held)| {
+            let is_head = self.head.is_none_or(|head| held.first_item() == Some(head));
+            is_head && priority_of(&held.items) <= self.last && is_copyable(held)
         });
-        let due = others.filter_map(|(id, held)| {
-            let due = due(helper, held, leases, health)?.after(after);
+        let due = those.filter_map(|(id, held)| {
+            let since = self.since(helper, held, items, leases)?;
+            let due = due(helper, held.producer, since, leases, health)?.after(self.after);
             let is_due = due <= now;
             // Calls that are due come first, by the index of their first item.
             Some(((!is_due).then_some(due), held.first_item()?, id))
@@ -154,6 +260,39 @@ impl Speculation {
             None => Chance::None,
         }
     }
+
+    /// The start of the latest call for the items of this one. `None` if `helper` may not copy it: it has a call for
+    /// them, or there are enough, or another producer has failed one. Otherwise copies could go on for ever.
+    fn since(
+        self,
+        helper: ProducerId,
+        held: &Held,
+        items: &Items,
+        leases: &Leases,
+    ) -> Option<RunTime> {
+        let records = || held.items.iter().filter_map(|item| items.get(item.index));
+        let calls = records().map(|record| record.carriers).max().unwrap_or(1);
+        let has_failed = records().any(|record| record.state == ItemState::Deferred);
+        if calls > self.most || has_failed {
+            return None;
+        }
+        let all = match calls {
+            0 | 1 => vec![held],
+            _ => leases
+                .covering(held.first_item()?)
+                .into_iter()
+                .filter_map(|it| leases.get(it))
+                .collect(),
+        };
+        let is_own = all.iter().any(|call| call.producer == helper);
+        if is_own { None } else { all.iter().map(|call| call.since).max() }
+    }
+}
+
+/// The first item that is in a hook.
+fn head(leases: &Leases) -> Option<u64> {
+    let wanted = leases.iter().filter(|(_, held)| !held.is_stale());
+    wanted.filter_map(|(_, held)| held.first_item()).min()
 }
 
 /// Whether all items of this priority and higher ones wait for items that are in hooks.
@@ -173,25 +312,19 @@ fn is_copyable(held: &Held) -> bool {
     held.phase == Phase::Working && held.copies == Copies::Kept && !held.is_stale()
 }
 
-/// Whether no other producer works on any of the items, or has failed one. Without this, copies could go on
-/// for ever.
-fn is_alone(held: &Held, items: &Items) -> bool {
-    let is_copied = |it: &ItemRecord| it.carriers > 1 || it.state == ItemState::Deferred;
-    !held.items.iter().any(|item| items.get(item.index).is_some_and(is_copied))
-}
-
-/// The time from which `helper` counts the duration of a slow call.
+/// The time from which `helper` counts the duration of a call of `slow`, which began at `since`.
 ///
 /// The slow part may be a GPU. So producers on other GPUs help first: `helper` must wait while one of them is
 /// idle, and otherwise until all their calls are slow too.
 fn due(
     helper: ProducerId,
-    slow: &Held,
+    slow: ProducerId,
+    since: RunTime,
     leases: &Leases,
     health: &ProducerHealth,
 ) -> Option<RunTime> {
-    let mut better = health.better_helpers(helper, slow.producer);
-    better.try_fold(slow.since, |last, other| {
+    let mut better = health.better_helpers(helper, slow);
+    better.try_fold(since, |last, other| {
         let busy_since = leases.of(other).map(|(_, held)| held.since).min()?;
         Some(last.max(busy_since))
     })
@@ -201,15 +334,31 @@ fn due(
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
+    fn after(calls: u32, took: Duration) -> Speculation {
+        let mut speculation = Speculation::new(Some(10 * MS));
+        (0..calls).for_each(|_| speculation.note(took, false));
+        speculation
+    }
+
     #[test]
-    fn an_item_has_twice_the_time_of_others() {
-        let ms = Duration::from_millis;
-        let mut speculation = Speculation::new(Some(ms(10)));
-        assert_eq!(speculation.after(), Some(ms(10)));
-        speculation.note(ms(1));
-        assert_eq!(speculation.after(), Some(ms(10)));
-        speculation.note(ms(59));
-        assert_eq!(speculation.after(), Some(ms(60)));
-        assert_eq!(Speculation::new(None).after(), None);
+    fn a_call_has_three_times_the_95th_percentile() {
+        let limits = |it: &Speculation| [it.idle_after(), it.overdue_after()];
+        assert_eq!(limits(&after(0, MS)), [10 * MS; 2]);
+        assert_eq!(limits(&after(1, MS)), [10 * MS; 2], "shorter calls are not worth it");
+        let mut speculation = after(95, 64 * MS);
+        (0..5).for_each(|_| speculation.note(1_000 * MS, false));
+        let [idle, overdue] = limits(&speculation);
+        assert!((80 * MS..84 * MS).contains(&idle), "{idle:?}");
+        assert!((192 * MS..200 * MS).contains(&overdue), "{overdue:?}");
+    }
+
+    #[test]
+    fn there_is_one_copy_for_fifty_calls() {
+        for (calls, most) in [(0, 8), (400, 8), (1_000, 20), (8_000, 160)] {
+            let with = |copies| Speculation { copies, ..after(calls, MS) }.has_copies_left();
+            assert!(with(most - 1) && !with(most), "{calls}");
+        }
     }
 }

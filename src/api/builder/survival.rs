@@ -227,22 +227,25 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Declares the work safe to repeat, so that an idle producer may start a second copy of a slow item.
+    /// Declares the work safe to repeat, so that other producers may start copies of slow items.
     ///
-    /// The first result wins.
+    /// The first result wins. Two rules decide when a call is copied, after at least 10 ms:
     ///
-    /// A copy is started only when the run stands still: its window is full, or its input has ended, and
-    /// the consumer waits. An item is slow after twice the average time of an item, and at least 10 ms.
-    /// Since the GPU may be what is slow, a producer that shares it helps only if all other GPUs are slow
-    /// too.
+    /// - The head of the line after three times the 95th percentile of this run's calls, by the next producer that
+    ///   is free, before new items. In a [service](crate::Service), each call.
+    /// - While the run stands still, any call after 1.25 times that percentile, by an idle producer. A run stands
+    ///   still if its window is full, or its input has ended, and the consumer waits.
+    ///
+    /// Copies are at most 2 % of the calls, or eight. In a run that stands still, idle producers go beyond that
+    /// after the longer time. If copies of the head are mostly in vain, since the items themselves are slow,
+    /// only idle producers copy. A producer that shares the slow GPU helps only if all other GPUs are slow too.
     ///
     /// An error of one of the two counts only if the other fails too. The run does not wait for the one
     /// that lost: its [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes part
     /// in no run until it has returned. A copy of each item is kept while a hook has it.
     ///
-    /// A [batch](Builder::batch) is copied as a whole, after twice the average time of a call. The first
-    /// result of each of its items wins, and a call has lost when all its items have other results. The
-    /// other parts of a batch that was split go to other producers at once.
+    /// A [batch](Builder::batch) is copied as a whole. The first result of each of its items wins, and a call has
+    /// lost when all its items have other results. Parts of a split batch go to other producers at once.
     ///
     /// [`close`](crate::Pool::close) waits for a producer that lost and has not returned, for at most the
     /// [item timeout](Builder::item_timeout), or else the [run timeout](Builder::run_timeout). Then its
