@@ -9,7 +9,7 @@ mod candle;
 mod cpu_threads;
 mod detect;
 mod device_error;
-mod device_names;
+mod device_facts;
 mod devices_text;
 mod error_text;
 mod from_cfg;
@@ -55,7 +55,7 @@ pub(crate) use candle::CandleDevices;
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use cpu_threads::CpuThreads;
 pub use device_error::{DeviceError, GpuHolder};
-pub(crate) use device_names::models;
+pub(crate) use device_facts::{DeviceMemory, models};
 pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;
 pub(crate) use gpu_lock::HeldGpus;

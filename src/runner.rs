@@ -187,7 +187,8 @@ pub trait Runner: Send + Sync {
     /// - The same after inputs were taken out: the items fail together, with an error that names them all.
     /// - `Err` or panic because the device is out of memory, with all inputs still in `inputs`: no item is
     ///   marked as failed. The batch is tried again in parts of half the size, and of half of that, down to
-    ///   single items; only an item that does not fit alone fails. Later batches of this producer are
+    ///   single items. An item that does not fit alone goes to the device with the most memory, once, if its
+    ///   memory is known to be more; else it fails. Later batches of this producer are
     ///   capped at the size that fit, and grow back slowly: see
     ///   [`learned_batch_limits`](crate::Pool::learned_batch_limits). The error texts of CUDA and its
     ///   libraries are recognised; mark others with [`OutOfMemory`](crate::error::OutOfMemory).

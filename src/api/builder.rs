@@ -35,7 +35,7 @@ use crate::cfg::{CfgError, CfgNode};
 use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
-use crate::device::{DeviceError, Devices, GpuLock};
+use crate::device::{DeviceError, DeviceMemory, Devices, GpuLock};
 use crate::engine::pool::Engine;
 use crate::engine::settings::PoolSettings;
 use crate::error::{BuildError, Error};
@@ -126,6 +126,8 @@ pub struct Builder<R: Runner, O> {
     /// A backend of a test.
     #[cfg(test)]
     make: Option<Arc<MakeOfTest<R>>>,
+    #[cfg(test)]
+    memory: Option<DeviceMemory>,
     kind: PhantomData<fn() -> O>,
 }
 
@@ -160,6 +162,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             cluster: None,
             #[cfg(test)]
             make: None,
+            #[cfg(test)]
+            memory: None,
             kind: PhantomData,
         }
     }
@@ -208,6 +212,13 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
+    /// Sets the memory of the devices.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn device_memory(mut self, memory: DeviceMemory) -> Self {
+        self.memory = Some(memory);
+        self
+    }
+
     /// Adds a value to the configuration.
     pub(crate) fn add_to_cfg(mut self, path: &str, value: &str) -> Result<Self, CfgError> {
         self.cfg = self.cfg.thawed().with(path, value)?;
@@ -231,6 +242,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self.told.settings = self.listed();
         let factory = factory(Arc::new(self.runner));
         let places = devices.places_with_gpus();
+        let memory = DeviceMemory::new(&devices);
+        #[cfg(test)]
+        let memory = self.memory.unwrap_or(memory);
         let settings = PoolSettings {
             devices,
             order: self.order,
@@ -249,6 +263,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             measures,
             policy: self.policy,
             places,
+            memory,
             copy: self.copy,
             // In a run, only states that are recycled end.
             limits: TimeLimits {

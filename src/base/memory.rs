@@ -32,7 +32,7 @@ fn resident() -> Option<u64> {
 }
 
 /// The memory of the machine or of the process's cgroup, whichever is less, in bytes.
-fn limit() -> Option<u64> {
+pub(crate) fn limit() -> Option<u64> {
     let machine = kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let of_groups =

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::env;
 use std::fmt;
 use std::num::NonZero;
+use std::sync::LazyLock;
 
 use super::accelerator::Accelerator;
 use super::device_error::DeviceError;
@@ -133,6 +134,18 @@ pub(super) fn inventory() -> DriverAnswer {
     match nvml_gpus() {
         Ok(gpus) => DriverAnswer::Known(Inventory::new(gpus, order())),
         Err(refusal) => refusal,
+    }
+}
+
+/// Asks the driver once in a process, and keeps what it knows.
+pub(super) fn inventory_once() -> DriverAnswer {
+    static INVENTORY: LazyLock<Option<Inventory>> = LazyLock::new(|| match inventory() {
+        DriverAnswer::Known(inventory) => Some(inventory),
+        DriverAnswer::NotBuilt | DriverAnswer::Failed(_) => None,
+    });
+    match &*INVENTORY {
+        Some(inventory) => DriverAnswer::Known(inventory.clone()),
+        None => DriverAnswer::NotBuilt,
     }
 }
 

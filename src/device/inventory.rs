@@ -114,8 +114,16 @@ impl Inventory {
 
     /// Returns the name of the model of a GPU.
     pub(super) fn model(&self, uuid: &Uuid) -> Option<&str> {
-        let gpu = self.gpus.iter().find(|gpu| gpu.uuid.may_be(uuid))?;
-        Some(&gpu.model.name)
+        Some(&self.gpu(uuid)?.model.name)
+    }
+
+    /// Returns the memory of a GPU in bytes. `None` if it has none of its own.
+    pub(super) fn memory(&self, uuid: &Uuid) -> Option<u64> {
+        Some(self.gpu(uuid)?.model.memory).filter(|memory| *memory > 0)
+    }
+
+    fn gpu(&self, uuid: &Uuid) -> Option<&MachineGpu> {
+        self.gpus.iter().find(|gpu| gpu.uuid.may_be(uuid))
     }
 
     fn check_order(&self) -> Result<(), DeviceError> {
@@ -137,5 +145,31 @@ impl Inventory {
 
     fn uuids(&self) -> Vec<String> {
         self.gpus.iter().map(|gpu| gpu.uuid.to_string()).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Two GPUs with memories of 24 and 80 bytes.
+    pub(in crate::device) fn unequal() -> DriverAnswer {
+        let gpu = |digits: &str, memory| MachineGpu {
+            uuid: Uuid::parse(&format!("GPU-{digits}-83e2-1b1a-6f2b-3e4d5c6b7a89"))
+                .expect("a UUID"),
+            model: CardModel { name: format!("{memory} bytes"), memory },
+            mig: Mig::Off,
+        };
+        let gpus = vec![gpu("00000001", 24), gpu("00000002", 80)];
+        DriverAnswer::Known(Inventory::new(gpus, CountingOrder::Pci))
+    }
+
+    #[test]
+    fn a_gpu_that_shares_the_memory_of_the_machine_has_none_of_its_own() {
+        let DriverAnswer::Known(mut inventory) = unequal() else { panic!("it is known") };
+        let first = inventory.gpus[0].uuid.clone();
+        assert_eq!(inventory.memory(&first), Some(24));
+        inventory.gpus[0].model.memory = 0;
+        assert_eq!(inventory.memory(&first), None);
     }
 }

@@ -57,6 +57,12 @@ impl<'a> Machine<'a> {
         self.inventory(&uuid).ok()?.model(&uuid).map(str::to_owned)
     }
 
+    /// Returns the memory of a CUDA index in bytes, if it is known.
+    pub(super) fn memory(&self, index: usize) -> Option<u64> {
+        let uuid = self.uuid(index).ok()?;
+        self.inventory(&uuid).ok()?.memory(&uuid)
+    }
+
     fn index_by_driver(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
         let inventory = self.inventory(uuid)?;
         let on_machine = inventory.index(inventory.complete(uuid)?)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::panic::catch;
+use crate::device::DeviceMemory;
 use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers};
 use crate::run::limits::TimeLimits;
@@ -19,6 +20,8 @@ pub(crate) struct RunSettings<I, T> {
     pub(crate) policy: Policy,
     /// The place of each producer. `None` if no GPU is shared.
     pub(crate) places: Option<Arc<[Gpus]>>,
+    /// For an item that does not fit into the memory of a device alone.
+    pub(crate) memory: DeviceMemory,
     /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: TimeLimits,
@@ -63,6 +66,7 @@ impl<I, T> Default for RunSettings<I, T> {
             measures: None,
             policy: Policy::default(),
             places: None,
+            memory: DeviceMemory::default(),
             copy: None,
             limits: TimeLimits::default(),
             recycle_after: None,

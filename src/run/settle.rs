@@ -7,6 +7,7 @@ use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::no_output::NoOutput;
 use crate::run::output_memory::measured;
+use crate::scheduler::largest_device;
 use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 /// The outcome of one item in a hook.
@@ -56,11 +57,13 @@ pub(crate) fn together<I, T>(
     lease: &Lease,
     FailedBatch { error, kept, mut inputs }: FailedBatch<I>,
 ) -> FailedItems {
+    if kept == Inputs::Kept && is_given_to_largest(run, lease, &error, &mut inputs) {
+        drop_quietly(error);
+        return vec![];
+    }
     // Parts of the batch would only hide that the hook is wrong.
     let kept = if error.is_output_count() { Inputs::Gone } else { kept };
-    // Formatting an error and its causes runs user code, which may panic.
-    let is_short = catch(|| is_out_of_memory(&error)).unwrap_or(false);
-    let memory = if is_short { Memory::Short } else { Memory::Sufficient };
+    let memory = if is_short(&error) { Memory::Short } else { Memory::Sufficient };
     let ((together, spare), events) = run.handover.dispatch.schedule(|state, now| {
         let together = state.scheduler.fail_together(lease.id, kept, memory, now);
         let mut spare = Vec::new();
@@ -90,6 +93,42 @@ pub(crate) fn together<I, T>(
             vec![]
         }
     }
+}
+
+/// Has the device with the most memory try the only item of a batch, if the hook has left its input and its own device has
+/// too little memory. Returns whether it does.
+pub(crate) fn is_given_to_largest<I, T>(
+    run: &Run<I, T>,
+    lease: &Lease,
+    error: &Error,
+    inputs: &mut Vec<(u64, I)>,
+) -> bool {
+    let is_alone = lease.items.len() == 1 && inputs.len() == 1 && run.handover.batching().is_some();
+    if !is_alone || !is_short(error) {
+        return false;
+    }
+    // Before the lock, since it may ask a driver.
+    let memory = run.run_settings.memory.of_places();
+    let ((is_given, spare), events) = run.handover.dispatch.schedule(|state, now| {
+        match largest_device::give_to_largest(&mut state.scheduler, lease.id, memory, now) {
+            true => {
+                let kept = inputs.drain(..).filter_map(|(item, input)| state.keep(item, input));
+                (true, kept.collect::<Vec<_>>())
+            }
+            false => (false, vec![]),
+        }
+    });
+    spare.into_iter().for_each(drop_quietly);
+    run.heed(events);
+    if is_given {
+        note_call(run, lease, Some(&text_of(error)));
+    }
+    is_given
+}
+
+fn is_short(error: &Error) -> bool {
+    // Formatting an error and its causes runs user code, which may panic.
+    catch(|| is_out_of_memory(error)).unwrap_or(false)
 }
 
 /// Counts the call of the hook for a batch or a part of one. An item that was alone from the beginning is neither,

@@ -38,12 +38,20 @@ pub(super) struct AttemptHistory {
     /// The last of the producers in `tried` is the one that failed the item last.
     pub(super) claims: Claims,
     pub(super) blame: Blame,
+    pub(super) largest: LargestDevice,
+}
+
+/// Whether an item has gone to the device with the most memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LargestDevice {
+    NotTried,
+    Tried,
 }
 
 impl AttemptHistory {
     pub(super) fn new(priority: Priority) -> Self {
         let claims = Claims { tried: vec![], keeper: None, priority };
-        AttemptHistory { attempt: 1, claims, blame: Blame::Open }
+        AttemptHistory { attempt: 1, claims, blame: Blame::Open, largest: LargestDevice::NotTried }
     }
 
     /// Records that the producer has failed it.

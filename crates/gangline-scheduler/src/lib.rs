@@ -42,6 +42,7 @@
 //! | how much does the background get while calls wait? | `priority` |
 //! | how large a batch has a device memory for? | `batch::ceiling`, `batches` |
 //! | how is a batch divided that failed, and which producer takes the parts? | `split` |
+//! | which device tries an item that does not fit into the memory of its own? | `largest_device` |
 //! | is a failed item tried again, and when? | `retry` |
 //! | which producer tries it? | `retry_queue`, after `health` |
 //! | is the item or its producer to blame? which producers are suspended, quarantined or replaced? | `health` |
@@ -76,6 +77,7 @@ mod gpus;
 pub mod hand_over;
 mod health;
 mod items;
+pub mod largest_device;
 mod lease;
 mod pending;
 mod pending_queues;

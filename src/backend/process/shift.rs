@@ -348,6 +348,11 @@ impl<'a, R: Runner> Shift<'a, R> {
         let is_crash = matches!(worked, CallOutcome::Crashed(_));
         let results = match worked {
             CallOutcome::Each(results) => results,
+            CallOutcome::Failed(error)
+                if settle::is_given_to_largest(run, &lease, &error, &mut inputs) =>
+            {
+                return drop_quietly(error);
+            }
             CallOutcome::Failed(error) | CallOutcome::Crashed(error) if lease.items.len() == 1 => {
                 if is_crash && run.crashes.is_poison(lease.items[0]) {
                     inputs.drain(..).for_each(drop_quietly);

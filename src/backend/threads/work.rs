@@ -263,3 +263,42 @@ impl<R: Runner> Producer<R> {
         next_step
     }
 }
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::{Arc, OnceLock};
+
+    use crate::api::map_batches::map_batches;
+    use crate::device::DeviceMemory;
+    use crate::error::OutOfMemory;
+    use crate::{Batch, OrderedRunner, Result};
+
+    /// Runs items in batches. Nothing fits on the first of two devices, which gets some of them.
+    fn run_on(memory: Vec<Option<u64>>) -> Result<Vec<u64>> {
+        let has_failed = Arc::new(OnceLock::new());
+        let squares = map_batches(
+            |_| Ok(()),
+            move |cx, (), xs: &mut Vec<u64>| {
+                if cx.producer() == 0 {
+                    _ = has_failed.set(());
+                    return Err(OutOfMemory::new("nothing fits").into());
+                }
+                has_failed.wait();
+                Ok(xs.iter().map(|x| Ok(x * x)).collect())
+            },
+        );
+        let builder = OrderedRunner::builder(squares).devices(2).batch(Batch::up_to(4));
+        Ok(builder.device_memory(DeviceMemory::given(memory)).build()?.run(0..20)?)
+    }
+
+    #[test]
+    fn what_does_not_fit_alone_is_done_on_a_larger_device() {
+        let squares: Vec<_> = (0..20).map(|x| x * x).collect();
+        assert_eq!(run_on(vec![Some(24), Some(80)]).unwrap(), squares, "no attempt is left");
+        for memory in [vec![], vec![Some(80), Some(80)], vec![Some(80), Some(24)]] {
+            let error = run_on(memory).unwrap_err();
+            assert!(format!("{error:?}").contains("nothing fits"), "{error:?}");
+        }
+    }
+}
