@@ -60,7 +60,7 @@ use crate::scheduler::batch::{Batch, Batching};
 /// |---|---|
 /// | say where it works | [`devices`](Builder::devices), [`lock_gpus`](Builder::lock_gpus), [`stack_size`](Builder::stack_size); `cpu_threads` (feature `rayon`) |
 /// | work in child processes, or on many machines | `processes`, `cluster` (features `processes`, `nats`) |
-/// | give it parameters | [`cfg`](Builder::cfg) |
+/// | give it parameters | [`cfg`](Builder::cfg), [`seed`](Builder::seed) |
 /// | choose the order, and how much is in flight | [`order`](Builder::order), [`window`](Builder::window), [`window_memory`](Builder::window_memory) |
 /// | work on many items at a time | [`batch`](Builder::batch), [`max_batch_cost`](Builder::max_batch_cost), [`max_padded_size`](Builder::max_padded_size) |
 /// | go on after an item that failed | [`on_error`](Builder::on_error), [`max_failures`](Builder::max_failures), [`classify`](Builder::classify) |
@@ -98,6 +98,7 @@ pub struct Builder<R: Runner, O> {
     /// The error of a bad value waits here for `build`.
     devices: Option<Result<Devices, DeviceError>>,
     cfg: CfgNode,
+    seed: u64,
     order: Order,
     window: Option<usize>,
     batch: Option<Batch>,
@@ -137,6 +138,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             runner,
             devices: None,
             cfg: CfgNode::new(),
+            seed: 0,
             order: O::ORDER,
             window: None,
             batch: None,
@@ -254,6 +256,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             replacements: self.replacements,
             end_timeout: self.limits.end.filter(|_| factory.overdue() == Overdue::Abandoned),
             gpu_lock: self.gpu_lock.map(GpuLock::anchored),
+            seed: self.seed,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,

@@ -40,7 +40,7 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         let largest = settings.batch.map_or(1, |batch| batch.rule.most());
         let capacity = settings.devices.len().saturating_mul(largest);
         let mut builder = AnyOrderRunner::builder(Hosted { runner, recipe: *self }).cfg(cfg);
-        builder = builder.devices(settings.devices.clone()).window(capacity);
+        builder = builder.devices(settings.devices.clone()).window(capacity).seed(settings.seed);
         if let Some(limit) = settings.item_timeout {
             builder = builder.item_timeout(limit);
         }

@@ -30,6 +30,8 @@ pub(crate) struct PoolSettings {
     /// How long a `producer_end` may take.
     pub(crate) end_timeout: Option<Duration>,
     pub(crate) gpu_lock: Option<GpuLock>,
+    /// Of the random numbers of items.
+    pub(crate) seed: u64,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
     pub(crate) token: CancelToken,
@@ -84,6 +86,7 @@ impl PoolSettings {
             producer,
             cfg: cfg.clone(),
             producers: devices.len(),
+            seed: self.seed,
             #[cfg(feature = "candle")]
             candle: crate::device::CandleDevices::new(&place, devices.meaning()),
             #[cfg(feature = "rayon")]

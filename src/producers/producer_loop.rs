@@ -206,6 +206,7 @@ mod tests {
             producer: 0,
             cfg: Arc::new(CfgNode::default()),
             producers: devices.len(),
+            seed: 0,
             #[cfg(feature = "candle")]
             candle: crate::device::CandleDevices::new(&place, devices.meaning()),
             #[cfg(feature = "rayon")]

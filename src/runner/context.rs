@@ -8,6 +8,9 @@ use crate::concurrency::bell::Bells;
 use crate::device::{Device, HeldGpus, Place};
 use crate::error::Site;
 
+/// The step of SplitMix64: 2^64 divided by the golden ratio.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// By which a hook learns that nothing waits for its call any more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AbandonFlag<'a> {
@@ -143,6 +146,45 @@ impl<'a> ProducerContext<'a> {
             [item] => Some(*item),
             _ => None,
         }
+    }
+
+    /// Returns the seed for the random numbers of this call's input.
+    ///
+    /// It depends on the [seed of the run](crate::Builder::seed) and the [index](ProducerContext::item) of the item
+    /// only. So the random numbers of an item are the same on any number of producers, on threads, in
+    /// child processes and in a cluster, at each attempt, and in a run that resumes by a
+    /// [journal](crate::Builder::journal). They change if the input has other items before it.
+    ///
+    /// For a batch, ask [`at(i)`](ProducerContext::at) for each item: the seed of several is that of the first. In
+    /// [`producer_init`](crate::Runner::producer_init) and [`producer_end`](crate::Runner::producer_end) there
+    /// is no item, and the seed is that of the run for the index `u64::MAX`.
+    ///
+    /// Stages of a [pipeline](crate::Pool::then) have seeds of their own. An item has the same index in each, so
+    /// give them different ones. Behind a stage without order, the index is that of the arrival.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let counts = |producers| {
+    ///     // Draws points, and counts those in the circle.
+    ///     let circle = map(
+    ///         |_| Ok(()),
+    ///         |cx, _, points: u64| {
+    ///             let mut state = cx.item_seed(); // mostly `SmallRng::seed_from_u64(cx.item_seed())`
+    ///             let mut draw = || {
+    ///                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    ///                 (state >> 33) as f64 / (1_u64 << 31) as f64
+    ///             };
+    ///             Ok((0..points).filter(|_| draw().hypot(draw()) < 1.0).count())
+    ///         },
+    ///     );
+    ///     OrderedRunner::new(circle, producers)?.run([100; 20])
+    /// };
+    /// assert_eq!(counts(1)?, counts(4)?);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn item_seed(&self) -> u64 {
+        seed_of(self.setup.seed, self.items().first().copied().unwrap_or(u64::MAX))
     }
 
     /// Returns the same context, narrowed to the `i`-th of this call's inputs.
@@ -435,6 +477,8 @@ pub(crate) struct ProducerSetup {
     pub(crate) cfg: Arc<CfgNode>,
     /// The number of places in the list.
     pub(crate) producers: usize,
+    /// Of the random numbers of items.
+    pub(crate) seed: u64,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
     /// The number of threads of its own pool; `None` without a pool.
@@ -484,5 +528,55 @@ impl Wanted {
     #[inline]
     pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
         item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the seed of the item with this index. It depends on nothing else, so it never changes.
+///
+/// The seed of the run is mixed first: items of runs with neighbouring seeds have nothing in common.
+fn seed_of(run: u64, index: u64) -> u64 {
+    mixed(mixed(run).wrapping_add(index.wrapping_add(1).wrapping_mul(STEP)))
+}
+
+/// The output function of SplitMix64, by Steele, Lea and Flood: each bit of the result depends on each of the input.
+fn mixed(state: u64) -> u64 {
+    let z = state.wrapping_add(STEP);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The first outputs of the reference program for the seed 0.
+    #[test]
+    fn it_mixes_as_splitmix64() {
+        let outputs = [0, 1].map(|steps: u64| mixed(steps.wrapping_mul(STEP)));
+        assert_eq!(outputs, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
+    }
+
+    #[test]
+    fn the_seeds_of_a_version_are_those_of_the_next() {
+        let seeds =
+            [(0, 0), (0, 1), (7, 0), (u64::MAX, u64::MAX)].map(|(run, it)| seed_of(run, it));
+        assert_eq!(
+            seeds,
+            [
+                0xB382_A305_F441_4F5E,
+                0x631A_9154_FBAB_F717,
+                0xA653_05FD_338E_C8FE,
+                0x5DC2_0AA7_B2A2_7137
+            ]
+        );
+    }
+
+    #[test]
+    fn no_two_of_many_items_share_a_seed() {
+        let seeds = (0..100).flat_map(|run| (0..100).map(move |index| seed_of(run, index)));
+        assert_eq!(seeds.collect::<BTreeSet<_>>().len(), 10_000);
     }
 }

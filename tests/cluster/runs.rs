@@ -5,13 +5,14 @@ use std::time::Duration;
 use gangline::CfgNode;
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, squared, squares, text_in};
+use crate::chores::{CHORES, Chore, seeds, squared, squares, text_in};
 use crate::suite::tests;
 
 tests![
     results_come_in_the_order_of_the_input,
     a_hook_sees_the_items_of_the_coordinator,
     the_configuration_reaches_the_worker,
+    the_seeds_of_items_are_those_of_threads,
     an_idle_worker_takes_what_a_busy_one_cannot,
     states_stay_loaded_between_pools_with_one_configuration,
     pools_that_want_one_configuration_at_once_have_it_loaded_once,
@@ -52,6 +53,13 @@ fn the_configuration_reaches_the_worker() {
     let cfg = CfgNode::new().with("exponent", 3).unwrap();
     let mut pool = broker.builder().cfg(cfg).build().unwrap();
     assert_eq!(pool.run(squares(2..4)).unwrap(), ["8", "27"]);
+}
+
+fn the_seeds_of_items_are_those_of_threads() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(2), broker.worker(1)];
+    let mut pool = broker.builder().seed(7).build().unwrap();
+    assert_eq!(pool.run(vec![Chore::Seed; 40]).unwrap(), seeds(40));
 }
 
 fn an_idle_worker_takes_what_a_busy_one_cannot() {

@@ -1,15 +1,16 @@
 //! Runs in which nothing goes wrong.
 
 use gangline::process::Processes;
-use gangline::{CfgNode, OrderedRunner};
+use gangline::{Batch, CfgNode, OrderedRunner};
 
-use crate::chores::{CHORES, Chore, Chores, PACKED, builder, squared, squares};
+use crate::chores::{CHORES, Chore, Chores, PACKED, builder, seeds, squared, squares};
 use crate::suite::tests;
 
 tests![
     results_are_those_of_threads_in_order,
     producers_live_in_processes_of_their_own_through_all_runs,
     the_configuration_reaches_the_worker,
+    the_seeds_of_items_are_those_of_threads,
     a_large_item_passes,
     the_other_codec_serves_too,
     a_producer_knows_its_place,
@@ -41,6 +42,16 @@ fn the_configuration_reaches_the_worker() {
     let cfg = CfgNode::new().with("exponent", 3).unwrap().with("x", f64::INFINITY).unwrap();
     let mut pool = builder(1).cfg(cfg).build().unwrap();
     assert_eq!(pool.run(squares(0..4)).unwrap(), ["0", "1", "8", "27"]);
+}
+
+fn the_seeds_of_items_are_those_of_threads() {
+    for batch in [1, 4] {
+        let builder = builder(3).seed(7).batch(Batch::up_to(batch));
+        let mut pool = builder.build().unwrap();
+        assert_eq!(pool.run(vec![Chore::Seed; 40]).unwrap(), seeds(40));
+    }
+    let mut pool = builder(2).seed(8).build().unwrap();
+    assert_ne!(pool.run(vec![Chore::Seed; 40]).unwrap(), seeds(40));
 }
 
 fn a_large_item_passes() {

@@ -20,6 +20,8 @@ pub enum Chore {
     /// Returns this number of bytes.
     Large(usize),
     Pid,
+    /// The seed of the item.
+    Seed,
     /// The index, the attempt, the number of the producer, and the device.
     Site,
     /// The same with the thread, the number of producers and the visible GPUs.
@@ -265,6 +267,7 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::Text(text) => return Ok(text),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
         Chore::Pid => {}
+        Chore::Seed => return Ok(cx.item_seed().to_string()),
         Chore::Site => {
             let (item, attempt) = (cx.item(), cx.attempt());
             let (items, producer, device) = (cx.items(), cx.producer(), cx.device());
@@ -428,6 +431,12 @@ pub fn builder(producers: usize) -> ChoresBuilder {
 
 pub fn squares(range: std::ops::Range<u64>) -> Vec<Chore> {
     range.map(Chore::Square).collect()
+}
+
+/// The seeds of the items of a run with the seed 7, on one thread.
+pub fn seeds(items: usize) -> Vec<String> {
+    let mut pool = OrderedRunner::builder(Chores::new()).devices(1).seed(7).build().unwrap();
+    pool.run(vec![Chore::Seed; items]).unwrap()
 }
 
 pub fn squared(range: std::ops::Range<u64>) -> Vec<String> {

@@ -126,6 +126,25 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
+    /// Sets the seed that [`item_seed`](crate::ProducerContext::item_seed) derives those of the items from. The
+    /// default is 0, so each run has the same random numbers.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let seeds = |seed, producers| {
+    ///     let drawn = map(|_| Ok(()), |cx, _, _: u64| Ok(cx.item_seed()));
+    ///     OrderedRunner::builder(drawn).devices(producers).seed(seed).build()?.run(0..9)
+    /// };
+    /// assert_eq!(seeds(7, 1)?, seeds(7, 3)?);
+    /// assert_ne!(seeds(7, 1)?, seeds(8, 1)?);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
     /// Sets the configuration that the hooks read. The default is empty.
     ///
     /// ```

@@ -143,6 +143,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             add(name, self.measures.most(measure).map(|most| most.to_string()));
         }
         let policy = &self.policy;
+        add("seed", (self.seed != 0).then(|| self.seed.to_string()));
         add("on_error", (policy.on_error == OnError::Skip).then(|| "skip".to_owned()));
         add("retries", (policy.retries > 0).then(|| policy.retries.to_string()));
         let backoff = (policy.retries > 0).then_some(policy.backoff);

@@ -38,6 +38,7 @@ pub trait Host: Sync {
 #[derive(Debug, Clone)]
 pub struct LoadSettings {
     pub(crate) devices: Devices,
+    pub(crate) seed: u64,
     pub(crate) item_timeout: Option<Duration>,
     pub(crate) init_timeout: Option<Duration>,
     pub(crate) stack_size: Option<usize>,

@@ -76,6 +76,7 @@ impl Cluster {
         let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Ok(RunnerLoad {
             cfg,
+            seed: setup.seed,
             item_nanos: self.limits.item.map(nanos),
             init_nanos: self.limits.init.map(nanos),
             stack_size: self.stack_size.map(|bytes| bytes as u64),

@@ -103,6 +103,7 @@ impl Services {
         let size = |bytes| usize::try_from(bytes).ok();
         let settings = LoadSettings {
             devices: self.devices.clone(),
+            seed: key.load.seed,
             item_timeout: key.load.item_nanos.map(Duration::from_nanos),
             init_timeout: key.load.init_nanos.map(Duration::from_nanos),
             stack_size: key.load.stack_size.and_then(size),

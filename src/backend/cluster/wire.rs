@@ -11,7 +11,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,6 +47,7 @@ pub(super) struct RunKey {
 pub(super) struct RunnerLoad {
     /// The configuration in YAML.
     pub(super) cfg: String,
+    pub(super) seed: u64,
     pub(super) item_nanos: Option<u64>,
     pub(super) init_nanos: Option<u64>,
     pub(super) stack_size: Option<u64>,

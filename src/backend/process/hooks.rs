@@ -344,6 +344,7 @@ fn setup(init: &Init, cfg: Arc<CfgNode>) -> Result<ProducerSetup> {
         producer: init.producer as usize,
         cfg,
         producers: init.producers as usize,
+        seed: init.seed,
         #[cfg(feature = "candle")]
         candle: crate::device::CandleDevices::new(
             &place,

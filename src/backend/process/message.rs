@@ -12,7 +12,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -37,6 +37,7 @@ pub(super) struct Init {
     pub(super) call: u64,
     pub(super) producer: u32,
     pub(super) producers: u32,
+    pub(super) seed: u64,
     /// The devices of the place, as the worker sees them: `cuda:0+cpu`.
     pub(super) place: String,
     pub(super) names_only: bool,

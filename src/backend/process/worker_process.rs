@@ -264,6 +264,7 @@ impl<R: Runner> WorkerProcess<R> {
             call,
             producer: small(self.setup.producer),
             producers: small(self.setup.producers),
+            seed: self.setup.seed,
             place: self.in_worker()?.place.to_string(),
             names_only: self.settings.names_only,
             cfg,

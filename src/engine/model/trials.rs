@@ -322,6 +322,7 @@ fn setup(devices: &Devices, producer: usize) -> ProducerSetup {
         producer,
         cfg: Arc::new(CfgNode::default()),
         producers: devices.len(),
+        seed: 0,
         place: devices.place(producer).expect("there are so many").clone(),
         gpus: None,
     }

@@ -131,6 +131,7 @@ fn setup(device: Device) -> Result<ProducerSetup> {
         producer: 0,
         cfg: Arc::new(CfgNode::default()),
         producers: 1,
+        seed: 0,
         #[cfg(feature = "candle")]
         candle: crate::device::CandleDevices::new(&place, devices.meaning()),
         #[cfg(feature = "rayon")]
