@@ -145,14 +145,12 @@ pub use gangline_scheduler::OnError;
 /// How batches are formed for [`Runner::producer_work_batch`].
 ///
 /// ```
-/// use std::time::Duration;
 /// use gangline::{Batch, OrderedRunner};
 ///
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
 /// # fn main() -> gangline::Result<()> {
 /// // `Lengths` is a type that implements `producer_work_batch`.
-/// let batch = Batch::up_to(32).within(Duration::from_millis(5));
-/// let mut runner = OrderedRunner::builder(Lengths).devices(2).batch(batch).build()?;
+/// let mut runner = OrderedRunner::builder(Lengths).devices(2).batch(Batch::auto()).build()?;
 /// assert_eq!(runner.run(["mush", "gee", "haw"].map(String::from))?, [4, 3, 3]);
 /// # Ok(())
 /// # }

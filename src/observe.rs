@@ -1,6 +1,7 @@
 //! What is seen of runs: events, accounts, reports and progress.
 
 pub(crate) mod account;
+pub(crate) mod batch_choice;
 pub mod event;
 pub(crate) mod event_log;
 pub(crate) mod failure;

@@ -40,15 +40,15 @@ use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::run::run_shape::Rebuilt;
 use crate::runner::Wanted;
 use crate::scheduler::Absence;
-use crate::scheduler::batch::Ceiling;
+use crate::scheduler::batch::DeviceBatches;
 
 /// The producers of a pool: one for each place.
 pub(crate) struct Producers<I, T> {
     threads: Arc<ProducerThreads<I, T>>,
     /// The producers that failed to start.
     losses: Vec<LostProducer>,
-    /// The batch limits learned from out-of-memory failures, for each place.
-    learned: Vec<Ceiling>,
+    /// What was learned about the batches of each place's device.
+    learned: Vec<DeviceBatches>,
 }
 
 /// How long a shutdown waits for hooks.
@@ -214,7 +214,7 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         // running threads, it takes the first run 10 ms.
         Barrier::prepare();
         let threads = ProducerThreads::new(factory.clone(), settings);
-        let learned = vec![Ceiling::default(); places];
+        let learned = vec![DeviceBatches::default(); places];
         let mut producers = Producers { threads, losses: vec![], learned };
         let (startup, failure) = producers.start_all(places, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
@@ -413,15 +413,15 @@ impl<I, T> Producers<I, T> {
 
     /// For each producer that has run out of memory, the largest batch extent that it tries.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        self.learned.iter().map(Ceiling::extent).collect()
+        self.learned.iter().map(DeviceBatches::memory).collect()
     }
 
-    /// The batch limits learned in earlier runs, for each device.
-    pub(crate) fn learned(&self) -> Vec<Ceiling> {
+    /// What earlier runs have learned about batches, for each device.
+    pub(crate) fn learned(&self) -> Vec<DeviceBatches> {
         self.learned.clone()
     }
 
-    pub(crate) fn learn(&mut self, learned: Vec<Ceiling>) {
+    pub(crate) fn learn(&mut self, learned: Vec<DeviceBatches>) {
         self.learned = learned;
     }
 

@@ -234,7 +234,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         self.check_batch()?;
-        let batching = batching(self.batch, &self.measures)?;
+        let mut batching = batching(self.batch, &self.measures)?;
+        if let (Some(batching), Some(window)) = (&mut batching, self.window) {
+            batching.limit_to_window(window, devices.len());
+        }
         self.check_survival(devices.len())?;
         self.check_lifespan()?;
         #[cfg(feature = "rayon")]

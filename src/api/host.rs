@@ -21,6 +21,7 @@ use crate::cfg::CfgNode;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static> Host for Recipe<R> {
     fn recipe(&self) -> &'static str {
@@ -37,7 +38,9 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         settings: &LoadSettings,
     ) -> Result<Arc<dyn LoadedRunner>, CallFailure> {
         let (runner, cfg) = make(self, cfg)?;
-        let largest = settings.batch.map_or(1, |batch| batch.rule.most());
+        // Half of what the window has for each producer is the largest batch that may be chosen.
+        let of_rule = |rule: Batch| if rule.is_chosen() { 2 * rule.most() } else { rule.most() };
+        let largest = settings.batch.map_or(1, |batch| of_rule(batch.rule));
         let capacity = settings.devices.len().saturating_mul(largest);
         let mut builder = AnyOrderRunner::builder(Hosted { runner, recipe: *self }).cfg(cfg);
         builder = builder.devices(settings.devices.clone()).window(capacity).seed(settings.seed);

@@ -45,7 +45,8 @@ pub(crate) struct Collector<T> {
     starved: bool,
     /// Whether the feeder had no permit during the last wait.
     was_full: bool,
-    /// What results that are held back may take, from the first time that one slow item made the window grow.
+    /// What results that are held back may take, from the first time that one slow item or larger batches made the
+    /// window grow.
     headroom: Option<Headroom>,
     /// Whether the caller has the result handed out last, which is in flight until it asks for the next.
     is_lent: bool,
@@ -176,6 +177,9 @@ impl<T> Collector<T> {
 
     fn give_back<I>(&mut self, handover: &Handover<I, T>, more: usize) {
         let kept = self.window.keep(self.owed);
+        let Collector { window, headroom, .. } = self;
+        let has_memory = || headroom.get_or_insert_with(Headroom::from_now).is_left();
+        let more = more + handover.let_follow(window, has_memory);
         self.quarter = self.window.quarter();
         handover.give_back(std::mem::take(&mut self.owed) - kept + more);
     }

@@ -10,6 +10,7 @@ use crate::device::{Devices, models};
 use crate::engine::consume::SkippedItem;
 use crate::error::{Error, text_of};
 use crate::observe::account::Account;
+use crate::observe::batch_choice::BatchChoice;
 use crate::observe::event::{Event, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::{Ending, ProducerReport, RunReport, leave_out_vacant};
@@ -152,6 +153,7 @@ impl<I, T> Engine<I, T> {
             held_up: waited.for_permits,
             backing_off: waited.for_retries,
             batch_ceiling: of_crew(Producers::ceilings),
+            batch_size: run.handover.dispatch.chosen_size(producer).map(BatchChoice::new),
             quarantined: loss.map(|loss| loss.reason.to_string()),
             abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
             recycles: recycling.states,

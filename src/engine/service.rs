@@ -213,7 +213,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
 /// window of the user goes before it.
 fn window<I, T>(engine: &Engine<I, T>, least: usize) -> usize {
     let PoolSettings { window, batching, devices, .. } = &engine.settings;
-    let most = batching.map_or(1, |batching| batching.rule.most());
+    let most = batching.map_or(1, |batching| batching.rule.assumed());
     let default = least.max(devices.len().saturating_mul(4 * most));
     window.map_or(default, |window| window.min(default))
 }

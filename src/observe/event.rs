@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::account::Account;
+use super::batch_choice::BatchChoice;
 use super::failure::Failure;
 use super::report::split_report::SplitReport;
 use super::worker_report::WorkerReport;
@@ -348,6 +349,9 @@ pub struct ProducerTotals {
     pub backing_off: Duration,
     /// The size of the largest batch that fits in its device's memory, if it ran out of it.
     pub batch_ceiling: Option<u64>,
+    /// The batch size that was chosen, if sizes are.
+    #[serde(default)]
+    pub batch_size: Option<BatchChoice>,
     /// The reason why it was quarantined, if it was.
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned.

@@ -61,12 +61,14 @@ pub use self::timeline::{Throughput, Timeline};
 pub use self::vocabulary::Vocabulary;
 pub use self::what_if::{Prediction, RefusedSetting, Settings, Unrecorded};
 pub use super::account::Ending;
+pub use super::batch_choice::BatchChoice;
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
 pub use super::text_style::{Colors, TextStyle};
 pub use super::worker_report::WorkerReport;
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
+pub use crate::scheduler::batch::SizeBound;
 use serde::Deserialize;
 use std::fmt;
 

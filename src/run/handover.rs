@@ -123,8 +123,6 @@ pub(crate) struct Handover<I, T> {
     late: Mutex<Option<Outbox<T>>>,
     /// The collector's ends, until the collector takes them; it puts them back when it leaves.
     collecting: Mutex<Vec<Results<T>>>,
-    /// How producers form batches; `None` if they take single items.
-    batching: Option<Batching>,
     /// What the items in flight may take. Set if items are measured, before there are any.
     memory: OnceLock<StageBudget>,
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
@@ -178,7 +176,7 @@ pub(crate) enum WakeReason {
 
 impl<I, T> Handover<I, T> {
     pub(crate) fn new(config: Config, earlier: CarriedOver) -> Self {
-        let Config { producers, window, batching, timeouts, .. } = config;
+        let Config { producers, window, timeouts, .. } = config;
         let is_timed = timeouts != Default::default();
         let (inlet, items) = queue(window);
         let (gap_sender, gap_receiver) = queue(1);
@@ -214,7 +212,6 @@ impl<I, T> Handover<I, T> {
             feeding: Mutex::new(Some(FeederEnds { inlet, aside, gaps: gap_sender })),
             late: Mutex::new(is_timed.then_some(late)),
             collecting: Mutex::new(results),
-            batching,
             memory: OnceLock::new(),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
@@ -270,12 +267,12 @@ impl<I, T> Handover<I, T> {
 
     /// How many items the producers work on at once.
     pub(crate) fn at_work(&self) -> usize {
-        self.producers.saturating_mul(self.batching.map_or(1, |batching| batching.rule.most()))
+        self.producers.saturating_mul(self.dispatch.largest_batch())
     }
 
     /// How producers form batches.
     pub(crate) fn batching(&self) -> Option<Batching> {
-        self.batching
+        self.dispatch.batching
     }
 
     /// The number of producers.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::Order;
 use crate::concurrency::driver_bell::DriverBell;
 use crate::runner::RunControl;
-use crate::scheduler::batch::{Batching, Ceiling};
+use crate::scheduler::batch::{Batching, DeviceBatches};
 
 /// The parameters of a run that do not depend on its item types.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +60,8 @@ impl Rebuilt {
 /// What the pool carries over from earlier runs.
 #[derive(Debug)]
 pub(crate) struct CarriedOver {
-    /// The batch limits learned from out-of-memory failures, for each producer.
-    pub(crate) learned: Vec<Ceiling>,
+    /// What was learned about the batches of each producer's device.
+    pub(crate) learned: Vec<DeviceBatches>,
     /// The producers that take no part in this run.
     pub(crate) lost: Vec<usize>,
     /// The producers that are still in a hook of an earlier run. They join when it returns.
@@ -74,7 +74,7 @@ impl CarriedOver {
     /// For producers without an earlier run.
     #[cfg(test)]
     pub(crate) fn nothing(producers: usize) -> Self {
-        let learned = vec![Ceiling::default(); producers];
+        let learned = vec![DeviceBatches::default(); producers];
         CarriedOver { learned, lost: vec![], away: vec![], starting: vec![] }
     }
 }

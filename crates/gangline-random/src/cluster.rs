@@ -195,6 +195,7 @@ impl Plan {
             0 => Some(Batch::up_to(most)),
             1 => Some(Batch::of(most)),
             2 => Some(Batch::up_to(most).within(Duration::from_millis(random.u64(0..40)))),
+            3 => Some(Batch::auto()),
             _ => None,
         };
         let timeout = random.u8(0..3) == 0;

@@ -94,9 +94,11 @@ impl Settings {
             0 | 1 => Some(Batch::up_to(most)),
             2 => Some(Batch::of(most)),
             3 => Some(Batch::of(most).within(Duration::from_micros(random.u64(1..3000)))),
+            4 => Some(Batch::auto()),
+            5 => Some(Batch::auto().latency(Duration::from_micros(random.u64(1..3000)))),
             _ => None,
         };
-        let room = batch.map_or(1, |batch| batch.most());
+        let room = batch.map_or(1, |batch| if batch.is_chosen() { 1 } else { batch.most() });
         let skips = random.u8(0..10) < 7;
         let mut settings = Settings {
             ordered: random.bool(),

@@ -1,39 +1,71 @@
 //! How producers form batches; no threads or clocks here.
 
+mod auto;
 mod ceiling;
 mod limits;
+mod timings;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::HumanDuration;
 
+pub(crate) use self::auto::{Bounds, Start};
+pub use self::auto::{ChosenSize, DeviceBatches, SizeBound};
 pub use self::ceiling::Ceiling;
 pub use self::limits::Size;
 pub(crate) use self::limits::{Limits, Load};
+pub use self::timings::BatchTime;
+
+/// The largest number of items in a batch whose size is chosen.
+const MOST_CHOSEN: usize = 4_096;
+/// Such a batch is assumed to have this number of items where that has to be known before it is chosen.
+const ASSUMED: usize = 64;
 
 /// When a free producer takes a batch, and of how many items.
 ///
 /// | rule | what a free producer takes |
 /// |---|---|
+/// | `Batch::auto()` | the items available now, at most the number that is best for the device, which the run learns |
+/// | `Batch::auto().latency(time)` | the same, at most as many as it finishes in half of `time` |
 /// | `Batch::of(32)` | exactly 32 items, waiting for them; fewer only if no more can come |
 /// | `Batch::up_to(32)` | the items available now, at most 32 |
-/// | either, `.within(time)` | 32 items, or those available once the first has waited for `time` |
+/// | any, `.within(time)` | as many, or those available once the first has waited for `time` |
 ///
 /// No more items can come when the input has ended or the run drains. The same holds while the window has no
 /// room for another batch. Then the items that wait count as full. A batch is never empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
     most: usize,
+    sizing: Sizing,
     patience: Patience,
+}
+
+/// What decides the largest number of items in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sizing {
+    Given,
+    /// The times of the batches so far.
+    Rate,
+    /// The same, so that a batch takes no longer than this.
+    Within(Duration),
 }
 
 impl fmt::Display for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.sizing, self.patience) {
+            (Sizing::Given, Patience::Endless) => write!(f, "of {}", self.most)?,
+            (Sizing::Given, Patience::None) => write!(f, "up to {}", self.most)?,
+            (Sizing::Given, Patience::For(_)) => write!(f, "{}", self.most)?,
+            (Sizing::Rate, _) => f.write_str("auto")?,
+            (Sizing::Within(time), _) => write!(f, "auto, latency {:#}", HumanDuration(time * 2))?,
+        }
+        if self.is_chosen() && self.most < MOST_CHOSEN {
+            write!(f, ", at most {}", self.most)?;
+        }
         match self.patience {
-            Patience::Endless => write!(f, "of {}", self.most),
-            Patience::None => write!(f, "up to {}", self.most),
-            Patience::For(time) => write!(f, "{} within {:#}", self.most, HumanDuration(time)),
+            Patience::For(time) => write!(f, " within {:#}", HumanDuration(time)),
+            Patience::None | Patience::Endless => Ok(()),
         }
     }
 }
@@ -90,19 +122,63 @@ pub(crate) enum More {
 }
 
 impl Batch {
+    /// The items available when a producer is free, at most as many as are best for its device.
+    ///
+    /// A batch takes a fixed time, and a time for each of its items. The run measures both on each device, with sizes
+    /// that double from 1, and chooses the size at which the fixed time is 5 % of a batch: larger ones would gain
+    /// little. It never chooses a size that was slower for each item than a smaller one, or that the device had no
+    /// memory for. It keeps on measuring, so it follows changes, and the next run of a pool begins with what the last
+    /// has learned. The report says the sizes.
+    ///
+    /// The size is at most 4,096, or less with [`at_most`](Batch::at_most). With a [window](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window)
+    /// it is at most half of what the window has for each producer; without one, the window grows with the size. If the
+    /// cost or the padded size of a batch is bounded, that is chosen in place of the number of items, below the bound.
+    /// At the end of the input, the rest is divided among the producers.
+    ///
+    /// ```
+    /// # mod gangline {
+    /// #     pub use gangline_scheduler::batch::Batch;
+    /// # }
+    /// use std::time::Duration;
+    ///
+    /// use gangline::Batch;
+    ///
+    /// // `builder.batch(rule)` gives one of these to a runner.
+    /// let rule = Batch::auto();
+    /// let small = Batch::auto().at_most(64).within(Duration::from_millis(5));
+    /// let prompt = Batch::auto().latency(Duration::from_millis(20));
+    /// assert_eq!(small.to_string(), "auto, at most 64 within 5 ms");
+    /// # assert_eq!([rule, prompt].map(|rule| rule.to_string()), ["auto", "auto, latency 20 ms"]);
+    /// ```
+    pub fn auto() -> Self {
+        Batch { most: MOST_CHOSEN, sizing: Sizing::Rate, patience: Patience::None }
+    }
+
+    /// Limits the number of items. [`auto`](Batch::auto) then chooses at most this many.
+    pub fn at_most(self, items: usize) -> Self {
+        Batch { most: self.most.min(items), ..self }
+    }
+
+    /// Chooses the size as [`auto`](Batch::auto) does, but the largest that a device finishes in half of `time`: an item
+    /// waits for the batch before its own. If items have waited for longer, batches become larger, so that they do not
+    /// pile up.
+    pub fn latency(self, time: Duration) -> Self {
+        Batch { sizing: Sizing::Within(time / 2), ..self }
+    }
+
     /// Exactly `items` items in a batch; fewer only if no more can come. It waits for them without limit, so
     /// a source that may pause should use [`within`](Batch::within).
     ///
     /// 0 is refused when the runner is built.
     pub fn of(items: usize) -> Self {
-        Batch { most: items, patience: Patience::Endless }
+        Batch { most: items, sizing: Sizing::Given, patience: Patience::Endless }
     }
 
     /// The items available when a producer is free, at most `items`.
     ///
     /// 0 is refused when the runner is built.
     pub fn up_to(items: usize) -> Self {
-        Batch { most: items, patience: Patience::None }
+        Batch { most: items, sizing: Sizing::Given, patience: Patience::None }
     }
 
     /// Limits the wait of an incomplete batch to `time`, counted from its first item.
@@ -113,6 +189,24 @@ impl Batch {
     /// The maximum number of items in a batch.
     pub fn most(&self) -> usize {
         self.most
+    }
+
+    /// Whether the number of items is chosen while the run goes on.
+    pub fn is_chosen(&self) -> bool {
+        self.sizing != Sizing::Given
+    }
+
+    /// The latency below which the number of items is chosen, if one was given.
+    pub fn chosen_latency(&self) -> Option<Duration> {
+        match self.sizing {
+            Sizing::Within(time) => Some(time * 2),
+            Sizing::Given | Sizing::Rate => None,
+        }
+    }
+
+    /// The number of items that a batch is assumed to have, where a number is needed before it is chosen.
+    pub fn assumed(&self) -> usize {
+        if self.is_chosen() { self.most.min(ASSUMED) } else { self.most }
     }
 
     /// How long an incomplete batch waits for more; `None` without limit.
@@ -149,6 +243,30 @@ impl Batching {
     /// Limits batches by the number of items alone, in the order of the input.
     pub fn new(rule: Batch) -> Self {
         Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
+    }
+
+    /// Keeps a batch whose size is chosen to half of what this window has for each of the producers. The other half
+    /// is for the next batch of each.
+    pub fn limit_to_window(&mut self, window: usize, producers: usize) {
+        if self.rule.is_chosen() {
+            let most = window / producers.saturating_mul(2).max(1);
+            self.limits.items = self.limits.items.min(most.max(1) as u64);
+        }
+    }
+
+    /// The size that was chosen for a device, if sizes are chosen.
+    pub fn chosen(&self, device: &DeviceBatches) -> Option<ChosenSize> {
+        self.bounds(Start::Slow).map(|bounds| device.size(bounds))
+    }
+
+    /// The limits of the size to choose; `None` if it is given.
+    pub(crate) fn bounds(&self, start: Start) -> Option<Bounds> {
+        let within = match self.rule.sizing {
+            Sizing::Given => return None,
+            Sizing::Rate => None,
+            Sizing::Within(time) => Some(time),
+        };
+        Some(Bounds { most: self.limits.most_extent(), within, start })
     }
 
     /// Limits the cost of a batch.

@@ -1,8 +1,10 @@
 //! Which waiting items and parts go together: by the rules of the user, and by the memory of each device.
 
+use std::time::Duration;
+
 use super::answers::Memory;
 use super::config::{Config, Meta};
-use super::flow::Flow;
+use super::flow::{Flow, Input};
 use super::lease::{Chosen, Held, Leases, Piece, ProducerId, Sized};
 use super::pending::Pick;
 use super::pending_queues::{Mixture, PendingQueues};
@@ -10,15 +12,18 @@ use super::priority::{Priority, Share, ShareBalance};
 use super::split::{Cut, Part, Parts, extent, fitting};
 use super::time::RunTime;
 use super::waiters::{Takes, Waiters};
-use crate::batch::{Batch, Batching, Ceiling, Limits, More};
+use crate::batch::{Batch, Batching, Bounds, DeviceBatches, Limits, More, Start};
+
+/// At the end of the input, a batch whose size is chosen has at least this part of the size.
+const LEAST_OF_REST: u64 = 8;
 
 /// The items that wait to be leased for the first time, or in parts of a batch that failed.
 #[derive(Debug)]
 pub(super) struct Batches {
     rules: Batching,
     mode: BatchMode,
-    /// The limits learned from out-of-memory failures, for each producer.
-    learned: Vec<Ceiling>,
+    /// What is learned about the device of each producer.
+    learned: Vec<DeviceBatches>,
     pub(super) pending: PendingQueues,
     pub(super) parts: Parts,
     balance: ShareBalance,
@@ -35,16 +40,18 @@ enum BatchMode {
 }
 
 impl Batches {
-    pub(super) fn new(config: &Config, learned: Vec<Ceiling>) -> Self {
+    pub(super) fn new(config: &Config, learned: Vec<DeviceBatches>) -> Self {
         debug_assert_eq!(learned.len(), config.producers, "each producer has a device");
         let rules = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
+        // The window follows sizes that are chosen. None of their batches waits without limit.
+        let patience = if rules.rule.is_chosen() { usize::MAX } else { config.window };
         Batches {
             rules,
             mode: if config.batching.is_some() { BatchMode::Batches } else { BatchMode::Single },
             learned,
-            pending: PendingQueues::new(rules.grouping, config.window),
+            pending: PendingQueues::new(rules.grouping, patience),
             parts: Parts::default(),
-            balance: ShareBalance::new(rules.limits.items),
+            balance: ShareBalance::new(rules.rule.assumed() as u64),
             has_background: false,
             flow: Flow::new(config.input),
         }
@@ -54,8 +61,8 @@ impl Batches {
         self.pending.is_empty() && self.parts.is_empty()
     }
 
-    /// The limits learned from out-of-memory failures, for each producer.
-    pub(super) fn learned(&self) -> &[Ceiling] {
+    /// What is learned about the device of each producer.
+    pub(super) fn learned(&self) -> &[DeviceBatches] {
         &self.learned
     }
 
@@ -113,7 +120,7 @@ impl Batches {
     /// Takes as much of a part as the device has memory for.
     pub(super) fn take_fitting(&mut self, mut part: Part, producer: ProducerId) -> Chosen {
         part.owner = Some(producer);
-        if let Some(rest) = part.cut_to(self.rules.limits, &self.learned[producer]) {
+        if let Some(rest) = part.cut_to(self.rules.limits, &self.learned[producer].memory) {
             self.parts.push(rest);
         }
         Chosen { items: part.items, attempt: part.attempt, piece: Piece::Part }
@@ -122,7 +129,7 @@ impl Batches {
     /// Puts back the rest of a lease that failed as a whole, to be tried in parts.
     pub(super) fn split(&mut self, held: Held, owner: Option<ProducerId>, memory: Memory) {
         let Held { producer, items, attempt, .. } = held;
-        let fits = fitting(self.rules.limits, &self.learned[producer], &items);
+        let fits = fitting(self.rules.limits, &self.learned[producer].memory, &items);
         let cut = match memory == Memory::Short && fits < items.len() {
             true => Cut::Memory,
             false => Cut::Blame,
@@ -130,16 +137,36 @@ impl Batches {
         self.parts.split(Part { owner, items, attempt, cut });
     }
 
-    /// Records that the producer had memory for a lease of these items.
-    pub(super) fn went_well(&mut self, producer: ProducerId, items: &[Sized]) {
-        if self.mode == BatchMode::Batches {
-            self.learned[producer].went_well(extent(self.rules.limits, items));
+    /// Records that the producer had memory for a lease of these items, and the time that their hook took if all
+    /// succeeded.
+    pub(super) fn went_well(&mut self, held: &Held, took: Option<Duration>) {
+        if self.mode == BatchMode::Single {
+            return;
+        }
+        let (extent, bounds) = (extent(self.rules.limits, &held.items), self.bounds());
+        let device = &mut self.learned[held.producer];
+        device.memory.went_well(extent);
+        if let Some((bounds, took)) = bounds.zip(took) {
+            device.took(extent, held.items.len() as u64, took, bounds);
         }
     }
 
     /// Records that the producer ran out of memory with these items.
     pub(super) fn fell_short(&mut self, producer: ProducerId, items: &[Sized]) {
-        self.learned[producer].fell_short(extent(self.rules.limits, items));
+        let (extent, bounds) = (extent(self.rules.limits, items), self.bounds());
+        let device = &mut self.learned[producer];
+        match bounds {
+            Some(bounds) => device.fell_short(extent, bounds),
+            None => device.memory.fell_short(extent),
+        }
+    }
+
+    /// The number of items in the largest batch that a producer may soon take.
+    pub(super) fn most_items(&self) -> u64 {
+        let most = self.rules.limits.items;
+        let Some(bounds) = self.bounds() else { return most };
+        let of_devices = self.learned.iter().map(|device| device.most_items(bounds));
+        of_devices.max().map_or(most, |items| items.min(most))
     }
 
     /// The time at which a producer has to look for new items again, unless another looks then.
@@ -162,7 +189,7 @@ impl Batches {
             return None;
         }
         let coming = waiters.woken().count() as u64;
-        let most = self.rules.limits.items.max(1);
+        let most = self.most_items().max(1);
         if coming > 0 && coming * most >= self.pending.len() as u64 {
             return None;
         }
@@ -184,12 +211,44 @@ impl Batches {
     }
 
     fn pick(&self, producer: ProducerId, now: RunTime) -> Pick<Mixture> {
-        let (rule, limits) = (self.rules.rule, self.limits_of(producer));
+        let (rule, limits) = (self.rules.rule, self.limits_of(producer, now));
         self.pending.pick(self.due(), rule, limits, now, self.more())
     }
 
-    fn limits_of(&self, producer: ProducerId) -> Limits {
-        let limits = self.rules.limits;
-        self.learned[producer].extent().map_or(limits, |extent| limits.below(extent))
+    /// The limits of the size to choose; `None` if it is given.
+    fn bounds(&self) -> Option<Bounds> {
+        let start = if self.flow.input == Input::Calls { Start::Quick } else { Start::Slow };
+        self.rules.bounds(start)
+    }
+
+    fn limits_of(&self, producer: ProducerId, now: RunTime) -> Limits {
+        let (limits, device) = (self.rules.limits, &self.learned[producer]);
+        match self.bounds() {
+            Some(bounds) => {
+                // The items of a run wait for as long as its window is wide.
+                let waited = match self.flow.input {
+                    Input::Calls => self.pending.waited(now),
+                    Input::MayCome | Input::Ended => Duration::ZERO,
+                };
+                let limits = limits.below(device.next(bounds, waited));
+                Limits { items: limits.items.min(self.rest_for(producer, bounds)), ..limits }
+            }
+            None => device.memory().map_or(limits, |extent| limits.below(extent)),
+        }
+    }
+
+    /// How many of the last items a producer takes at once, so that all end at about the same time: its part by the
+    /// rates of the devices, but not so few that the fixed time is most of a batch.
+    fn rest_for(&self, producer: ProducerId, bounds: Bounds) -> u64 {
+        if self.flow.input != Input::Ended {
+            return u64::MAX;
+        }
+        let rates: Vec<_> = self.learned.iter().filter_map(DeviceBatches::rate).collect();
+        let usual = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+        let all = usual * self.learned.len() as f64;
+        let own = self.learned[producer].rate().unwrap_or(usual);
+        let share = if all > 0.0 { own / all } else { 1.0 / self.learned.len() as f64 };
+        let least = self.learned[producer].most_items(bounds) / LEAST_OF_REST;
+        ((self.pending.len() as f64 * share).ceil() as u64).max(least).max(1)
     }
 }

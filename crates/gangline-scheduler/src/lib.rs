@@ -40,6 +40,7 @@
 //! | which new items make a batch, and does it wait for more? | `batch`, `pending` |
 //! | how do calls and background items fill a batch together? | `pending_queues` |
 //! | how much does the background get while calls wait? | `priority` |
+//! | how large is a batch best for a device? | `batch::auto`, after `batch::timings` |
 //! | how large a batch has a device memory for? | `batch::ceiling`, `batches` |
 //! | how is a batch divided that failed, and which producer takes the parts? | `split` |
 //! | which device tries an item that does not fit into the memory of its own? | `largest_device` |

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use super::config::Meta;
 use super::lease::Sized;
 use super::pending::{PendingItems, Pick, Selection};
@@ -47,6 +49,11 @@ impl PendingQueues {
     /// Whether items of this priority wait.
     pub(super) fn has(&self, priority: Priority) -> bool {
         !self.queue(priority).is_empty()
+    }
+
+    /// How long the first normal item has waited.
+    pub(super) fn waited(&self, now: RunTime) -> Duration {
+        self.normal.waited(now)
     }
 
     fn queue(&self, priority: Priority) -> &PendingItems {

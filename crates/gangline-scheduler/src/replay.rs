@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Scheduler;
 use super::answers::{Begin, Memory, Next, Together};
-use super::batch::{Ceiling, Size};
+use super::batch::{DeviceBatches, Size};
 use super::config::{Config, Meta, Order};
 use super::events::Event;
 use super::flow::Activity;
@@ -71,7 +71,7 @@ pub struct Replayed {
 ///
 /// Permits come back as in a real run: in quarters of the window, or when the consumer has nothing to do.
 pub fn replay(config: Config, window: Window, items: u64, model: &mut impl RunModel) -> Replayed {
-    let learned = vec![Ceiling::default(); config.producers];
+    let learned = vec![DeviceBatches::default(); config.producers];
     let producers = vec![ProducerPhase::Asks; config.producers];
     let order = config.order;
     let scheduler = Scheduler::new(config, learned, RunTime::START);

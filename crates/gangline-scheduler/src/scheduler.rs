@@ -1,7 +1,7 @@
 //! The scheduler of one run: its calls. What they decide is in the files of the parts.
 
 use super::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
-use super::batch::Ceiling;
+use super::batch::DeviceBatches;
 use super::config::{Config, Meta, Order};
 use super::deadlines::{Absence, RunTimeout};
 use super::events::{Event, Expired};
@@ -31,9 +31,9 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Creates the scheduler of a run that starts now. `learned`: the batch limits from earlier runs, for
+    /// Creates the scheduler of a run that starts now. `learned`: what earlier runs have learned about batches, for
     /// each place.
-    pub fn new(config: Config, learned: Vec<Ceiling>, now: RunTime) -> Self {
+    pub fn new(config: Config, learned: Vec<DeviceBatches>, now: RunTime) -> Self {
         let Config { retries, backoff, on_error, .. } = config;
         Scheduler {
             workload: Workload::new(&config, learned),
@@ -287,7 +287,8 @@ impl Scheduler {
             return vec![Standing::Stale; outcomes.len()];
         };
         debug_assert_eq!(held.items.len(), outcomes.len(), "each item has an outcome");
-        workload.batches.went_well(held.producer, &held.items);
+        let has_worked = held.phase == Phase::Working && !outcomes.contains(&Outcome::Failed);
+        workload.batches.went_well(&held, has_worked.then(|| now.since(held.since)));
         let is_copied = speculation.is_on() && workload.items.are_shared(&held.items);
         let each = held.items.iter().zip(outcomes);
         let standings: Vec<_> = each
@@ -441,8 +442,8 @@ impl Scheduler {
         self.workload.is_waiting()
     }
 
-    /// The batch limits learned from out-of-memory failures, for each producer.
-    pub fn learned(&self) -> &[Ceiling] {
+    /// What is learned about the batches of each producer's device.
+    pub fn learned(&self) -> &[DeviceBatches] {
         self.workload.batches.learned()
     }
 }

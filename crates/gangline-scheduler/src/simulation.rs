@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::tests::meta;
 use super::*;
-use crate::batch::{Batch, Batching, Ceiling};
+use crate::batch::{Batch, Batching, DeviceBatches};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -156,7 +156,7 @@ impl Simulation {
         let needs_all =
             script.batch.is_some() || script.speculates || script.item_timeout.is_some();
         let tracking = if needs_all { Tracking::Full } else { Tracking::OnFailure };
-        let learned = vec![Ceiling::default(); producers];
+        let learned = vec![DeviceBatches::default(); producers];
         Simulation {
             scheduler: Scheduler::new(script.config(), learned, RunTime::START),
             tracking,
@@ -653,10 +653,13 @@ fn flaws() -> impl Strategy<Value = Flaw> {
 }
 
 fn batches() -> impl Strategy<Value = Batch> {
-    (1..6_usize, 0..3).prop_map(|(most, kind)| match kind {
+    (1..6_usize, 0..6).prop_map(|(most, kind)| match kind {
         0 => Batch::of(most),
         1 => Batch::up_to(most),
-        _ => Batch::of(most).within(2 * MS),
+        2 => Batch::of(most).within(2 * MS),
+        3 => Batch::auto(),
+        4 => Batch::auto().within(2 * MS),
+        _ => Batch::up_to(most).latency(5 * MS),
     })
 }
 

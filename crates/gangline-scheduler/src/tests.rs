@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::batch::{Batch, Batching, Ceiling, Size};
+use crate::batch::{Batch, Batching, DeviceBatches, Size};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
@@ -38,7 +38,7 @@ pub(super) fn batches(rule: Batch) -> Option<Batching> {
 }
 
 pub(super) fn scheduler(config: Config) -> Scheduler {
-    let learned = vec![Ceiling::default(); config.producers];
+    let learned = vec![DeviceBatches::default(); config.producers];
     Scheduler::new(config, learned, RunTime::START)
 }
 
@@ -574,7 +574,7 @@ fn a_batch_that_does_not_fit_is_split_without_blame() {
     }
     assert_eq!(calls[..7], [10, 5, 2, 2, 2, 2, 2]);
     assert_eq!(calls[7..], [2; 5], "later batches are as small");
-    assert_eq!(scheduler.learned()[0].extent(), Some(2));
+    assert_eq!(scheduler.learned()[0].memory(), Some(2));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use crate::Scheduler;
 use crate::batch::{Batching, Grouping};
 
 /// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
@@ -30,6 +31,8 @@ const PER_PRODUCER_FOR_CHOICE: usize = 16;
 const BEHIND_HEAD: usize = 64;
 /// It grows to this many without a look at the memory that the results take.
 const BEHIND_HEAD_UNSEEN: usize = 16;
+/// For batches whose size is chosen, it grows to so many times its first size without that look.
+const UNSEEN: usize = 16;
 
 /// The size of a run's window, and whether it may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct Window {
     most: usize,
     /// The number of items that the producers work on at once; 0 for a window that the user gave.
     at_work: usize,
+    /// The number of batches per producer that it has room for at first.
+    per_producer: usize,
     /// The number of consumed items, and the time, when the window was last judged or not full.
     looked: Option<(u64, Instant)>,
     /// The number of permits to keep as they come back, since the window is too large.
@@ -52,33 +57,72 @@ impl Window {
         match (size, batching) {
             (Some(size), _) => Window::fixed(size),
             (None, None) => Window::growing(producers, 1),
-            (None, Some(Batching { rule, grouping: Grouping::None, .. })) => {
-                Window::growing(producers, rule.most())
-            }
-            (None, Some(Batching { rule, grouping: Grouping::Like, .. })) => {
-                Window::growing_for_choice(producers, rule.most())
+            (None, Some(Batching { rule, grouping, .. })) => {
+                let most = if rule.is_chosen() { 1 } else { rule.most() };
+                match grouping {
+                    Grouping::None => Window::growing(producers, most),
+                    Grouping::Like => Window::growing_for_choice(producers, most),
+                }
             }
         }
     }
 
     /// Exactly `size` items.
     pub fn fixed(size: usize) -> Self {
-        Window { size, least: size, most: size, at_work: 0, looked: None, surplus: 0 }
+        Window {
+            size,
+            least: size,
+            most: size,
+            at_work: 0,
+            per_producer: 0,
+            looked: None,
+            surplus: 0,
+        }
     }
 
     /// A window for `producers` that take up to `batch` items at once. It grows while items are fast.
     pub(crate) fn growing(producers: usize, batch: usize) -> Self {
         let at_work = batch.saturating_mul(producers);
-        let size = at_work.saturating_mul(PER_PRODUCER);
-        Window { most: size.max(MOST), at_work, ..Window::fixed(size) }
+        Window { at_work, per_producer: PER_PRODUCER, ..Window::fixed(0) }.at_first()
     }
 
     /// Like [`growing`](Window::growing), with more batches to choose items of like sizes from.
     pub(crate) fn growing_for_choice(producers: usize, batch: usize) -> Self {
-        let size = batch.saturating_mul(PER_PRODUCER_FOR_CHOICE * producers).min(MOST);
-        let least = Self::growing(producers, batch);
-        let size = size.max(least.size);
-        Window { size, least: size, ..least }
+        let per_producer = PER_PRODUCER_FOR_CHOICE;
+        Window { per_producer, ..Self::growing(producers, batch) }.at_first()
+    }
+
+    /// The window before it grows for what it meets.
+    fn at_first(self) -> Self {
+        let size = self.at_work.saturating_mul(self.per_producer).min(MOST);
+        let size = size.max(self.at_work.saturating_mul(PER_PRODUCER));
+        Window { size, least: size, most: size.max(MOST), ..self }
+    }
+
+    /// Follows batches whose size is chosen: a producer now takes up to `batch` items. Returns by how many items the
+    /// window grows. `has_memory` is asked once the window has more than 16 times its first size.
+    pub fn follow(
+        &mut self,
+        batch: usize,
+        producers: usize,
+        has_memory: impl FnOnce() -> bool,
+    ) -> usize {
+        let at_work = batch.saturating_mul(producers);
+        if self.at_work == 0 || at_work == self.at_work {
+            return 0;
+        }
+        let next = Window { at_work, ..*self }.at_first();
+        let more = next.size.saturating_sub(self.size);
+        // Asked once for each size: the answer is read from files.
+        self.at_work = at_work;
+        if more > 0 && next.size > self.least.saturating_mul(UNSEEN) && !has_memory() {
+            return 0;
+        }
+        (self.size, self.most) = (self.size + more, next.most);
+        if more > 0 {
+            (self.looked, self.surplus) = (None, 0);
+        }
+        more
     }
 
     /// The number of items that may be in flight.
@@ -154,7 +198,8 @@ impl Window {
         } else if now - since >= LOOKS_EVERY {
             self.looked = Some((consumed, now));
             let enough = ahead(consumed - before, now - since).saturating_mul(SLACK);
-            self.surplus = self.size.saturating_sub(enough.max(self.least));
+            let least = self.least.max(self.at_work.saturating_mul(PER_PRODUCER));
+            self.surplus = self.size.saturating_sub(enough.max(least));
         }
     }
 
@@ -164,6 +209,11 @@ impl Window {
         (self.size, self.surplus) = (self.size - kept, self.surplus - kept);
         kept
     }
+}
+
+/// The number of items in the largest batch that a producer may soon take.
+pub fn largest_batch(scheduler: &Scheduler) -> usize {
+    usize::try_from(scheduler.workload.batches.most_items()).unwrap_or(usize::MAX)
 }
 
 /// The number of items that the run finishes in [`AHEAD`].

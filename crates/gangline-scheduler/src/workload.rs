@@ -13,7 +13,7 @@ use super::retry_queue::RetryQueue;
 use super::split::{Cut, Part};
 use super::time::RunTime;
 use super::waiters::Takes;
-use crate::batch::Ceiling;
+use crate::batch::DeviceBatches;
 
 /// The items that wait or are leased.
 ///
@@ -29,7 +29,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn new(config: &Config, learned: Vec<Ceiling>) -> Self {
+    pub(super) fn new(config: &Config, learned: Vec<DeviceBatches>) -> Self {
         Workload {
             items: Items::default(),
             leases: Leases::default(),

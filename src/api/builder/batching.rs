@@ -18,6 +18,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// A runner without that hook works on the items of a batch one by one, which gains nothing. Closures
     /// take batches if the runner is made by [`map_batches`](crate::map_batches).
     ///
+    /// [`Batch::auto`] chooses the size for each device.
+    ///
     /// [`build`](Builder::build) refuses a batch of 0 items, and one that is larger than the
     /// [window](Builder::window). It refuses any batch for a runner of [`map`](crate::map()): its closure takes
     /// single items.
@@ -29,7 +31,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///     |_| Ok(()),
     ///     |_, (), texts: &mut Vec<&str>| Ok(texts.iter().map(|text| Ok(text.len())).collect()),
     /// );
-    /// let mut pool = OrderedRunner::builder(lengths).devices(2).batch(Batch::up_to(32)).build()?;
+    /// let mut pool = OrderedRunner::builder(lengths).devices(2).batch(Batch::auto()).build()?;
     /// assert_eq!(pool.run(["one", "three"])?, [3, 5]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
@@ -169,15 +171,16 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Checks the rule of batches against the runner and the window.
     pub(super) fn check_batch(&self) -> Result<(), BuildError> {
-        let most = self.batch.map_or(1, |batch| batch.most());
-        if most == 0 {
+        if self.batch.is_some_and(|batch| batch.most() == 0) {
             return Err(BuildError::Batch {});
         }
         if self.batch.is_some() && self.runner.batch_hook() == BatchHook::Missing {
             return Err(BuildError::SingleItems {});
         }
-        match self.window.filter(|&window| window < most) {
-            Some(window) => Err(BuildError::Window { window, least: most }),
+        let given = self.batch.filter(|batch| !batch.is_chosen());
+        let least = given.map_or(1, |batch| batch.most());
+        match self.window.filter(|&window| window < least) {
+            Some(window) => Err(BuildError::Window { window, least }),
             None => Ok(()),
         }
     }

@@ -17,7 +17,7 @@ use super::hosting::BatchLimits;
 use super::nats::Nats;
 use super::publication::{Address, News, Publication};
 use super::session::{ClusterSession, cluster};
-use super::wire::{BatchRule, RunnerLoad};
+use super::wire::{BatchRule, BatchSizing, RunnerLoad};
 use crate::backend::remote::recipe::{Recipe, unsent};
 use crate::base::Hook;
 use crate::base::panic::drop_quietly;
@@ -33,6 +33,9 @@ use crate::run::limits::TimeLimits;
 use crate::run::settle;
 use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
+
+/// The largest batch that a worker may choose. It gets twice as many items for each of its producers.
+const MOST_CHOSEN: usize = 128;
 
 /// What all lanes of a pool have in common.
 #[derive(Debug)]
@@ -81,7 +84,15 @@ impl Cluster {
             init_nanos: self.limits.init.map(nanos),
             stack_size: self.stack_size.map(|bytes| bytes as u64),
             batch: self.batch.map(|BatchLimits { rule, most_cost, most_padded }| BatchRule {
-                most: rule.most() as u64,
+                most: match rule.is_chosen() {
+                    true => rule.most().min(MOST_CHOSEN) as u64,
+                    false => rule.most() as u64,
+                },
+                sizing: match (rule.is_chosen(), rule.chosen_latency()) {
+                    (false, _) => BatchSizing::Given,
+                    (true, None) => BatchSizing::Rate,
+                    (true, Some(latency)) => BatchSizing::Latency { nanos: nanos(latency) },
+                },
                 // No worker sees the end of the input, so none waits without limit.
                 wait_nanos: nanos(rule.wait().unwrap_or(self.nats.lease_time / 4)),
                 most_cost,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, LoadedRunner};
-use super::wire::{BatchRule, RunKey};
+use super::wire::{BatchRule, BatchSizing, RunKey};
 use crate::backend::remote::failure::CallFailure;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
@@ -159,9 +159,17 @@ async fn off_the_runtime<T: Send + 'static>(
         .unwrap_or_else(|_| Err("the thread that loads the runner has panicked".to_owned()))
 }
 
-fn batch_of(BatchRule { most, wait_nanos, most_cost, most_padded }: BatchRule) -> BatchLimits {
+fn batch_of(rule: BatchRule) -> BatchLimits {
+    let BatchRule { most, wait_nanos, most_cost, most_padded, sizing } = rule;
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let rule = Batch::up_to(most).within(Duration::from_nanos(wait_nanos));
+    let rule = match sizing {
+        BatchSizing::Given => Batch::up_to(most),
+        BatchSizing::Rate => Batch::auto().at_most(most),
+        BatchSizing::Latency { nanos } => {
+            Batch::auto().at_most(most).latency(Duration::from_nanos(nanos))
+        }
+    };
+    let rule = rule.within(Duration::from_nanos(wait_nanos));
     BatchLimits { rule, most_cost, most_padded }
 }
 

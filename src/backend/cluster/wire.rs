@@ -63,6 +63,19 @@ pub(super) struct BatchRule {
     pub(super) wait_nanos: u64,
     pub(super) most_cost: Option<u64>,
     pub(super) most_padded: Option<u64>,
+    pub(super) sizing: BatchSizing,
+}
+
+/// What decides the number of items in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum BatchSizing {
+    Given,
+    /// The worker, by the times of its batches.
+    Rate,
+    /// The same, below this latency.
+    Latency {
+        nanos: u64,
+    },
 }
 
 /// What precedes the encoded input of an item.
@@ -265,7 +278,7 @@ mod tests {
     fn another_protocol_is_named_before_the_rest_is_read() {
         let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 3");
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 4");
         assert!(decode::<Card>(b"").is_err());
     }
 

@@ -9,7 +9,9 @@ use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
 use super::retries::Retried;
 use super::run_report::{RunReport, Stall};
-use super::sentences::{headline, lack_of_events, lack_of_keys, losses, retries, waits};
+use super::sentences::{
+    batch_sizes, headline, lack_of_events, lack_of_keys, losses, retries, waits,
+};
 use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
@@ -251,8 +253,12 @@ fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
         row.ink = Some(Ink::Bad).filter(|_| it.is_lost());
         row.notes = losses(report, *number);
     });
-    let section = Section::new(capitalised(words.producers))
-        .with(table.end())
+    let mut section = Section::new(capitalised(words.producers)).with(table.end());
+    section = match batch_sizes(report) {
+        Some(sizes) => section.with(Block::Paragraph(sizes, None)),
+        None => section,
+    };
+    let section = section
         .only(Medium::Text, stragglers(report, key))
         .remark(lack_of_events(report))
         .explain(format!(

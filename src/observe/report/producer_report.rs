@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
+use crate::observe::batch_choice::BatchChoice;
 use crate::observe::event::ProducerTotals;
 use crate::observe::seconds;
 use crate::observe::worker_report::WorkerReport;
@@ -51,6 +52,10 @@ pub struct ProducerReport {
     /// The largest batch that fits into its device's memory, if it ran out of memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_ceiling: Option<u64>,
+    /// The batch size that was chosen for it, with [`Batch::auto`](crate::Batch::auto). Not known in a cluster, whose
+    /// workers form batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<BatchChoice>,
     /// Why it was quarantined, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
@@ -90,6 +95,7 @@ impl ProducerReport {
             init: totals.init,
             latency: None,
             batch_ceiling: totals.batch_ceiling,
+            batch_size: totals.batch_size.clone(),
             quarantined: totals.quarantined.clone(),
             abandoned: totals.abandoned,
             recycles: totals.recycles,

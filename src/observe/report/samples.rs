@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::{Recorder, RunReport};
 use crate::base::Order;
+use crate::observe::batch_choice::BatchChoice;
 use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 use crate::observe::worker_report::WorkerReport;
+use crate::scheduler::batch::{BatchTime, ChosenSize, SizeBound};
 
 /// A run played to a recorder. Times are in microseconds.
 pub(super) struct PlayedRun {
@@ -186,4 +188,10 @@ fn lose_producers(run: &mut PlayedRun) {
     run.totals.producers[last].quarantined = Some(reason.to_string());
     run.totals.producers[last].abandoned = true;
     run.totals.producers[0].batch_ceiling = Some(12);
+    let time =
+        Some(BatchTime { fixed: Duration::from_millis(3), each: Duration::from_micros(110) });
+    let (memory, rate) = (SizeBound::Memory, SizeBound::Rate);
+    let choice = |size, bound| Some(BatchChoice::new(ChosenSize { size, time, bound }));
+    run.totals.producers[0].batch_size = choice(12, memory);
+    run.totals.producers[last].batch_size = choice(640, rate);
 }

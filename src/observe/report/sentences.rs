@@ -8,6 +8,9 @@ use crate::observe::failure::Failure;
 /// Texts of users are clipped to this many characters: about two lines.
 pub(super) const LONGEST: usize = 160;
 
+/// A report names the batch sizes of this many producers.
+const SIZES: usize = 16;
+
 /// How the run ended, and its item counts.
 pub(super) fn headline(report: &RunReport) -> String {
     let description = report.description.as_ref();
@@ -152,6 +155,19 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
         ));
     }
     losses.into_iter().map(|loss| format!("{name} {loss}")).collect()
+}
+
+/// The batch sizes that were chosen: `cuda:0: 768 (3.10 ms + 110 µs an item), cuda:1: 41 (memory)`.
+pub(super) fn batch_sizes(report: &RunReport) -> Option<String> {
+    let words = report.words();
+    let one = format!("{} {}", words.article, words.item);
+    let chosen = report.producers.iter().filter_map(|it| Some((it, it.batch_size.as_ref()?)));
+    let mut sizes: Vec<_> =
+        chosen.map(|(it, choice)| format!("{}: {}", it.place, choice.text(&one))).collect();
+    let more = sizes.len().saturating_sub(SIZES);
+    sizes.truncate(SIZES);
+    sizes.extend((more > 0).then(|| format!("and {more} more")));
+    (!sizes.is_empty()).then(|| format!("Batch sizes: {}", sizes.join(", ")))
 }
 
 /// Gives the reason, or names the item if the list of failures has the reason.

@@ -1,13 +1,15 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
+use crate::concurrency::atomic::{AtomicUsize, Ordering};
 use crate::concurrency::{Mutex, lock};
 use crate::run::handover::inputs::KeptInputs;
 use crate::run::handover::signals::{Pending, Signals, Tracking};
 use crate::run::run_clock::RunClock;
 use crate::run::run_shape::CarriedOver;
 use crate::scheduler::ahead;
-use crate::scheduler::batch::{Ceiling, Size};
+use crate::scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
 use crate::scheduler::expansion;
+use crate::scheduler::window::largest_batch;
 use crate::scheduler::{
     Activity, Bypass, Config, Event, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
     Readiness, RunTime, Scheduler, Timeouts, Until,
@@ -20,6 +22,10 @@ pub(crate) struct Dispatch<I> {
     /// How producers learn what the scheduler has decided.
     pub(crate) signals: Signals,
     speculates: bool,
+    /// How producers form batches; `None` if they take single items.
+    pub(super) batching: Option<Batching>,
+    /// The number of items in the largest batch that a producer may soon take. The window follows it.
+    largest_batch: AtomicUsize,
     pub(crate) clock: RunClock,
 }
 
@@ -46,6 +52,7 @@ impl<I> Dispatch<I> {
     pub(super) fn new(config: Config, earlier: CarriedOver) -> Self {
         let CarriedOver { learned, lost, away, starting } = earlier;
         let (producers, speculates) = (config.producers, config.copy_after.is_some());
+        let batching = config.batching;
         let tracking = tracking(&config);
         let clock = RunClock::new();
         let mut scheduler = Scheduler::new(config, learned, clock.now());
@@ -53,6 +60,8 @@ impl<I> Dispatch<I> {
         away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
         starting.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Ready));
         Dispatch {
+            batching,
+            largest_batch: AtomicUsize::new(largest_batch(&scheduler)),
             state: Mutex::new(Tracked { scheduler, inputs: KeptInputs::default() }),
             signals: Signals::new(producers, tracking),
             speculates,
@@ -92,6 +101,9 @@ impl<I> Dispatch<I> {
     ) -> (V, Vec<Event>) {
         let mut state = lock(&self.state);
         let value = call(&mut state, now);
+        if self.has_chosen_sizes() {
+            self.largest_batch.store(largest_batch(&state.scheduler), Ordering::Relaxed);
+        }
         let Pending { wakes, events } = self.signals.pass_on(&mut state.scheduler);
         drop(state);
         self.signals.wake_all(&wakes);
@@ -247,9 +259,25 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.is_detached(producer))
     }
 
-    /// The batch limits learned from out-of-memory failures, for each place.
-    pub(crate) fn learned(&self) -> Vec<Ceiling> {
+    /// What is learned about batches, for each place.
+    pub(crate) fn learned(&self) -> Vec<DeviceBatches> {
         self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
+    }
+
+    /// The batch size that was chosen for a producer, if sizes are chosen.
+    pub(crate) fn chosen_size(&self, producer: ProducerId) -> Option<ChosenSize> {
+        let batching = self.batching?;
+        self.schedule_quietly(|state, _| batching.chosen(&state.scheduler.learned()[producer]))
+    }
+
+    /// The number of items in the largest batch that a producer may soon take.
+    pub(super) fn largest_batch(&self) -> usize {
+        self.largest_batch.load(Ordering::Relaxed)
+    }
+
+    /// Whether batch sizes are chosen while the run goes on.
+    pub(super) fn has_chosen_sizes(&self) -> bool {
+        self.batching.is_some_and(|batching| batching.rule.is_chosen())
     }
 
     /// The generation of the latest producer of a place.
@@ -298,7 +326,7 @@ mod tests {
     use crate::policy::{Policy, Stragglers};
     use crate::run::run_settings::RunSettings;
     use crate::run::run_shape::{RunKind, Shape};
-    use crate::scheduler::batch::{Batch, Batching};
+    use crate::scheduler::batch::Batch;
     use crate::scheduler::{self, Copies, Memory};
 
     /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in

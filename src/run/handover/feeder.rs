@@ -13,6 +13,7 @@ use crate::run::outbox::Outcome;
 use crate::scheduler::Activity;
 use crate::scheduler::batch::Size;
 use crate::scheduler::budget::Room;
+use crate::scheduler::window::Window;
 
 /// The feeder's end.
 #[derive(Debug)]
@@ -417,9 +418,21 @@ impl<I, T> Handover<I, T> {
 
     /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as
     /// they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits
-    /// come back, and the window has room for a batch.
+    /// come back, and the window has room for a batch. If the size is chosen, the window has room for several.
     fn lot(&self) -> usize {
-        self.batching.map_or(1, |batching| batching.rule.most())
+        if self.dispatch.has_chosen_sizes() { 1 } else { self.dispatch.largest_batch() }
+    }
+
+    /// Has a window follow the batches whose size is chosen. Returns by how many items it grows.
+    pub(crate) fn let_follow(
+        &self,
+        window: &mut Window,
+        has_memory: impl FnOnce() -> bool,
+    ) -> usize {
+        match self.dispatch.has_chosen_sizes() {
+            true => window.follow(self.dispatch.largest_batch(), self.producers, has_memory),
+            false => 0,
+        }
     }
 
     /// Wakes the feeder if it waits for something that is there now.

@@ -89,6 +89,7 @@ impl Stage {
         if self.batch > 0 {
             builder = builder.batch(match self.waits_for_batch {
                 true => Batch::of(self.batch),
+                false if self.batch == 1 => Batch::auto(),
                 false => Batch::up_to(self.batch),
             });
         }

@@ -30,11 +30,16 @@ pub struct Ceiling {
 /// That of a device that has not run out of memory.
 impl Default for Ceiling {
     fn default() -> Self {
-        Ceiling { extent: None, proven: 0, streak: 0, patience: FIRST_PATIENCE }
+        Ceiling::patient(FIRST_PATIENCE)
     }
 }
 
 impl Ceiling {
+    /// A ceiling that rises after this number of successful batches.
+    pub(crate) fn patient(patience: u32) -> Self {
+        Ceiling { extent: None, proven: 0, streak: 0, patience }
+    }
+
     /// The limit; `None` until the device has run out of memory.
     pub fn extent(&self) -> Option<u64> {
         self.extent
@@ -56,6 +61,12 @@ impl Ceiling {
             half
         });
         self.streak = 0;
+    }
+
+    /// Raises the ceiling to an extent that was tried although it is above.
+    pub(crate) fn raise_to(&mut self, extent: u64) {
+        self.proven = self.proven.max(extent);
+        self.extent = self.extent.map(|ceiling| ceiling.max(extent));
     }
 
     /// Counts a successful batch of this extent.

@@ -101,6 +101,11 @@ impl Limits {
         u64::try_from(extent).unwrap_or(u64::MAX)
     }
 
+    /// The largest [`extent`](Limits::extent).
+    pub(crate) fn most_extent(&self) -> u64 {
+        self.padded.or(self.cost).unwrap_or(self.items)
+    }
+
     /// These limits, with no [`extent`](Limits::extent) above `ceiling`.
     pub(crate) fn below(self, ceiling: u64) -> Self {
         let lower = |most: u64| most.min(ceiling);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::batch::Batch;
 use proptest::prelude::*;
 
 #[test]
@@ -128,4 +129,22 @@ fn behind_a_slow_head_it_grows_to_sixteen_per_producer_and_with_memory_to_sixty_
 fn a_window_that_the_user_gave_does_not_grow_behind_a_slow_head() {
     let mut window = Window::fixed(8);
     assert_eq!(window.grow_behind_head(8, || true), 0);
+}
+
+#[test]
+fn it_follows_sizes_that_are_chosen() {
+    let mut window = Window::new(None, 2, Some(Batching::new(Batch::auto())));
+    assert_eq!(window.size(), 6, "sizes begin with 1");
+    assert_eq!(window.follow(16, 2, || unreachable!("it is small")), 96 - 6);
+    assert_eq!(window.follow(16, 2, || true), 0);
+    assert_eq!(
+        window.follow(32, 2, || false),
+        0,
+        "memory is asked from 16 times its first size on"
+    );
+    assert_eq!(window.follow(64, 2, || true), 3 * 2 * 64 - 96);
+    assert_eq!(window.follow(8, 2, || true), 0);
+    assert_eq!(window.size(), 384, "what it has it keeps");
+    let mut fixed = Window::new(Some(64), 2, Some(Batching::new(Batch::auto())));
+    assert_eq!(fixed.follow(64, 2, || true), 0);
 }
