@@ -7,6 +7,7 @@ pub(crate) mod foreign;
 pub(crate) mod halt;
 pub(crate) mod inputs;
 pub(crate) mod limit;
+pub(crate) mod list_size;
 pub(crate) mod number;
 pub(crate) mod options;
 pub(crate) mod printing;

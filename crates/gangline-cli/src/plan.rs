@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use crate::args::Run;
 use crate::args::inputs::Grouping;
+use crate::args::list_size::ListSize;
 use crate::args::typed::{Kind, Typed, TypedSource};
 use crate::args::workers::{Amount, Workers};
 use crate::error::{CliError, Context};
@@ -145,7 +146,7 @@ impl Plan {
     }
 
     fn of_command(args: &Run) -> Result<Plan, CliError> {
-        let gate = new_gate(args.warm.batch.unwrap_or(1))?;
+        let gate = new_gate(args.warm.batch.map_or(1, ListSize::most))?;
         let typed = args.typed();
         check_typed(args, &typed)?;
         let Run { record, placement, failure, .. } = args;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use crate::args::limit::{Timeout, time_limit};
+use crate::args::list_size::ListSize;
 use crate::args::number::at_least_one;
 use crate::args::warm::WorkerTimes;
 use crate::args::workers::{Amount, Workers};
@@ -90,7 +91,7 @@ impl CheckArgs {
         run.inputs.tsv.clone_from(&self.tsv);
         run.inputs.jsonl = self.jsonl;
         run.failure.timeout = self.timeout.map(Timeout::After);
-        run.warm.batch = Some(self.most());
+        run.warm.batch = Some(ListSize::AtMost(self.most()));
         run.warm.times.clone_from(&self.times);
         Ok(run)
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use crate::args::number::at_least_one;
+use crate::args::list_size::ListSize;
 use crate::args::sections;
 
 /// Print a Dockerfile for a worker in Python
@@ -29,9 +29,9 @@ pub(crate) struct DockerfileArgs {
     /// Use a GPU: start the container with --gpus all
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) gpu: bool,
-    /// Send the worker up to N inputs at once
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) batch: Option<usize>,
+    /// Send the worker up to N inputs at once; auto chooses the number
+    #[arg(long, value_name = "N|auto")]
+    pub(crate) batch: Option<ListSize>,
     /// Print the .dockerignore instead, which leaves everything else out of the build
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "write")]
     pub(crate) ignore: bool,

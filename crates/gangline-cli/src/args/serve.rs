@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use crate::args::limit::{duration, time_limit};
+use crate::args::list_size::ListSize;
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::{Amount, Workers, WorkersError};
@@ -107,9 +108,9 @@ pub(crate) struct WorkerPlaces {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Workers")]
 pub(crate) struct WorkerLimits {
-    /// Send up to N values at once, as a list, to a worker that takes lists
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(crate) batch: Option<usize>,
+    /// Send up to N values at once, as a list, to a worker that takes lists; auto chooses the number
+    #[arg(long, value_name = "N|auto")]
+    pub(crate) batch: Option<ListSize>,
     /// Wait TIME at most for a list to be full; without a wait, a free worker gets what is there
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration, requires = "batch")]
     pub(crate) batch_wait: Duration,

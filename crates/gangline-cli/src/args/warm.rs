@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Command};
 
 use crate::args::limit::duration;
+use crate::args::list_size::ListSize;
 use crate::args::number::{at_least_one, unsigned};
 
 /// The options of `gangline run` for warm workers.
@@ -17,9 +18,9 @@ pub(crate) struct WarmArgs {
     /// Start all workers before the first job, and not each for its first
     #[arg(long, action = ArgAction::SetTrue, requires = "warm")]
     pub(crate) preload: bool,
-    /// Send up to N inputs at once, as a list, to a worker that takes lists
-    #[arg(long, value_name = "N", value_parser = at_least_one, requires = "warm")]
-    pub(crate) batch: Option<usize>,
+    /// Send up to N inputs at once, as a list, to a worker that takes lists; auto chooses the number
+    #[arg(long, value_name = "N|auto", requires = "warm")]
+    pub(crate) batch: Option<ListSize>,
     /// Wait TIME at most for a list to be full
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration, requires = "batch")]
     pub(crate) batch_wait: Duration,

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use crate::args::list_size::ListSize;
 use crate::args::{InUse, Run};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
@@ -32,9 +33,7 @@ use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
-use gangline::{
-    AnyOrderRunner, Batch, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict,
-};
+use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict};
 
 /// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
 /// long as the others then keeps no slot idle.
@@ -251,7 +250,7 @@ fn builder<W: Work + 'static>(
     plan: &Plan,
     total: &Arc<OnceLock<u64>>,
 ) -> Result<JobBuilder<W>, CliError> {
-    let running = plan.slots.len().saturating_mul(args.warm.batch.unwrap_or(1));
+    let running = plan.slots.len().saturating_mul(args.warm.batch.map_or(1, ListSize::places));
     let token = runner.lane.token.clone();
     let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
@@ -263,8 +262,8 @@ fn builder<W: Work + 'static>(
         .retries(retries(args))
         .backoff(args.failure.retry_delay, LONGEST_DELAY.max(args.failure.retry_delay))
         .classify(verdict);
-    if let Some(most) = args.warm.batch {
-        builder = builder.batch(Batch::of(most).within(args.warm.batch_wait));
+    if let Some(size) = args.warm.batch {
+        builder = builder.batch(size.within(args.warm.batch_wait));
     }
     // Keys are kept in memory, so they are off unless they are shown.
     if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {

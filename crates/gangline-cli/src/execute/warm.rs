@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use crate::args::list_size::ListSize;
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::execute::commands;
 use crate::execute::job_runner::{Tried, Work, Worked};
@@ -94,9 +95,13 @@ impl Warm {
     ) -> Warm {
         let &WarmArgs { max_restarts, preload, batch, .. } = args;
         let WorkerTimes { start_timeout, end_timeout, .. } = args.times;
-        let batch = batch.unwrap_or(1);
-        // There may be fewer lists than slots.
-        let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(batch));
+        // There may be fewer lists than slots. Those whose size is chosen begin with one input.
+        let least = match batch {
+            Some(ListSize::AtMost(size)) => size,
+            Some(ListSize::Auto) | None => 1,
+        };
+        let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(least));
+        let batch = batch.map_or(1, ListSize::most);
         let start = if preload { FirstStart::Early(most) } else { FirstStart::Late };
         let workers = WorkerSlots::new(slots.len());
         let typed = slots.iter().zip(lane.first_worker..).map(|(slot, worker)| {

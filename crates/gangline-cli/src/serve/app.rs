@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::args::list_size::ListSize;
 use crate::args::serve::ServeArgs;
 use crate::serve::access::AccessRule;
 use crate::serve::answering::Answering;
@@ -90,7 +91,7 @@ impl App {
                 "most": self.service.get().map(Service::queue),
             },
             "values": { "ok": account.ok, "failed": account.failed, "cancelled": account.cancelled },
-            "batches": { "lists": lists, "values": values, "largest": largest, "most": self.args.working.batch },
+            "batches": { "lists": lists, "values": values, "largest": largest, "most": self.args.working.batch.map(ListSize::most) },
             "latency": self.figures.latencies(),
         })
     }

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::args::halt::Halt;
 use crate::args::limit::Timeout;
+use crate::args::list_size::ListSize;
 use crate::args::running::TermSequence;
 use crate::args::serve::ServeArgs;
 use crate::args::{InUse, Placement};
@@ -35,7 +36,7 @@ use crate::plan::value::{InputForm, Shape};
 use crate::serve::answering::{Answering, ServedValue};
 use crate::serve::phase::Phases;
 use gangline::metrics::Metrics;
-use gangline::{AnyOrderRunner, Batch, CancelToken, Order, Service};
+use gangline::{AnyOrderRunner, CancelToken, Order, Service};
 
 /// The slots, and the one lane that all requests take.
 pub(crate) struct ServingWorkers {
@@ -151,12 +152,8 @@ impl ServingWorkers {
         if let Some(queue) = args.http.queue {
             builder = builder.window(queue);
         }
-        if let Some(most) = warm.batch {
-            let batch = Batch::up_to(most);
-            builder = builder.batch(match warm.batch_wait.is_zero() {
-                true => batch,
-                false => batch.within(warm.batch_wait),
-            });
+        if let Some(size) = warm.batch {
+            builder = builder.batch(size.of_what_is_there(warm.batch_wait));
         }
         let in_use = self.placement.lock_gpus.unwrap_or(InUse::Fail);
         if let Some(lock) = slot::lock(&self.placement, in_use) {
@@ -173,7 +170,7 @@ fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
         _ if least > workers => {
             format!("--min-workers {least} is more than there are workers: {workers}")
         }
-        (Some(queue), Some(batch)) if queue < batch => {
+        (Some(queue), Some(ListSize::AtMost(batch))) if queue < batch => {
             format!("--queue {queue} has no room for a list of --batch {batch}")
         }
         _ => return Ok(()),
