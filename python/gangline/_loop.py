@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, BinaryIO, Callable, NoReturn, Optional, Protocol, TypeVar
+from typing import Any, BinaryIO, Callable, Literal, NoReturn, Optional, Protocol, TypeVar, Union
 
 from gangline._context import Context, connect_log
 from gangline._errors import first_line, full_text, is_lost_gpu, is_out_of_memory
@@ -98,15 +98,16 @@ def worker(
     load: Optional[Callable[[Context], State]],
     work: Callable[[State, Any], Any],
     *,
-    batch: Optional[int] = None,
+    batch: Union[int, Literal["auto"], None] = None,
     end: Optional[Callable[[State], object]] = None,
 ) -> None:
     """Serve the items of ``gangline run --warm`` until there are no more.
 
     ``load(context)`` is called once, and returns what ``work`` gets as its first argument; without it, that is
     ``None``. ``work(state, input)`` returns the output, which may be any JSON, or arrays of numpy. With ``batch``,
-    ``work(state, inputs)`` gets a list of up to that many inputs and returns as many outputs; an output that is an
-    exception is that item's error. ``end(state)`` is called after the last item.
+    ``work(state, inputs)`` gets a list of inputs and returns as many outputs; an output that is an exception is
+    that item's error; the program's ``--batch`` says how many a list has at most. ``end(state)`` is called after the
+    last item.
 
     Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. If a
     list runs out of memory, it is divided, and no item is blamed. After an error that leaves CUDA unusable, such as an
@@ -177,8 +178,8 @@ os.register_at_fork(after_in_child=_close_channels)
 class Loop:
     """One worker's conversation with the program."""
 
-    def __init__(self, codec: Codec, channel: Channel, batch: Optional[int]) -> None:
-        if batch is not None and batch < 1:
+    def __init__(self, codec: Codec, channel: Channel, batch: Union[int, Literal["auto"], None]) -> None:
+        if batch is not None and batch != "auto" and batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
         self._codec = codec
         self._channel = channel

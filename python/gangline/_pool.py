@@ -30,7 +30,8 @@ class Pool(Generic[State]):
 
     ``load(context)`` is called once in each worker, and returns what ``work`` gets as its first argument; without
     it, that is ``None``. ``work(state, input)`` returns the output. With ``batch=n``, ``work(state, inputs)`` gets a
-    list of up to n inputs and returns as many outputs; an output that is an exception is that item's error.
+    list of up to n inputs and returns as many outputs; an output that is an exception is that item's error. With
+    ``batch="auto"``, the program chooses the size of the lists, by the times that they take.
     ``end(state)`` is called when the worker ends in order.
 
     ====================  =========================================================================================
@@ -78,7 +79,7 @@ class Pool(Generic[State]):
         workers: Optional[int] = None,
         devices: Union[str, Iterable[str], None] = None,
         end: Optional[Callable[[State], object]] = None,
-        batch: Optional[int] = None,
+        batch: Union[int, Literal["auto"], None] = None,
         batch_wait: Optional[Time] = None,
         order: Literal["input", "completion"] = "input",
         window: Optional[int] = None,
@@ -105,14 +106,15 @@ class Pool(Generic[State]):
         one_of("order", order, ("input", "completion"))
         one_of("visible", visible, ("own", "all"))
         one_of("lock_gpus", lock_gpus, (True, False, "wait"))
-        at_least(1, batch=batch, window=window, workers=workers, min_workers=min_workers, threads=threads)
+        at_least(1, batch=None if batch == "auto" else batch)
+        at_least(1, window=window, workers=workers, min_workers=min_workers, threads=threads)
         at_least(0, retries=retries, max_restarts=max_restarts)
         if work is None:
             raise TypeError("work must be a function, got None")
         if resume and journal is None:
             raise ValueError("resume=True needs the journal of the earlier run: journal='run.journal'")
         if batch_wait is not None and batch is None:
-            raise ValueError("batch_wait is how long a list waits for more inputs, so it needs batch=n")
+            raise ValueError("batch_wait is how long a list waits for more inputs, so it needs batch=n or batch='auto'")
         reports = [report] if isinstance(report, (str, os.PathLike)) else report
         self._options = Options(
             gpus=None if gpus is None else gpu_list(gpus),
@@ -187,7 +189,7 @@ class Pool(Generic[State]):
 
         kind = JournaledCall if self._options.journal else Call if self._order == "input" else CompletionCall
         self._summary.start()
-        window = Window(self._options.window, self._options.count_workers(), self._options.batch or 1)
+        window = Window(self._options.window, self._options.count_workers(), self._options.largest_list())
         has_keys = self._options.journal is not None and not (keys is None and self._key is None)
         call = kind(self._started(has_keys), items, keys_of(keys, self._key), window, observe)
         try:

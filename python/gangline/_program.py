@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Literal, NamedTuple, Optional, Union
 
 __all__ = ["Options", "Paths", "Time", "find_program", "visible_gpus"]
 
@@ -101,13 +101,17 @@ def visible_gpus() -> list[str]:
     return [str(index) for index, _ in enumerate(re.findall(r"^GPU \d+:", listed, re.MULTILINE))]
 
 
+#: With ``batch="auto"``, a worker's lists have room for this many items.
+LARGEST_CHOSEN = 128
+
+
 class Options(NamedTuple):
     """The options of a pool that are those of the program."""
 
     gpus: Optional[str] = None
     devices: Optional[str] = None
     workers: Optional[int] = None
-    batch: Optional[int] = None
+    batch: Union[int, Literal["auto"], None] = None
     batch_wait: Optional[Time] = None
     retries: int = 0
     retry_delay: Optional[Time] = None
@@ -141,6 +145,10 @@ class Options(NamedTuple):
         if gpus is not None:
             return gpus if self.workers is None or not self.share else max(self.workers, 1)
         return self.workers if self.workers is not None else len(os.sched_getaffinity(0))
+
+    def largest_list(self) -> int:
+        """Return how many items a worker may get at once, as far as the window of the pool is concerned."""
+        return LARGEST_CHOSEN if self.batch == "auto" else self.batch or 1
 
     def arguments(self) -> list[str]:
         """Return the arguments between ``run`` and the worker's command."""

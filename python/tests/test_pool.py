@@ -70,6 +70,11 @@ def test_the_gpus_of_a_worker_are_set_before_it_imports_anything(monkeypatch):
         assert pool.map([0])[0].device == "cuda:2"
 
 
+def test_the_program_chooses_the_size_of_lists():
+    with Pool(None, tasks.squares, workers=2, batch="auto") as pool:
+        assert list(pool.map(range(2_000))) == [number * number for number in range(2_000)]
+
+
 def test_lists_have_at_most_the_size_of_a_batch():
     with Pool(None, tasks.squares, workers=2, batch=4) as pool:
         assert pool.map(range(100)) == [x * x for x in range(100)]
