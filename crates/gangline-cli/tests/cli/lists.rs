@@ -406,3 +406,18 @@ fn malformed_lines_of_lists_are_refused() {
     let ran = place.run_typed("-j1 --warm --max-restarts 0 -- sh worker ::: a b");
     ran.check_said(103, &[r#"{"gangline":2,"batch":8}; allowed are"#, r#""batch":true or false"#]);
 }
+
+#[test]
+fn the_size_of_lists_is_chosen() {
+    let place = place();
+    let inputs = inputs(400);
+    run(&place, "--batch auto --report r.json", &inputs).check(0, &outputs(&inputs));
+    let hello: Value = serde_json::from_str(&place.read("hello")).unwrap();
+    assert_eq!(hello["batch"], 256, "the largest list that may come");
+    let sizes: Vec<_> = lists(&place).iter().map(|list| list.split(' ').count()).collect();
+    assert_eq!(sizes[0], 1, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 256), "{sizes:?}");
+    let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
+    assert!(report["producers"][0]["batch_size"]["size"].is_u64(), "{report}");
+    place.run_typed("--warm --batch many -- cat ::: a").check_said(102, &["or auto"]);
+}
