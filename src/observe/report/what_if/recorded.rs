@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::batch_times::{BatchTimes, RecordedLease};
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::base::HumanDuration;
 use crate::observe::account::Ending;
@@ -34,9 +35,6 @@ const LEAST_DIFFERENCE: f64 = 1.25;
 
 /// A batch that is so many times as large as the largest recorded one may not behave alike.
 const MOST_GROWTH: usize = 2;
-
-/// With fewer batches of a size, such as the last one of a run, chance decides what they take.
-const LEAST_BATCHES: usize = 3;
 
 /// A conclusion quotes a prediction for a run of at most so many attempts times producers: then it takes about a tenth of
 /// a second.
@@ -73,16 +71,6 @@ struct RecordedItem {
     took: Vec<Duration>,
     /// Whether it failed for good.
     has_failed: bool,
-}
-
-/// How long batches take on the first place: `fixed + each * size`, by least squares.
-#[derive(Debug, Default)]
-struct BatchTimes {
-    fixed: f64,
-    each: f64,
-    largest: usize,
-    /// The number of different sizes of which there were enough.
-    sizes: usize,
 }
 
 /// Predicts how long the run would have taken: see [`RunReport::what_if`].
@@ -131,14 +119,16 @@ impl RecordedRun {
         let items = items(report, &speeds);
         let each = |time: Duration| time.div_f64((items.len() as f64).max(1.0));
         let settings = &report.provenance.settings;
-        let rule = settings.get("batch").map(|text| parsed_rule(text)).transpose()?;
+        let times = BatchTimes::of(&batches, &speeds);
+        let parse = |text: &String| parsed_rule(text, times.largest);
+        let rule = settings.get("batch").map(parse).transpose()?;
         let window = settings.get("window").and_then(|text| text.parse().ok());
         let is_known = settings.contains_key("window");
         let run = RecordedRun {
             lasted: report.lasted,
             pull: each(report.source_working),
             consume: each(report.consumer_working),
-            batches: BatchTimes::of(&batches, &speeds),
+            batches: times,
             config: config(report),
             window: if is_known { window } else { Some(report.window as usize) },
             rule,
@@ -348,36 +338,6 @@ impl RunModel for RecordedModel<'_> {
     }
 }
 
-impl BatchTimes {
-    fn of(leases: &[RecordedLease], speeds: &[f64]) -> Self {
-        let points: Vec<_> = leases
-            .iter()
-            .map(|it| (it.size as f64, it.took.as_secs_f64() / speeds[it.producer % speeds.len()]))
-            .collect();
-        let count = points.len().max(1) as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-        let (size, time) = (mean(|it| it.0), mean(|it| it.1));
-        let spread: f64 = points.iter().map(|it| (it.0 - size).powi(2)).sum();
-        let common: f64 = points.iter().map(|it| (it.0 - size) * (it.1 - time)).sum();
-        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-        leases.iter().for_each(|it| *counts.entry(it.size).or_default() += 1);
-        let each = if spread > 0.0 { (common / spread).max(0.0) } else { 0.0 };
-        BatchTimes {
-            fixed: (time - each * size).max(0.0),
-            each,
-            largest: leases.iter().map(|it| it.size).max().unwrap_or(0),
-            sizes: counts.values().filter(|&&count| count >= LEAST_BATCHES).count(),
-        }
-    }
-}
-
-/// Attempts that began together on one producer.
-struct RecordedLease {
-    producer: usize,
-    size: usize,
-    took: Duration,
-}
-
 fn check_whole(report: &RunReport) -> Result<(), String> {
     if !report.stages.is_empty() {
         return Err(
@@ -484,8 +444,11 @@ fn config(report: &RunReport) -> Config {
     }
 }
 
-/// Reads a rule as a report has it: `of 32`, `up to 32` or `32 within 5 ms`.
-fn parsed_rule(text: &str) -> Result<Batch, String> {
+/// Reads a rule as a report has it: `of 32`, `up to 32`, `32 within 5 ms` or `auto`, which chose `largest` at most.
+fn parsed_rule(text: &str, largest: usize) -> Result<Batch, String> {
+    if text.starts_with("auto") {
+        return Ok(Batch::up_to(largest));
+    }
     let rule = match (text.strip_prefix("of "), text.strip_prefix("up to ")) {
         (Some(most), _) => most.parse().ok().map(Batch::of),
         (_, Some(most)) => most.parse().ok().map(Batch::up_to),
