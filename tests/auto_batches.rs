@@ -14,7 +14,7 @@ fn noting(sizes: Sizes) -> impl Runner<Input = u64, Output = u64, Summary = Vec<
     map_batches(
         |_| Ok(()),
         move |_, (), inputs: &mut Vec<u64>| {
-            sizes.lock().unwrap().push(inputs.len());
+            sizes.lock().expect("nothing panics under it").push(inputs.len());
             // Long beside the clock's resolution, and the same for each batch.
             let end = std::time::Instant::now() + Duration::from_micros(200);
             while std::time::Instant::now() < end {
@@ -30,7 +30,8 @@ fn sizes() -> Sizes {
 }
 
 fn largest(sizes: Sizes) -> usize {
-    sizes.lock().unwrap().iter().copied().max().unwrap_or(0)
+    let sizes = sizes.lock().expect("nothing panics under it");
+    sizes.iter().copied().max().unwrap_or(0)
 }
 
 fn chosen(report: &RunReport) -> Vec<u64> {
