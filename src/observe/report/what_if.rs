@@ -1,6 +1,6 @@
 //! Settings that a run might have had, and what they would have made of it.
 
-mod batch_times;
+mod leases;
 pub(super) mod recorded;
 #[cfg(test)]
 mod tests;

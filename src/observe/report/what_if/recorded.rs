@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::batch_times::{BatchTimes, RecordedLease};
+use super::leases::{BatchTimes, leases, speeds};
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::base::HumanDuration;
 use crate::observe::account::Ending;
@@ -29,9 +29,6 @@ const NOT_REPLAYED: [&str; 6] = [
 
 /// A replay that differs from the run by more than this share is none: something else took the time.
 const MOST_DIFFERENCE: f64 = 0.25;
-
-/// Places whose times differ by less are alike: the times of items vary too.
-const LEAST_DIFFERENCE: f64 = 1.25;
 
 /// A batch that is so many times as large as the largest recorded one may not behave alike.
 const MOST_GROWTH: usize = 2;
@@ -365,16 +362,6 @@ fn check_whole(report: &RunReport) -> Result<(), String> {
     Ok(())
 }
 
-/// The leases of a run: the attempts of a batch begin and end together.
-fn leases(report: &RunReport) -> Vec<RecordedLease> {
-    let mut leases: BTreeMap<(usize, Duration), RecordedLease> = BTreeMap::new();
-    for span in report.spans.iter().filter(|span| !span.is_open) {
-        let lease = RecordedLease { producer: span.producer, size: 0, took: span.took };
-        leases.entry((span.producer, span.start)).or_insert(lease).size += 1;
-    }
-    leases.into_values().collect()
-}
-
 /// The items with their attempts, as if all had been made on the first place.
 fn items(report: &RunReport, speeds: &[f64]) -> Vec<RecordedItem> {
     let mut spans: Vec<_> = report.spans.iter().filter(|span| !span.is_open).collect();
@@ -390,31 +377,6 @@ fn items(report: &RunReport, speeds: &[f64]) -> Vec<RecordedItem> {
         item.took.push(span.took.div_f64(speeds[span.producer % speeds.len()]));
     }
     items
-}
-
-/// For each producer, how much longer an item takes there than on the first place, by the medians of the places.
-fn speeds(report: &RunReport, leases: &[RecordedLease]) -> Vec<f64> {
-    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for lease in leases {
-        let place = report.producers.get(lease.producer).map_or("", |it| it.place.as_str());
-        times.entry(place).or_default().push(lease.took.as_secs_f64() / lease.size as f64);
-    }
-    let median = |place: &str| {
-        let mut times = times.get(place)?.clone();
-        times.sort_by(f64::total_cmp);
-        Some(times[times.len() / 2])
-    };
-    let first = report.producers.iter().find_map(|producer| median(&producer.place));
-    let speed = |place: &str| match (median(place), first) {
-        (Some(here), Some(first)) if first > 0.0 && here > 0.0 => {
-            let ratio = here / first;
-            let alike = 1.0 / LEAST_DIFFERENCE..=LEAST_DIFFERENCE;
-            if alike.contains(&ratio) { 1.0 } else { ratio }
-        }
-        _ => 1.0,
-    };
-    let speeds: Vec<_> = report.producers.iter().map(|producer| speed(&producer.place)).collect();
-    if speeds.is_empty() { vec![1.0] } else { speeds }
 }
 
 /// The settings of the run, as far as the scheduler has to know them. Its window and its batches vary.
