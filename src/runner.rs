@@ -1,11 +1,14 @@
 //! The trait that users implement.
 
 mod context;
+mod item_seed;
+mod wanted;
 
 use std::sync::Arc;
 
-pub(crate) use self::context::{AbandonFlag, OpenItems, ProducerSetup, RunControl, Wanted};
 pub use self::context::{ConsumerContext, ProducerContext};
+pub(crate) use self::context::{OpenItems, ProducerSetup, RunControl};
+pub(crate) use self::wanted::{AbandonFlag, Wanted};
 
 use crate::error::{Error, Result};
 

@@ -3,34 +3,10 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
-use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::concurrency::bell::Bells;
 use crate::device::{Device, HeldGpus, Place};
 use crate::error::Site;
-
-/// The step of SplitMix64: 2^64 divided by the golden ratio.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// By which a hook learns that nothing waits for its call any more.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum AbandonFlag<'a> {
-    /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
-    Call { revoked: &'a AtomicU64, call: u64 },
-    /// Of a hook outside of runs.
-    Outside { is_left: &'a AtomicBool },
-}
-
-impl AbandonFlag<'_> {
-    pub(crate) fn is_set(&self) -> bool {
-        match self {
-            AbandonFlag::Call { revoked, call } => {
-                let revoked = revoked.load(Ordering::Relaxed);
-                revoked == *call || revoked == u64::MAX
-            }
-            AbandonFlag::Outside { is_left } => is_left.load(Ordering::Relaxed),
-        }
-    }
-}
+use crate::runner::item_seed::seed_of;
+use crate::runner::wanted::{AbandonFlag, Wanted};
 
 /// The items that callers of a service still wait for.
 pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
@@ -500,83 +476,5 @@ impl ProducerSetup {
             attempt,
             ..Site::default()
         }
-    }
-}
-
-/// Tracks which items' results are still wanted.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    /// Items from here on are not wanted. It only ever falls. `Relaxed` is enough: it saves work and
-    /// answers `is_cancelled`, while sleeping threads are woken under the lock that they sleep with.
-    end: AtomicU64,
-    /// Rung when it falls.
-    pub(crate) bells: Bells,
-}
-
-impl Wanted {
-    pub(crate) fn all() -> Self {
-        Wanted { end: AtomicU64::new(u64::MAX), bells: Bells::default() }
-    }
-
-    /// Gives up on all items from `item` on.
-    pub(crate) fn give_up_from(&self, item: u64) {
-        self.end.fetch_min(item, Ordering::Relaxed);
-        self.bells.ring();
-    }
-
-    /// Returns whether the result for `item` is no longer wanted; without an item, whether no result is.
-    #[inline]
-    pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
-        item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)
-    }
-}
-
-/// Returns the seed of the item with this index. It depends on nothing else, so it never changes.
-///
-/// The seed of the run is mixed first: items of runs with neighbouring seeds have nothing in common.
-fn seed_of(run: u64, index: u64) -> u64 {
-    mixed(mixed(run).wrapping_add(index.wrapping_add(1).wrapping_mul(STEP)))
-}
-
-/// The output function of SplitMix64, by Steele, Lea and Flood: each bit of the result depends on each of the input.
-fn mixed(state: u64) -> u64 {
-    let z = state.wrapping_add(STEP);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// The first outputs of the reference program for the seed 0.
-    #[test]
-    fn it_mixes_as_splitmix64() {
-        let outputs = [0, 1].map(|steps: u64| mixed(steps.wrapping_mul(STEP)));
-        assert_eq!(outputs, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
-    }
-
-    #[test]
-    fn the_seeds_of_a_version_are_those_of_the_next() {
-        let seeds =
-            [(0, 0), (0, 1), (7, 0), (u64::MAX, u64::MAX)].map(|(run, it)| seed_of(run, it));
-        assert_eq!(
-            seeds,
-            [
-                0xB382_A305_F441_4F5E,
-                0x631A_9154_FBAB_F717,
-                0xA653_05FD_338E_C8FE,
-                0x5DC2_0AA7_B2A2_7137
-            ]
-        );
-    }
-
-    #[test]
-    fn no_two_of_many_items_share_a_seed() {
-        let seeds = (0..100).flat_map(|run| (0..100).map(move |index| seed_of(run, index)));
-        assert_eq!(seeds.collect::<BTreeSet<_>>().len(), 10_000);
     }
 }

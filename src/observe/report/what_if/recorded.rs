@@ -1,6 +1,6 @@
 //! The attempts of a run as a report shows them, to run its scheduler over them once more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 

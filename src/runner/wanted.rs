@@ -1,0 +1,53 @@
+//! Which results are still wanted, as hooks learn it.
+
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::bell::Bells;
+
+/// By which a hook learns that nothing waits for its call any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AbandonFlag<'a> {
+    /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
+    Call { revoked: &'a AtomicU64, call: u64 },
+    /// Of a hook outside of runs.
+    Outside { is_left: &'a AtomicBool },
+}
+
+impl AbandonFlag<'_> {
+    pub(crate) fn is_set(&self) -> bool {
+        match self {
+            AbandonFlag::Call { revoked, call } => {
+                let revoked = revoked.load(Ordering::Relaxed);
+                revoked == *call || revoked == u64::MAX
+            }
+            AbandonFlag::Outside { is_left } => is_left.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Tracks which items' results are still wanted.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Items from here on are not wanted. It only ever falls. `Relaxed` is enough: it saves work and
+    /// answers `is_cancelled`, while sleeping threads are woken under the lock that they sleep with.
+    end: AtomicU64,
+    /// Rung when it falls.
+    pub(crate) bells: Bells,
+}
+
+impl Wanted {
+    pub(crate) fn all() -> Self {
+        Wanted { end: AtomicU64::new(u64::MAX), bells: Bells::default() }
+    }
+
+    /// Gives up on all items from `item` on.
+    pub(crate) fn give_up_from(&self, item: u64) {
+        self.end.fetch_min(item, Ordering::Relaxed);
+        self.bells.ring();
+    }
+
+    /// Returns whether the result for `item` is no longer wanted; without an item, whether no result is.
+    #[inline]
+    pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
+        item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)
+    }
+}
