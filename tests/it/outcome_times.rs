@@ -243,7 +243,9 @@ fn failures_behind_the_end_of_a_run_are_listed_apart() {
             assert_eq!(behind, [Some(1), Some(2), Some(3), Some(4)], "{report}");
             assert_eq!(report.account.cancelled, 5 - listed, "{report}");
             let text = report.to_string();
-            assert!(text.contains("counted as cancelled:\n  item 1 in "), "{text}");
+            let listed =
+                "counted as cancelled:\n  4 items in producer_work on cpu: bad\n    item 1\n";
+            assert!(text.contains(listed), "{text}");
         }
     });
 }

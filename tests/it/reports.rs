@@ -39,7 +39,12 @@ fn four_tasks_with_names_of_which_one_fails() {
         assert!(report.slowest.iter().any(|item| item.key.as_deref() == Some("z")));
         assert_eq!(RunReport::from_json(&report.to_json()).unwrap(), report);
         let html = report.to_html();
-        assert!(html.contains("<svg") && html.contains("producer_work failed for item 3"));
+        assert!(
+            html.contains("<svg")
+                && html.contains("<h2>Failures</h2>")
+                && html.contains("producer_work on cpu"),
+            "{html}"
+        );
         assert!(report.to_trace().contains("traceEvents"));
     });
 }

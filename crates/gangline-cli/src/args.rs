@@ -317,7 +317,7 @@ pub(crate) struct Record {
         long,
         action = ArgAction::SetTrue,
         requires = "joblog",
-        conflicts_with_all = ["Inputs", "WarmArgs", "journal", "results"]
+        conflicts_with_all = ["Inputs", "warm", "journal", "results"]
     )]
     pub(crate) retry_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
