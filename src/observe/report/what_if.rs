@@ -13,6 +13,21 @@ use crate::observe::report::run_report::RunReport;
 use crate::scheduler::batch::Batch;
 
 /// Settings that a run might have had: see [`RunReport::what_if`]. Those that are not given stay as they were.
+///
+/// ```
+/// use gangline::report::Settings;
+/// use gangline::{OrderedRunner, each};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let mut pool = OrderedRunner::builder(each(|x: u64| Ok(x))).devices(2).timeline().build()?;
+/// let (_, report) = pool.run_with_report(0..100);
+/// let prediction = report.what_if(&Settings::new().producers(4).window(64).retries(2));
+/// for refused in &prediction.refused {
+///     println!("{}: {}", refused.setting, refused.why);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     pub(super) producers: Option<usize>,
