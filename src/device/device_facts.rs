@@ -42,7 +42,7 @@ impl DeviceMemory {
 
 /// Returns the models of devices, as far as they are known: `cuda:0` is an `NVIDIA H100 80GB HBM3`.
 ///
-/// GPUs of NVIDIA need the feature `nvml` and their driver. The driver is asked once in a process.
+/// For GPUs of NVIDIA, this needs the feature `nvml` and the driver. The driver is asked once in a process.
 pub(crate) fn models(devices: &Devices) -> BTreeMap<String, String> {
     let variable = detect::visible_devices();
     let machine = Machine::new(variable.as_deref(), &detect::inventory_once);

@@ -17,7 +17,7 @@ const OWN: &str = "CANDLE_NUM_THREADS";
 /// A variable of the environment and its value.
 pub(crate) type CandleVariable = (&'static str, String);
 
-/// Executes this program once more, with the variables in which candle looks for its number of threads on the CPU.
+/// Executes this program once more, with the variables from which candle takes its number of threads on the CPU.
 ///
 /// Without `RAYON_NUM_THREADS`, candle counts the cores before each matrix product. On Linux it reads `/proc/cpuinfo`
 /// for that, which takes longer than a small product. Without `CANDLE_NUM_THREADS`, it starts a thread for each core,
@@ -26,7 +26,7 @@ pub(crate) type CandleVariable = (&'static str, String);
 ///
 /// A program cannot safely set a variable of its own. So the operating system executes it again, as the same process with
 /// the same arguments and standard streams, in about a millisecond. Call this function at the start of `main`, since
-/// what has happened before it happens twice. It returns at once and does nothing
+/// everything before the call happens twice. It returns at once and does nothing
 ///
 /// - in the process that was executed again, and if you have set `RAYON_NUM_THREADS` yourself;
 /// - if no place of `devices` has the CPU;
@@ -36,13 +36,12 @@ pub(crate) type CandleVariable = (&'static str, String);
 /// without it, so pools keep their sizes. With several places on the CPU, `CANDLE_NUM_THREADS` becomes 1, unless you have
 /// set it. Programs that this one starts inherit both.
 ///
-/// Workers in child processes and of a cluster are started with such variables, and do
-/// not need the function.
+/// Child processes and workers of a cluster are started with such variables, and do not need the function.
 ///
 /// # Errors
 ///
-/// If the operating system refuses, for example because the file of the program was deleted. The program can go on, and
-/// is slower.
+/// If the operating system refuses, for example because the file of the program was deleted. The program can go on, but
+/// candle is slower then.
 ///
 /// ```no_run
 /// use gangline::Devices;

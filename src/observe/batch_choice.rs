@@ -28,7 +28,7 @@ use crate::scheduler::batch::{BatchTime, ChosenSize, SizeBound};
 pub struct BatchChoice {
     /// The number of items; the cost or the padded size if that is bounded.
     pub size: u64,
-    /// The time that each batch takes, whatever its size. 0 until batches of two sizes were measured.
+    /// The time that each batch takes, whatever its size. 0 until batches of two sizes have been measured.
     #[serde(with = "seconds")]
     pub fixed: Duration,
     /// The time that one more item adds, or one more unit of the cost or padded size.

@@ -96,17 +96,17 @@ impl RunReport {
 
     /// Predicts how long this run would have taken with other settings.
     ///
-    /// The scheduler runs once more in virtual time, over the recorded attempts: each item takes the time that it took,
-    /// the source and the consumer take their mean time for an item. Batches take what the recorded ones took by their
-    /// size. The same is done with the settings that the run had, and what that differs by from the recorded time is
-    /// taken for overhead, which grows with the prediction.
+    /// The scheduler runs once more in virtual time, over the recorded attempts. Each item takes the time that it took,
+    /// and the source and the consumer take their mean time for an item. The time of a batch follows from its size, by
+    /// the recorded batches. The scheduler also runs with the settings that the run had: the difference to the recorded
+    /// time is taken for overhead, which grows with the prediction.
     ///
     /// Producers are taken to be independent: hooks that share a core, a disk or a GPU get slower with more of them, which
     /// no report shows.
     ///
-    /// It needs a report with item events ([`timeline`](crate::Builder::timeline)) of a whole run of one pool, with at
-    /// most 100,000 attempts. A setting is [refused](Prediction::refused) if the report does not tell its effect: a batch
-    /// larger than the recorded ones, for example, or more retries where items failed for good.
+    /// A prediction needs a report with item events ([`timeline`](crate::Builder::timeline)) of a whole run of one
+    /// pool, with at most 100,000 attempts. A setting is [refused](Prediction::refused) if the report does not show its
+    /// effect: for example a batch larger than the recorded ones, or more retries where items failed for good.
     ///
     /// ```
     /// use std::thread::sleep;
@@ -129,15 +129,14 @@ impl RunReport {
         what_if::recorded::predict(self, settings)
     }
 
-    /// Lets the scheduler decide over this run once more, and returns its steps: one line each, with its time in the
-    /// run.
+    /// Runs the scheduler over this run once more, and returns its steps: one line each, with its time in the run.
     ///
-    /// With it, a report shows what the scheduler did and why: which producer began with which items, what was tried
-    /// again, when the window grew.
+    /// The steps show what the scheduler did: which producer began with which items, what was tried again, and when the
+    /// window grew.
     ///
     /// # Errors
     ///
-    /// [`Unrecorded`] if the report has not what [`what_if`](Self::what_if) needs.
+    /// [`Unrecorded`] if the report lacks what [`what_if`](Self::what_if) needs.
     pub fn replay(&self) -> Result<String, Unrecorded> {
         what_if::recorded::steps(self)
     }

@@ -126,17 +126,17 @@ impl<'a> ProducerContext<'a> {
 
     /// Returns the seed for the random numbers of this call's input.
     ///
-    /// It depends on the [seed of the run](crate::Builder::seed) and the [index](ProducerContext::item) of the item
-    /// only. So the random numbers of an item are the same on any number of producers, on threads, in
-    /// child processes and in a cluster, at each attempt, and in a run that resumes by a
+    /// It depends only on the [seed of the run](crate::Builder::seed) and the [index](ProducerContext::item) of the
+    /// item. So an item has the same random numbers on any number of producers, on threads, in child processes and in
+    /// a cluster. They are the same at each attempt, and in a run that resumes by a
     /// [journal](crate::Builder::journal). They change if the input has other items before it.
     ///
-    /// For a batch, ask [`at(i)`](ProducerContext::at) for each item: the seed of several is that of the first. In
-    /// [`producer_init`](crate::Runner::producer_init) and [`producer_end`](crate::Runner::producer_end) there
-    /// is no item, and the seed is that of the run for the index `u64::MAX`.
+    /// In a batch, ask [`at(i)`](ProducerContext::at) for the seed of each item: the seed of a whole batch is that of
+    /// its first item. In [`producer_init`](crate::Runner::producer_init) and
+    /// [`producer_end`](crate::Runner::producer_end) there is no item, and the seed is that for the index `u64::MAX`.
     ///
-    /// Stages of a [pipeline](crate::Pool::then) have seeds of their own. An item has the same index in each, so
-    /// give them different ones. Behind a stage without order, the index is that of the arrival.
+    /// Each stage of a [pipeline](crate::Pool::then) has a seed of its own. An item has the same index in all stages,
+    /// so set different seeds. Behind a stage without order, the index counts the items as they arrive.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -30,7 +30,7 @@ const ASSUMED: usize = 64;
 /// | `Batch::auto().latency(time)` | the same, at most as many as it finishes in half of `time` |
 /// | `Batch::of(32)` | exactly 32 items, waiting for them; fewer only if no more can come |
 /// | `Batch::up_to(32)` | the items available now, at most 32 |
-/// | any, `.within(time)` | as many, or those available once the first has waited for `time` |
+/// | any, `.within(time)` | as many as without it, or those available once the first has waited for `time` |
 ///
 /// No more items can come when the input has ended or the run drains. The same holds while the window has no
 /// room for another batch. Then the items that wait count as full. A batch is never empty.
@@ -127,13 +127,14 @@ impl Batch {
     /// A batch takes a fixed time, and a time for each of its items. The run measures both on each device, with sizes
     /// that double from 1, and chooses the size at which the fixed time is 5 % of a batch: larger ones would gain
     /// little. It never chooses a size that was slower for each item than a smaller one, or that the device had no
-    /// memory for. It keeps on measuring, so it follows changes, and the next run of a pool begins with what the last
-    /// has learned. The report says the sizes.
+    /// memory for. It keeps on measuring, so it follows changes. The next run of a pool begins with what the last one
+    /// has learned. The report shows the sizes.
     ///
-    /// The size is at most 4,096, or less with [`at_most`](Batch::at_most). With a [window](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window)
-    /// it is at most half of what the window has for each producer; without one, the window grows with the size. If the
-    /// cost or the padded size of a batch is bounded, that is chosen in place of the number of items, below the bound.
-    /// At the end of the input, the rest is divided among the producers.
+    /// The size is at most 4,096, or less with [`at_most`](Batch::at_most). With a
+    /// [window](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window) it is at most half of the
+    /// items that the window has for each producer; without one, the window grows with the size. If the cost or the
+    /// padded size of a batch is bounded, that is chosen in place of the number of items, below the bound. At the end
+    /// of the input, the last items are divided among the producers.
     ///
     /// ```
     /// # mod gangline {
@@ -159,8 +160,8 @@ impl Batch {
         Batch { most: self.most.min(items), ..self }
     }
 
-    /// Chooses the size as [`auto`](Batch::auto) does, but the largest that a device finishes in half of `time`: an item
-    /// waits for the batch before its own. If items have waited for longer, batches become larger, so that they do not
+    /// Chooses the size as [`auto`](Batch::auto) does, but at most what a device finishes in half of `time`: an item
+    /// waits for the batch before its own. If items have waited for longer, batches become larger, so that items do not
     /// pile up.
     pub fn latency(self, time: Duration) -> Self {
         Batch { sizing: Sizing::Within(time / 2), ..self }

@@ -1,4 +1,4 @@
-//! PoolSettings of batches, and of the sizes of items.
+//! Settings of batches, and of the sizes of items.
 
 use super::Builder;
 use crate::api::pool::OrderKind;

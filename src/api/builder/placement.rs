@@ -1,4 +1,4 @@
-//! PoolSettings of what runs where, and of the order and the window.
+//! Settings of what runs where, and of the order and the window.
 
 use super::Builder;
 use crate::api::pool::{OrderKind, RuntimeOrder};
@@ -66,10 +66,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// # What is not limited
     ///
-    /// - Before each matrix product, candle looks for `RAYON_NUM_THREADS` in the environment, and counts the
-    ///   cores if it is not set, whatever the size of the pool. Small networks spend most of their time
-    ///   there. It splits large products into as many parts; a pool of fewer threads computes them in turn, which costs
-    ///   nothing. [`candle_threads`](crate::device::candle_threads) sets the variable.
+    /// - Before each matrix product, candle looks for `RAYON_NUM_THREADS` in the environment, whatever the size of
+    ///   the pool. If it is not set, candle counts the cores; small networks spend most of their time on that. It
+    ///   splits large products into that number of parts. A pool of fewer threads computes the parts in turn, which
+    ///   costs nothing. [`candle_threads`](crate::device::candle_threads) sets the variable.
     /// - Since 0.11, candle processes tensors of 65,536 elements or more, elementwise or quantized, with
     ///   threads that are not rayon's. The whole process has one set of them, which serves one caller at a
     ///   time and stays until the process ends. With several producers on the CPU,
@@ -126,8 +126,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Sets the seed that [`item_seed`](crate::ProducerContext::item_seed) derives those of the items from. The
-    /// default is 0, so each run has the same random numbers.
+    /// Sets the seed of a run, from which [`item_seed`](crate::ProducerContext::item_seed) derives the seeds of
+    /// the items. The default is 0, so each run has the same random numbers.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

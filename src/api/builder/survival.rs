@@ -231,14 +231,14 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// The first result wins. Two rules decide when a call is copied, after at least 10 ms:
     ///
-    /// - The head of the line after three times the 95th percentile of this run's calls, by the next producer that
-    ///   is free, before new items. In a [service](crate::Service), each call.
-    /// - While the run stands still, any call after 1.25 times that percentile, by an idle producer. A run stands
+    /// - After three times the 95th percentile of this run's calls, the next free producer copies the head of the
+    ///   line, before new items. In a [service](crate::Service), this holds for each call.
+    /// - While the run stands still, an idle producer copies any call after 1.25 times that percentile. A run stands
     ///   still if its window is full, or its input has ended, and the consumer waits.
     ///
     /// Copies are at most 2 % of the calls, or eight. In a run that stands still, idle producers go beyond that
-    /// after the longer time. If copies of the head are mostly in vain, since the items themselves are slow,
-    /// only idle producers copy. A producer that shares the slow GPU helps only if all other GPUs are slow too.
+    /// after the longer time. If most copies of the head gain nothing, since the items themselves are slow, only
+    /// idle producers copy. A producer that shares the slow GPU helps only if all other GPUs are slow too.
     ///
     /// An error of one of the two counts only if the other fails too. The run does not wait for the one
     /// that lost: its [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes part

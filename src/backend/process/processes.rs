@@ -97,8 +97,8 @@ impl Processes {
 
     /// Sets an environment variable of the workers.
     ///
-    /// With the feature `rayon`, a worker has `RAYON_NUM_THREADS` without this, unless this process has it: the number of
-    /// threads of its hooks, by `Builder::cpu_threads`.
+    /// With the feature `rayon`, a worker gets `RAYON_NUM_THREADS` anyway, unless this process has it. It is the number
+    /// of threads of the worker's hooks, by `Builder::cpu_threads`.
     ///
     /// ```
     /// use gangline::process::Processes;

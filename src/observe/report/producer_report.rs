@@ -52,8 +52,8 @@ pub struct ProducerReport {
     /// The largest batch that fits into its device's memory, if it ran out of memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_ceiling: Option<u64>,
-    /// The batch size that was chosen for it, with [`Batch::auto`](crate::Batch::auto). Not known in a cluster, whose
-    /// workers form batches.
+    /// The batch size that was chosen for it, with [`Batch::auto`](crate::Batch::auto). Not known in a cluster, where
+    /// the workers form batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<BatchChoice>,
     /// Why it was quarantined, if it was.

@@ -12,7 +12,7 @@ use crate::base::{HumanDuration, Order};
 use crate::observe::report::run_report::RunReport;
 use crate::scheduler::batch::Batch;
 
-/// Settings that a run might have had: see [`RunReport::what_if`]. Those that are not given stay as they were.
+/// Settings that a run might have had: see [`RunReport::what_if`]. Settings that are not given stay as they were.
 ///
 /// ```
 /// use gangline::report::Settings;
@@ -51,7 +51,7 @@ pub struct Prediction {
     pub refused: Vec<RefusedSetting>,
 }
 
-/// A setting whose effect a report cannot tell.
+/// A setting that was refused, since the report does not show its effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedSetting {
@@ -62,36 +62,36 @@ pub struct RefusedSetting {
 }
 
 impl Settings {
-    /// All settings as they were.
+    /// Keeps all settings as they were.
     pub fn new() -> Self {
         Settings::default()
     }
 
-    /// This number of producers: as those of the run, on as many more devices, one after the other.
+    /// Sets the number of producers. Further ones are like those of the run, in turn, each on a device of its own.
     #[must_use]
     pub fn producers(self, producers: usize) -> Self {
         Settings { producers: Some(producers), ..self }
     }
 
-    /// A [window](crate::Builder::window) of this many items.
+    /// Sets the [window](crate::Builder::window), in items.
     #[must_use]
     pub fn window(self, items: usize) -> Self {
         Settings { window: Some(items), ..self }
     }
 
-    /// This [rule](crate::Builder::batch) for batches.
+    /// Sets the [rule](crate::Builder::batch) for batches.
     #[must_use]
     pub fn batch(self, batch: Batch) -> Self {
         Settings { batch: Some(batch), ..self }
     }
 
-    /// This number of [retries](crate::Builder::retries).
+    /// Sets the number of [retries](crate::Builder::retries).
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         Settings { retries: Some(retries), ..self }
     }
 
-    /// Results in this order.
+    /// Sets the order of results.
     #[must_use]
     pub fn order(self, order: Order) -> Self {
         Settings { order: Some(order), ..self }
