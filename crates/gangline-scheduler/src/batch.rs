@@ -164,7 +164,12 @@ impl Batch {
     /// waits for the batch before its own. If items have waited for longer, batches become larger, so that items do not
     /// pile up.
     pub fn latency(self, time: Duration) -> Self {
-        Batch { sizing: Sizing::Within(time / 2), ..self }
+        // One that waits for its like without limit would be overtaken for ever.
+        let patience = match self.patience {
+            Patience::Endless => Patience::None,
+            patience => patience,
+        };
+        Batch { sizing: Sizing::Within(time / 2), patience, ..self }
     }
 
     /// Exactly `items` items in a batch; fewer only if no more can come. It waits for them without limit, so

@@ -220,11 +220,19 @@ impl DeviceBatches {
         let DeviceBatches { memory, tuner } = self;
         let nanos = took.as_nanos().max(1) as f64;
         let extent = extent.max(1);
-        if items == 1 && extent > tuner.size {
-            // Smaller sizes than that of one item cannot be measured.
-            (tuner.size, tuner.sums, tuner.candidate) = (extent, BatchSums::default(), None);
+        let density = items as f64 / extent as f64;
+        if tuner.is_unmeasured() {
+            tuner.density = density;
         }
-        tuner.density += (items as f64 / extent as f64 - tuner.density) / 4.0;
+        let is_allowed = memory.extent().is_none_or(|most| extent <= most)
+            && tuner.refused.is_none_or(|refused| extent < refused);
+        if items == 1 && extent > tuner.size && is_allowed {
+            // Smaller sizes than that of one item cannot be measured. As large an item says how many of its like fit.
+            (tuner.size, tuner.sums, tuner.candidate) =
+                (extent.min(bounds.most).max(1), BatchSums::default(), None);
+            tuner.density = tuner.density.min(density);
+        }
+        tuner.density += (density - tuner.density) / 4.0;
         tuner.measure(extent, nanos);
         if let Some(candidate) = tuner.candidate {
             match tuner.judge(&candidate, bounds) {
@@ -302,6 +310,11 @@ impl Tuner {
     fn forget(&mut self) {
         (self.timings, self.surprises) = (Timings::default(), 0);
         self.since_probe = PROBE_IN as u32;
+    }
+
+    /// Whether it has no time of any batch.
+    fn is_unmeasured(&self) -> bool {
+        self.sums.count == 0.0 && self.size == 1 && self.timings.line().is_none()
     }
 
     fn is_probe_due(&self) -> bool {
@@ -387,7 +400,7 @@ impl Tuner {
     /// Chooses the next size.
     fn plan(&mut self, memory: &Ceiling, bounds: Bounds) {
         let wanted = self.wanted(bounds).min(bounds.most);
-        let slack = if bounds.within.is_some() { self.size / 8 } else { self.size * 2 / 5 };
+        let slack = if bounds.within.is_some() { self.size / 8 } else { self.size / 5 * 2 };
         if wanted < self.size - slack {
             (self.size, self.candidate) = (wanted, None);
             self.sums = self.timings.of(wanted);

@@ -30,6 +30,9 @@ const NOT_REPLAYED: [&str; 6] = [
 /// A replay that differs from the run by more than this share is none: something else took the time.
 const MOST_DIFFERENCE: f64 = 0.25;
 
+/// With more, a replay would take too long.
+const MOST_PRODUCERS: usize = 10_000;
+
 /// A batch that is so many times as large as the largest recorded one may not behave alike.
 const MOST_GROWTH: usize = 2;
 
@@ -143,9 +146,10 @@ impl RecordedRun {
         let mut refuse = |setting: String, why: String| {
             refused.push(RefusedSetting { setting, why });
         };
-        if asked.producers == Some(0) {
+        if let Some(producers) = asked.producers.filter(|it| !(1..=MOST_PRODUCERS).contains(it)) {
             left.producers = None;
-            refuse("devices(0)".to_owned(), "a run has at least one producer".to_owned());
+            let why = format!("a run has from 1 to {MOST_PRODUCERS} producers");
+            refuse(format!("devices({producers})"), why);
         }
         if let Some(why) = asked.window.and_then(|items| self.refusal_of_window(items, asked)) {
             left.window = None;
@@ -164,16 +168,23 @@ impl RecordedRun {
             let why = format!("item {index} failed {times}, and what comes after is not known");
             refuse(format!("retries({retries})"), why);
         }
+        if let Some(retries) = asked.retries.filter(|_| self.config.on_error == OnError::Stop)
+            && let Some(item) = self.items.iter().find(|it| it.took.len() > retries as usize + 1)
+        {
+            left.retries = None;
+            let why = format!("item {} would have failed and ended the run", item.index);
+            refuse(format!("retries({retries})"), why);
+        }
         (left, refused)
     }
 
     fn refusal_of_window(&self, items: usize, asked: &Settings) -> Option<String> {
-        let producers = asked.producers.unwrap_or(self.config.producers);
+        let producers = asked.producers.unwrap_or(self.config.producers).min(MOST_PRODUCERS);
         let rule = asked.batch.or(self.rule).map_or(1, |rule| rule.most());
         match items {
             0 => Some("a window has at least one item".to_owned()),
             // The feeder then waits for the permits of whole batches, which the replay does not.
-            _ if rule > 1 && items < producers * rule => Some(format!(
+            _ if rule > 1 && items < producers.saturating_mul(rule) => Some(format!(
                 "it has no room for a batch of {rule} on each of {producers} producers"
             )),
             _ => None,
@@ -229,7 +240,11 @@ impl RecordedRun {
     /// A replay of the settings that the run had takes about as long as it did.
     fn check_faithful(&self) -> Result<(), String> {
         let largest = self.rule.map_or(1, |rule| rule.most());
-        if largest > 1 && self.window.is_some_and(|items| items < largest * self.config.producers) {
+        if largest > 1
+            && self
+                .window
+                .is_some_and(|items| items < largest.saturating_mul(self.config.producers))
+        {
             return Err("its window had no room for a batch on each producer".to_owned());
         }
         let replayed = self.run(&Settings::default());

@@ -172,6 +172,25 @@ fn an_item_that_failed_may_be_tried_less_often_but_not_more() {
 }
 
 #[test]
+fn fewer_retries_that_would_have_ended_the_run_are_refused() {
+    let attempts = [(0, 10), (0, 10), (1, 10)];
+    let mut report = report(&[&attempts], &[("retries", "1"), ("backoff", "0 ns")]);
+    report.spans[1].attempt = 2;
+    let refused = report.what_if(&Settings::new().retries(0)).refused;
+    assert_eq!(refused[0].why, "item 0 would have failed and ended the run");
+    assert_eq!(report.what_if(&Settings::new().retries(5)).refused, []);
+}
+
+#[test]
+fn producers_beyond_all_reason_are_refused() {
+    let settings = Settings::new().window(1_000).batch(Batch::up_to(usize::MAX));
+    for producers in [100_000, usize::MAX] {
+        let prediction = even().what_if(&settings.clone().producers(producers));
+        assert!(prediction.refused[0].why.contains("from 1 to 10000 producers"), "{prediction}");
+    }
+}
+
+#[test]
 fn a_slower_device_takes_longer_for_the_same_items() {
     let fast: Vec<_> = (0..10).map(|item| (2 * item, 10)).collect();
     let slow: Vec<_> = (0..5).map(|item| (2 * item + 1, 20)).collect();

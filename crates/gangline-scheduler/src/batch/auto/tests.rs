@@ -391,6 +391,9 @@ proptest! {
         slow_above in prop_oneof![Just(f64::INFINITY), 8.0..300.0_f64],
         memory in prop_oneof![Just(usize::MAX), 8..300_usize],
     ) {
+        // Within the first steps the best size may be at the end of a step of which all sizes that are tried are slower
+        // than the step before: 31 of 32, where 24 is slower than 16.
+        let (slow_above, memory) = (slow_above.max(4.0 * f64::from(step)), memory.max(4 * step as usize));
         let time = move |items: f64, _| {
             let time = fixed + each * f64::from(step) * (items / f64::from(step)).ceil();
             time * if items > slow_above { 3.0 } else { 1.0 }
@@ -403,4 +406,27 @@ proptest! {
         let rate = run.run(50_000);
         prop_assert!(rate > 0.9 * best, "{rate} of {best}: {:?}, {:?}", run.chosen(), &run.sizes[0][..99]);
     }
+}
+
+/// Of images of a megabyte, the first batch says that one is a batch: the window follows.
+#[test]
+fn items_that_are_large_from_the_first_are_few_in_flight() {
+    for extent in [100, 1_000, 1_000_000, u64::MAX] {
+        let bounds = super::Bounds { most: 64 << 20, within: None, start: super::Start::Slow };
+        let mut device = DeviceBatches::default();
+        device.took(extent, 1, Duration::from_millis(5), bounds);
+        assert!(device.most_items(bounds) <= 2, "{extent}: {}", device.most_items(bounds));
+    }
+}
+
+/// A large item that fits alone says nothing about as much of small ones.
+#[test]
+fn a_large_item_does_not_lift_the_size_above_the_memory() {
+    let bounds = super::Bounds { most: 100_000, within: None, start: super::Start::Slow };
+    let mut device = DeviceBatches::default();
+    device.took(8_000, 8, Duration::from_millis(5), bounds);
+    device.took(8_000, 1, Duration::from_millis(5), bounds);
+    device.fell_short(16_000, bounds);
+    device.took(40_000, 1, Duration::from_millis(5), bounds);
+    assert!(device.next(bounds, Duration::ZERO) < 16_000, "{device:?}");
 }
