@@ -26,7 +26,8 @@ fn in_cluster(nats: Nats) -> ChoresBuilder {
 }
 
 fn short(nats: Nats) -> Nats {
-    nats.lease_time(LEASE).wait_for(Duration::from_secs(3))
+    // Long enough for a worker to start on a busy machine.
+    nats.lease_time(LEASE).wait_for(Duration::from_secs(5))
 }
 
 fn error_of(builder: ChoresBuilder) -> String {
