@@ -137,7 +137,7 @@ mod linux {
         time: Duration,
         Effort { rounds, run, .. }: Effort,
     ) -> Result<f64> {
-        let work = Work::calibrated(time);
+        let work = work_of(time, rounds);
         // A few items for each producer, or the last one decides.
         let each = ((run.as_secs_f64() / time.as_secs_f64()) as usize).max(8);
         let mut shares = vec![];
@@ -151,6 +151,17 @@ mod linux {
         }
         shares.sort_unstable_by(f64::total_cmp);
         Ok(shares[shares.len() / 2])
+    }
+
+    /// Work of this time. It is calibrated with short items, since each calibration takes many.
+    fn work_of(time: Duration, rounds: usize) -> Work {
+        const SHORT: Duration = Duration::from_millis(1);
+        match time.as_secs_f64() / SHORT.as_secs_f64() {
+            // Whether the program works does not depend on times.
+            _ if rounds == 1 => Work::of_steps(1),
+            ..=1.0 => Work::calibrated(time),
+            times => Work::of_steps((Work::calibrated(SHORT).steps() as f64 * times) as u64),
+        }
     }
 
     /// The mean time of loops that run side by side: what producers need that never wait.
