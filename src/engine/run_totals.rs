@@ -222,6 +222,6 @@ pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
     let mut report = lock(event_log.recorder()).report();
     report.provenance.devices = models(devices);
     // Not under the lock: it takes some time.
-    report.quote_sufficient_window();
+    report.quote_larger_window();
     report
 }

@@ -120,7 +120,6 @@ impl RunReport {
     /// let mut pool = OrderedRunner::builder(work).devices(1).timeline().build()?;
     /// let (_, report) = pool.run_with_report([5; 20]);
     /// let prediction = report.what_if(&Settings::new().producers(2));
-    /// assert!(prediction.lasted < report.lasted);
     /// println!("{prediction}"); // with `devices(2)` this run would have taken 50.6 ms, not 101 ms
     /// # Ok(())
     /// # }
@@ -141,8 +140,8 @@ impl RunReport {
         what_if::recorded::steps(self)
     }
 
-    /// Adds to the conclusion of a run that its window limited what a sufficient one would have gained.
-    pub(crate) fn quote_sufficient_window(&mut self) {
+    /// Adds to the conclusion of a run that its window limited what a larger one would have gained.
+    pub(crate) fn quote_larger_window(&mut self) {
         what_if::recorded::quote(self);
     }
 

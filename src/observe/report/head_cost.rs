@@ -75,13 +75,22 @@ pub(super) fn advice(totals: &Totals) -> String {
 
 /// The window with which the other producers would have had items for the whole of the longest wait.
 fn sufficient_window(totals: &Totals) -> Option<u64> {
-    let items: u64 = totals.producers.iter().map(|producer| producer.items).sum();
-    let working: Duration = totals.producers.iter().map(|producer| producer.working).sum();
     let (_, longest) = totals.worst_heads.first()?;
-    let others = totals.producers.len().checked_sub(1)? as f64;
+    let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
+    window_behind(*longest, done, totals.window)
+}
+
+/// A window in which producers that did so many items in such a time have items during the longest wait.
+pub(super) fn window_behind(
+    longest: Duration,
+    done: impl ExactSizeIterator<Item = (u64, Duration)>,
+    window: u64,
+) -> Option<u64> {
+    let others = done.len().checked_sub(1)? as f64;
+    let (items, working) = done.fold((0, Duration::ZERO), |sum, it| (sum.0 + it.0, sum.1 + it.1));
     let each = working.as_secs_f64() / items.max(1) as f64;
     let meanwhile = others * longest.as_secs_f64() / each.max(1e-9);
-    let needed = meanwhile + totals.window as f64;
+    let needed = meanwhile + window as f64;
     (needed <= LARGEST_WINDOW).then(|| (needed.ceil() as u64).next_power_of_two())
 }
 

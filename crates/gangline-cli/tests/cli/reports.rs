@@ -54,7 +54,8 @@ fn a_file_that_is_no_report_is_named() {
 #[test]
 fn a_report_predicts_what_other_settings_would_have_changed() {
     let place = Place::new();
-    let sleeps = "-j1 --report r.json -- sleep ::: 0.1 0.1 0.1 0.1 0.1 0.1";
+    // So long that the starts of jobs take a small share on a busy machine too.
+    let sleeps = "-j1 --report r.json -- sleep ::: 0.5 0.5 0.5";
     place.run_typed(sleeps).check(0, "");
     let report = |options: &str| place.ran(&mut place.typed(&format!("report r.json {options}")));
     let ran = report("--what-if devices=3");
@@ -68,7 +69,7 @@ fn a_report_predicts_what_other_settings_would_have_changed() {
     assert_eq!(ran.code, Some(0));
     assert!(ran.stdout.contains("\nwhat `batch(up to 8)` would have changed is not known: "));
     let steps = report("--replay").stdout;
-    assert_eq!(steps.matches(" begins with ").count(), 6, "{steps}");
+    assert_eq!(steps.matches(" begins with ").count(), 3, "{steps}");
     report("--what-if batch=8").check_said(104, &["items came one by one"]);
     report("--what-if speed=2").check_said(102, &["\"speed\" is no setting: there are devices"]);
     report("--what-if window").check_said(102, &["write window=VALUE"]);

@@ -9,6 +9,7 @@ use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::base::HumanDuration;
 use crate::observe::account::Ending;
 use crate::observe::report::bottleneck::Bottleneck;
+use crate::observe::report::head_cost;
 use crate::observe::report::run_report::RunReport;
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::replay::{self, ReplayStep, RunModel};
@@ -42,9 +43,6 @@ const MOST_QUOTED: usize = 200_000;
 
 /// A larger window is worth a sentence if the run takes at most this share of its time with it.
 const LEAST_GAIN: f64 = 0.9;
-
-/// A window is large enough if a larger one gains less than this share.
-const ENOUGH: f64 = 1.02;
 
 /// What each part of a run took.
 #[derive(Debug)]
@@ -95,19 +93,30 @@ pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
     }
 }
 
-/// Adds to the conclusion of a run that its window limited what a sufficient one would have gained.
+/// Adds to the conclusion of a run that its window limited what the advised one, or a larger one, would have gained.
 pub(crate) fn quote(report: &mut RunReport) {
     let is_held_up = matches!(report.bottleneck, Bottleneck::Window | Bottleneck::Head);
     if !is_held_up || report.spans.len() * report.producers.len() > MOST_QUOTED {
         return;
     }
-    let sufficient = RecordedRun::of(report).ok().and_then(|run| run.sufficient_window());
-    if let Some((items, lasted)) = sufficient {
+    let advised = match report.bottleneck {
+        Bottleneck::Head => advised_window(report),
+        _ => None,
+    };
+    let larger = RecordedRun::of(report).ok().and_then(|run| run.with_larger_window(advised));
+    if let Some((items, lasted)) = larger {
         let (lasted, recorded) = (HumanDuration(lasted), HumanDuration(report.lasted));
         let text =
             format!(" With `window({items})` this run would have taken {lasted}, not {recorded}.");
         report.conclusion.push_str(&text);
     }
+}
+
+/// The window that the conclusion names.
+fn advised_window(report: &RunReport) -> Option<u64> {
+    let longest = report.stalls.first()?.lasted;
+    let done = report.producers.iter().map(|producer| (producer.items, producer.working));
+    head_cost::window_behind(longest, done, report.window)
 }
 
 impl RecordedRun {
@@ -219,22 +228,12 @@ impl RecordedRun {
         otherwise.mul_f64(overhead)
     }
 
-    /// The smallest power of two that gains about as much as a window without limit, and how long the run would have
-    /// taken. `None` if that is not much shorter.
-    fn sufficient_window(&self) -> Option<(usize, Duration)> {
-        let with = |items: usize| self.predict(&Settings::new().window(items));
-        let least = with(self.items.len().max(self.config.window));
-        if least > self.lasted.mul_f64(LEAST_GAIN) {
-            return None;
-        }
-        let mut items = (self.config.window + 1).next_power_of_two();
-        loop {
-            let lasted = with(items);
-            if lasted <= least.mul_f64(ENOUGH) || items >= self.items.len() {
-                return Some((items, lasted));
-            }
-            items *= 2;
-        }
+    /// How long the run would have taken with the window that its report advises, or else with four times the window.
+    /// `None` if that is not much shorter.
+    fn with_larger_window(&self, advised: Option<u64>) -> Option<(usize, Duration)> {
+        let items = advised.map_or(self.config.window.saturating_mul(4), |items| items as usize);
+        let lasted = self.predict(&Settings::new().window(items));
+        (lasted <= self.lasted.mul_f64(LEAST_GAIN)).then_some((items, lasted))
     }
 
     /// A replay of the settings that the run had takes about as long as it did.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::base::Order;
 use crate::observe::account::Ending;
-use crate::observe::report::{ProducerReport, Span, Timeline};
+use crate::observe::report::{ProducerReport, Span, Stall, Timeline};
 use crate::scheduler::batch::Batch;
 
 const MS: Duration = Duration::from_millis(1);
@@ -64,7 +64,7 @@ fn a_larger_window_lets_others_go_on_behind_a_slow_item() {
 }
 
 #[test]
-fn the_conclusion_of_a_run_that_was_held_up_quotes_a_sufficient_window() {
+fn the_conclusion_of_a_run_that_was_held_up_quotes_a_larger_window() {
     // Behind an item of 90 ms, two of the other producer's are done before the window of three is full.
     let (slow, others) = (vec![(0, 90)], vec![(1, 10), (2, 10)]);
     let mut report = report(&[&slow, &others], &[("window", "3")]);
@@ -82,11 +82,23 @@ fn the_conclusion_of_a_run_that_was_held_up_quotes_a_sufficient_window() {
     let mut untouched = report.clone();
     recorded::quote(&mut untouched);
     assert_eq!(untouched.conclusion, "It was held up.", "the bottleneck is another");
+    let quoted = |mut report: RunReport| {
+        recorded::quote(&mut report);
+        let (_, quoted) = report.conclusion.split_once(" With ").expect("a prediction is quoted");
+        quoted.to_owned()
+    };
+    report.bottleneck = crate::report::Bottleneck::Window;
+    let of_window = quoted(report.clone());
+    assert!(of_window.starts_with("`window(12)` this run would have taken "), "{of_window}");
+    assert!(of_window.ends_with(", not 230 ms."), "{of_window}");
+    // The conclusion names one window: the one that it advises.
     report.bottleneck = crate::report::Bottleneck::Head;
-    recorded::quote(&mut report);
-    let (_, quoted) = report.conclusion.split_once(" With ").expect("a prediction is quoted");
-    assert!(quoted.starts_with("`window(16)` this run would have taken "), "{quoted}");
-    assert!(quoted.ends_with(", not 230 ms."), "{quoted}");
+    report.stalls = vec![Stall { lasted: 90 * MS, ..Stall::default() }];
+    for producer in &mut report.producers {
+        (producer.items, producer.working) = (15, 150 * MS);
+    }
+    let of_head = quoted(report);
+    assert!(of_head.starts_with("`window(16)` this run would have taken "), "{of_head}");
 }
 
 #[test]
