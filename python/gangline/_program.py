@@ -150,6 +150,16 @@ class Options(NamedTuple):
         """Return how many items a worker may get at once, as far as the window of the pool is concerned."""
         return LARGEST_CHOSEN if self.batch == "auto" else self.batch or 1
 
+    def list_size(self) -> Union[int, str, None]:
+        """Return the option ``--batch``: of a chosen size, at most half of what a given window has for each worker.
+
+        >>> Options(workers=2, batch="auto").list_size(), Options(workers=2, batch="auto", window=16).list_size()
+        ('auto', 'auto:4')
+        """
+        if self.batch != "auto" or self.window is None:
+            return self.batch
+        return f"auto:{min(256, max(1, self.window // (2 * self.count_workers())))}"
+
     def arguments(self) -> list[str]:
         """Return the arguments between ``run`` and the worker's command."""
         arguments = ["run", "--warm", "--jsonl", "--records=outcome", "--grace", "0s"]
@@ -157,7 +167,7 @@ class Options(NamedTuple):
             "gpu-list": self.gpus,
             "devices": self.devices,
             "workers": self.workers,
-            "batch": self.batch,
+            "batch": self.list_size(),
             "batch-wait": None if self.batch is None else self.batch_wait,
             "retries": self.retries,
             "retry-delay": self.retry_delay,

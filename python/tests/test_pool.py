@@ -70,6 +70,13 @@ def test_the_gpus_of_a_worker_are_set_before_it_imports_anything(monkeypatch):
         assert pool.map([0])[0].device == "cuda:2"
 
 
+def test_a_narrow_window_leaves_items_for_each_worker():
+    with Pool(None, tasks.echo_all, workers=2, batch="auto", window=16) as pool:
+        records = list(pool.imap(range(200)))
+    assert [record.value for record in records] == list(range(200))
+    assert {record.worker for record in records} == {0, 1}
+
+
 def test_the_program_chooses_the_size_of_lists():
     with Pool(None, tasks.squares, workers=2, batch="auto") as pool:
         assert list(pool.map(range(2_000))) == [number * number for number in range(2_000)]

@@ -98,7 +98,7 @@ impl Warm {
         // There may be fewer lists than slots. Those whose size is chosen begin with one input.
         let least = match batch {
             Some(ListSize::AtMost(size)) => size,
-            Some(ListSize::Auto) | None => 1,
+            Some(ListSize::Auto(_)) | None => 1,
         };
         let most = inputs.most.map_or(usize::MAX, |most| most.div_ceil(least));
         let batch = batch.map_or(1, ListSize::most);
