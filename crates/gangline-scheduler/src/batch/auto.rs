@@ -221,9 +221,6 @@ impl DeviceBatches {
         let nanos = took.as_nanos().max(1) as f64;
         let extent = extent.max(1);
         let density = items as f64 / extent as f64;
-        if tuner.is_unmeasured() {
-            tuner.density = density;
-        }
         let is_allowed = memory.extent().is_none_or(|most| extent <= most)
             && tuner.refused.is_none_or(|refused| extent < refused);
         if items == 1 && extent > tuner.size && is_allowed {
@@ -310,11 +307,6 @@ impl Tuner {
     fn forget(&mut self) {
         (self.timings, self.surprises) = (Timings::default(), 0);
         self.since_probe = PROBE_IN as u32;
-    }
-
-    /// Whether it has no time of any batch.
-    fn is_unmeasured(&self) -> bool {
-        self.sums.count == 0.0 && self.size == 1 && self.timings.line().is_none()
     }
 
     fn is_probe_due(&self) -> bool {
