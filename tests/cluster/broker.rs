@@ -285,7 +285,12 @@ fn serve(
     let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut server =
         server.expect("nats-server can be started: it is a package of the distribution");
-    for _ in 0..10_000 {
+    // Its files may be slow on a busy machine.
+    for _ in 0..25_000 {
+        if let Some(status) = server.try_wait().unwrap() {
+            let log = std::fs::read_to_string(folder.path().join("log"));
+            panic!("nats-server ended with {status}: {}", log.unwrap_or_default());
+        }
         // It serves once it has said so.
         let mut greeting = [0; 4];
         if let Ok(mut socket) = TcpStream::connect(("127.0.0.1", port))
