@@ -40,11 +40,7 @@ pub(crate) struct Collector<T> {
     /// The value of `consumed`, and the time, when the window last grew. Results that no hook worked on are
     /// added to the value.
     measured: (u64, Instant),
-    /// Whether producers ran out of items for lack of permits during the last wait, with nothing held back
-    /// for order.
-    starved: bool,
-    /// Whether the feeder had no permit during the last wait.
-    was_full: bool,
+    shortage: Shortage,
     /// What results that are held back may take, from the first time that one slow item or larger batches made the
     /// window grow.
     headroom: Option<Headroom>,
@@ -55,6 +51,17 @@ pub(crate) struct Collector<T> {
     pace: Pace,
     came: Instant,
     time: CollectorTime,
+}
+
+/// What was lacking during the last wait.
+#[derive(Debug, Default)]
+struct Shortage {
+    /// Producers ran out of items for lack of permits, with nothing held back for order.
+    ran_dry: bool,
+    /// The feeder had no permit.
+    was_full: bool,
+    /// The window was full, and did not grow.
+    stayed: bool,
 }
 
 /// A wait for results.
@@ -114,8 +121,7 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             memory: handover.memory().map(|memory| (memory.clone(), None)),
             measured: (0, now),
-            starved: false,
-            was_full: false,
+            shortage: Shortage::default(),
             headroom: None,
             is_lent: false,
             wait: None,
@@ -201,13 +207,13 @@ impl<T> Collector<T> {
     /// pace of the items if nothing is held back for order, and else [less](Window::grow_behind_head). So a slow
     /// consumer does not make it grow.
     pub(crate) fn settle<I>(&mut self, handover: &Handover<I, T>) {
-        let (starved, was_full) = (self.starved, self.was_full);
-        (self.starved, self.was_full) = (false, false);
+        let Shortage { ran_dry, was_full, .. } = self.shortage;
         let more = match self.merge.holds_back() {
-            false if starved => self.growth(),
+            false if ran_dry => self.growth(),
             true if was_full => self.growth_behind_head(),
             _ => 0,
         };
+        self.shortage = Shortage { stayed: was_full && more == 0, ..Shortage::default() };
         self.give_back(handover, more);
     }
 
@@ -236,6 +242,11 @@ impl<T> Collector<T> {
     pub(crate) fn begin_wait<I>(&mut self, handover: &Handover<I, T>) {
         // A producer that ran out of items before waited for this collector, not for permits.
         self.forget_dryness(handover);
+        // The last result may have come before the feeder found the window full; then no other wakes this collector.
+        let awaits_full = self.merge.holds_back()
+            && !self.shortage.stayed
+            && self.window.is_short_behind_head(self.held_back());
+        handover.window_hints.await_full(awaits_full);
         let (since, head) = (now(), self.merge.awaited());
         self.wait = Some(Wait { since, head, sleeper: Sleeper::Thread });
     }
@@ -276,7 +287,7 @@ impl<T> Collector<T> {
         }
         let now = self.note_wait(handover, since, head);
         self.note_dryness(handover);
-        self.note_pace(now, handover.is_starving());
+        self.note_pace(now, handover.window_hints.is_starving());
         Some(now - since)
     }
 
@@ -312,22 +323,27 @@ impl<T> Collector<T> {
 
     fn forget_dryness<I>(&self, handover: &Handover<I, T>) {
         if self.window.may_grow() {
-            handover.forget_dryness();
+            handover.window_hints.forget_dryness();
         }
     }
 
     fn note_dryness<I>(&mut self, handover: &Handover<I, T>) {
         let is_behind = self.merge.holds_back();
-        self.starved = self.window.may_grow() && !is_behind && handover.ran_dry();
-        self.was_full = handover.is_starving();
+        self.shortage.ran_dry =
+            self.window.may_grow() && !is_behind && handover.window_hints.ran_dry();
+        self.shortage.was_full = handover.window_hints.is_starving();
     }
 
     /// Checks the size of the window after a wait. The window is too large if it is full of slow items that
     /// no producer works on yet. Results that wait for one slow item say nothing about the others.
     fn note_pace(&mut self, now: Instant, is_full: bool) {
-        let held_back = self.merge.seen().sum::<u64>().saturating_sub(self.consumed);
-        let only_producers_lag = is_full && held_back <= self.window.size() as u64 / 2;
+        let only_producers_lag = is_full && self.held_back() <= self.window.size() / 2;
         self.window.look(self.consumed, only_producers_lag, now);
+    }
+
+    /// The number of results that arrived and are not consumed.
+    fn held_back(&self) -> usize {
+        self.merge.seen().sum::<u64>().saturating_sub(self.consumed) as usize
     }
 
     /// Grows the window at the current pace, and returns by how many items.
@@ -341,10 +357,10 @@ impl<T> Collector<T> {
 
     /// Grows the window while one item holds others back, and returns by how many items.
     fn growth_behind_head(&mut self) -> usize {
-        let held_back = self.merge.seen().sum::<u64>().saturating_sub(self.consumed);
+        let held_back = self.held_back();
         let Collector { window, headroom, .. } = self;
         let mut from_now = || *headroom.get_or_insert_with(Headroom::from_now);
-        let more = window.grow_behind_head(held_back as usize, || from_now().is_left());
+        let more = window.grow_behind_head(held_back, || from_now().is_left());
         if more > 0 {
             // Before results take memory.
             from_now();

@@ -36,7 +36,8 @@
 //!   look before sleeping. Stolen items are briefly in no inbox, so the thief notifies once they have arrived.
 //! - The **collector** sleeps on `waiting` when no outbox has the next result in order. It sets for each
 //!   producer after how many more results to wake it: one, or half a window in all while results are
-//!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer.
+//!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer. If
+//!   the window may grow behind a slow item, a feeder that finds it full wakes it too.
 //! - The **feeder** sleeps on `returned`, and states under the lock of `permits` what it waits for. The
 //!   collector returns permits after a quarter of the window, and all of them before it sleeps.
 //! - Each party [yields](Yields) the CPU a few times before it sleeps, and never spins. With as many producers as
@@ -61,6 +62,7 @@ pub(crate) mod shared_budget;
 pub(crate) mod signals;
 mod stocked;
 pub(crate) mod undelivered;
+mod window_hints;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -90,6 +92,7 @@ use crate::run::handover::dispatch::Dispatch;
 use crate::run::handover::permits::Permits;
 use crate::run::handover::shared_budget::StageBudget;
 use crate::run::handover::stocked::Stocked;
+use crate::run::handover::window_hints::WindowHints;
 use crate::run::outbox::{Answers, End};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
@@ -132,7 +135,9 @@ pub(crate) struct Handover<I, T> {
     answers: OnceLock<Arc<dyn Answers<T>>>,
     pub(crate) stats: RunStats,
     flags: CachePadded<Flags>,
-    hints: CachePadded<Hints>,
+    /// Written often while the window is narrow. On a cache line of its own: otherwise every write would evict
+    /// fields that all parties read.
+    pub(crate) window_hints: CachePadded<WindowHints>,
 }
 
 /// Read by all parties, written once.
@@ -142,17 +147,6 @@ struct Flags {
     aborted: AtomicBool,
     /// The feeder is to stop. Also in `permits`; this copy makes the check per item a plain load.
     halted: AtomicBool,
-}
-
-/// Written often while the window is narrow. On a cache line of its own: otherwise every write would evict
-/// fields that all parties read.
-#[derive(Debug, Default)]
-struct Hints {
-    /// The feeder waits for permits. The window takes it as a hint, so a late value does no harm. The
-    /// scheduler gets the same from [`note_feeder`](Dispatch::note_feeder).
-    starving: AtomicBool,
-    /// A producer ran out of items while the feeder waited for permits. Also a hint.
-    dry: AtomicBool,
 }
 
 /// What wakes a waiting collector.
@@ -218,7 +212,7 @@ impl<I, T> Handover<I, T> {
             answers: OnceLock::new(),
             stats: RunStats::new(producers),
             flags: CachePadded::default(),
-            hints: CachePadded::default(),
+            window_hints: CachePadded::default(),
         }
     }
 
@@ -388,28 +382,6 @@ impl<I, T> Handover<I, T> {
         self.driver.ring();
     }
 
-    /// Whether the feeder waits for permits.
-    pub(crate) fn is_starving(&self) -> bool {
-        self.hints.starving.load(Ordering::Relaxed)
-    }
-
-    /// Whether a producer ran out of items for lack of permits since
-    /// [`forget_dryness`](Self::forget_dryness).
-    pub(crate) fn ran_dry(&self) -> bool {
-        self.hints.dry.load(Ordering::Relaxed)
-    }
-
-    /// Notes that a producer found no item. It writes only a change, since all parties read this cache line.
-    fn run_dry(&self) {
-        if self.is_starving() && !self.ran_dry() {
-            self.hints.dry.store(true, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn forget_dryness(&self) {
-        self.hints.dry.store(false, Ordering::Relaxed);
-    }
-
     /// Sleeps until there are results in `merge`, the run is aborted, the total differs from `total`, or the collector
     /// `may_feed` an earlier stage again, or this one.
     pub(crate) fn wait(
@@ -481,6 +453,6 @@ impl<I, T> Handover<I, T> {
     }
 
     fn has_news(&self, total: Option<u64>) -> bool {
-        self.is_aborted() || self.total() != total
+        self.is_aborted() || self.total() != total || self.window_hints.is_full_at_last()
     }
 }

@@ -138,16 +138,15 @@ impl<T> Results<T> {
         self.here > 0 || self.failed.is_some()
     }
 
-    /// Whether a result has arrived since the last look. `true` whenever one has, except for outputs behind a
-    /// full ring, which cannot be taken yet.
+    /// Whether a result has arrived since the last look. `true` whenever one has.
     pub(crate) fn has_new(&mut self) -> bool {
         self.has_many_new(1) || self.labels.len() > 0
     }
 
-    /// Whether at least `outputs` outputs have arrived since the last look. Also `true` if the lane was empty
-    /// and its ring has overflowed. Errors do not count.
+    /// Whether at least `outputs` outputs have arrived since the last look. Also `true` if its ring has overflowed: those
+    /// here must then be [moved](Results::is_in_the_way), or nobody sees the results behind them. Errors do not count.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
-        self.outputs.len() >= self.here + outputs || (self.here == 0 && self.outputs.has_more())
+        self.outputs.len() >= self.here + outputs || self.outputs.has_more()
     }
 
     /// Looks for new results. Returns whether there is a result now.
@@ -251,6 +250,16 @@ mod tests {
             all.push((seq, outcome.ok()));
         }
         all
+    }
+
+    /// Without this, a collector that found a full ring would sleep until the item it waits for is done.
+    #[test]
+    fn what_comes_behind_a_full_ring_is_new() {
+        let (mut outbox, mut results) = outbox(3);
+        (1..4).for_each(|seq| outbox.push(seq, Ok(seq)));
+        assert!(results.look() && !results.has_new() && !results.is_in_the_way());
+        outbox.push(4, Ok(4));
+        assert!(results.has_new() && results.is_in_the_way());
     }
 
     proptest! {

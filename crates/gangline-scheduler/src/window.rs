@@ -159,6 +159,12 @@ impl Window {
         more
     }
 
+    /// Whether the window [may grow](Window::grow_behind_head), if it is full, while `held_back` results wait for the head.
+    pub fn is_short_behind_head(&self, held_back: usize) -> bool {
+        self.size.saturating_sub(held_back) <= self.at_work
+            && self.size < self.at_work.saturating_mul(BEHIND_HEAD)
+    }
+
     /// Grows the window for the producers that wait while one slow item holds the results of others back, and returns by
     /// how many items. Call it when the window is full. `held_back` is the number of those results; `has_memory` says
     /// whether more of them may be kept.
@@ -170,13 +176,11 @@ impl Window {
         held_back: usize,
         has_memory: impl FnOnce() -> bool,
     ) -> usize {
-        let (unseen, most) = (
-            self.at_work.saturating_mul(BEHIND_HEAD_UNSEEN),
-            self.at_work.saturating_mul(BEHIND_HEAD),
-        );
-        if self.size.saturating_sub(held_back) > self.at_work || self.size >= most {
+        if !self.is_short_behind_head(held_back) {
             return 0;
         }
+        let unseen = self.at_work.saturating_mul(BEHIND_HEAD_UNSEEN);
+        let most = self.at_work.saturating_mul(BEHIND_HEAD);
         let most = if self.size < unseen {
             unseen
         } else if has_memory() {

@@ -317,6 +317,10 @@ impl<I, T> Handover<I, T> {
         self.starve();
         if matches!(want, Want::Permits { .. }) {
             self.note_idleness();
+            self.waiting.published();
+            if self.window_hints.is_full_awaited() {
+                self.waiting.wake_one();
+            }
         }
         self.sleep_for(want);
         self.feed_again();
@@ -363,7 +367,7 @@ impl<I, T> Handover<I, T> {
     /// Notes that the feeder has items but no room for them. The scheduler then no longer waits for batches
     /// to fill.
     fn starve(&self) {
-        self.hints.starving.store(true, Ordering::Release);
+        self.window_hints.starve();
         self.dispatch.note_feeder(Activity::Waiting);
     }
 
@@ -377,7 +381,7 @@ impl<I, T> Handover<I, T> {
             }
         };
         if is_idle {
-            self.hints.dry.store(true, Ordering::Relaxed);
+            self.window_hints.note_idle_producer();
         }
     }
 
@@ -404,7 +408,7 @@ impl<I, T> Handover<I, T> {
     }
 
     fn feed_again(&self) {
-        self.hints.starving.store(false, Ordering::Relaxed);
+        self.window_hints.feed_again();
         self.dispatch.note_feeder(Activity::Working);
     }
 

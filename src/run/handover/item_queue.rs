@@ -191,7 +191,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     pub(crate) fn lease_ahead(&self, most: usize) -> Vec<(Lease, I)> {
         let leased = self.handover.dispatch.lease_ahead(self.producer, most);
         if leased.len() < most {
-            self.handover.run_dry();
+            self.handover.window_hints.run_dry();
         }
         leased
     }
@@ -200,7 +200,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();
         self.handover.stats.producer_waits(self.producer, since);
-        self.handover.run_dry();
+        self.handover.window_hints.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
         if !self.handover.yields.until(|| dispatch.signals.take_wake_up(self.producer)) {
@@ -383,7 +383,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         if let Some(victim) = handover.stocked.find(&handover.lanes, self.producer) {
             return FromIntake::InLane(victim);
         }
-        handover.run_dry();
+        handover.window_hints.run_dry();
         self.flush();
         let has_news = || handover.is_aborted() || self.are_items_left();
         // Items that wait for their next attempt since before are no news: that time may be far away.
@@ -422,7 +422,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn lack(&self, until: Option<RunTime>) -> Lack {
         match until {
             Some(_) if self.handover.dispatch.has_retries() => Lack::Retries,
-            _ if self.handover.is_starving() => Lack::Permits,
+            _ if self.handover.window_hints.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
     }
