@@ -22,6 +22,7 @@ both_orders! {
     an_incomplete_batch_waits_no_longer_than_it_was_told,
     a_fixed_batch_is_completed_by_the_end_of_the_input,
     a_window_that_is_no_multiple_of_the_batch_does_not_hang,
+    a_window_with_room_for_more_than_one_batch_keeps_two_producers_busy,
     a_cancel_ends_a_run_whose_batch_waits_for_more,
     a_finish_completes_the_batch_that_waits,
     a_finish_completes_the_batch_that_waits_while_the_input_blocks,
@@ -82,6 +83,26 @@ fn a_narrow_window_does_not_break_fixed_batches_up() {
     let mut runner = builder.build().unwrap();
     assert_eq!(runner.run(0..100).unwrap(), evens(100));
     assert_eq!(runner.runner().sizes(), [4; 25]);
+}
+
+/// Each of the first two batches waits for the other.
+fn a_window_with_room_for_more_than_one_batch_keeps_two_producers_busy(order: Order) {
+    for window in [5, 6, 7] {
+        no_hang(move || {
+            let begun = Arc::new(Counter::new());
+            let runner = map(
+                |_| Ok(()),
+                move |_, (), x: u64| {
+                    begun.add(1);
+                    begun.reach(2);
+                    Ok(x)
+                },
+            );
+            let builder = AnyOrderRunner::builder(one_by_one(runner)).order(order).devices(2);
+            let builder = builder.batch(Batch::up_to(4)).window(window);
+            assert_eq!(builder.build().unwrap().run(0..300).unwrap().len(), 300);
+        });
+    }
 }
 
 fn what_is_there_is_worked_on_while_the_source_pauses(order: Order) {

@@ -412,10 +412,15 @@ impl<I, T> Handover<I, T> {
         self.dispatch.note_feeder(Activity::Working);
     }
 
-    /// Takes as many whole lots of permits as are free. With the rest of a lot, a batch would not fill.
+    /// Takes the free permits, if they are a lot. If a lot is a full batch, it takes whole lots: with the rest, a batch
+    /// would not fill.
     fn free_permits(&self, lot: usize) -> usize {
         let mut permits = lock(&self.permits);
-        let taken = permits.free - permits.free % lot;
+        let taken = match permits.free {
+            free if free < lot => 0,
+            free if lot < self.dispatch.largest_batch() => free,
+            free => free - free % lot,
+        };
         permits.free -= taken;
         taken
     }
@@ -423,8 +428,17 @@ impl<I, T> Handover<I, T> {
     /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as
     /// they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits
     /// come back, and the window has room for a batch. If the size is chosen, the window has room for several.
+    ///
+    /// If batches need not be full, it waits for no more than one producer's share of the window. Otherwise a window
+    /// with room for one batch and a half would keep only one producer busy.
     fn lot(&self) -> usize {
-        if self.dispatch.has_chosen_sizes() { 1 } else { self.dispatch.largest_batch() }
+        match self.dispatch.batching.map(|batching| batching.rule) {
+            Some(rule) if rule.is_chosen() => 1,
+            Some(rule) if rule.takes_what_is_ready() => {
+                self.dispatch.largest_batch().min(self.share)
+            }
+            _ => self.dispatch.largest_batch(),
+        }
     }
 
     /// Has a window follow the batches whose size is chosen. Returns by how many items it grows.
