@@ -18,6 +18,7 @@ every_driver!(
     items_in_flight_never_exceed_the_windows,
     producers_have_work_while_a_result_is_consumed,
     nothing_is_pulled_behind_a_failure,
+    a_slow_item_in_any_stage_makes_its_window_grow,
     batches_form_in_a_narrow_window,
     items_in_flight_never_exceed_their_memory,
     an_output_that_cannot_be_measured_fails_its_item,
@@ -134,6 +135,28 @@ fn producers_have_work_while_a_result_is_consumed(shape: Shape) {
         let ran = line.drive(filling(0..ITEMS, all, &full, &Arc::default()));
         assert_eq!(ran.ok, (0..ITEMS).collect::<Vec<_>>());
         assert!(gauge.most() <= last, "{} in the last stage of {windows:?}", gauge.most());
+    }
+}
+
+/// The first item is at work until the window of its stage must have grown to 16 items for each producer. Who is last to
+/// find a window full is a race.
+fn a_slow_item_in_any_stage_makes_its_window_grow(shape: Shape) {
+    const PRODUCERS: usize = 2;
+    for round in 0..20 {
+        let done = Arc::new(Counter::new());
+        let hooks = |stage| {
+            let (done, is_slow) = (done.clone(), stage == round % shape.stages);
+            Hooks::new().work(move |_, x| {
+                match x {
+                    _ if !is_slow => {}
+                    0 => done.reach(16 * PRODUCERS as u64 - 1),
+                    _ => _ = done.add(1),
+                }
+                Ok(x)
+            })
+        };
+        let mut line = shape.line(hooks, |_, it| it.devices(PRODUCERS), || ());
+        assert_eq!(sorted(line.drive(0..100).ok), (0..100).collect::<Vec<_>>());
     }
 }
 
