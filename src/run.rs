@@ -247,11 +247,11 @@ impl<I: Send, T: Send> Bounded for Run<I, T> {
     }
 
     fn share(&self, budget: StageBudget) {
-        self.handover.share(budget);
+        self.handover.permits.share(budget);
     }
 
     fn look_for_room(&self) {
-        self.handover.look_for_room();
+        self.handover.permits.look_for_room();
     }
 }
 

@@ -50,7 +50,7 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     // A method for each option, and a field for most.
     ("api", "Builder", 50, 25),
     // The state that all threads of a run share.
-    ("run", "Handover", 55, 21),
+    ("run", "Handover", 40, 18),
     ("engine", "Engine", 40, 16),
     ("backend", "Coordinator", 40, 16),
     // A field for each figure of a report.

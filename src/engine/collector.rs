@@ -119,7 +119,7 @@ impl<T> Collector<T> {
             consumed: 0,
             owed: 0,
             quarter: window.quarter(),
-            memory: handover.memory().map(|memory| (memory.clone(), None)),
+            memory: handover.permits.memory().map(|memory| (memory.clone(), None)),
             measured: (0, now),
             shortage: Shortage::default(),
             headroom: None,
@@ -187,7 +187,7 @@ impl<T> Collector<T> {
         let has_memory = || headroom.get_or_insert_with(Headroom::from_now).is_left();
         let more = more + handover.let_follow(window, has_memory);
         self.quarter = self.window.quarter();
-        handover.give_back(std::mem::take(&mut self.owed) - kept + more);
+        handover.permits.give_back(std::mem::take(&mut self.owed) - kept + more);
     }
 
     /// The number of results that the consumer has finished.

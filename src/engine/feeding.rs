@@ -109,7 +109,7 @@ impl<I, T, U> Feeding<I, T, U> {
         {
             run.driver().keep(waker);
         }
-        run.handover.may_feed_again()
+        run.handover.permits.may_feed_again()
     }
 
     /// Ends a wait that lasted so long.
@@ -267,7 +267,7 @@ mod tests {
         run.driver().ring();
         assert!(!feeding.may_go_on(&run, Pull::Call, &waker), "there is still no permit");
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        run.handover.give_back(1);
+        run.handover.permits.give_back(1);
         assert_eq!(woken.0.load(Ordering::Relaxed), 2);
         assert!(feeding.may_go_on(&run, Pull::Call, &waker));
     }

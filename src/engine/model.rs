@@ -210,11 +210,11 @@ impl Bounded for BoundedHub {
     }
 
     fn share(&self, budget: StageBudget) {
-        self.hub.share(budget);
+        self.hub.permits.share(budget);
     }
 
     fn look_for_room(&self) {
-        self.hub.look_for_room();
+        self.hub.permits.look_for_room();
     }
 }
 

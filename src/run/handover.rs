@@ -38,7 +38,7 @@
 //!   producer after how many more results to wake it: one, or half a window in all while results are
 //!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer. If
 //!   the window may grow behind a slow item, a feeder that finds it full wakes it too.
-//! - The **feeder** sleeps on `returned`, and states under the lock of `permits` what it waits for. The
+//! - The **feeder** sleeps in `permits`, and states under its lock what it waits for. The
 //!   collector returns permits after a quarter of the window, and all of them before it sleeps.
 //! - Each party [yields](Yields) the CPU a few times before it sleeps, and never spins. With as many producers as
 //!   CPUs, a party that spins keeps off the CPU the one that it waits for.
@@ -77,7 +77,7 @@ use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::yields::Yields;
-use crate::concurrency::{Condvar, Mutex, lock, now};
+use crate::concurrency::{Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::{Outbox, Outcome, Results, outbox};
@@ -89,8 +89,7 @@ use crate::scheduler::{Activity, Config};
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
 use crate::run::handover::dispatch::Dispatch;
-use crate::run::handover::permits::Permits;
-use crate::run::handover::shared_budget::StageBudget;
+use crate::run::handover::permits::PermitPool;
 use crate::run::handover::stocked::Stocked;
 use crate::run::handover::window_hints::WindowHints;
 use crate::run::outbox::{Answers, End};
@@ -116,20 +115,15 @@ pub(crate) struct Handover<I, T> {
     total: AtomicU64,
     /// The collector sleeps here.
     waiting: CachePadded<EventCount>,
-    permits: CachePadded<Mutex<Permits>>,
-    returned: Condvar,
+    pub(crate) permits: PermitPool,
     /// Of all parties.
     pub(crate) yields: Yields,
-    /// Wakes the feeder if it is the run's driver, which waits elsewhere.
-    driver: Arc<DriverBell>,
     /// The feeder's ends, until the feeder takes them.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
     /// Results of items of abandoned producers, pushed by the deadline thread. `None` without timeouts.
     late: Mutex<Option<Outbox<T>>>,
     /// The collector's ends, until the collector takes them; it puts them back when it leaves.
     collecting: Mutex<Vec<Results<T>>>,
-    /// What the items in flight may take. Set if items are measured, before there are any.
-    memory: OnceLock<StageBudget>,
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
@@ -197,19 +191,11 @@ impl<I, T> Handover<I, T> {
             share: (window / producers).max(1),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::among(producers)),
-            permits: CachePadded::new(Mutex::new(Permits {
-                free: window,
-                awaited: None,
-                halted: false,
-                aborted: false,
-            })),
-            returned: Condvar::new(),
+            permits: PermitPool::new(window),
             yields: Yields::default(),
-            driver: Arc::default(),
             feeding: Mutex::new(Some(FeederEnds { inlet, aside, gaps: gap_sender })),
             late: Mutex::new(is_timed.then_some(late)),
             collecting: Mutex::new(results),
-            memory: OnceLock::new(),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
@@ -252,16 +238,6 @@ impl<I, T> Handover<I, T> {
         self.waiting.notify();
     }
 
-    /// Has its items count in this budget. Called before it has items.
-    pub(crate) fn share(&self, budget: StageBudget) {
-        assert!(self.memory.set(budget).is_ok(), "a run is in one line");
-    }
-
-    /// The budget that its items count in, if they are measured.
-    pub(crate) fn memory(&self) -> Option<&StageBudget> {
-        self.memory.get()
-    }
-
     /// How many items the producers work on at once.
     pub(crate) fn at_work(&self) -> usize {
         self.producers.saturating_mul(self.dispatch.largest_batch())
@@ -280,10 +256,7 @@ impl<I, T> Handover<I, T> {
     /// Tells the feeder to stop. Items already given out are still worked on.
     pub(crate) fn halt(&self) {
         self.flags.halted.store(true, Ordering::Relaxed);
-        let mut permits = lock(&self.permits);
-        permits.halted = true;
-        drop(permits);
-        self.wake_feeder();
+        self.permits.halt();
         self.dispatch.note_input_end();
         self.note_end(End::Halted);
     }
@@ -303,8 +276,7 @@ impl<I, T> Handover<I, T> {
     pub(crate) fn abort(&self) {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
-        lock(&self.permits).aborted = true;
-        self.wake_feeder();
+        self.permits.abort();
         self.dispatch.abort_schedule();
         self.dispatch.signals.idle.notify_all();
         self.waiting.notify_all();
@@ -334,19 +306,9 @@ impl<I, T> Handover<I, T> {
         Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
-    /// Returns permits.
-    pub(crate) fn give_back(&self, permits: usize) {
-        if permits == 0 {
-            return;
-        }
-        let mut pot = lock(&self.permits);
-        pot.free += permits;
-        self.wake_if_awaited(pot);
-    }
-
     /// Makes this the hand-over of a run that its driver feeds.
     pub(crate) fn fed_by(mut self, driver: Arc<DriverBell>) -> Self {
-        self.driver = driver;
+        self.permits.fed_by(driver);
         self
     }
 
@@ -378,11 +340,6 @@ impl<I, T> Handover<I, T> {
         self.waiting.forget_task();
         self.let_collector_be();
         self.dispatch.note_consumer(Activity::Working);
-    }
-
-    fn wake_feeder(&self) {
-        self.returned.notify_one();
-        self.driver.ring();
     }
 
     /// Sleeps until there are results in `merge`, the run is aborted, the total differs from `total`, or the collector

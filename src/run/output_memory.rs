@@ -17,7 +17,7 @@ pub(crate) fn measured<I, T>(
     item: u64,
     output: T,
 ) -> Option<Outcome<T>> {
-    let Some(memory) = run.handover.memory() else { return Some(Ok(output)) };
+    let Some(memory) = run.handover.permits.memory() else { return Some(Ok(output)) };
     let measures = run.run_settings.measures.as_ref();
     let bytes = catch(|| measures.and_then(|measures| measures.measure_output(&output)));
     let source = match bytes {

@@ -73,7 +73,7 @@ impl<R: Runner> Producer<R> {
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.setup.producer, self.lifetime.span(run, &self.setup));
-        let is_unbounded = run.handover.memory().is_none();
+        let is_unbounded = run.handover.permits.memory().is_none();
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.

@@ -89,7 +89,7 @@ fn batches_of_a_stream() {
             } else {
                 collector.begin_wait(&hub);
                 feeder.begin_to_wait_elsewhere(&hub);
-                collector.sleep(&hub, None, None, || hub.may_feed_again());
+                collector.sleep(&hub, None, None, || hub.permits.may_feed_again());
                 collector.end_wait(&hub);
                 hub.end_to_wait_elsewhere();
             }

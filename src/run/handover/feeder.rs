@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Handover;
 use super::intake::{FeederEnds, Gap};
 use crate::concurrency::atomic::Ordering;
-use crate::concurrency::{MutexGuard, lock, now, wait};
-use crate::run::handover::permits::{Permits, Want};
+use crate::concurrency::{lock, now};
+use crate::run::handover::permits::Want;
 use crate::run::handover::signals::Tracking;
 use crate::run::measures::Measured;
 use crate::run::outbox::Outcome;
@@ -92,8 +92,8 @@ impl<I, T> Feeder<I, T> {
 
     #[inline]
     fn has_next_room(&self, handover: &Handover<I, T>) -> bool {
-        let is_bounded = self.from == PulledFrom::Source && handover.memory().is_some();
-        !is_bounded || handover.has(Want::Room(Room::Next))
+        let is_bounded = self.from == PulledFrom::Source && handover.permits.memory().is_some();
+        !is_bounded || handover.permits.has(Want::Room(Room::Next))
     }
 
     /// Waits until the held item, if any, is given out. Returns `false` if the feeder is to stop.
@@ -138,11 +138,12 @@ impl<I, T> Feeder<I, T> {
         if !self.awaits_no_room(handover) {
             return false;
         }
-        if !self.has_next_room(handover) && !handover.has_or_awaits(Want::Room(Room::Next)) {
+        if !self.has_next_room(handover) && !handover.permits.has_or_awaits(Want::Room(Room::Next))
+        {
             return false;
         }
         let least = handover.lot();
-        if self.permits == 0 && handover.has_or_awaits(Want::Permits { least }) {
+        if self.permits == 0 && handover.permits.has_or_awaits(Want::Permits { least }) {
             self.permits = handover.free_permits(least);
         }
         self.permits > 0
@@ -157,7 +158,7 @@ impl<I, T> Feeder<I, T> {
     #[cfg(feature = "futures")]
     fn awaits_no_room(&mut self, handover: &Handover<I, T>) -> bool {
         while !self.give_out_held(handover) {
-            if self.wanted_room().is_some_and(|want| !handover.has_or_awaits(want)) {
+            if self.wanted_room().is_some_and(|want| !handover.permits.has_or_awaits(want)) {
                 return false;
             }
         }
@@ -206,7 +207,7 @@ impl<I, T> Feeder<I, T> {
     /// Gives out the held item if there is room. Returns whether it holds no item afterwards.
     fn give_out_held(&mut self, handover: &Handover<I, T>) -> bool {
         if let Some((item, Measured { size, bytes })) = self.held.take() {
-            if handover.memory().is_some_and(|memory| !memory.take(self.next, bytes)) {
+            if handover.permits.memory().is_some_and(|memory| !memory.take(self.next, bytes)) {
                 self.held = Some((item, Measured { size, bytes }));
                 return false;
             }
@@ -227,7 +228,7 @@ impl<I, T> Feeder<I, T> {
         while !self.give_out_held(handover) {
             let want = self.wanted_room()?;
             let since = now();
-            let has_room = handover.wait_for_room(want);
+            let has_room = handover.permits.sleep_for_room(want);
             self.waited += now() - since;
             if !has_room {
                 return self.take_held();
@@ -247,7 +248,7 @@ impl<I, T> Feeder<I, T> {
             true => Want::Permits { least: 1 },
             false => Want::Room(Room::Next),
         });
-        lock(&handover.permits).awaited = Some(want);
+        handover.permits.await_elsewhere(Some(want));
         handover.starve_as_collector();
     }
 
@@ -311,7 +312,7 @@ impl<I, T> Handover<I, T> {
 
     /// Waits until `want` is available. Returns `false` if the feeder is to stop.
     fn wait_for(&self, want: Want) -> bool {
-        if self.has(want) {
+        if self.permits.has(want) {
             return true;
         }
         self.starve();
@@ -322,46 +323,11 @@ impl<I, T> Handover<I, T> {
                 self.waiting.wake_one();
             }
         }
-        self.sleep_for(want);
+        if !self.yields.until(|| self.is_halted() || self.permits.has(want)) {
+            self.permits.sleep_for(want);
+        }
         self.feed_again();
         !self.is_halted()
-    }
-
-    /// Waits until there is room for an item that was pulled before the feeder was to stop. Returns `false` if
-    /// the run is aborted first.
-    fn wait_for_room(&self, want: Want) -> bool {
-        let mut permits = lock(&self.permits);
-        while !permits.has(want, self.memory()) && !permits.aborted {
-            permits.awaited = Some(want);
-            permits = wait(&self.returned, permits);
-            permits.awaited = None;
-        }
-        !permits.aborted
-    }
-
-    fn has(&self, want: Want) -> bool {
-        lock(&self.permits).has(want, self.memory())
-    }
-
-    /// Like `has`, and if not, wakes the run's driver once it has.
-    #[cfg(feature = "futures")]
-    fn has_or_awaits(&self, want: Want) -> bool {
-        let mut permits = lock(&self.permits);
-        let has = permits.has(want, self.memory());
-        permits.awaited = (!has).then_some(want);
-        has
-    }
-
-    fn sleep_for(&self, want: Want) {
-        if self.yields.until(|| self.is_halted() || self.has(want)) {
-            return;
-        }
-        let mut permits = lock(&self.permits);
-        while !permits.has(want, self.memory()) && !permits.halted {
-            permits.awaited = Some(want);
-            permits = wait(&self.returned, permits);
-            permits.awaited = None;
-        }
     }
 
     /// Notes that the feeder has items but no room for them. The scheduler then no longer waits for batches
@@ -396,14 +362,9 @@ impl<I, T> Handover<I, T> {
         self.waiting.notify_all();
     }
 
-    /// Whether what the feeder waits for elsewhere is there, or it is to stop.
-    pub(crate) fn may_feed_again(&self) -> bool {
-        lock(&self.permits).may_go_on(self.memory())
-    }
-
     /// Ends a wait of the feeder elsewhere.
     pub(crate) fn end_to_wait_elsewhere(&self) {
-        lock(&self.permits).awaited = None;
+        self.permits.await_elsewhere(None);
         self.feed_again();
     }
 
@@ -415,14 +376,10 @@ impl<I, T> Handover<I, T> {
     /// Takes the free permits, if they are a lot. If a lot is a full batch, it takes whole lots: with the rest, a batch
     /// would not fill.
     fn free_permits(&self, lot: usize) -> usize {
-        let mut permits = lock(&self.permits);
-        let taken = match permits.free {
-            free if free < lot => 0,
-            free if lot < self.dispatch.largest_batch() => free,
-            free => free - free % lot,
-        };
-        permits.free -= taken;
-        taken
+        match lot < self.dispatch.largest_batch() {
+            true => self.permits.take_all(lot),
+            false => self.permits.take_lots(lot),
+        }
     }
 
     /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as
@@ -451,19 +408,5 @@ impl<I, T> Handover<I, T> {
             true => window.follow(self.dispatch.largest_batch(), self.producers, has_memory),
             false => 0,
         }
-    }
-
-    /// Wakes the feeder if it waits for something that is there now.
-    pub(super) fn wake_if_awaited(&self, permits: MutexGuard<'_, Permits>) {
-        let is_awaited = permits.has_awaited(self.memory());
-        drop(permits);
-        if is_awaited {
-            self.wake_feeder();
-        }
-    }
-
-    /// Wakes the feeder if it waits for room that there is now.
-    pub(crate) fn look_for_room(&self) {
-        self.wake_if_awaited(lock(&self.permits));
     }
 }

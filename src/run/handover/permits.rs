@@ -1,17 +1,34 @@
-//! The free permits of a run, and what its feeder waits for.
+//! The permits of a run, and what its feeder waits for.
+
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_utils::CachePadded;
 
 use super::shared_budget::StageBudget;
+use crate::concurrency::driver_bell::DriverBell;
+use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::scheduler::budget::Room;
 
+/// The permits for items in flight. The feeder sleeps here until there are some, or until memory has room.
 #[derive(Debug)]
-pub(super) struct Permits {
-    pub(super) free: usize,
+pub(crate) struct PermitPool {
+    state: CachePadded<Mutex<Permits>>,
+    returned: Condvar,
+    /// Wakes the feeder if it is the run's driver, which waits elsewhere.
+    driver: Arc<DriverBell>,
+    /// What the items in flight may take. Set if items are measured, before there are any.
+    memory: OnceLock<StageBudget>,
+}
+
+#[derive(Debug)]
+struct Permits {
+    free: usize,
     /// What the sleeping feeder waits for.
-    pub(super) awaited: Option<Want>,
+    awaited: Option<Want>,
     /// The feeder pulls no more items.
-    pub(super) halted: bool,
+    halted: bool,
     /// No item is given out any more.
-    pub(super) aborted: bool,
+    aborted: bool,
 }
 
 /// What a feeder waits for.
@@ -24,23 +41,147 @@ pub(super) enum Want {
     Room(Room),
 }
 
+impl PermitPool {
+    pub(super) fn new(free: usize) -> Self {
+        let permits = Permits { free, awaited: None, halted: false, aborted: false };
+        PermitPool {
+            state: CachePadded::new(Mutex::new(permits)),
+            returned: Condvar::new(),
+            driver: Arc::default(),
+            memory: OnceLock::new(),
+        }
+    }
+
+    /// Has the feeder be woken as this driver.
+    pub(super) fn fed_by(&mut self, driver: Arc<DriverBell>) {
+        self.driver = driver;
+    }
+
+    /// Has the run's items count in this budget. Called before it has items.
+    pub(crate) fn share(&self, budget: StageBudget) {
+        assert!(self.memory.set(budget).is_ok(), "a run is in one line");
+    }
+
+    /// The budget that items count in, if they are measured.
+    pub(crate) fn memory(&self) -> Option<&StageBudget> {
+        self.memory.get()
+    }
+
+    /// Returns permits.
+    pub(crate) fn give_back(&self, permits: usize) {
+        if permits == 0 {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.free += permits;
+        self.wake_if_awaited(state);
+    }
+
+    /// Wakes the feeder if it waits for room that there is now.
+    pub(crate) fn look_for_room(&self) {
+        self.wake_if_awaited(lock(&self.state));
+    }
+
+    /// Takes a multiple of `lot` permits, as many as are free.
+    pub(super) fn take_lots(&self, lot: usize) -> usize {
+        let mut state = lock(&self.state);
+        let taken = state.free - state.free % lot;
+        state.free -= taken;
+        taken
+    }
+
+    /// Takes all free permits, if they are at least so many.
+    pub(super) fn take_all(&self, least: usize) -> usize {
+        let mut state = lock(&self.state);
+        if state.free < least { 0 } else { std::mem::take(&mut state.free) }
+    }
+
+    pub(super) fn has(&self, want: Want) -> bool {
+        lock(&self.state).has(want, self.memory())
+    }
+
+    /// Like [`has`](Self::has), and if not, wakes the run's driver once it has.
+    #[cfg(feature = "futures")]
+    pub(super) fn has_or_awaits(&self, want: Want) -> bool {
+        let mut state = lock(&self.state);
+        let has = state.has(want, self.memory());
+        state.awaited = (!has).then_some(want);
+        has
+    }
+
+    /// Sleeps until there is what the feeder wants, or it is to stop.
+    pub(super) fn sleep_for(&self, want: Want) {
+        let mut state = lock(&self.state);
+        while !state.has(want, self.memory()) && !state.halted {
+            state = self.sleep(state, want);
+        }
+    }
+
+    /// Sleeps until there is room for an item that was pulled before the feeder was to stop. Returns `false` if
+    /// the run is aborted first.
+    pub(super) fn sleep_for_room(&self, want: Want) -> bool {
+        let mut state = lock(&self.state);
+        while !state.has(want, self.memory()) && !state.aborted {
+            state = self.sleep(state, want);
+        }
+        !state.aborted
+    }
+
+    fn sleep<'a>(&self, mut state: MutexGuard<'a, Permits>, want: Want) -> MutexGuard<'a, Permits> {
+        state.awaited = Some(want);
+        state = wait(&self.returned, state);
+        state.awaited = None;
+        state
+    }
+
+    /// Notes what a feeder waits for that sleeps elsewhere; `None` once it is awake.
+    pub(super) fn await_elsewhere(&self, want: Option<Want>) {
+        lock(&self.state).awaited = want;
+    }
+
+    /// Whether what a feeder waits for [elsewhere](Self::await_elsewhere) is there, or it is to stop.
+    pub(crate) fn may_feed_again(&self) -> bool {
+        lock(&self.state).may_go_on(self.memory())
+    }
+
+    /// Tells the feeder to stop.
+    pub(super) fn halt(&self) {
+        lock(&self.state).halted = true;
+        self.wake_feeder();
+    }
+
+    /// Tells the feeder not to give out the item either that it holds.
+    pub(super) fn abort(&self) {
+        lock(&self.state).aborted = true;
+        self.wake_feeder();
+    }
+
+    fn wake_if_awaited(&self, state: MutexGuard<'_, Permits>) {
+        let is_awaited = state.awaited.is_some_and(|want| state.has(want, self.memory()));
+        drop(state);
+        if is_awaited {
+            self.wake_feeder();
+        }
+    }
+
+    fn wake_feeder(&self) {
+        self.returned.notify_one();
+        self.driver.ring();
+    }
+}
+
 impl Permits {
     /// Whether this is there. Room is, if items are not measured.
-    pub(super) fn has(&self, want: Want, memory: Option<&StageBudget>) -> bool {
+    fn has(&self, want: Want, memory: Option<&StageBudget>) -> bool {
         match want {
             Want::Permits { least } => self.free >= least,
             Want::Room(room) => memory.is_none_or(|memory| memory.has_room(room)),
         }
     }
 
-    /// Whether the feeder waits for something that is there now.
-    pub(super) fn has_awaited(&self, memory: Option<&StageBudget>) -> bool {
-        self.awaited.is_some_and(|want| self.has(want, memory))
-    }
-
     /// Whether the feeder, which waits, can go on: what it waits for is there, or will not be needed. An item that
     /// waits for room is given out although the feeder is to stop.
-    pub(super) fn may_go_on(&self, memory: Option<&StageBudget>) -> bool {
+    fn may_go_on(&self, memory: Option<&StageBudget>) -> bool {
         self.awaited.is_some_and(|want| {
             self.has(want, memory)
                 || match want {
