@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gangline::report::RunReport;
 use gangline::{Account, Batch, CfgNode, Device, Devices, Journal, OnError, OrderedRunner, Result};
@@ -48,8 +49,9 @@ pub(crate) struct Work {
 pub(crate) struct Outcome {
     pub(crate) account: Account,
     pub(crate) report: RunReport,
-    /// A line for each slide that failed.
-    pub(crate) failures: Vec<String>,
+    /// Tiles that the model has seen, and the lists in which it got them.
+    pub(crate) tiles: u64,
+    pub(crate) lists: u64,
 }
 
 /// A slide by its place among the others.
@@ -126,9 +128,13 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
         },
     );
     let settings = options.settings();
+    let counts = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let counting = counts.clone();
     let infer = map_batches(
         move |cx| Model::open(&settings, cx.device()),
-        |_, model: &mut Model, tiles: &mut Vec<(Tile, Vec<u8>)>| {
+        move |_, model: &mut Model, tiles: &mut Vec<(Tile, Vec<u8>)>| {
+            counting.0.fetch_add(tiles.len() as u64, Relaxed);
+            counting.1.fetch_add(1, Relaxed);
             let cells = model.run(tiles.iter().map(|(_, pixels)| pixels.as_slice()))?;
             Ok(tiles.iter().zip(cells).map(|((tile, _), cells)| Ok((*tile, cells?))).collect())
         },
@@ -136,7 +142,11 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
     let writing = options.clone();
     let write = map(
         |_| Ok(()),
-        move |_, (), (work, canvas): (Arc<Work>, Canvas)| canvas.write(&work, &writing),
+        move |_, (), (work, canvas): (Arc<Work>, Canvas)| {
+            let row = canvas.write(&work, &writing)?;
+            println!("wrote {}", row.0);
+            Ok(row)
+        },
     );
 
     // Room for four lists on each device, so that reading goes on while the model works.
@@ -191,8 +201,8 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
         )
         .then(write);
     pipeline.run((0..).zip(slides))?;
-    let failures = pipeline.failures().iter().map(|failure| format!("{failure:#}")).collect();
-    Ok(Outcome { account: pipeline.account(), report: pipeline.report(), failures })
+    let (tiles, lists) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
+    Ok(Outcome { account: pipeline.account(), report: pipeline.report(), tiles, lists })
 }
 
 /// The same, one slide and one tile after the other. The first slide that fails ends it.

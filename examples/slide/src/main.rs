@@ -93,18 +93,17 @@ fn run(args: &Args) -> Result<ExitCode, BoxError> {
         job::in_sequence(slides, &options)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Outcome { account, report, failures } = job::in_parallel(slides, &options)?;
+    let Outcome { account, report, tiles, lists } = job::in_parallel(slides, &options)?;
     if let Some(path) = args.get::<PathBuf>("--report")? {
         write_report(&path, &report)?;
     }
-    println!(
-        "{} slides written, {} written earlier, {} failed",
-        account.ok,
-        account.already_done,
-        failures.len()
-    );
-    print_lists(&report, options.batch);
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let (ok, earlier, failed) = (account.ok, account.already_done, account.failed);
+    println!("{ok} slides written, {earlier} written earlier, {failed} failed");
+    if let (Some(size), 1..) = (options.batch, lists) {
+        let full = 100.0 * tiles as f64 / (lists * size as u64) as f64;
+        println!("{tiles} tiles in {lists} lists of at most {size}: {full:.1} % full");
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn options(args: &Args) -> Result<Options, BoxError> {
@@ -163,15 +162,4 @@ fn write_report(path: &Path, report: &RunReport) -> Result<(), BoxError> {
         _ => report.to_string(),
     };
     Ok(std::fs::write(path, text)?)
-}
-
-/// How full the lists of tiles were, from the calls of the model.
-fn print_lists(report: &RunReport, size: Option<usize>) {
-    let infer = report.stages.iter().find(|stage| stage.name == "infer");
-    let Some(report) = infer.map(|stage| &stage.report) else { return };
-    let (calls, tiles) = (report.splits.calls, report.account.ok);
-    if let (Some(size), 1..) = (size, calls) {
-        let full = 100.0 * tiles as f64 / (calls * size as u64) as f64;
-        println!("{tiles} tiles in {calls} lists of at most {size}: {full:.1} % full");
-    }
 }

@@ -144,3 +144,56 @@ fn noise(x: u32, y: u32) -> u32 {
     z = (z ^ (z >> 12)).wrapping_mul(0x297a_2d39);
     z ^ (z >> 15)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::slide::{Bytes, Reader, Slide, TileCache};
+    use crate::tissue::{Grid, Tissue};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for is_big in [false, true] {
+            let specimen = Specimen::new(3, 600);
+            let path = folder.path().join("slide.tif");
+            specimen.write(&path, is_big).unwrap();
+            let slide = Slide::open(u64::from(is_big), &path).unwrap();
+            assert_eq!(slide.levels.len(), 1);
+            let mut reader = Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 20, Bytes)));
+            // Across four tiles of the file, and beyond the edge of the slide.
+            for (x, y) in [(200, 240), (520, 560)] {
+                let square = reader.square(&slide, 0, x, y, 100).unwrap();
+                for (i, rgb) in square.chunks_exact(3).enumerate() {
+                    let (x, y) = (x + i as u32 % 100, y + i as u32 / 100);
+                    let is_within = x < 600 && y < 600;
+                    let wanted = if is_within { specimen.colour(x, y).0 } else { [255; 3] };
+                    assert_eq!(rgb, wanted, "{x} {y}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_cover_all_tissue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slide.tif");
+        let specimen = Specimen::new(0, 600);
+        specimen.write(&path, false).unwrap();
+        let slide = Slide::open(0, &path).unwrap();
+        let mut reader = Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 20, Bytes)));
+        let tissue = Tissue::find(&mut reader, &slide).unwrap();
+        assert_eq!(tissue.sections(), 3);
+        let tiles = tissue.tiles(&slide, Grid { level: 0, side: 64, stride: 48, cell: 8 }).unwrap();
+        for (x, y) in (0..600).flat_map(|y| (0..600).map(move |x| (x, y))) {
+            let is_glass = specimen.colour(x, y).0[1] > 200;
+            let has = |at: u32, from: u32| (from..from + 64).contains(&at);
+            assert!(
+                is_glass || tiles.iter().any(|tile| has(x, tile.x) && has(y, tile.y)),
+                "{x} {y}"
+            );
+        }
+    }
+}
