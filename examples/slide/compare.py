@@ -4,7 +4,7 @@
 usage: compare.py SLIDES OUTPUT [--workers N] [--batch N] [--level N] [--tile N] [--overlap PERCENT] [--cell N]
 
 Compares its maps with those that `slide run` wrote into OUTPUT, with the same options. Prints the time of one worker
-with single tiles, of the workers with batches in each piece, and of the model alone, with all tiles in memory.
+with single tiles, of the workers with batches in each piece, and of the model alone, on tiles in memory.
 """
 
 import argparse
@@ -148,8 +148,8 @@ class Model:
         return np.rint(values.reshape(shape).mean((2, 4)) * 255).astype(np.uint32)
 
 
-def predict(slide, model, options, workers, batch):
-    """The map of a slide. Batches end with each piece, and threads share the model, as in the seed of this job."""
+def predict(slide, pieces, model, options, workers, batch):
+    """The map of a slide. Batches end with each piece, and threads share the model, as whole-slide predictors do."""
     page, cell, cells = slide.pages[options.level], options.cell, options.tile // options.cell
     shape = (-(-page.imagelength // cell) + cells, -(-page.imagewidth // cell) + cells)
     sums, weights = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
@@ -164,7 +164,7 @@ def predict(slide, model, options, workers, batch):
         return found
 
     with ThreadPoolExecutor(workers) as pool:
-        for found in pool.map(work, pieces_of(slide, options)):
+        for found in pool.map(work, pieces):
             for (x, y), values in found:
                 place = np.s_[y // cell : y // cell + cells, x // cell : x // cell + cells]
                 sums[place] += weight * values
@@ -184,10 +184,16 @@ def main():
     with open(options.output / "slides.csv", newline="") as table:
         names = [row["slide"] for row in csv.DictReader(table)]
 
+    def opened(cache):
+        return {name: Slide(options.slides / name, cache) for name in names}
+
+    # Not timed: a search for pieces of tissue in plain Python is slow, and no part of the comparison.
+    pieces = {name: pieces_of(slide, options) for name, slide in opened(Tiles(options.cache)).items()}
+
     def all_slides(workers, batch):
-        cache = Tiles(options.cache)
         start = time.perf_counter()
-        maps = {name: predict(Slide(options.slides / name, cache), model, options, workers, batch) for name in names}
+        slides = opened(Tiles(options.cache)).items()
+        maps = {name: predict(slide, pieces[name], model, options, workers, batch) for name, slide in slides}
         return time.perf_counter() - start, maps
 
     loop, maps = all_slides(1, 1)
@@ -201,9 +207,9 @@ def main():
     print(f"the largest difference between a map and that of `slide run`: {worst} of 255")
 
     slide = Slide(options.slides / names[0], Tiles(options.cache))
-    corners = [corner for piece in pieces_of(slide, options) for corner in piece][: options.batch]
+    corners = [corner for piece in pieces[names[0]] for corner in piece][: options.batch]
     tiles = [slide.square(options.level, x, y, options.tile) for x, y in corners]
-    total = sum(len(piece) for name in names for piece in pieces_of(Slide(options.slides / name, slide.cache), options))
+    total = sum(len(piece) for name in names for piece in pieces[name])
     start, rounds = time.perf_counter(), 5
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(model.run, [tiles] * rounds * options.workers))

@@ -1,7 +1,6 @@
 //! The probability map of a slide: how tiles are blended into it, and the files that are made of it.
 
-use std::io::Cursor;
-use std::io::Write;
+use std::io::{Cursor, Write};
 use std::path::Path;
 
 use gangline::{Result, sink};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use tiff::encoder::TiffEncoder;
 
 use crate::job::{Options, Work};
-use crate::regions::Regions;
+use crate::regions::{Corner, Regions, Rings};
 use crate::tiled::{Packing, Page, SIDE, Sample};
 use crate::tissue::Tile;
 
@@ -129,8 +128,8 @@ fn areas(regions: &Regions, values: &[u8], work: &Work, options: &Options) -> Ve
     let (level, scale) = (&work.slide.levels[0], f64::from(options.grid.cell) * work.downsample);
     let at = |cell: usize, length: u32| (cell as f64 * scale).min(f64::from(length));
     let outlines = regions.outlines().into_iter().zip(&sums[1..]);
-    let feature = |(rings, (sum, count)): (Vec<Vec<(usize, usize)>>, &(u64, u64))| {
-        let corner = |(x, y): (usize, usize)| [at(x, level.width), at(y, level.height)];
+    let feature = |(rings, (sum, count)): (Rings, &(u64, u64))| {
+        let corner = |(x, y): Corner| [at(x, level.width), at(y, level.height)];
         let rings: Vec<Vec<_>> =
             rings.into_iter().map(|ring| ring.into_iter().map(corner).collect()).collect();
         let mean = *sum as f64 / *count as f64 / 255.0;

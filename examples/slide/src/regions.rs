@@ -11,8 +11,12 @@ pub(crate) struct Regions {
     pub(crate) count: u32,
 }
 
-/// The corners of cells.
-type Corner = (usize, usize);
+/// A corner of cells.
+pub(crate) type Corner = (usize, usize);
+
+/// The rings around a region: the outer one first, then those around its holes. Each is closed, and has a corner only
+/// where it turns.
+pub(crate) type Rings = Vec<Vec<Corner>>;
 
 impl Regions {
     /// Joins cells that share an edge.
@@ -44,9 +48,8 @@ impl Regions {
         Regions { width, labels, count }
     }
 
-    /// The rings around each region: the outer one first, then those around its holes. Each ring is closed, and
-    /// has a corner only where it turns.
-    pub(crate) fn outlines(&self) -> Vec<Vec<Vec<Corner>>> {
+    /// Returns the outline of each region.
+    pub(crate) fn outlines(&self) -> Vec<Rings> {
         let mut edges = vec![BTreeMap::<Corner, Vec<Corner>>::new(); self.count as usize];
         let height = self.labels.len() / self.width;
         let at = |x: usize, y: usize| match x < self.width && y < height {
@@ -71,7 +74,7 @@ impl Regions {
 }
 
 /// Links the edges of one region. The first edge of all is the top of its first cell, so the outer ring comes first.
-fn rings(mut edges: BTreeMap<Corner, Vec<Corner>>) -> Vec<Vec<Corner>> {
+fn rings(mut edges: BTreeMap<Corner, Vec<Corner>>) -> Rings {
     let mut rings = Vec::new();
     // Row by row, as cells come.
     while let Some(start) = edges.keys().min_by_key(|(x, y)| (*y, *x)).copied() {
@@ -115,7 +118,7 @@ fn turn(a: Corner, b: Corner, c: Corner) -> i64 {
 mod tests {
     use super::*;
 
-    fn outlines(rows: &[&str]) -> Vec<Vec<Vec<Corner>>> {
+    fn outlines(rows: &[&str]) -> Vec<Rings> {
         let cells: Vec<bool> = rows.concat().bytes().map(|cell| cell == b'#').collect();
         Regions::of(rows[0].len(), &cells).outlines()
     }

@@ -1,4 +1,5 @@
 //! The program on made slides. Tests that need ONNX Runtime are ignored here, and `.ci/slide` runs them.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
 use std::collections::BTreeMap;
 use std::fs;
