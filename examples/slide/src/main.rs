@@ -41,7 +41,7 @@ const RUN: &[Flag] = &[
     flag("--model", "FILE", "ONNX: tiles in, probabilities out"),
     flag("--output", "FOLDER", "maps, areas, slides.csv and the journal"),
     flag("--devices", "LIST", "for the model: cpu*4, cuda:0 (cpu*2)"),
-    flag("--batch", "N", "tiles in a list, or auto (16)"),
+    flag("--batch", "N", "tiles in a list, or auto (auto)"),
     flag("--readers", "N", "threads that read tiles (2)"),
     flag("--level", "N", "that the model sees, 0 is the largest (0)"),
     flag("--tile", "PIXELS", "the side of a tile (256)"),
@@ -116,7 +116,7 @@ fn options(args: &Args) -> Result<Options, BoxError> {
         return Err(Usage(text).into());
     }
     let stride = (side * (100 - overlap) / 100 / cell).max(1) * cell;
-    let batch = match or(args, "--batch", String::from("16"))?.as_str() {
+    let batch = match or(args, "--batch", String::from("auto"))?.as_str() {
         "auto" => None,
         size => match size.parse() {
             Ok(size @ 1..) => Some(size),

@@ -122,7 +122,7 @@ fn areas_are_where_the_spots_are_and_lists_are_full() {
     let folder = tempfile::tempdir().unwrap();
     let (slides, output) = (folder.path().join("slides"), folder.path().join("maps"));
     make(&slides, "700", &["--slides", "8"]);
-    let said = text(&succeeds(run(&slides, &output, &[])).stdout);
+    let said = text(&succeeds(run(&slides, &output, &["--batch", "16"])).stdout);
     let full = said.split(' ').rev().nth(2).and_then(|share| share.parse::<f64>().ok());
     assert!(full.is_some_and(|full| full >= 95.0), "{said}");
     for line in fs::read_to_string(slides.join("truth.csv")).unwrap().lines().skip(1) {
