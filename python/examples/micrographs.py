@@ -1,0 +1,145 @@
+"""Segment micrographs with an ONNX model on all cores or GPUs: the masks of all go into one OME-Zarr 0.5 group.
+
+pip install ./python mrcfile 'zarr>=3' onnx onnxruntime        # with GPUs: onnxruntime-gpu; Python 3.11 or later
+python micrographs.py make made                                # micrographs, one of them broken, and a small model
+python micrographs.py run made/model.onnx masks.zarr made/*.mrc    # again: only those that are not in masks.zarr
+"""
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import mrcfile
+import numpy as np
+import onnxruntime
+import zarr
+
+import gangline
+
+
+def load(model: str, context: gangline.Context) -> onnxruntime.InferenceSession:
+    """Load the model, once in each worker, which sees its own GPU only."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = context.threads
+    provider = "CUDAExecutionProvider" if context.gpus else "CPUExecutionProvider"
+    return onnxruntime.InferenceSession(model, options, providers=[provider])
+
+
+def segment(out: Path, scale: float, session: onnxruntime.InferenceSession, path: str) -> dict[str, Any]:
+    """Read a micrograph, write the smaller image and its mask, and return the rest of its record."""
+    with mrcfile.open(path) as file:
+        image, pixel = rescale(np.asarray(file.data, np.float32), scale), float(file.voxel_size.x) * scale
+    if not np.isfinite(image).all():
+        raise ValueError("the micrograph has pixels that are no numbers")
+    (mask,) = session.run(None, {"image": ((image - image.mean()) / image.std())[None, None]})
+    mask = (mask[0, 0] > 0.5).astype(np.uint8)
+    # The group appears under its name when it is complete, so a name in the group is a micrograph that is done.
+    part, whole = out / f".{Path(path).stem}.part", out / Path(path).stem
+    write(zarr.open_group(part, mode="w", zarr_format=3), image, mask, pixel)
+    part.rename(whole)
+    return {"shape": image.shape, "angstrom": pixel, "covered": round(float(mask.mean()), 4)}
+
+
+def rescale(image: np.ndarray, scale: float) -> np.ndarray:
+    """Keep the low frequencies only, as SABER's FourierRescale2D does."""
+    small = [int(side / scale) for side in image.shape]
+    middle = tuple(slice(old // 2 - new // 2, old // 2 - new // 2 + new) for old, new in zip(image.shape, small))
+    spectrum = np.fft.fftshift(np.fft.fft2(image))[middle]
+    return (np.fft.ifft2(np.fft.ifftshift(spectrum)).real * (spectrum.size / image.size)).astype(np.float32)
+
+
+def write(group: zarr.Group, image: np.ndarray, mask: np.ndarray, pixel: float) -> None:
+    """Write an image and, as its labels, the mask."""
+    axes = [{"name": name, "type": "space", "unit": "angstrom"} for name in "yx"]
+    level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [pixel, pixel]}]}
+    image_of: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": [level]}]}
+    labels = group.create_group("labels", attributes={"ome": {"version": "0.5", "labels": ["mask"]}})
+    source = {"image-label": {"source": {"image": "../../"}}}
+    for place, array, ome in ((group, image, image_of), (labels.create_group("mask"), mask, {**image_of, **source})):
+        place.create_array("0", data=array, chunks=(512, 512), dimension_names=("y", "x"))
+        place.attrs["ome"] = ome
+
+
+def run(model: str, out: Path, files: Iterable[str], scale: float, **places: Any) -> list[gangline.Record]:
+    """Segment the micrographs that the group does not have yet, and print a line of JSON for each."""
+    zarr.open_group(out, mode="a", zarr_format=3, attributes={"ome": {"version": "0.5", "bioformats2raw.layout": 3}})
+    left = [path for path in files if not (out / Path(path).stem).exists()]
+    records = []
+    work = functools.partial(segment, out, scale)
+    with gangline.Pool(functools.partial(load, model), work, **places) as pool:
+        for record in pool.imap(left, keys=left):
+            shown = record.value if record.ok else {"error": str(record.error).splitlines()[0]}
+            print(json.dumps({"micrograph": record.key, "seconds": round(record.seconds, 3), **shown}), flush=True)
+            records.append(record)
+    series = sorted(each.parent.name for each in out.glob("[!.]*/labels"))
+    zarr.open_group(out / "OME", mode="w", zarr_format=3, attributes={"ome": {"version": "0.5", "series": series}})
+    return records
+
+
+def particles(seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make a micrograph of dark discs in noise, and the mask of its discs."""
+    random, mask = np.random.default_rng(seed), np.zeros((side, side), bool)
+    disc = np.hypot(*np.ogrid[-18:19, -18:19]) < 18
+    for y, x in random.integers(0, side - 37, (side * side // 8192, 2)):
+        mask[y : y + 37, x : x + 37] |= disc
+    return (random.normal(size=mask.shape) - 2.0 * mask).astype(np.float32), mask
+
+
+def make(folder: Path, count: int, side: int) -> None:
+    """Write micrographs, the last of them half, and a model: the mean of 49 pixels against a threshold."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        with mrcfile.new(folder / f"{number:03}.mrc", particles(number, side)[0], overwrite=True) as file:
+            file.voxel_size = 1.5
+    os.truncate(last := folder / f"{count - 1:03}.mrc", last.stat().st_size // 2)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, "y", "x"]) for name in ("image", "mask")]
+    nodes = [
+        helper.make_node("Conv", ["image", "w", "b"], ["dark"], pads=[3] * 4),
+        helper.make_node("Sigmoid", ["dark"], ["mask"]),
+    ]
+    values = [
+        helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 7, 7], [-10 / 49] * 49),
+        helper.make_tensor("b", TensorProto.FLOAT, [1], [-5.0]),
+    ]
+    graph = helper.make_graph(nodes, "particles", ends[:1], ends[1:], values)
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    onnx.save(model, folder / "model.onnx")
+
+
+def main() -> int:
+    """Do what the command line asks for; the exit status is 1 if a micrograph failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("make", help="write micrographs and a model")
+    making.add_argument("folder", type=Path)
+    making.add_argument("--count", type=int, default=12, help="how many micrographs")
+    making.add_argument("--side", type=int, default=1024, help="pixels along a side")
+    running = commands.add_parser("run", help="segment micrographs")
+    running.add_argument("model")
+    running.add_argument("out", type=Path, help="the group of masks, made if it does not exist")
+    running.add_argument("files", nargs="+")
+    running.add_argument("--scale", type=float, default=2.0, help="how many pixels become one, along a side")
+    places = running.add_mutually_exclusive_group()
+    places.add_argument("--gpus", help="a worker for each, such as 0-3")
+    places.add_argument("--workers", type=int, help="workers on the CPU, by default one for each core")
+    args = parser.parse_args()
+    if args.command == "make":
+        make(args.folder, args.count, args.side)
+        return 0
+    workers = None if args.gpus else args.workers or os.cpu_count()
+    records = run(args.model, args.out, args.files, args.scale, gpus=args.gpus, workers=workers)
+    failed = [record.key for record in records if not record.ok]
+    print(f"{len(records) - len(failed)} done, {len(args.files) - len(records)} done before, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
