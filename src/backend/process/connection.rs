@@ -59,7 +59,7 @@ impl CoordinatorConnection {
         }
         // Close-on-exec, so that programs that a hook starts do not hold the connection open.
         let socket = UnixStream::from(stdin.try_clone_to_owned().ok()?);
-        rustix::stdio::dup2_stdin(File::open("/dev/null").ok()?).ok()?;
+        rustix::stdio::dup2_stdin(no_input().ok()?).ok()?;
         let mut reader = FrameReader::new(MOST_HELLO);
         let frame = read_one(&socket, &mut reader)?;
         let hello = match message::protocol_of(&frame) {
@@ -163,6 +163,12 @@ fn pidfd_of_parent(coordinator: u32) -> Option<OwnedFd> {
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // Asked afterwards: if it still is the parent, the descriptor is of no later process with its id.
     (rustix::process::getppid() == Some(pid)).then_some(pidfd)
+}
+
+/// An input that has ended. An empty container may lack `/dev/null`, so there it is a pipe without a writer.
+fn no_input() -> io::Result<OwnedFd> {
+    let pipe = || io::pipe().map(|(reader, _)| OwnedFd::from(reader));
+    File::open("/dev/null").map(OwnedFd::from).or_else(|_| pipe())
 }
 
 /// Reads the first frame, which is already there. Reads not a byte more.

@@ -1,5 +1,6 @@
 //! One process in a group of its own: started, read until it ends, and ended early if necessary.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -77,6 +78,15 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// More than the capacity of a pipe.
 const BUFFER: usize = 64 * 1_024;
 
+/// The standard input of a process that has none. An empty container may lack `/dev/null`, so there it is a pipe
+/// without a writer.
+pub(crate) fn no_input() -> Stdio {
+    let pipe = || io::pipe().map(|(reader, _)| Stdio::from(reader));
+    // Without either, the start of the process says which error it was.
+    let null = File::open("/dev/null").map(Stdio::from);
+    null.or_else(|_| pipe()).unwrap_or_else(|_| Stdio::null())
+}
+
 /// Starts a process and passes its output to `sink`. Returns when the process and its whole group have ended.
 ///
 /// The outer error is one of starting; an error of `sink` ends the process.
@@ -88,7 +98,7 @@ pub(crate) fn run(
 ) -> io::Result<(End, io::Result<()>)> {
     let Nursery { groups, worker, job, ending: sequence, streams, buffer } = nursery;
     buffer.resize(BUFFER, 0);
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(no_input()).process_group(0);
     if streams == Streams::Piped {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }

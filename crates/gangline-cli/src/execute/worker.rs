@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::args::cluster::WorkerArgs;
 use crate::error::{CliError, Context};
 use crate::execute::children::{kill_children, send};
 use crate::execute::failure::internal;
+use crate::execute::process::no_input;
 use crate::execute::signals::is_ignored;
 use crate::execute::supervisor::adopt_orphans;
 use crate::exit;
@@ -115,7 +116,7 @@ impl WorkerSupervisor<'_> {
     fn start(&self) -> Result<Pid, CliError> {
         let WorkerArgs { program, devices, processes, .. } = self.args;
         let mut command = Command::new(&program[0]);
-        command.args(&program[1..]).stdin(Stdio::null());
+        command.args(&program[1..]).stdin(no_input());
         command.env("GANGLINE_NATS", &self.url);
         // The worker ends with this process.
         command.env("GANGLINE_SUPERVISOR", getpid().as_raw_pid().to_string());

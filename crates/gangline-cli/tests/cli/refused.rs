@@ -160,23 +160,25 @@ fn no_job_outlives_a_run_where_calls_are_refused() {
     }
 }
 
-/// The jobs run in a namespace with an empty directory as `/proc`.
+/// The jobs run in a namespace with an empty directory as `/proc`, or as `/dev`, as in an empty container.
 #[test]
-fn jobs_run_without_proc() {
+fn jobs_run_without_proc_and_without_dev() {
     let hide = ["--user", "--map-root-user", "--mount"];
     let may_hide = Command::new("unshare").args(hide).arg("true").status();
     if !may_hide.is_ok_and(|status| status.success()) {
         // The machine does not let a test hide it.
         return;
     }
-    for line in [
-        "run -- echo ::: a b",
-        "run -j1 -- sh -c 'echo $1' sh ::: a b",
-        "run --tag -j1 -- false ::: b",
+    for (line, hidden) in [
+        ("run -- echo ::: a b", "/proc"),
+        ("run -j1 -- sh -c 'echo $1' sh ::: a b", "/proc"),
+        ("run --tag -j1 -- false ::: b", "/proc"),
+        ("run -- echo ::: a b", "/dev"),
+        ("run -j1 -- sh -c 'cat; echo $1' sh ::: a b", "/dev"),
     ] {
         let place = Place::new();
         let program = env!("CARGO_BIN_EXE_gangline");
-        let script = format!("mount -t tmpfs none /proc && exec {program} {line}");
+        let script = format!("mount -t tmpfs none {hidden} && exec {program} {line}");
         let mut command = Command::new("unshare");
         command.args(hide).args(["sh", "-c", &script]).current_dir(place.directory());
         let ran = place.start(command.env("TMPDIR", place.path("tmp"))).ran();
