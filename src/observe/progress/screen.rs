@@ -1,7 +1,9 @@
 //! The terminal display that all runs of the process share.
 
+use std::env;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
@@ -18,7 +20,17 @@ use crate::observe::text_style::{Colors, Ink, wrapped};
 #[derive(Clone)]
 pub(super) struct Screen {
     terminal: ScreenTerminal,
+    resizing: Resizing,
     blocks: Arc<Mutex<ScreenBlocks>>,
+}
+
+/// What a terminal does with a line if its width changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resizing {
+    /// It wraps the line again, into more rows or fewer.
+    Wraps,
+    /// It cuts off or keeps the rows.
+    Cuts,
 }
 
 /// The lines of one run; dropping this removes them.
@@ -30,6 +42,8 @@ pub(super) struct ScreenBlock {
 #[derive(Default)]
 struct ScreenBlocks {
     shown: Vec<(u64, Vec<String>)>,
+    /// The width of the terminal when the lines were displayed.
+    columns: usize,
     /// `Some` while lines are displayed.
     bar: Option<ProgressBar>,
 }
@@ -46,14 +60,15 @@ impl Screen {
     pub(super) fn of_stderr() -> Option<Screen> {
         static SCREEN: LazyLock<Option<Screen>> = LazyLock::new(|| {
             let term = Term::buffered_stderr();
-            (term.is_term() && !is_dumb()).then(|| Screen::new(Arc::new(term)))
+            let resizing = Resizing::of(|name| env::var_os(name).is_some());
+            (term.is_term() && !is_dumb()).then(|| Screen::new(Arc::new(term), resizing))
         });
         SCREEN.clone()
     }
 
-    pub(super) fn new(terminal: Arc<dyn TermLike>) -> Screen {
+    pub(super) fn new(terminal: Arc<dyn TermLike>, resizing: Resizing) -> Screen {
         let terminal = ScreenTerminal { inner: terminal, gone: Arc::default() };
-        Screen { terminal, blocks: Arc::default() }
+        Screen { terminal, resizing, blocks: Arc::default() }
     }
 
     /// Adds an empty block for one run.
@@ -65,7 +80,10 @@ impl Screen {
     /// Calls `write` while no lines are displayed.
     pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         // The lock is not held meanwhile: a suspended bar draws nothing.
-        let bar = self.blocks().and_then(|blocks| blocks.bar.clone());
+        let bar = self.blocks().and_then(|mut blocks| {
+            self.follow_width(&mut blocks);
+            blocks.bar.clone()
+        });
         match bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -77,14 +95,43 @@ impl Screen {
         self.blocks.lock().ok()
     }
 
-    fn write_line(&self, blocks: &ScreenBlocks, line: &str) {
+    fn write_line(&self, blocks: &mut ScreenBlocks, line: &str) {
+        self.follow_width(blocks);
+        // `ScreenTerminal` reports the error.
+        let write = || _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
         match &blocks.bar {
-            Some(bar) => bar.println(line),
-            None => {
-                // `ScreenTerminal` reports the error.
-                let _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
+            // Not by `println`: a terminal that wraps would take the text and the lines below it for one line.
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Clears the lines if the terminal has wrapped them again for another width.
+    ///
+    /// `indicatif` fills each line to the width, so they are one long line to the terminal. In more rows than before
+    /// some would stay, and in fewer `indicatif` would overwrite rows above them.
+    fn follow_width(&self, blocks: &mut ScreenBlocks) {
+        let columns = usize::from(self.terminal.width());
+        let before = mem::replace(&mut blocks.columns, columns);
+        let rows: usize = blocks.shown.iter().map(|(_, lines)| lines.len()).sum();
+        let is_wrapped = self.resizing == Resizing::Wraps && before != columns;
+        if is_wrapped && blocks.bar.is_some() && rows > 0 {
+            // `ScreenTerminal` reports the error.
+            let _ = self.clear_wrapped(rows, (rows * before).div_ceil(columns));
+        }
+    }
+
+    /// Clears `wrapped` rows, and puts the cursor where it would be below `rows` rows.
+    fn clear_wrapped(&self, rows: usize, wrapped: usize) -> io::Result<()> {
+        self.terminal.move_cursor_up(wrapped - 1)?;
+        for row in 0..wrapped {
+            self.terminal.clear_line()?;
+            if row + 1 < wrapped {
+                self.terminal.move_cursor_down(1)?;
             }
         }
+        self.terminal.move_cursor_up(wrapped.saturating_sub(rows))?;
+        (wrapped..rows).try_for_each(|_| self.terminal.write_line(""))
     }
 
     fn new_bar(&self) -> ProgressBar {
@@ -94,10 +141,34 @@ impl Screen {
     }
 }
 
+impl Resizing {
+    /// Guesses from the variables of the environment: only the terminal's input would say where the cursor is.
+    ///
+    /// An unknown terminal is one that cuts. A wrong guess then leaves a few rows of old progress; the other one would
+    /// clear what stands above the display.
+    fn of(has: impl Fn(&str) -> bool) -> Resizing {
+        const WRAPPING: [&str; 6] = [
+            "ALACRITTY_WINDOW_ID",
+            "KITTY_WINDOW_ID",
+            "KONSOLE_VERSION",
+            "TERM_PROGRAM",
+            "VTE_VERSION",
+            "WT_SESSION",
+        ];
+        // Each may run inside another one, whose variables it inherits.
+        match (has("TMUX"), has("STY") || has("XTERM_VERSION")) {
+            (true, _) => Resizing::Wraps,
+            (false, false) if WRAPPING.into_iter().any(has) => Resizing::Wraps,
+            (false, _) => Resizing::Cuts,
+        }
+    }
+}
+
 impl ScreenBlock {
     /// Shows the lines. Their maximum number and the width of the terminal are passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize, usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
+        self.screen.follow_width(&mut blocks);
         let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();
         // The last row is left to the cursor of the next writer.
         let rows = usize::from(self.screen.terminal.height()).saturating_sub(1 + others);
@@ -112,24 +183,26 @@ impl ScreenBlock {
 
     /// Writes a message above the display, in lines of the width of the terminal.
     pub(super) fn tell(&self, message: &str, ink: Ink, colors: Colors) {
-        let Some(blocks) = self.screen.blocks() else { return };
+        let Some(mut blocks) = self.screen.blocks() else { return };
         let columns = usize::from(self.screen.terminal.width());
         for line in wrapped(message, columns, "", "  ") {
-            self.screen.write_line(&blocks, &colors.paint(ink, line).to_string());
+            self.screen.write_line(&mut blocks, &colors.paint(ink, line).to_string());
         }
     }
 
     /// Replaces the block by one line, which stays.
     pub(super) fn end(&self, line: &str) {
         let Some(mut blocks) = self.screen.blocks() else { return };
+        self.screen.follow_width(&mut blocks);
         blocks.remove(self.number);
-        self.screen.write_line(&blocks, line);
+        self.screen.write_line(&mut blocks, line);
     }
 }
 
 impl Drop for ScreenBlock {
     fn drop(&mut self) {
         if let Some(mut blocks) = self.screen.blocks() {
+            self.screen.follow_width(&mut blocks);
             blocks.remove(self.number);
         }
     }
@@ -224,3 +297,6 @@ impl fmt::Debug for ScreenBlock {
         f.debug_struct("Block").field("number", &self.number).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

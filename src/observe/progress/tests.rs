@@ -7,6 +7,7 @@ use std::thread;
 
 use indicatif::{InMemoryTerm, TermLike};
 
+use super::screen::Resizing;
 use super::*;
 use crate::base::Order;
 use crate::observe::account::Account;
@@ -62,7 +63,8 @@ fn tell(progress: &mut Progress, events: &[(u64, Event)]) {
 #[test]
 fn the_lines_move_along_and_one_is_left() {
     let terminal = InMemoryTerm::new(10, 70);
-    let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone()))).desc("Segmenting");
+    let mut progress =
+        on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts)).desc("Segmenting");
     let events = [
         (0, started(Some(4), &["cuda:0", "cpu"])),
         (10, starts(0, 0, Some("a.tif"))),
@@ -98,7 +100,7 @@ Segmenting  [--------------------------------------]  0/4 in 3.0 s
 #[test]
 fn a_short_run_leaves_only_its_result_line() {
     let terminal = InMemoryTerm::new(10, 70);
-    let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone())));
+    let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts));
     tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (1, done(1))]);
     assert_eq!(terminal.contents(), "");
     tell(&mut progress, &[(2, ended(totals(1, 0, 2)))]);
@@ -111,8 +113,8 @@ fn lines_fit_the_terminal_whatever_its_size_and_the_width_of_characters() {
         [(2, 2, 1), (2, 80, 1), (5, 3, 4), (5, 11, 4), (5, 12, 4), (12, 30, 11), (50, 99, 18)];
     for (rows, columns, lines) in sizes {
         let terminal = InMemoryTerm::new(rows, columns);
-        let mut progress =
-            on_screen(&Screen::new(Arc::new(terminal.clone()))).desc("セグメンテーション");
+        let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts))
+            .desc("セグメンテーション");
         tell(&mut progress, &[(0, started(Some(9), &["cpu"; 100]))]);
         for producer in 0..100 {
             tell(&mut progress, &[(1, starts(7, producer, Some("日本日本日本日本日本.tif")))]);
@@ -128,7 +130,7 @@ fn lines_fit_the_terminal_whatever_its_size_and_the_width_of_characters() {
 #[test]
 fn two_runs_share_the_terminal() {
     let terminal = InMemoryTerm::new(12, 60);
-    let screen = Screen::new(Arc::new(terminal.clone()));
+    let screen = Screen::new(Arc::new(terminal.clone()), Resizing::Cuts);
     let (mut decode, mut infer) =
         (on_screen(&screen).desc("Decode"), on_screen(&screen).desc("Infer"));
     tell(&mut decode, &[(0, started(None, &["cpu"])), (100, done(1))]);
@@ -210,7 +212,7 @@ fn whole_run() -> Vec<(u64, Event)> {
 #[test]
 fn a_terminal_that_went_away_is_left_alone() {
     let terminal = Arc::new(Unplugged::default());
-    let mut progress = on_screen(&Screen::new(terminal.clone())).desc("日本");
+    let mut progress = on_screen(&Screen::new(terminal.clone(), Resizing::Cuts)).desc("日本");
     tell(&mut progress, &whole_run()[..9]);
     tell(&mut progress, &[(3_000, failed(3, "日本"))]);
     tell(&mut progress, &whole_run()[9..]);
@@ -224,7 +226,7 @@ fn a_terminal_that_went_away_is_left_alone() {
 fn a_terminal_without_room_is_tried_again() {
     for without_room in [1, 2, 7] {
         let terminal = Arc::new(Unplugged { without_room, ..Unplugged::default() });
-        let mut progress = on_screen(&Screen::new(terminal.clone()));
+        let mut progress = on_screen(&Screen::new(terminal.clone(), Resizing::Cuts));
         tell(&mut progress, &whole_run());
         drop(progress);
         assert_eq!(*terminal.attempts.lock().unwrap(), without_room + 1);
@@ -267,7 +269,7 @@ impl TermLike for Bomb {
 
 #[test]
 fn a_panic_while_drawing_is_the_last_one() {
-    let screen = Screen::new(Arc::new(Bomb));
+    let screen = Screen::new(Arc::new(Bomb), Resizing::Cuts);
     let mut first = on_screen(&screen);
     let mut second = on_screen(&screen);
     let panics = thread::scope(|scope| {
