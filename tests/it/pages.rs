@@ -183,6 +183,13 @@ fn crowded() -> RunReport {
             serde_json::json!({"item": item, "key": long, "producer": 1, "attempt": 1, "together": 64, "took": took})
         })
         .collect();
+    // Times of seven powers of ten, with one peak.
+    let spans: Vec<_> = (0..2_000)
+        .map(|item| {
+            let took = if item == 0 { 7_199.0 } else { 10_f64.powi(item % 7 - 3) };
+            serde_json::json!({"item": item, "producer": 1, "attempt": 1, "start": 100.0, "took": took})
+        })
+        .collect();
     let stage = |name: &str| {
         serde_json::json!({"name": name, "report": {
             "account": {"ok": 987_654_321, "failed": 9, "already_done": 0, "cancelled": 0, "unread": 0}, "conclusion": format!("See {long}."), "producers": &producers[..12],
@@ -198,7 +205,7 @@ fn crowded() -> RunReport {
         "stalls": [{"item": 7, "key": long, "lasted": 5.0}], "head_stalled": 7.0,
         "throughput": {"bin": 1_350.0, "items": vec![123_456_789; 64]},
         "timeline": {"bin": 1_350.0, "busy_ns": rows}, "stages": stages, "bottleneck_stage": 1,
-        "spans": [{"item": 0, "producer": 1, "attempt": 1, "start": 100.0, "took": 7_199.0}],
+        "spans": spans, "spans_left_out": 123_456_789,
         "incidents": [{"at": 86_400.0, "kind": "failed", "producer": 2, "item": 7, "text": "x"}],
         "retries": {"attempts": 3, "items": 1, "failed": 1,
             "list": [{"item": 7, "key": long, "failed_attempts": 3, "outcome": "failed", "error": long}]},

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use super::formats::{Percent, more};
 use super::run_report::RunReport;
+use super::span::AttemptCounts;
 use super::timeline::Timeline;
 use crate::observe::text_style::Ink;
 
@@ -56,6 +57,8 @@ pub(super) enum Block<'a> {
     BusyChart(&'a RunReport, &'a Timeline),
     /// Items done over time.
     ThroughputChart(&'a RunReport),
+    /// How many attempts took how long.
+    DistributionChart(AttemptCounts),
 }
 
 pub(super) struct Table<'a> {

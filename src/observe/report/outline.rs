@@ -12,6 +12,7 @@ use super::run_report::{RunReport, Stall};
 use super::sentences::{
     batch_sizes, headline, lack_of_events, lack_of_keys, losses, retries, waits,
 };
+use super::span::AttemptCounts;
 use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
@@ -57,6 +58,7 @@ pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
         producers(report, key),
         workers(report),
         window(report, key),
+        times(report),
         slowest(report, key),
         retried(report, key),
         split_batches(report),
@@ -329,6 +331,15 @@ fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
         section = section.with(table.end());
     }
     Some(section.remark(lack_of_keys(report)))
+}
+
+fn times(report: &RunReport) -> Option<Section<'_>> {
+    let chart = Block::DistributionChart(AttemptCounts::of(&report.spans)?);
+    let section = Section::new("Times of attempts").only(Medium::Page, chart);
+    Some(match more(report.spans_left_out, "attempt") {
+        Some(more) => section.explain(more),
+        None => section,
+    })
 }
 
 fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {

@@ -3,7 +3,7 @@
 mod charts;
 mod ticks;
 
-use self::charts::{busy_chart, throughput_chart};
+use self::charts::{busy_chart, distribution_chart, throughput_chart};
 use super::document::{
     Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
 };
@@ -82,6 +82,7 @@ fn push_section(page: &mut String, section: &Section<'_>) {
             Block::Paragraph(text, _) => push!(page, "<p>{}</p>\n", with_code(text)),
             Block::BusyChart(report, timeline) => page.push_str(&busy_chart(report, timeline)),
             Block::ThroughputChart(report) => page.push_str(&throughput_chart(report)),
+            Block::DistributionChart(it) => page.push_str(&distribution_chart(it)),
         }
     }
     page.push_str("</section>\n");
@@ -252,6 +253,7 @@ mod tests {
             "<code>UnorderedRunner</code>",
             "<h2>Timeline</h2>",
             "<h2>Items done over time</h2>",
+            "<h2>Times of attempts</h2>",
             "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17 (key 17)",
             "threads abandoned",
@@ -311,7 +313,7 @@ mod tests {
         let page = eventful(2).to_html();
         assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"").count());
         assert_eq!(page.matches("<svg").count(), page.matches("\"><title>").count());
-        assert_eq!(page.matches("<figure class=\"chart\" aria-label=\"").count(), 2);
+        assert_eq!(page.matches("<figure class=\"chart\" aria-label=\"").count(), 3);
         assert_eq!(
             page.matches("<table").count(),
             page.matches("<thead><tr><th scope=\"col\"").count()

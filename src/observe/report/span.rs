@@ -94,6 +94,21 @@ impl IncidentKind {
     }
 }
 
+/// Counts of attempts, in equal steps of the logarithm of their times.
+pub(super) struct AttemptCounts {
+    /// The powers of ten between which the times are, in seconds.
+    pub(super) from: i32,
+    pub(super) until: i32,
+    pub(super) counts: Vec<u64>,
+}
+
+/// Fewer attempts have no distribution: the list of the slowest has most of them.
+const FEWEST: usize = 10;
+
+/// Narrower columns could not be distinguished.
+const MOST_COLUMNS: i32 = 120;
+const MOST_COLUMNS_OF_A_POWER: i32 = 24;
+
 /// The bounds on kept spans, and on incidents that may be as many as items.
 pub(super) const MOST_SPANS: usize = 100_000;
 pub(super) const MOST_INCIDENTS: usize = 10_000;
@@ -138,6 +153,30 @@ pub(super) fn span(producer: usize, work: &LaneWork, took: u64) -> Span {
         start: Duration::from_nanos(work.start),
         took: Duration::from_nanos(took),
         is_open: false,
+    }
+}
+
+impl AttemptCounts {
+    /// Returns `None` if too few attempts have ended.
+    pub(super) fn of(spans: &[Span]) -> Option<AttemptCounts> {
+        let ended = spans.iter().filter(|span| !span.is_open);
+        let logarithm = |span: &Span| span.took.as_secs_f64().max(1e-9).log10();
+        let times: Vec<f64> = ended.map(logarithm).collect();
+        if times.len() < FEWEST {
+            return None;
+        }
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (from, until) = (least.floor() as i32, most.floor() as i32 + 1);
+        let powers = until - from;
+        let columns = (MOST_COLUMNS / powers).clamp(1, MOST_COLUMNS_OF_A_POWER);
+        let mut counts = vec![0; (powers * columns) as usize];
+        let last = counts.len() - 1;
+        for time in times {
+            let column = ((time - f64::from(from)) * f64::from(columns)) as usize;
+            counts[column.min(last)] += 1;
+        }
+        Some(AttemptCounts { from, until, counts })
     }
 }
 
@@ -218,5 +257,32 @@ mod tests {
         incidents.keep_loss(Duration::ZERO, IncidentKind::Quarantined, 1, "gone");
         assert_eq!((incidents.kept.len(), incidents.left_out), (MOST_INCIDENTS + 1, 5));
         assert_eq!(incidents.kept[0].text.len(), LONGEST + " ...".len());
+    }
+
+    fn spans(millis: &[u64]) -> Vec<Span> {
+        let took = millis.iter().map(|it| Duration::from_millis(*it));
+        took.map(|took| Span { took, ..Span::default() }).collect()
+    }
+
+    #[test]
+    fn each_ended_attempt_is_counted_once_between_powers_of_ten() {
+        let mut spans = spans(&[2, 2, 2, 20, 20, 50, 50, 50, 50, 999]);
+        spans.push(Span { is_open: true, ..spans[0].clone() });
+        let found = AttemptCounts::of(&spans).unwrap();
+        assert_eq!((found.from, found.until), (-3, 0));
+        assert_eq!(found.counts.iter().sum::<u64>(), 10);
+        let peaks: Vec<u64> = found.counts.into_iter().filter(|it| *it > 0).collect();
+        assert_eq!(peaks, [3, 2, 4, 1]);
+    }
+
+    #[test]
+    fn few_equal_and_extreme_times_are_no_fault() {
+        assert!(AttemptCounts::of(&spans(&[1; 9])).is_none());
+        assert_eq!(AttemptCounts::of(&spans(&[1; 10])).unwrap().counts.iter().sum::<u64>(), 10);
+        let mut extreme = spans(&[0; 10]);
+        extreme[0].took = Duration::MAX;
+        let found = AttemptCounts::of(&extreme).unwrap();
+        let counts: Vec<u64> = found.counts.into_iter().filter(|it| *it > 0).collect();
+        assert_eq!(counts, [9, 1]);
     }
 }

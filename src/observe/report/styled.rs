@@ -61,9 +61,11 @@ fn blocks<'a>(section: &'a Section<'a>) -> impl Iterator<Item = &'a Block<'a>> {
     blocks.map(|(_, block)| block).filter(|block| match block {
         Block::Table(_) | Block::Paragraph(..) => true,
         Block::List(_, sentences, _) => !sentences.is_empty(),
-        Block::Figures(_) | Block::Facts(_) | Block::BusyChart(..) | Block::ThroughputChart(_) => {
-            false
-        }
+        Block::Figures(_)
+        | Block::Facts(_)
+        | Block::BusyChart(..)
+        | Block::ThroughputChart(_)
+        | Block::DistributionChart(_) => false,
     })
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::ticks::{self, Tick};
 use crate::observe::report::formats::{
-    Html, Many, Percent, Time, capitalised, clipped, item, push, rate,
+    Count, Html, Many, Percent, Time, capitalised, clipped, item, push, rate,
 };
 use crate::observe::report::outline::{LONGEST_KEY, PRODUCERS};
 use crate::observe::report::producer_report::ProducerReport;
 use crate::observe::report::run_report::RunReport;
-use crate::observe::report::span::{IncidentKind, Span};
+use crate::observe::report::span::{AttemptCounts, IncidentKind, Span};
 use crate::observe::report::stragglers::{notable_first, slow_items, slow_producers};
 use crate::observe::report::timeline::Timeline;
 
@@ -193,14 +193,43 @@ pub(super) fn throughput_chart(report: &RunReport) -> String {
         push!(line, "V{y:.1}H{x:.2}");
     }
     let mut chart = format!("<figure class=\"chart\" aria-label=\"{text}\">\n");
-    push!(chart, "<p class=\"note\">{} per second</p>\n<div class=\"lane plot\">", items);
-    push_scale(&mut chart, &marks);
-    chart.push_str(&drawing(HEIGHT));
-    push!(chart, "<title>{text}</title>\n{}", grid(&marks));
-    push!(chart, "<path class=\"area\" d=\"M0 {HEIGHT}{line}V{HEIGHT}z\"/>\n");
-    push!(chart, "<path class=\"curve\" d=\"M0 {HEIGHT}{line}\"/></svg></div>\n");
+    push_plot(&mut chart, &format!("{items} per second"), &text, &marks, &line);
     push_time_axis(&mut chart, report.lasted);
     chart + "</figure>\n"
+}
+
+/// Draws how many attempts took how long.
+pub(super) fn distribution_chart(times: &AttemptCounts) -> String {
+    let AttemptCounts { from, until, counts } = times;
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let bound = |power| Time(Duration::from_secs_f64(10_f64.powi(power)));
+    let text = format!(
+        "Attempts by the time that they took, from {} to {}; at most {} in a column.",
+        bound(*from),
+        bound(*until),
+        Count(most)
+    );
+    let (top, marks) = ticks::values(most as f64);
+    let column = WIDTH / counts.len() as f64;
+    let step = |(index, count): (usize, &u64)| {
+        let (x, y) = ((index + 1) as f64 * column, HEIGHT - *count as f64 / top * HEIGHT);
+        format!("V{y:.1}H{x:.2}")
+    };
+    let line: String = counts.iter().enumerate().map(step).collect();
+    let mut chart = format!("<figure class=\"chart\" aria-label=\"{text}\">\n");
+    push_plot(&mut chart, "Attempts, by the time that they took", &text, &marks, &line);
+    push_ticks(&mut chart, &ticks::powers(*from, *until));
+    chart + "</figure>\n"
+}
+
+/// Adds a plot of a line above 0, below a note.
+fn push_plot(chart: &mut String, note: &str, title: &str, marks: &[Tick], line: &str) {
+    push!(chart, "<p class=\"note\">{note}</p>\n<div class=\"lane plot\">");
+    push_scale(chart, marks);
+    chart.push_str(&drawing(HEIGHT));
+    push!(chart, "<title>{title}</title>\n{}", grid(marks));
+    push!(chart, "<path class=\"area\" d=\"M0 {HEIGHT}{line}V{HEIGHT}z\"/>\n");
+    push!(chart, "<path class=\"curve\" d=\"M0 {HEIGHT}{line}\"/></svg></div>\n");
 }
 
 /// The place of a time of the run, in seconds.
@@ -224,8 +253,13 @@ fn push_scale(chart: &mut String, marks: &[Tick]) {
 
 /// Adds the time axis, which begins with the run.
 fn push_time_axis(chart: &mut String, lasted: Duration) {
+    push_ticks(chart, &ticks::times(lasted));
+}
+
+/// Adds the labels below a chart.
+fn push_ticks(chart: &mut String, ticks: &[Tick]) {
     chart.push_str("<div class=\"lane\"><span></span><div class=\"times\">");
-    for Tick { at, label } in ticks::times(lasted) {
+    for Tick { at, label } in ticks {
         push!(chart, "<span style=\"left:{:.2}%\">{label}</span>", 100.0 * at);
     }
     chart.push_str("</div></div>\n");

@@ -55,6 +55,21 @@ pub(super) fn values(most: f64) -> (f64, Vec<Tick>) {
     (top, (0..=steps).map(tick).collect())
 }
 
+/// Marks a logarithmic axis at powers of ten, in seconds.
+pub(super) fn powers(from: i32, until: i32) -> Vec<Tick> {
+    let all = f64::from(until - from);
+    let step = (all / MOST_STEPS).ceil().max(1.0) as usize;
+    let tick = |power: i32| {
+        // The axis has one unit for each three powers: 1 ms, 10 ms, 100 ms, 1 s.
+        let thousands = power.div_euclid(3).clamp(-3, 0);
+        let value = 10_f64.powi(power - 3 * thousands);
+        let name = ["ns", "µs", "ms", "s"][(thousands + 3) as usize];
+        let label = format!("{} {name}", Count(value.round() as u64));
+        Tick { at: f64::from(power - from) / all, label }
+    };
+    (from..=until).step_by(step).map(tick).collect()
+}
+
 /// Returns the least of 1, 2, 5, 10, 20, ... and their tenths that makes at most five steps of `most`.
 fn round_step(most: f64) -> f64 {
     let least = most.max(f64::MIN_POSITIVE) / MOST_STEPS;
@@ -95,6 +110,17 @@ mod tests {
             (1e-9, "0 ns, 0.2 ns, 0.4 ns, 0.6 ns, 0.8 ns, 1.0 ns"),
         ] {
             assert_eq!(labels(&times(Duration::from_secs_f64(lasted))), expected);
+        }
+    }
+
+    #[test]
+    fn powers_have_the_unit_of_their_size() {
+        for (from, until, expected) in [
+            (-3, 0, "1 ms, 10 ms, 100 ms, 1 s"),
+            (-1, 4, "100 ms, 1 s, 10 s, 100 s, 1,000 s, 10,000 s"),
+            (-9, 0, "1 ns, 100 ns, 10 µs, 1 ms, 100 ms"),
+        ] {
+            assert_eq!(labels(&powers(from, until)), expected);
         }
     }
 
