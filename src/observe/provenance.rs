@@ -28,6 +28,10 @@ pub struct Provenance {
     pub gangline: Option<String>,
     /// The program and its arguments. At most 64 arguments, each of at most 200 characters.
     pub command: Vec<String>,
+    /// The program and its arguments that run again what failed. A program sets it before it writes a report;
+    /// the library leaves it empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retry: Vec<String>,
     /// The models of the devices, as far as they are known, by device: `cuda:0`.
     pub devices: BTreeMap<String, String>,
     /// The settings of the builder that differ from its defaults, and the window and the order, by name.
@@ -70,17 +74,17 @@ impl Provenance {
         Some(self.started.as_deref()?.replace('T', " ").replace('Z', " UTC"))
     }
 
-    /// The program and its arguments, quoted for a shell.
-    pub(super) fn command_line(&self) -> String {
+    /// A program and its arguments, quoted for a shell.
+    pub(super) fn command_line(command: &[String]) -> String {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&byte);
         let quoted = |word: &String| match !word.is_empty() && word.bytes().all(is_plain) {
             true => word.clone(),
             false => format!("'{}'", word.replace('\'', r"'\''")),
         };
-        self.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+        command.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
-    /// Names and values of all but the command.
+    /// Names and values of all but the commands.
     pub(super) fn facts(&self) -> impl Iterator<Item = (&str, String)> {
         let facts = [
             ("started", self.started_text()),
@@ -131,10 +135,8 @@ mod tests {
     #[test]
     fn a_command_can_be_typed_again() {
         let command = ["run", "-j2", "sh", "-c", "echo $1; it's", "", ":::", "1"];
-        let provenance =
-            Provenance { command: command.map(str::to_owned).to_vec(), ..Provenance::default() };
         let expected = r"run -j2 sh -c 'echo $1; it'\''s' '' ::: 1";
-        assert_eq!(provenance.command_line(), expected);
+        assert_eq!(Provenance::command_line(&command.map(str::to_owned)), expected);
     }
 
     #[test]

@@ -212,6 +212,7 @@ fn crowded() -> RunReport {
         "fallbacks": [format!("\"cuda:7|cpu\" came to cpu, since {long}")],
         "provenance": {"started": "2026-11-24T07:16:58Z", "host": "a-host-with-a-long-name.example.org",
             "system": "linux x86_64", "cores": 128, "gangline": "0.1.0", "command": ["denoise", long],
+            "retry": ["denoise", "--resume-failed", long.replace('/', "-")],
             "devices": {"cuda:0+cuda:1": "NVIDIA H100 80GB HBM3"}, "settings": {"max_padded_size": "1048576"}},
     });
     RunReport::from_json(&report.to_string()).unwrap()

@@ -16,6 +16,7 @@ use super::run_report::RunReport;
 use super::styled::Styled;
 use super::vocabulary::Words;
 use crate::observe::failure::Failure;
+use crate::observe::provenance::Provenance;
 use crate::observe::text_style::{Ink, TextStyle};
 
 /// What changed from one report to another: see [`RunReport::compare`].
@@ -324,7 +325,7 @@ fn named_failures(report: &RunReport) -> NamedFailures<'_> {
 fn facts(report: &RunReport) -> BTreeMap<String, String> {
     let provenance = &report.provenance;
     let facts = provenance.facts().map(|(name, value)| (name.to_owned(), value));
-    facts.chain([("command".to_owned(), provenance.command_line())]).collect()
+    facts.chain([("command".to_owned(), Provenance::command_line(&provenance.command))]).collect()
 }
 
 fn worked(report: &RunReport) -> u64 {

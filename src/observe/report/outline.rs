@@ -17,6 +17,7 @@ use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
+use crate::observe::provenance::Provenance;
 use crate::observe::text_style::Ink;
 use crate::observe::worker_report::WorkerReport;
 
@@ -55,10 +56,10 @@ pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
         failures(report, UNDELIVERED, &report.failures_undelivered, key),
         timeline(report, key),
         throughput(report),
+        times(report),
         producers(report, key),
         workers(report),
         window(report, key),
-        times(report),
         slowest(report, key),
         retried(report, key),
         split_batches(report),
@@ -182,6 +183,13 @@ fn failures<'a>(
         .lines(Layout::Lines, |it| it.lines(report, key))
         .rows(|row, _| row.ink = Some(Ink::Bad));
     let section = Section::new(heading).with(table.end()).remark(more(others, "failure"));
+    let retry = Some(&report.provenance.retry).filter(|it| heading == FAILED && !it.is_empty());
+    let retry =
+        retry.map(|it| ("runs these again".to_owned(), Cell::Code(Provenance::command_line(it))));
+    let section = match retry {
+        Some(retry) => section.only(Medium::Page, Block::Facts(vec![retry])),
+        None => section,
+    };
     let section = if is_shared { section.explain(note) } else { section };
     Some(Section { line: Some(format!("{}:", heading.to_lowercase())), ..section })
 }
@@ -386,8 +394,9 @@ fn provenance(report: &RunReport) -> Option<Section<'_>> {
     let facts = report.provenance.facts().filter(|(name, _)| !hides(name));
     let facts = facts.map(|(name, value)| (name.to_owned(), value.into()));
     let mut facts: Vec<(String, Cell<'_>)> = facts.collect();
-    if !report.provenance.command.is_empty() {
-        facts.push(("command".to_owned(), Cell::Code(report.provenance.command_line())));
+    let command = &report.provenance.command;
+    if !command.is_empty() {
+        facts.push(("command".to_owned(), Cell::Code(Provenance::command_line(command))));
     }
     let is_empty = facts.is_empty();
     (!is_empty).then(|| Section::new("How it was run").only(Medium::Page, Block::Facts(facts)))

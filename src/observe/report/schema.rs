@@ -118,6 +118,7 @@ fn every_report_fits_the_schema() {
     full.error = Some("no disk".to_owned());
     full.fallbacks = vec!["cpu".to_owned()];
     full.provenance.settings.insert("window".to_owned(), "7".to_owned());
+    full.provenance.retry = vec!["denoise".to_owned(), "--resume".to_owned()];
     full.spans[0].is_open = true;
     full.incidents[0].took = std::time::Duration::from_secs(1);
     check_report(&full);

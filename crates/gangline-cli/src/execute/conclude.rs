@@ -1,7 +1,7 @@
 //! The end of a run: reports, the last messages, and the exit status.
 
-use crate::args::Run;
 use crate::args::halt::{Condition, Counted, Tally};
+use crate::args::{Record, Run};
 use crate::error::CliError;
 use crate::execute::lane::Lanes;
 use crate::exit;
@@ -33,7 +33,11 @@ pub(super) fn conclude(
         result = result.and(ended);
         reports.extend(report);
     }
-    let written = report::write_all(&args.record.report, &mut reports);
+    for report in &mut reports {
+        report::as_typed(report);
+        report.provenance.retry = retry(args, report);
+    }
+    let written = report::write_all(&args.record.report, &reports);
     let tally = lanes.shared.tally();
     tell(args, lanes, tally, signalled);
     if let Some(error) = lanes.shared.take_error() {
@@ -50,6 +54,33 @@ pub(super) fn conclude(
         exit::OK if lanes.shared.has_cut_off_end() => exit::OUTPUT,
         status => status,
     })
+}
+
+/// The command that runs the failed jobs again, or none if the run has no record of them.
+fn retry(args: &Run, report: &RunReport) -> Vec<String> {
+    let Record { joblog, journal, resume, resume_failed, .. } = &args.record;
+    let command = &report.provenance.command;
+    // A report has the beginnings of long arguments, and of long commands.
+    let is_whole = !command.iter().any(|word| word.ends_with("..."));
+    let [program, run, options @ ..] = &command[..] else { return Vec::new() };
+    if report.account.failed == 0 || !is_whole || run != "run" {
+        return Vec::new();
+    }
+    let begins = [program.clone(), run.clone()].into_iter();
+    match (journal, joblog) {
+        (Some(_), _) if *resume || *resume_failed => command.clone(),
+        (Some(_), _) => {
+            begins.chain(["--resume-failed".to_owned()]).chain(options.iter().cloned()).collect()
+        }
+        // The log has no inputs of warm workers, and no free GPUs.
+        (None, Some(log))
+            if !args.warm.warm && report.producers.iter().all(|slot| slot.place == "cpu") =>
+        {
+            let log = log.display().to_string();
+            begins.chain(["--joblog".to_owned(), log, "--retry-failed".to_owned()]).collect()
+        }
+        (None, _) => Vec::new(),
+    }
 }
 
 /// Prints the messages that a user must not miss.

@@ -69,11 +69,7 @@ fn of_job(text: &str, item: u64, number: u64) -> String {
 }
 
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
-pub(crate) fn write_all(
-    paths: &[impl AsRef<Path>],
-    reports: &mut [RunReport],
-) -> Result<(), CliError> {
-    reports.iter_mut().for_each(as_typed);
+pub(crate) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Result<(), CliError> {
     for path in paths.iter().map(AsRef::as_ref) {
         for (lane, report) in reports.iter().enumerate() {
             match lane {
@@ -122,7 +118,7 @@ fn write(path: &Path, named: &Path, report: &RunReport) -> Result<(), CliError> 
 }
 
 /// Replaces the arguments of the internal process by those that the user gave.
-fn as_typed(report: &mut RunReport) {
+pub(crate) fn as_typed(report: &mut RunReport) {
     let command = &mut report.provenance.command;
     if let Some(hidden) = command.iter().position(|word| word == "--supervisor") {
         command.drain(hidden..(hidden + 2).min(command.len()));

@@ -39,6 +39,29 @@ fn a_report_is_shown_with_the_command_that_was_typed() {
 }
 
 #[test]
+fn a_page_has_the_command_that_runs_again_what_failed() {
+    let place = Place::new();
+    let again = |options: &str| {
+        let fails = "--shell -- 'test -e done || test $1 != 2' ::: 1 2 3";
+        place.run_typed(&format!("-j1 --report r.html {options} {fails}"));
+        let page = place.read("r.html");
+        let command = page.split("<dt>runs these again</dt><dd><code>").nth(1)?;
+        let command = command.split("</code>").next()?.replace("&#39;", "'");
+        Some(command.split_once(' ')?.1.to_owned())
+    };
+    assert_eq!(again(""), None, "nothing has recorded what failed");
+    let by_log = again("--joblog log").unwrap();
+    assert_eq!(by_log, "run --joblog log --retry-failed");
+    let by_journal = again("--journal journal").unwrap();
+    assert!(by_journal.starts_with("run --resume-failed -j1 --report r.html "), "{by_journal}");
+    place.write("done", "");
+    for command in [by_log, by_journal] {
+        place.ran(&mut place.typed(&command)).check(0, "");
+    }
+    assert_eq!(again("--joblog log-2"), None, "nothing has failed");
+}
+
+#[test]
 fn a_file_that_is_no_report_is_named() {
     let place = two_runs();
     place.write("c.json", "[]");
