@@ -20,10 +20,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::base::panic::drop_quietly;
-use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::{Barrier, now};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::producers::cpu_pool::producer_thread;
 use crate::producers::participants::Participants;
@@ -49,6 +49,8 @@ pub(crate) struct Producers<I, T> {
     losses: Vec<LostProducer>,
     /// What was learned about the batches of each place's device.
     learned: Vec<DeviceBatches>,
+    /// How long it took until they were ready; zero once a run has reported it.
+    pub(crate) start_up: Duration,
 }
 
 /// How long a shutdown waits for hooks.
@@ -215,10 +217,11 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         Barrier::prepare();
         let threads = ProducerThreads::new(factory.clone(), settings);
         let learned = vec![DeviceBatches::default(); places];
-        let mut producers = Producers { threads, losses: vec![], learned };
+        let (since, start_up) = (now(), Duration::ZERO);
+        let mut producers = Producers { threads, losses: vec![], learned, start_up };
         let (startup, failure) = producers.start_all(places, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
-            return Ok(producers);
+            return Ok(Producers { start_up: now() - since, ..producers });
         };
         // Errors of the others while they end are dropped: only the first failure is reported.
         drop_quietly(producers.shut_down(None));

@@ -131,6 +131,14 @@ impl<T> Collector<T> {
         }
     }
 
+    /// Begins the collector's own time: all before was `consumer_init`.
+    pub(super) fn begin<I>(&mut self, handover: &Handover<I, T>) {
+        let now = now();
+        self.time.init = now - self.came;
+        self.came = now;
+        handover.stats.consumer_ready(now, self.time.init);
+    }
+
     /// Returns the next result, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {

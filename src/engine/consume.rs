@@ -116,7 +116,9 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn summarise(&mut self, start: impl FnOnce()) -> Result<R::Summary, Error> {
-        let mut state = self.init()?;
+        let state = self.init();
+        self.collector.begin(&self.run.handover);
+        let mut state = state?;
         if !self.run.is_cancelled() && !self.run.is_stopped() {
             start();
         }

@@ -212,6 +212,8 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         self.report_start(&event_log, items);
         let shape = Shape { order, producers, spares, window, batching, kind };
         let run = Run::new(shape, run_settings, earlier, in_line, event_log, recording);
+        let start_up = self.producers.as_mut().map(|it| take(&mut it.start_up));
+        run.handover.stats.starts_after(start_up.unwrap_or_default());
         for producer in replaced {
             run.handover.stats.producer_replaced(producer);
             run.event_log.tell(Event::ProducerReplaced { producer });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pool::Engine;
+use crate::base::Measure;
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::consume::SkippedItem;
@@ -96,7 +97,7 @@ impl<I, T> Engine<I, T> {
         error: Option<&Error>,
     ) -> Totals {
         let stats = &run.handover.stats;
-        let CollectorTime { window, present, waited, stalled, heads, .. } = stats.collector();
+        let CollectorTime { window, present, init, waited, stalled, heads, .. } = stats.collector();
         let (source_working, source_waiting) = stats.source();
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
@@ -106,7 +107,14 @@ impl<I, T> Engine<I, T> {
             lasted: run.event_log.elapsed(),
             error: error.map(|error| text_of(error).to_string()),
             cancelled: error.is_some_and(Error::is_cancelled),
+            start_up: stats.start_up(),
+            consumer_init: init,
             window,
+            window_memory: self
+                .run_settings
+                .measures
+                .as_ref()
+                .and_then(|it| it.most(Measure::Memory)),
             producers: (0..self.settings.devices.len())
                 .map(|producer| self.producer_totals(run, producer))
                 .collect(),

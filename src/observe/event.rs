@@ -252,12 +252,21 @@ pub struct Totals {
     pub pipeline: Option<Account>,
     /// From beginning to end.
     pub lasted: Duration,
+    /// The time in which the producers got ready before the first run of a pool; zero for its later runs.
+    #[serde(default)]
+    pub start_up: Duration,
+    /// The time that `consumer_init` took, before any item was read.
+    #[serde(default)]
+    pub consumer_init: Duration,
     /// The error that ended the run early, as text with its causes; `None` if nothing did.
     pub error: Option<String>,
     /// Whether that error was a cancel.
     pub cancelled: bool,
     /// The size of the window at the end.
     pub window: u64,
+    /// The bound of the items in flight in [memory](crate::Builder::window_memory), if there is one.
+    #[serde(default)]
+    pub window_memory: Option<u64>,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerTotals>,
     /// The kind of source.

@@ -17,6 +17,8 @@ pub(crate) struct RunStats {
     /// The time that the feeder took part, and the part of it without a permit; in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
+    /// The time in which the producers got ready before the run, if it is the first; in nanoseconds.
+    start_up: AtomicU64,
     producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
     collector: CachePadded<Mutex<CollectorTime>>,
     consumer_abandoned: AtomicBool,
@@ -165,6 +167,8 @@ pub(crate) struct CollectorTime {
     /// The time at which the collector joined the run; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
     pub(crate) present: Duration,
+    /// The duration of `consumer_init`, which is not part of `present`.
+    pub(crate) init: Duration,
     pub(crate) window: u64,
     /// The time without any result.
     pub(crate) waited: Duration,
@@ -250,6 +254,7 @@ impl RunStats {
         RunStats {
             source_present: AtomicU64::new(0),
             source_waited: AtomicU64::new(0),
+            start_up: AtomicU64::new(0),
             producers: (0..producers).map(|_| CachePadded::default()).collect(),
             collector: CachePadded::default(),
             consumer_abandoned: AtomicBool::new(false),
@@ -280,9 +285,17 @@ impl RunStats {
         self.consumer_abandoned.load(Ordering::Relaxed)
     }
 
+    /// Notes the time in which the producers got ready before the run.
+    pub(crate) fn starts_after(&self, start_up: Duration) {
+        self.start_up.store(nanos(start_up), Ordering::Relaxed);
+    }
+
+    pub(crate) fn start_up(&self) -> Duration {
+        Duration::from_nanos(self.start_up.load(Ordering::Relaxed))
+    }
+
     /// Notes the time that the feeder took part, and the part of it without a permit.
     pub(crate) fn source_left(&self, present: Duration, waited: Duration) {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.source_present.store(nanos(present), Ordering::Relaxed);
         self.source_waited.store(nanos(waited), Ordering::Relaxed);
     }
@@ -430,6 +443,12 @@ impl RunStats {
         (noted.came, noted.window) = (Some(came), window);
     }
 
+    /// Notes that `consumer_init` has returned, and that the collector's own time begins.
+    pub(crate) fn consumer_ready(&self, came: Instant, init: Duration) {
+        let mut noted = lock(&self.collector);
+        (noted.came, noted.init) = (Some(came), init);
+    }
+
     /// Sets the waits of the collector up to now.
     pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
         let mut noted = lock(&self.collector);
@@ -459,6 +478,10 @@ impl RunStats {
         time.present = time.came.map_or(time.present, |came| now() - came);
         time
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
