@@ -1,6 +1,8 @@
 //! The bottleneck of a run, decided from shares of its time.
 
+mod advice;
 mod clauses;
+mod early;
 #[cfg(test)]
 mod tests;
 
@@ -8,12 +10,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::advice::{FEWEST_EACH, SERVICE, calls, worked};
+use self::early::SHORTEST;
 use super::formats::{Many, Time, capitalised};
 use super::head_cost;
 use super::live_producers::{all_producers, lost, mean, without_vacant, words};
 use super::producer_report::share;
 use super::vocabulary::Words;
-use crate::observe::event::{Destination, Origin, Totals};
+use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
 ///
@@ -41,7 +45,7 @@ pub enum Bottleneck {
     Source,
     /// The producers: they were at work most of the time.
     Producers,
-    /// Rebuilding lost states: producers called `producer_init` again for longer than they worked.
+    /// Rebuilding states that were lost or recycled: producers called `producer_init` again much of the time.
     Rebuilding,
     /// The consumer: it was at work most of the time. Also the caller of `outputs`, and the next stage of a
     /// pipeline.
@@ -58,6 +62,10 @@ pub enum Bottleneck {
     Mixed,
     /// Split batches: most batches failed as a whole, and were worked on in parts.
     Splits,
+    /// Too few items, or batches, for the producers to share evenly.
+    TooFew,
+    /// Start-up: getting the producers ready took longer than the run, or `consumer_init` much of it.
+    StartUp,
 }
 
 /// The sentence of a report of a run in progress.
@@ -66,8 +74,14 @@ pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is 
 /// At work for less than this share of the time, a part leaves room for another bottleneck.
 pub(super) const MOST: f64 = 0.75;
 
-/// Waits below this share of the time are not considered.
-const LEAST_WAIT: f64 = 0.2;
+/// Waits below this share of the time are not considered. Without the wait, a run would gain a tenth.
+const LEAST_WAIT: f64 = 0.1;
+
+/// Work is uneven if the busiest producer worked for this share of the time more than the mean.
+const LEAST_UNEVEN: f64 = 0.1;
+
+/// Less of the time for rebuilding states limits no run.
+const LEAST_REBUILDING_TO_LIMIT: f64 = 0.2;
 
 /// Rebuilding for less than this share of the time is not mentioned.
 const LEAST_REBUILDING: f64 = 0.05;
@@ -75,38 +89,33 @@ const LEAST_REBUILDING: f64 = 0.05;
 /// Shares that differ by at most this may swap in the next run.
 pub(super) const CLOSE: f64 = 0.1;
 
-/// A shorter run consists mostly of starting and ending threads.
-const SHORTEST: Duration = Duration::from_millis(10);
-
-/// A service has no window: its callers wait.
-const SERVICE: u64 = 0;
-
-/// With fewer items per producer, their distribution is chance.
-const FEWEST_EACH: u64 = 2;
+/// With fewer calls of the hook per producer, a run that ends unevenly had too few of them.
+const FEW_EACH: f64 = 4.0;
 
 /// Decides the bottleneck of a run, and describes it in a sentence.
 pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
     let totals = &*without_vacant(totals);
     let shares = TimeShares::of(totals);
-    let nothing = nothing_to_decide(totals);
-    let bottleneck = nothing.as_ref().map_or_else(|| shares.bottleneck(), |_| Bottleneck::Unknown);
+    let early = decided_early(totals);
+    let bottleneck = early.as_ref().map_or_else(|| shares.bottleneck(), |it| it.0);
     // Other parts, if they limited the run, did so in spite of the splits.
     let split = match bottleneck {
         Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => totals.splits.clause(),
         _ => None,
     };
-    let (bottleneck, clause) = match (split, nothing) {
+    let (bottleneck, clause) = match (split, early) {
         (Some(clause), _) => (Bottleneck::Splits, clause),
-        (None, Some(sentence)) => return (Bottleneck::Unknown, sentence),
+        (None, Some(decided)) => return decided,
         (None, None) => (bottleneck, shares.clause(bottleneck, totals)),
     };
     let sentence = capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals)));
     (bottleneck, sentence + &and_head(bottleneck, totals))
 }
 
-/// The sentence about the head of the line, unless the run's own is about that.
+/// The sentence about the head of the line, unless the run's own has advice for the window.
 pub(super) fn and_head(bottleneck: Bottleneck, totals: &Totals) -> String {
-    match head_cost::sentence(totals).filter(|_| bottleneck != Bottleneck::Head) {
+    let is_said = matches!(bottleneck, Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff);
+    match head_cost::sentence(totals).filter(|_| !is_said) {
         Some(sentence) => format!(" {sentence}"),
         None => String::new(),
     }
@@ -123,7 +132,7 @@ pub(super) struct TimeShares {
     full: f64,
     /// Time that producers worked, on average.
     producers: f64,
-    /// Time that producers rebuilt lost states, on average.
+    /// Time that producers rebuilt lost or recycled states, on average.
     rebuilding: f64,
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
@@ -138,6 +147,8 @@ pub(super) struct TimeShares {
     taking: f64,
     /// Time that the head of line was blocked.
     stalled: f64,
+    /// The calls of the hook, for each producer.
+    calls_each: f64,
 }
 
 impl TimeShares {
@@ -153,13 +164,14 @@ impl TimeShares {
             full: share(totals.source_waiting),
             producers: mean(totals, |producer| producer.working),
             busiest: busiest.unwrap_or_default(),
-            rebuilding: mean(totals, |producer| producer.rebuilding),
+            rebuilding: mean(totals, |producer| producer.rebuilding + producer.recycling),
             starved: mean(totals, |producer| producer.waiting),
-            held_up: mean(totals, |producer| producer.held_up),
+            held_up: mean(totals, |producer| held_up(producer, totals)),
             backing_off: mean(totals, |producer| producer.backing_off),
             consumer: share(totals.consumer_working),
             taking: share(totals.consumer_working),
             stalled: share(totals.head_stalled),
+            calls_each: calls(totals) as f64 / totals.producers.len().max(1) as f64,
         }
     }
 
@@ -167,15 +179,15 @@ impl TimeShares {
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
         match () {
-            () if share >= MOST => self.if_rebuilding(busiest),
+            () if share >= MOST => self.if_they_wait(busiest),
             () => self.reason_to_wait().unwrap_or(Bottleneck::Mixed),
         }
     }
 
-    /// The busiest part. Producers that mostly rebuild states do not work.
-    pub(super) fn if_rebuilding(&self, busiest: Bottleneck) -> Bottleneck {
+    /// The busiest part. Producers that rebuild states or are kept waiting do not set the pace: more would do the same.
+    pub(super) fn if_they_wait(&self, busiest: Bottleneck) -> Bottleneck {
         match busiest {
-            Bottleneck::Producers if self.is_rebuilding() => Bottleneck::Rebuilding,
+            Bottleneck::Producers => self.reason_to_wait().unwrap_or(Bottleneck::Producers),
             busiest => busiest,
         }
     }
@@ -190,13 +202,14 @@ impl TimeShares {
             () if is_backing_off => Some(Bottleneck::Backoff),
             () if is_held_up && self.stalled >= self.full / 2.0 => Some(Bottleneck::Head),
             () if is_held_up && self.taking < self.full => Some(Bottleneck::Window),
-            () if self.busiest.0 >= MOST && self.starved >= LEAST_WAIT => Some(Bottleneck::Uneven),
-            () => None,
+            () if self.busiest.0 < MOST || self.busiest.0 - self.at_work() < LEAST_UNEVEN => None,
+            () if self.calls_each < FEW_EACH => Some(Bottleneck::TooFew),
+            () => Some(Bottleneck::Uneven),
         }
     }
 
     fn is_rebuilding(&self) -> bool {
-        self.rebuilding >= LEAST_WAIT && self.rebuilding >= self.producers
+        self.rebuilding >= LEAST_REBUILDING_TO_LIMIT
     }
 
     /// Leaves out the stages before and after, which have shares of their own.
@@ -232,17 +245,60 @@ impl TimeShares {
     }
 }
 
-pub(super) fn nothing_to_decide(totals: &Totals) -> Option<String> {
-    let account = totals.account;
-    let worked = account.ok + account.failed + account.cancelled;
-    let lasted = Time(totals.lasted);
-    let ended = match (&totals.error, totals.cancelled) {
+/// The time in which the window was full while the producer had nothing to do: what it noted, or what both times have
+/// in common at least. It notes what it lacks when it begins to wait, and the window may fill a moment later.
+fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
+    let both = totals.source_waiting + producer.waiting;
+    producer.held_up.max(both.saturating_sub(totals.lasted))
+}
+
+/// What the counts of a run and its start decide, without shares of its time.
+pub(super) fn decided_early(totals: &Totals) -> Option<(Bottleneck, String)> {
+    if let Some(sentence) = nothing_was_done(totals) {
+        return Some((Bottleneck::Unknown, sentence));
+    }
+    if let Some(clause) = early::start_up(totals) {
+        let sentence = capitalised(&format!("{}{clause}.", opening(totals)));
+        return Some((Bottleneck::StartUp, sentence));
+    }
+    let worked = worked(totals);
+    let too_few = worked < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
+    let has_ended_early = totals.error.is_some() || totals.cancelled;
+    match () {
+        () if too_few
+            && totals.lasted >= SHORTEST
+            && !has_ended_early
+            && totals.window != SERVICE =>
+        {
+            let sentence = capitalised(&format!("{}.", early::too_few(totals)));
+            Some((Bottleneck::TooFew, sentence))
+        }
+        () if too_few || totals.lasted < SHORTEST => {
+            let ended = ended(totals).map_or(String::new(), |ended| format!(", and {ended}"));
+            let (items, producers) = (Many(worked, "item"), all_producers(totals));
+            let lasted = Time(totals.lasted);
+            let sentence = format!(
+                "The run is too short to say what limited it: it had {items} for {producers} in \
+                 {lasted}{ended}."
+            );
+            Some((Bottleneck::Unknown, sentence))
+        }
+        () => None,
+    }
+}
+
+fn ended(totals: &Totals) -> Option<&'static str> {
+    match (&totals.error, totals.cancelled) {
         (_, true) => Some("was cancelled"),
         (Some(_), false) => Some("failed"),
         (None, false) => None,
-    };
-    let too_few = worked < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
-    match ended {
+    }
+}
+
+fn nothing_was_done(totals: &Totals) -> Option<String> {
+    let (account, worked) = (totals.account, worked(totals));
+    let lasted = Time(totals.lasted);
+    match ended(totals) {
         Some(ended) if worked + account.already_done == 0 => {
             Some(format!("The run {ended} after {lasted}, before any item was read."))
         }
@@ -256,14 +312,6 @@ pub(super) fn nothing_to_decide(totals: &Totals) -> Option<String> {
         _ if worked == 0 => {
             let done = Many(account.already_done, "item");
             Some(format!("There was nothing to do: an earlier run had already done {done}."))
-        }
-        _ if too_few || totals.lasted < SHORTEST => {
-            let ended = ended.map_or(String::new(), |ended| format!(", and {ended}"));
-            let (items, producers) = (Many(worked, "item"), all_producers(totals));
-            Some(format!(
-                "The run is too short to say what limited it: it had {items} for {producers} in \
-                 {lasted}{ended}."
-            ))
         }
         _ => None,
     }

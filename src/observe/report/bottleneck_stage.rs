@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::bottleneck::{
-    Bottleneck, CLOSE, MOST, TimeShares, and_head, nothing_to_decide, opening,
-};
+use super::bottleneck::{Bottleneck, CLOSE, MOST, TimeShares, and_head, decided_early, opening};
 use super::formats::{Percent, capitalised};
 use super::live_producers::{lost, without_vacant};
 use crate::observe::account::Account;
@@ -50,15 +48,15 @@ pub(super) fn decide<'a>(
     };
     let stages: Vec<StageShares<'_>> = stages.map(stage).collect();
     let whole = whole(&stages, account);
-    if let Some(sentence) = nothing_to_decide(&whole) {
-        return StageDecision { sentence: (Bottleneck::Unknown, sentence), stage: None };
+    if let Some(sentence) = decided_early(&whole) {
+        return StageDecision { sentence, stage: None };
     }
     let mut parts = parts(&stages);
     parts.sort_by(|one, other| other.share.total_cmp(&one.share));
     let opening = opening(&whole);
     let limiting = match parts[0] {
         busiest if busiest.share >= MOST => {
-            let bottleneck = stages[busiest.stage].shares.if_rebuilding(busiest.bottleneck);
+            let bottleneck = stages[busiest.stage].shares.if_they_wait(busiest.bottleneck);
             Some(WorkingPart { bottleneck, ..busiest })
         }
         _ => own_cause(&stages),
@@ -86,6 +84,8 @@ fn whole(stages: &[StageShares<'_>], account: Account) -> Totals {
         lasted: stages.iter().map(|stage| stage.totals.lasted).max().unwrap_or_default(),
         error: last.error.clone(),
         cancelled: last.cancelled,
+        start_up: stages.iter().map(|stage| stage.totals.start_up).max().unwrap_or_default(),
+        consumer_init: last.consumer_init,
         producers: producers.collect(),
         ..Totals::default()
     }

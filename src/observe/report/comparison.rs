@@ -339,7 +339,7 @@ fn limit(report: &RunReport) -> String {
         Bottleneck::Unknown => "something unknown",
         Bottleneck::Source => "the source",
         Bottleneck::Producers => return format!("the {}", words.producers),
-        Bottleneck::Rebuilding => "rebuilding lost states",
+        Bottleneck::Rebuilding => "rebuilding states",
         Bottleneck::Consumer => return format!("the {}", words.consumer),
         Bottleneck::Window => return format!("the {}", words.window),
         Bottleneck::Backoff => "the backoff before retries",
@@ -347,6 +347,8 @@ fn limit(report: &RunReport) -> String {
         Bottleneck::Uneven => "uneven work",
         Bottleneck::Mixed => "no single part",
         Bottleneck::Splits => "split batches",
+        Bottleneck::TooFew => return format!("too few {}", words.items),
+        Bottleneck::StartUp => "start-up",
     };
     part.to_owned()
 }

@@ -10,6 +10,9 @@ use crate::observe::event::{ProducerTotals, Totals};
 /// Producer time below this share of the run's is not mentioned.
 const LEAST: f64 = 0.02;
 
+/// A window is made so many times as large. Three steps make it 64 times as large.
+pub(super) const GROWTH: u64 = 4;
+
 /// A larger window is no advice: it would take minutes to fill, and much memory.
 const LARGEST_WINDOW: f64 = 65_536.0;
 
@@ -63,14 +66,26 @@ pub(super) fn cost(totals: &Totals) -> String {
 
 /// What helps, as far as the run shows it.
 pub(super) fn advice(totals: &Totals) -> String {
-    let wider = sufficient_window(totals).map_or(String::new(), |window| {
-        format!("use `window({window})` if memory has room for its results, ")
-    });
+    let wider = match (totals.window_memory, sufficient_window(totals)) {
+        (Some(_), _) => format!("use {}, ", larger_window(totals)),
+        (None, Some(window)) => {
+            format!("use `window({window})` if memory has room for its results, ")
+        }
+        (None, None) => String::new(),
+    };
     format!(
         "{wider}take results as they come (`UnorderedRunner`), or, if items are slow by chance, let a second {} copy \
          them (`speculate()`)",
         words(totals).producer,
     )
+}
+
+/// A setting with which more items are in flight.
+pub(super) fn larger_window(totals: &Totals) -> String {
+    match totals.window_memory {
+        Some(bytes) => format!("`window_memory({})`", bytes.saturating_mul(GROWTH)),
+        None => format!("`window({})`", totals.window.saturating_mul(GROWTH)),
+    }
 }
 
 /// The window with which the other producers would have had items for the whole of the longest wait.

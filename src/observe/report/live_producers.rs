@@ -61,7 +61,7 @@ pub(super) fn all_producers(totals: &Totals) -> Many {
     Many(totals.producers.len() as u64, words(totals).producer)
 }
 
-fn is_of_cluster(producer: &ProducerTotals) -> bool {
+pub(super) fn is_of_cluster(producer: &ProducerTotals) -> bool {
     producer.worker.as_ref().is_some_and(|worker| worker.host.is_some())
 }
 

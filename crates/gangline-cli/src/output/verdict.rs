@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gangline::RunReport;
-use gangline::report::{Bottleneck, Vocabulary};
+use gangline::report::{Bottleneck, HumanDuration, Vocabulary};
 
 /// Gives a report the words of the program. Advice that names options replaces the advice of the report, which
 /// names calls of the library. The bottleneck stays the same.
@@ -55,6 +55,17 @@ pub(crate) fn advise(report: &mut RunReport) {
             share(report.source_working, report.lasted),
             share(report.consumer_working, report.lasted),
             busy(report),
+        ),
+        Bottleneck::TooFew => format!(
+            "too few jobs limited the run: it had {} for {} slots, which were busy {} of the time; put long jobs first, \
+             or split them",
+            report.account.ok + report.account.failed,
+            report.producers.len(),
+            busy(report),
+        ),
+        Bottleneck::StartUp => format!(
+            "start-up limited the run: it took longer than the {} of the run; give one run more jobs",
+            HumanDuration(report.lasted),
         ),
         // It gives no advice.
         _ => {

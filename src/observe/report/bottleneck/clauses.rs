@@ -1,8 +1,9 @@
 //! What limited a run, and what to change, as a clause.
 
-use super::{Bottleneck, CLOSE, LEAST_REBUILDING, MOST, SERVICE, TimeShares};
+use super::advice::SERVICE;
+use super::{Bottleneck, CLOSE, LEAST_REBUILDING, LEAST_WAIT, MOST, TimeShares, advice, early};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
-use crate::observe::report::formats::{Count, Many, Percent};
+use crate::observe::report::formats::{Many, Percent};
 use crate::observe::report::head_cost;
 use crate::observe::report::live_producers::{self, producers};
 
@@ -31,7 +32,8 @@ impl TimeShares {
                 format!("the order limited the run: {cost}; {advice}")
             }
             Bottleneck::Uneven => self.uneven_clause(totals),
-            Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits => {
+            Bottleneck::TooFew => early::too_few(totals),
+            Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits | Bottleneck::StartUp => {
                 self.mixed_clause(totals)
             }
         }
@@ -40,12 +42,15 @@ impl TimeShares {
     fn source_clause(&self, totals: &Totals) -> String {
         format!(
             "the source limited the run: it was at work {} of the time, while {} found nothing \
-             for {} of it{}; make the iterator faster (do less in it, or read ahead on a thread of \
-             its own), since more {} would only wait",
+             for {} of it{}; do less in the iterator{}, since more {} would only wait",
             Percent(self.source),
             producers(totals),
             Percent(self.starved),
             self.runner_up(),
+            match advice::producers_have_time(totals) {
+                true => " (move work that needs no order to `producer_work`)",
+                false => "",
+            },
             self.words.producers,
         )
     }
@@ -65,14 +70,21 @@ impl TimeShares {
 
     fn producers_clause(&self, totals: &Totals) -> String {
         let producers = self.words.producers;
+        let failing = advice::failing(totals).map_or(String::new(), |share| {
+            format!("find out why items fail ({} of the attempts failed); ", Percent(share))
+        });
+        let more = advice::more_producers(totals).map_or(String::new(), |more| {
+            format!(" (the source and the consumer keep up with `devices({more})`)")
+        });
         format!(
-            "the {producers} limited the run: {} worked {} of the time{}{}; use more {producers} or faster \
-             devices; if a device is faster with many items at once, use larger batches (`batch`, with a \
-             runner that implements `producer_work_batch`)",
+            "the {producers} limited the run: {} worked {} of the time{}{}; {failing}{}use more \
+             {producers}{more} or faster devices{}",
             live_producers::producers(totals),
             Percent(self.producers),
             self.and_rebuilt(),
             self.runner_up(),
+            advice::memory(totals).unwrap_or_default(),
+            advice::batches(totals),
         )
     }
 
@@ -80,15 +92,31 @@ impl TimeShares {
         let sum = |of: fn(&ProducerTotals) -> u64| {
             totals.producers.iter().map(of).fold(0, u64::saturating_add)
         };
+        let (lost, recycled) = (sum(|it| it.states_lost), sum(|it| it.recycles));
+        let (states, why, change) = match lost {
+            0 => {
+                let items = advice::longer_lives(self.rebuilding, self.producers, totals);
+                let why = format!(
+                    "{} {} recycled",
+                    Many(recycled, "state"),
+                    if recycled == 1 { "was" } else { "were" }
+                );
+                ("recycled", why, format!("recycle them less often (`recycle_after({items})`)"))
+            }
+            _ => {
+                let calls = Many(sum(|producer| producer.rebuilds), "call");
+                let why = format!("{calls}, after {} to panics", Many(lost, "lost state"));
+                let change =
+                    "find out why the hook panics, return an error instead (which keeps the state)";
+                ("lost", why, change.to_owned())
+            }
+        };
         format!(
-            "rebuilding lost states limited the run: {} worked {} of the time and ran `producer_init` \
-             again for {} ({}, after {} to panics); find out why the hook panics, \
-             return an error instead (which keeps the state), or make `producer_init` faster",
+            "rebuilding {states} states limited the run: {} worked {} of the time and ran `producer_init` \
+             again for {} ({why}); {change}, or make `producer_init` faster",
             producers(totals),
             Percent(self.producers),
             Percent(self.rebuilding),
-            Many(sum(|producer| producer.rebuilds), "call"),
-            Many(sum(|producer| producer.states_lost), "lost state"),
         )
     }
 
@@ -128,27 +156,32 @@ impl TimeShares {
 
     fn window_clause(&self, totals: &Totals) -> String {
         format!(
-            "the window limited the run: it was full for {} of the time, and {} found nothing \
-             meanwhile for {} of it; make `window(n)` larger than {}",
+            "the {} limited the run: it was full for {} of the time, and {} found nothing meanwhile for {} \
+             of it; use {}",
+            match totals.window_memory {
+                Some(_) => "memory of the window",
+                None => "window",
+            },
             Percent(self.full),
             producers(totals),
             Percent(self.held_up),
-            Count(totals.window),
+            head_cost::larger_window(totals),
         )
     }
 
     fn backoff_clause(&self, totals: &Totals) -> String {
-        let change = match totals.window {
-            SERVICE => "or make `backoff` shorter".to_owned(),
-            window => format!(
-                "make `backoff` shorter, or make `window(n)` larger than {}, so that there are other items to \
-                 work on meanwhile",
-                Count(window),
+        let larger = match totals.window {
+            // The input had ended, or there is no window.
+            _ if self.full < LEAST_WAIT => String::new(),
+            SERVICE => String::new(),
+            _ => format!(
+                ", or use {}, so that there are other items meanwhile",
+                head_cost::larger_window(totals)
             ),
         };
         format!(
-            "the backoff before retries limited the run: {} had no other items for {} of the \
-             time; find out why items fail, {change}",
+            "the backoff before retries limited the run: {} had only items to retry later for {} of the \
+             time; find out why items fail, or make `backoff` shorter{larger}",
             producers(totals),
             Percent(self.backing_off),
         )

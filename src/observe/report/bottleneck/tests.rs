@@ -1,5 +1,6 @@
 use super::*;
 use crate::observe::account::Account;
+use crate::observe::report::split_report::SplitReport;
 use crate::observe::worker_report::WorkerReport;
 use proptest::prelude::*;
 
@@ -86,12 +87,12 @@ fn a_close_second_is_named() {
 
 #[test]
 fn a_full_window_limits_where_producers_wait_and_the_consumer_does_not_work() {
-    let mut narrow = Totals { source_waiting: time(6.0), ..totals(&[0.5, 0.5]) };
+    let mut narrow = Totals { source_waiting: time(5.5), ..totals(&[0.5, 0.5]) };
     assert_eq!(decide(&narrow).0, Bottleneck::Mixed, "the producers waited at other times");
     narrow.producers.iter_mut().for_each(|producer| producer.held_up = time(4.0));
     let (bottleneck, sentence) = decide(&narrow);
     assert_eq!(bottleneck, Bottleneck::Window);
-    assert!(sentence.contains("larger than 64"), "{sentence}");
+    assert!(sentence.contains("; use `window(256)`."), "{sentence}");
 
     let head =
         Totals { head_stalled: time(5.0), worst_heads: vec![(17, time(3.1))], ..narrow.clone() };
@@ -172,7 +173,8 @@ fn runs_that_are_empty_or_short_have_no_bottleneck() {
 
     let few = Account { ok: 3, ..Account::default() };
     let few = Totals { account: few, ..totals(&[0.9, 0.9]) };
-    assert!(said(&few).contains("too short to say"), "{}", said(&few));
+    let cancelled = Totals { cancelled: true, ..few };
+    assert!(said(&cancelled).contains("too short to say"), "{}", said(&cancelled));
     let quick = Totals { lasted: time(0.009), ..totals(&[0.0]) };
     assert!(said(&quick).contains("1,000 items for 1 producer in 9.00 ms"));
     let quick = Totals { error: Some("bad".to_owned()), ..quick };
@@ -222,8 +224,10 @@ proptest! {
         let (bottleneck, sentence) = decide(&totals);
         prop_assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{}", sentence);
         prop_assert!(sentence.starts_with(|c: char| c.is_ascii_uppercase()));
-        let is_short = ok < 2 * working.len() as u64 || times[0] < 0.01 || ok == 0;
+        let is_few = ok < 2 * working.len() as u64;
+        let is_short = times[0] < 0.01 || ok == 0 || is_few && (cancelled || window == 0);
         prop_assert_eq!(bottleneck == Bottleneck::Unknown, is_short);
+        prop_assert!(bottleneck == Bottleneck::TooFew || is_short || !is_few);
     }
 }
 
@@ -255,4 +259,133 @@ fn workers_that_came_late_count_for_their_own_time() {
     assert_eq!(bottleneck, Bottleneck::Mixed, "{sentence}");
     assert!(sentence.contains("the workers 15 %"), "{sentence}");
     assert!(sentence.contains("1 of 2 workers was lost"), "{sentence}");
+}
+
+fn says(totals: &Totals, limited: Bottleneck, parts: &[&str]) {
+    let (bottleneck, sentence) = decide(totals);
+    assert_eq!(bottleneck, limited, "{sentence}");
+    parts.iter().for_each(|part| assert!(sentence.contains(part), "{part}: {sentence}"));
+}
+
+fn each(mut totals: Totals, change: impl Fn(&mut ProducerTotals)) -> Totals {
+    totals.producers.iter_mut().for_each(change);
+    totals
+}
+
+#[test]
+fn work_of_the_source_moves_to_producers_that_have_the_time() {
+    let source = |working| Totals { source_working: time(9.8), ..totals(&[working; 2]) };
+    says(&source(0.3), Bottleneck::Source, &["do less in the iterator (move work that needs no"]);
+    let (_, sentence) = decide(&source(0.7));
+    assert!(!sentence.contains("`producer_work`"), "it would limit the run there: {sentence}");
+}
+
+#[test]
+fn as_many_producers_are_advised_as_the_other_parts_keep_up_with() {
+    let consumer = Totals { consumer_working: time(4.0), ..totals(&[0.98, 0.98]) };
+    says(&consumer, Bottleneck::Producers, &["use more producers (", "keep up with `devices(6)`)"]);
+    let alone = totals(&[0.98, 0.98]);
+    says(&alone, Bottleneck::Producers, &["`devices(16)`"]);
+    let few = Totals { account: Account { ok: 20, ..Account::default() }, ..alone };
+    says(&few, Bottleneck::Producers, &["`devices(10)`"]);
+    let (_, sentence) = decide(&Totals { consumer_working: time(9.6), ..totals(&[0.98]) });
+    assert!(!sentence.contains("devices("), "{sentence}");
+}
+
+#[test]
+fn larger_batches_are_advised_as_far_as_items_window_and_memory_have_room() {
+    let batches = |calls| {
+        let splits = SplitReport { batches: calls, calls, ..SplitReport::default() };
+        Totals { splits, window: 4_096, ..totals(&[0.98, 0.98]) }
+    };
+    says(
+        &batches(500),
+        Bottleneck::Producers,
+        &["use more producers", "size of batches (`batch(Batch::auto())`)."],
+    );
+    says(
+        &batches(100),
+        Bottleneck::Producers,
+        &["try larger batches (`batch(Batch::up_to(40))`)."],
+    );
+    let narrow = Totals { window: 50, ..batches(100) };
+    says(&narrow, Bottleneck::Producers, &["(`batch(Batch::up_to(25))`)"]);
+    let full = each(batches(100), |producer| producer.batch_ceiling = Some(10));
+    says(
+        &full,
+        Bottleneck::Producers,
+        &["memory has room for batches of at most 10, so use these (`batch(Batch::up_to(10))`)"],
+    );
+}
+
+#[test]
+fn a_window_that_keeps_busy_producers_waiting_limits_the_run() {
+    let weak = each(totals(&[0.86, 0.86]), |producer| producer.held_up = time(1.3));
+    let weak = Totals { source_waiting: time(3.0), ..weak };
+    says(&weak, Bottleneck::Window, &["use `window(256)`"]);
+    let full = Totals { source_waiting: time(9.9), ..totals(&[0.4, 0.4]) };
+    says(&full, Bottleneck::Window, &["found nothing meanwhile for 59 %"]);
+    let bytes = Totals { window_memory: Some(1 << 20), ..weak };
+    let parts = ["The memory of the window limited", "use `window_memory(4194304)`."];
+    says(&bytes, Bottleneck::Window, &parts);
+}
+
+#[test]
+fn attempts_that_fail_are_work_of_the_producers_for_nothing() {
+    let failing = |failed| each(totals(&[0.98, 0.98]), |producer| producer.failed = failed);
+    let parts = ["; find out why items fail (50 % of the attempts failed); use more"];
+    says(&failing(500), Bottleneck::Producers, &parts);
+    let (_, sentence) = decide(&failing(50));
+    assert!(!sentence.contains("failed"), "{sentence}");
+    let skipped = Account { ok: 500, failed: 500, ..Account::default() };
+    let (_, sentence) = decide(&Totals { account: skipped, ..failing(250) });
+    assert!(!sentence.contains("failed"), "no attempt was made again: {sentence}");
+}
+
+#[test]
+fn a_larger_window_is_advised_beside_a_backoff_only_if_it_was_full() {
+    let tail = each(totals(&[0.3, 0.3]), |producer| producer.backing_off = time(6.0));
+    says(&tail, Bottleneck::Backoff, &["make `backoff` shorter."]);
+    let full = Totals { source_waiting: time(9.0), ..tail };
+    says(&full, Bottleneck::Backoff, &["shorter, or use `window(256)`, so that"]);
+}
+
+#[test]
+fn a_run_of_few_items_or_batches_says_so() {
+    let of = |ok, working: &[f64]| Totals {
+        account: Account { ok, ..Account::default() },
+        ..totals(working)
+    };
+    let parts = ["Too few items limited the run: it had 3 items for 4 producers"];
+    says(&of(3, &[0.9, 0.9, 0.9, 0.0]), Bottleneck::TooFew, &parts);
+    says(&of(9, &[0.99, 0.5, 0.5, 0.5]), Bottleneck::TooFew, &["; put long items first"]);
+    says(&of(99, &[0.99, 0.5, 0.5, 0.5]), Bottleneck::Uneven, &["put long items first"]);
+    let splits = SplitReport { batches: 2, calls: 2, ..SplitReport::default() };
+    let batches = Totals { splits, ..of(16, &[0.99, 0.99, 0.0, 0.0]) };
+    says(&batches, Bottleneck::TooFew, &["16 items in 2 calls", "`batch(Batch::up_to(4))`"]);
+}
+
+#[test]
+fn getting_ready_limits_a_run_that_is_shorter() {
+    let parts = ["producers took 12.0 s to get ready, and the run 10.0 s; use one pool for more"];
+    let slow = Totals { start_up: time(12.0), ..totals(&[0.9]) };
+    says(&slow, Bottleneck::StartUp, &parts);
+    let short = Totals { start_up: time(0.2), lasted: time(0.001), ..totals(&[0.0]) };
+    says(&short, Bottleneck::StartUp, &["producers took 200 ms"]);
+    says(&Totals { start_up: time(8.0), ..totals(&[0.9]) }, Bottleneck::Producers, &[]);
+    let consumer = Totals { consumer_init: time(3.0), ..totals(&[0.7]) };
+    says(
+        &consumer,
+        Bottleneck::StartUp,
+        &["`consumer_init` took 3.00 s of 10.0 s", "before the run"],
+    );
+}
+
+#[test]
+fn states_that_are_recycled_often_limit_a_run() {
+    let recycled = each(totals(&[0.3, 0.3]), |producer| {
+        (producer.recycles, producer.recycling) = (250, time(6.0));
+    });
+    let parts = ["Rebuilding recycled states", "500 states were recycled", "`recycle_after(80)`"];
+    says(&recycled, Bottleneck::Rebuilding, &parts);
 }

@@ -1,0 +1,54 @@
+//! What the counts of a run and its start say, before any share of its time.
+
+use std::time::Duration;
+
+use super::advice::{calls, smaller_batches, worked};
+use crate::observe::event::Totals;
+use crate::observe::report::formats::{Many, Percent, Time};
+use crate::observe::report::live_producers::{all_producers, mean};
+
+/// A shorter run consists mostly of starting and ending threads.
+pub(super) const SHORTEST: Duration = Duration::from_millis(10);
+
+/// `consumer_init` limits a run if it takes at least this share of it.
+const LEAST_START: f64 = 0.2;
+
+/// What getting ready took, if that limited the run.
+pub(super) fn start_up(totals: &Totals) -> Option<String> {
+    let Totals { lasted, start_up, consumer_init, .. } = totals;
+    let is_long = |time: &Duration, least: Duration| *time >= SHORTEST && *time >= least;
+    if is_long(start_up, *lasted) {
+        return Some(format!(
+            "start-up limited the run: the producers took {} to get ready, and the run {}; use one pool for more runs or \
+             items (it keeps its states), or make `producer_init` faster",
+            Time(*start_up),
+            Time(*lasted)
+        ));
+    }
+    is_long(consumer_init, lasted.mul_f64(LEAST_START)).then(|| {
+        format!(
+            "starting the consumer limited the run: `consumer_init` took {} of {}, and no item was read before its end; \
+             do its work before the run, or make it faster",
+            Time(*consumer_init),
+            Time(*lasted)
+        )
+    })
+}
+
+pub(super) fn too_few(totals: &Totals) -> String {
+    let (items, calls) = (worked(totals), calls(totals));
+    let batches = match calls < items {
+        true => format!(" in {}", Many(calls, "call")),
+        false => String::new(),
+    };
+    let smaller = smaller_batches(totals).map_or(String::new(), |size| {
+        format!("use smaller batches (`batch(Batch::up_to({size}))`), ")
+    });
+    format!(
+        "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {smaller}put long items \
+         first, split them into parts, or give one run more of them",
+        Many(items, "item"),
+        all_producers(totals),
+        Percent(mean(totals, |producer| producer.working)),
+    )
+}
