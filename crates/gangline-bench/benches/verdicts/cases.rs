@@ -80,6 +80,137 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
+/// Runs that were not looked at when the rules of conclusions were made.
+pub(crate) fn others() -> Vec<Case> {
+    let mut all = other_paces();
+    all.extend(other_losses());
+    all
+}
+
+/// The cause of the first case with it, and how it is named.
+fn named(cause: &str) -> (&'static str, fn(&RunReport) -> bool) {
+    let first = cases().into_iter().find(|it| it.cause == cause).expect("each cause has cases");
+    (first.cause, first.is_named)
+}
+
+/// As [`named`], of the last case.
+fn last_named(cause: &str) -> (&'static str, fn(&RunReport) -> bool) {
+    let last = cases().into_iter().rfind(|it| it.cause == cause).expect("each cause has cases");
+    (last.cause, last.is_named)
+}
+
+const SIX: Setup = Setup { producers: 6, items: 180, ..PLAIN };
+const SIX_UNEVEN: Setup = Setup { times: Times::Uneven, items: 300, ..SIX };
+
+fn own(ms: u32) -> (Duration, Place) {
+    (ms * MS, Place::Own)
+}
+
+fn batches_of(size: usize, fixed: u32) -> Setup {
+    Setup { batch: Some(Batch::of(size)), fixed: fixed * MS, ..BATCHES }
+}
+
+fn other_paces() -> Vec<Case> {
+    let (source, window) = (named("source"), named("window"));
+    let (head, devices) = (named("head"), named("devices"));
+    vec![
+        case(source, "8 ms, 6 producers", Setup { read: own(8), ..SIX }),
+        case(source, "7 ms, uneven", Setup { read: own(7), items: 150, ..SIX_UNEVEN }),
+        case(source, "5 ms and a consumer of 2 ms", Setup { read: own(5), write: own(2), ..SIX }),
+        case(window, "4 items, 6 producers", Setup { window: Some(4), ..SIX }),
+        case(window, "7 items, 8 producers", Setup { window: Some(7), items: 400, ..EIGHT }),
+        case(
+            window,
+            "5 items, any order, uneven",
+            Setup { window: Some(5), order: Order::Completion, ..SIX_UNEVEN },
+        ),
+        case(head, "uneven, `window(8)`, 6 producers", Setup { window: Some(8), ..SIX_UNEVEN }),
+        case(
+            head,
+            "1 in 40, `window(12)`, 6 producers",
+            Setup { window: Some(12), times: Times::OneIn40, ..SIX },
+        ),
+        case(
+            head,
+            "1 in 40, `window(64)`, 8 producers",
+            Setup { window: Some(64), items: 480, times: Times::OneIn40, ..EIGHT },
+        ),
+        Case {
+            most_producers: 12,
+            ..case(devices, "3 of 12, uneven", Setup { producers: 3, ..SIX_UNEVEN })
+        },
+        Case {
+            most_producers: 8,
+            ..case(
+                devices,
+                "2 of 8, consumer of 3 ms",
+                Setup { producers: 2, write: (3 * MS, Place::OwnAlways), ..PLAIN },
+            )
+        },
+        Case {
+            most_producers: 6,
+            ..case(devices, "2 of 6, batches of 4", Setup { producers: 2, ..batches_of(4, 10) })
+        },
+    ]
+}
+
+fn other_losses() -> Vec<Case> {
+    let (memory, memory_of_device) = (named("memory"), last_named("memory"));
+    let (backoff, failing) = (named("retries"), last_named("retries"));
+    let (few, start) = (named("too few items"), named("start-up"));
+    let retried = |every, ms: u32, setup| Setup {
+        fails_every: every,
+        backoff: ms * MS,
+        faults: Faults::Lasting,
+        ..setup
+    };
+    vec![
+        case(memory, "of 4 items, 6 producers", Setup { window_memory: Some(400), ..SIX }),
+        case(
+            memory,
+            "of 6 items, 6 producers, uneven",
+            Setup { window_memory: Some(600), ..SIX_UNEVEN },
+        ),
+        Case {
+            most_producers: 6,
+            ..case(
+                memory_of_device,
+                "of a device, batches of 64",
+                Setup { producers: 3, memory: 9, ..batches_of(64, 20) },
+            )
+        },
+        case(
+            backoff,
+            "1 in 3, 300 ms, `window(12)`, 6 producers",
+            retried(3, 300, Setup { window: Some(12), ..SIX }),
+        ),
+        case(
+            backoff,
+            "1 in 6, 600 ms, any order",
+            retried(6, 600, Setup { order: Order::Completion, ..PLAIN }),
+        ),
+        case(failing, "each of uneven items fails once", Setup { fails_every: 1, ..SIX_UNEVEN }),
+        case(few, "5, 6 producers", Setup { items: 5, times: Times::Long, ..SIX }),
+        case(few, "7, 6 producers", Setup { items: 7, times: Times::Long, ..SIX }),
+        case(
+            few,
+            "24 in batches of 12, 6 producers",
+            Setup { items: 24, times: Times::Long, batch: Some(Batch::of(12)), ..SIX },
+        ),
+        case(
+            start,
+            "500 ms, a pool for each run",
+            Setup { producer_init: 500 * MS, pools: Pools::Each, runs: 4, items: 60, ..SIX },
+        ),
+        case(start, "consumer, 500 ms, 3 runs", Setup { consumer_init: own(500), runs: 3, ..SIX }),
+        case(
+            start,
+            "25 ms, recycled after 3 items",
+            Setup { recycle_after: Some(3), producer_init: 25 * MS, ..SIX },
+        ),
+    ]
+}
+
 fn case(
     (cause, is_named): (&'static str, fn(&RunReport) -> bool),
     name: &'static str,
