@@ -8,22 +8,31 @@ use gangline::{BoxError, map};
 use crate::contest::Heats;
 use crate::gangs::Gang;
 use crate::options::Options;
+use crate::plot;
 use crate::report::{Promise, Report, Table, time};
 use crate::subjects::channels;
 
 /// The time that a hook sleeps, as if it waited for a remote service.
 const SLEEP: Duration = Duration::from_millis(1);
-const PRODUCERS: [usize; 4] = [32, 128, 256, 512];
+const PRODUCERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// The items of each producer.
 const EACH: u64 = 100;
 /// How many times as long as channels a run may take.
 const MOST: f64 = 1.0;
 
+/// How many times as fast as hooks without any overhead on one producer.
+pub struct Sleepers {
+    pub producers: usize,
+    pub gangline: f64,
+    pub channels: f64,
+}
+
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Many producers whose hooks sleep");
     let columns = ["producers", "ideal", "gangline ordered", "channels + `BTreeMap`", "times"];
     let mut table = Table::new(columns);
-    for producers in PRODUCERS.into_iter().take(options.effort.pick(1, 4, 4)) {
+    let mut points = Vec::new();
+    for producers in PRODUCERS.into_iter().take(options.effort.pick(1, 10, 10)) {
         let items = producers as u64 * options.effort.pick(2, EACH / 2, EACH);
         let sum = map(|_| Ok(()), |_, (), x: u64| Ok(sleep(x)));
         let sum = sum.fold(
@@ -45,13 +54,18 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
         let against = 1.0 / times.ratio(0, 1);
         let ideal = time(SLEEP / producers as u32);
         table.row([producers.to_string(), ideal, cells(0), cells(1), format!("{against:.2}")]);
+        let speedup = |subject| SLEEP.as_nanos() as f64 / times.median(subject);
+        points.push(Sleepers { producers, gangline: speedup(0), channels: speedup(1) });
         if producers == 512 {
             let what = "512 producers that sleep 1 ms: time, against channels";
             report.promise(Promise::at_most_times(what, MOST, against));
         }
     }
     report.table(&table);
-    Ok(())
+    match &options.out {
+        Some(folder) => plot::sleepers(&points, folder),
+        None => Ok(()),
+    }
 }
 
 fn sleep(x: u64) -> u64 {

@@ -22,7 +22,7 @@ sections can judge. Run it on a quiet machine with at least two cores.
                      memory
   --threads N        producers, and threads of the peers (2); most promises are about 2
   --rounds N         rounds of each section (9; quick: 5); the section busy takes at most 5 (quick: 3)
-  --out DIR          draw the plots, as SVG, into this folder; needs throughput and speedup
+  --out DIR          draw the plots of throughput, speedup and many into this folder, as SVG
   --markdown FILE    write what is printed also into this file
   --help             print this
 

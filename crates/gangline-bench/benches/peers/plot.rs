@@ -11,6 +11,7 @@ use crate::chart::{
     layout, save, style,
 };
 use crate::gangs::Gang;
+use crate::many::Sleepers;
 use crate::speedup::{AMOUNTS, Curve};
 use crate::subject::Kind;
 use crate::throughput::Throughput;
@@ -75,6 +76,47 @@ fn draw_speedups(lines: &[Line], cores: usize, root: &Area<'_>) -> Result<(), Bo
     mesh.x_labels(most).x_label_formatter(&|x| format!("{x:.0}"));
     mesh.y_label_formatter(&|y| format!("{y:.1} ×"));
     mesh.x_desc("producers, or threads").y_desc("times as fast as the plain loop");
+    mesh.draw()?;
+    draw(&mut chart, lines)?;
+    explain(&legend, lines)?;
+    Ok(root.present()?)
+}
+
+/// The plot of producers whose hooks sleep. Those need no cores, so there may be more of them than cores.
+pub fn sleepers(points: &[Sleepers], folder: &Path) -> Result<(), BoxError> {
+    if points.len() < 2 {
+        return Ok(());
+    }
+    let line = |label: &str, pen: Pen, of: fn(&Sleepers) -> f64| Line {
+        label: label.to_owned(),
+        pen,
+        points: points.iter().map(|point| (point.producers as f64, of(point))).collect(),
+    };
+    let ideal = Pen { color: GREY, width: 2, dot: Dot::Hollow };
+    let own = Kind::Gangline(Gang::ORDERED);
+    let lines = [
+        line(own.name(), pen(own), |point| point.gangline),
+        line(Kind::Channels.name(), pen(Kind::Channels), |point| point.channels),
+        line("ideal", ideal, |point| point.producers as f64),
+    ];
+    let mut svg = String::new();
+    draw_sleepers(&lines, &SVGBackend::with_string(&mut svg, SIZE).into_drawing_area())?;
+    save(folder, "producers", &svg)
+}
+
+fn draw_sleepers(lines: &[Line], root: &Area<'_>) -> Result<(), BoxError> {
+    let title = "Speed-up by the number of producers, items that sleep for 1 ms";
+    let subtitle =
+        "over one producer without any overhead; higher is better; both axes logarithmic";
+    let (plot, legend) = layout(root, title, subtitle)?;
+    let (x, y) = (reach(lines, |point| point.0), reach(lines, |point| point.1));
+    let (x, y) = (x.log_scale().base(2.0), y.log_scale().base(2.0));
+    let mut chart = builder(&plot).build_cartesian_2d(x, y)?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_labels(10).x_label_formatter(&|x| format!("{x:.0}"));
+    mesh.y_labels(10).y_label_formatter(&|y| format!("{y:.0} ×"));
+    mesh.x_desc("producers").y_desc("times as fast as one producer");
     mesh.draw()?;
     draw(&mut chart, lines)?;
     explain(&legend, lines)?;
