@@ -421,13 +421,11 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for its
     /// next attempt has a place in the window, so if that is full, the wait is for the item.
     fn lack(&self, until: Option<RunTime>) -> Lack {
-        let is_starving = self.handover.window_hints.is_starving();
-        if (until.is_some() || is_starving) && self.handover.dispatch.has_retries() {
-            Lack::Retries
-        } else if is_starving {
-            Lack::Permits
-        } else {
-            Lack::Items
+        let is_full = self.handover.window_hints.is_starving();
+        match is_full || until.is_some() {
+            true if self.handover.dispatch.has_retries() => Lack::Retries,
+            true if is_full => Lack::Permits,
+            _ => Lack::Items,
         }
     }
 
