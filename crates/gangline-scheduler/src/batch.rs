@@ -224,11 +224,6 @@ impl Batch {
         }
     }
 
-    /// Whether an incomplete batch waits for nothing.
-    pub fn takes_what_is_ready(&self) -> bool {
-        self.patience == Patience::None
-    }
-
     /// Whether an incomplete batch waits for a limited time.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(self.patience, Patience::For(_))

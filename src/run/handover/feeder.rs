@@ -391,7 +391,7 @@ impl<I, T> Handover<I, T> {
     fn lot(&self) -> usize {
         match self.dispatch.batching.map(|batching| batching.rule) {
             Some(rule) if rule.is_chosen() => 1,
-            Some(rule) if rule.takes_what_is_ready() => {
+            Some(rule) if rule.wait() == Some(Duration::ZERO) => {
                 self.dispatch.largest_batch().min(self.share)
             }
             _ => self.dispatch.largest_batch(),
