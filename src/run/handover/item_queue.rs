@@ -418,14 +418,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         FromIntake::Waited
     }
 
-    /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for its
-    /// next attempt has a place in the window, so if that is full, the wait is for the item.
+    /// What it waits for. With `until`, the scheduler has work for later. In a full window, retries have a place.
     fn lack(&self, until: Option<RunTime>) -> Lack {
-        let is_full = self.handover.window_hints.is_starving();
-        match is_full || until.is_some() {
-            true if self.handover.dispatch.has_retries() => Lack::Retries,
-            true if is_full => Lack::Permits,
-            _ => Lack::Items,
+        let has_retries = || self.handover.dispatch.has_retries();
+        match self.handover.window_hints.is_starving() {
+            is_full if (is_full || until.is_some()) && has_retries() => Lack::Retries,
+            true => Lack::Permits,
+            false => Lack::Items,
         }
     }
 
@@ -433,9 +432,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn take_share(&mut self) -> Option<((u64, I), bool)> {
         let mut intake = lock(&self.handover.intake);
         let here = intake.items.len();
-        // At most a share, so that other producers find items without stealing. It also keeps the starting
-        // order close to the input order: even with results held back for order, the window then has room for
-        // an item of every producer.
+        // At most a share, so that others find items without stealing, and items start about in the order of the input:
+        // even with results held back for order, the window then has room for an item of every producer.
         let share = intake.shares.offer(here).min(self.take);
         // Read after the number of items. The feeder announces a gap before it pushes the items behind it.
         let share = match share {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::advice::{calls, smaller_batches, worked};
 use crate::observe::event::Totals;
 use crate::observe::report::formats::{Many, Percent, Time};
-use crate::observe::report::live_producers::{all_producers, mean};
+use crate::observe::report::live_producers::{all_producers, is_of_cluster, mean};
 
 /// A shorter run consists mostly of starting and ending threads.
 pub(super) const SHORTEST: Duration = Duration::from_millis(10);
@@ -18,9 +18,13 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
     let Totals { lasted, start_up, consumer_init, .. } = totals;
     let is_long = |time: &Duration, least: Duration| *time >= SHORTEST && *time >= least;
     if is_long(start_up, *lasted) {
+        let (who, how) = match totals.producers.iter().any(is_of_cluster) {
+            true => ("workers", "start the workers before it"),
+            false => ("producers", "make `producer_init` faster"),
+        };
         return Some(format!(
-            "start-up limited the run: the producers took {} to get ready, and the run {}; use one pool for more runs or \
-             items (it keeps its states), or make `producer_init` faster",
+            "start-up limited the run: the {who} took {} to get ready, and the run {}; use one pool for more runs or \
+             items (it keeps its {who}), or {how}",
             Time(*start_up),
             Time(*lasted)
         ));
