@@ -76,7 +76,7 @@ impl Options {
     fn cfg(&self) -> Result<CfgNode> {
         let Grid { level, side, stride, cell } = self.grid;
         let mut model = flate2::Crc::new();
-        model.update(&std::fs::read(&self.model)?);
+        model.update(&std::fs::read(&self.model).map_err(|e| at(&self.model, &e))?);
         let model = i64::from(model.sum());
         let class = self.class.map_or(-1, |class| class as i64);
         let cfg = CfgNode::new()
@@ -228,7 +228,7 @@ pub(crate) fn in_sequence(slides: Vec<PathBuf>, options: &Options) -> Result<()>
 /// The tiled files of a folder, by name.
 pub(crate) fn slides_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut slides = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(folder).map_err(|e| at(folder, &e))? {
         let path = entry?.path();
         let kind = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ["tif", "tiff", "svs", "btf"].contains(&kind.as_str()) {
@@ -237,4 +237,9 @@ pub(crate) fn slides_in(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     slides.sort();
     Ok(slides)
+}
+
+/// An error of the system with the path that it is about.
+pub(crate) fn at(path: &Path, cause: &std::io::Error) -> String {
+    format!("{}: {cause}", path.display())
 }

@@ -85,10 +85,9 @@ fn make_slides(args: &Args) -> Result<ExitCode, BoxError> {
 fn run(args: &Args) -> Result<ExitCode, BoxError> {
     let options = options(args)?;
     let folder: PathBuf = needed(args, "--slides")?;
-    let slides =
-        job::slides_in(&folder).map_err(|cause| format!("{}: {cause}", folder.display()))?;
+    let slides = job::slides_in(&folder)?;
     model::load_runtime(args.get("--onnxruntime")?)?;
-    std::fs::create_dir_all(&options.output)?;
+    std::fs::create_dir_all(&options.output).map_err(|e| job::at(&options.output, &e))?;
     if args.get::<String>("--sequential")?.is_some() {
         job::in_sequence(slides, &options)?;
         return Ok(ExitCode::SUCCESS);
@@ -161,5 +160,5 @@ fn write_report(path: &Path, report: &RunReport) -> Result<(), BoxError> {
         Some("json") => report.to_json(),
         _ => report.to_string(),
     };
-    Ok(std::fs::write(path, text)?)
+    Ok(std::fs::write(path, text).map_err(|e| job::at(path, &e))?)
 }

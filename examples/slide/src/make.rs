@@ -7,6 +7,7 @@ use std::path::Path;
 use gangline::Result;
 use tiff::encoder::{TiffEncoder, TiffKind};
 
+use crate::job::at;
 use crate::onnx;
 use crate::tiled::{Packing, Page, SIDE, Sample};
 
@@ -29,7 +30,7 @@ struct Disc {
 /// Writes slides into a folder, `truth.csv` with the pixels of the spots, and `model.onnx`. Every other slide is
 /// BigTIFF with LZW. With `faulty`, there are also a truncated slide, an empty file, and one that is not a number.
 pub(crate) fn make(folder: &Path, slides: u64, side: u32, width: u64, faulty: bool) -> Result<()> {
-    std::fs::create_dir_all(folder)?;
+    std::fs::create_dir_all(folder).map_err(|e| at(folder, &e))?;
     let mut truth = String::from("slide,spots\n");
     for number in 0..slides {
         let name = format!("slide-{number:03}.tif");
