@@ -235,6 +235,9 @@ pub(crate) fn slides_in(folder: &Path) -> Result<Vec<PathBuf>> {
             slides.push(path);
         }
     }
+    if slides.is_empty() {
+        return Err(format!("{} has no .tif, .tiff, .btf or .svs", folder.display()).into());
+    }
     slides.sort();
     Ok(slides)
 }
