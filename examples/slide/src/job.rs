@@ -174,7 +174,8 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
         .describe("read")
         .build()?;
     let infer = OrderedRunner::builder(infer)
-        .devices(options.devices.clone())
+        // ONNX Runtime opens GPUs, so they need no support in gangline.
+        .devices(options.devices.clone().names_only())
         .batch(options.batch.map_or_else(Batch::auto, Batch::of))
         .window_memory(room, |(_, pixels)| pixels.len() as u64, move |_| cells)
         .on_error(OnError::Skip)
