@@ -74,11 +74,13 @@ fn main() -> ExitCode {
 fn make_slides(args: &Args) -> Result<ExitCode, BoxError> {
     let folder: PathBuf = needed(args, "--output")?;
     let (slides, side) = (or(args, "--slides", 4)?, or(args, "--side", 3000_u32)?);
-    if side < 512 {
-        return Err(Usage(format!("--side {side}: must be at least 512")).into());
+    let width = or(args, "--width", 16)?;
+    if side < 512 || width == 0 {
+        let text = format!("--side {side} --width {width}: must be at least 512 and 1");
+        return Err(Usage(text).into());
     }
     let faulty = args.get::<String>("--faulty")?.is_some();
-    make::make(&folder, slides, side, or(args, "--width", 16)?, faulty)?;
+    make::make(&folder, slides, side, width, faulty)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,6 +127,14 @@ fn options(args: &Args) -> Result<Options, BoxError> {
         },
     };
     let threshold: f64 = or(args, "--threshold", 0.5)?;
+    if !(0.0..=1.0).contains(&threshold) {
+        return Err(Usage(format!("--threshold {threshold}: must be from 0 to 1")).into());
+    }
+    let (readers, open): (usize, usize) = (or(args, "--readers", 2)?, or(args, "--open", 4)?);
+    if readers == 0 || open == 0 {
+        let text = format!("--readers {readers} --open {open}: both must be at least 1");
+        return Err(Usage(text).into());
+    }
     Ok(Options {
         output: needed(args, "--output")?,
         model: needed(args, "--model")?,
@@ -132,9 +142,9 @@ fn options(args: &Args) -> Result<Options, BoxError> {
         grid: Grid { level: or(args, "--level", 0)?, side, stride, cell },
         threshold: (threshold * 255.0).round() as u8,
         devices: or(args, "--devices", "cpu*2".parse::<Devices>()?)?,
-        readers: or(args, "--readers", 2)?,
+        readers,
         batch,
-        open: or(args, "--open", 4)?,
+        open,
         cache: or(args, "--cache", 128_u64)? << 20,
     })
 }
