@@ -69,7 +69,8 @@ impl Options {
 
     fn settings(&self) -> Settings {
         let (path, side) = (self.model.clone(), self.grid.side as usize);
-        Settings { path, class: self.class, side, cells: self.cells() }
+        let is_single = self.batch == Some(1);
+        Settings { path, class: self.class, side, cells: self.cells(), is_single }
     }
 
     /// What a journal belongs to: with other values the maps would be others.

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) side: usize,
     /// Cells of the map on a tile's side.
     pub(crate) cells: usize,
+    /// Every list has one tile.
+    pub(crate) is_single: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,10 @@ pub(crate) enum ModelError {
     Device(Device),
     #[error("the model's output has the shape {shape:?} for {tiles} tiles: {wanted}")]
     Shape { shape: Vec<i64>, tiles: usize, wanted: &'static str },
+    #[error(
+        "the model takes {0} tiles at a time: export it with a free N, or take --batch 1 if it is 1"
+    )]
+    Fixed(i64),
     #[error("the model gives {0}, which is no probability: does it end with a sigmoid or softmax?")]
     NoProbability(f32),
 }
@@ -78,6 +84,13 @@ impl Model {
             Device::Cuda(index) => session(&settings.path, Some(*index as i32))?,
             other => return Err(ModelError::Device(*other).into()),
         };
+        let length = session.inputs().first().and_then(|input| input.dtype().tensor_shape());
+        match length.and_then(|shape| shape.first().copied()) {
+            Some(1) if settings.is_single => {}
+            // A list that the model refuses would be divided into single tiles.
+            Some(length @ 1..) => return Err(ModelError::Fixed(length).into()),
+            _ => {}
+        }
         let mut model = Model { session, settings: settings.clone(), input: Vec::new() };
         let blank = vec![255; settings.side * settings.side * 3];
         model.run([blank.as_slice()])?.remove(0)?;
