@@ -27,7 +27,10 @@ def load(model: str, context: gangline.Context) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = context.threads
     provider = "CUDAExecutionProvider" if context.gpus else "CPUExecutionProvider"
-    return onnxruntime.InferenceSession(model, options, providers=[provider])
+    session = onnxruntime.InferenceSession(model, options, providers=[provider])
+    if provider not in session.get_providers():  # ONNX Runtime only warns, and takes the CPU.
+        raise RuntimeError(f"ONNX Runtime cannot use {context.device}: is onnxruntime-gpu installed, and a GPU there?")
+    return session
 
 
 def segment(out: Path, scale: float, session: onnxruntime.InferenceSession, path: str) -> dict[str, Any]:
