@@ -7,9 +7,11 @@ python micrographs.py run made/model.onnx masks.zarr made/*.mrc    # again: only
 
 import argparse
 import functools
+import hashlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -70,7 +72,14 @@ def write(group: zarr.Group, image: np.ndarray, mask: np.ndarray, pixel: float) 
 
 def run(model: str, out: Path, files: Iterable[str], scale: float, **places: Any) -> list[gangline.Record]:
     """Segment the micrographs that the group does not have yet, and print a line of JSON for each."""
-    zarr.open_group(out, mode="a", zarr_format=3, attributes={"ome": {"version": "0.5", "bioformats2raw.layout": 3}})
+    files = list(files)
+    if twice := [name for name, count in Counter(Path(path).stem for path in files).items() if count > 1]:
+        raise ValueError(f"several micrographs have the name {twice[0]}, by which the group knows them")
+    settings = {"model": hashlib.sha256(Path(model).read_bytes()).hexdigest(), "scale": scale}
+    ome = {"version": "0.5", "bioformats2raw.layout": 3}
+    group = zarr.open_group(out, mode="a", zarr_format=3, attributes={"ome": ome, "settings": settings})
+    if group.attrs.get("settings") != settings:
+        raise ValueError(f"{out} has masks of another model or --scale: take another group")
     left = [path for path in files if not (out / Path(path).stem).exists()]
     records = []
     work = functools.partial(segment, out, scale)

@@ -83,3 +83,13 @@ def test_micrographs_are_segmented_once_and_a_broken_one_fails_alone(made, parti
     records, last = segment(made, "--workers", "2", status=0)
     assert last == "1 done, 5 done before, 0 failed"
     assert zarr.open_group(made / "masks.zarr", mode="r")["OME"].attrs["ome"]["series"][-1] == "005"
+
+
+def test_a_group_takes_masks_of_one_model_and_scale_and_each_name_once(made):
+    segment(made)
+    ended = run(made, "run", "made/model.onnx", "masks.zarr", "made/000.mrc", "--scale", "4")
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1].endswith("another model or --scale: take another group")
+    ended = run(made, "run", "made/model.onnx", "masks.zarr", "made/000.mrc", "other/000.mrc")
+    assert ended.returncode == 1
+    assert "several micrographs have the name 000" in ended.stderr.splitlines()[-1]
