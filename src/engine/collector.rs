@@ -131,10 +131,11 @@ impl<T> Collector<T> {
         }
     }
 
-    /// Begins the collector's own time: all before was `consumer_init`.
-    pub(super) fn begin<I>(&mut self, handover: &Handover<I, T>) {
+    /// Begins the collector's own time, after `consumer_init` has run since this time. The start of the thread before is
+    /// neither.
+    pub(super) fn begin<I>(&mut self, handover: &Handover<I, T>, since: Instant) {
         let now = now();
-        self.time.init = now - self.came;
+        self.time.init = now - since;
         self.came = now;
         handover.stats.consumer_ready(now, self.time.init);
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
+use crate::concurrency::now;
 use crate::engine::collector::{Collector, Pause};
 use crate::engine::reckoning::{End, Receiver, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
@@ -116,8 +117,9 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn summarise(&mut self, start: impl FnOnce()) -> Result<R::Summary, Error> {
+        let since = now();
         let state = self.init();
-        self.collector.begin(&self.run.handover);
+        self.collector.begin(&self.run.handover, since);
         let mut state = state?;
         if !self.run.is_cancelled() && !self.run.is_stopped() {
             start();
