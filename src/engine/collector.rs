@@ -500,7 +500,48 @@ fn wake_threshold<T>(
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::thread;
+
     use super::*;
+    use crate::run::handover::feeder::Feeder;
+    use crate::run::handover::item_queue::{ItemQueue, NextItem};
+
+    /// Without the wake-up, the window stays as it is until the slow item is done.
+    #[test]
+    fn a_feeder_without_a_thread_wakes_a_collector_that_awaits_a_full_window() {
+        let window = Window::new(None, 2, None);
+        let run = Run::<u64, u64>::alone(2, window.size(), None);
+        let hub = &run.handover;
+        let mut feeder = Feeder::new(hub);
+        assert!(feeder.wait_for_permit(hub));
+        (0..window.size() as u64).for_each(|item| {
+            assert!(feeder.spend(hub));
+            feeder.push(hub, item);
+        });
+        let (mut slow, mut quick) = (ItemQueue::new(hub, 0), ItemQueue::new(hub, 1));
+        assert!(matches!(slow.next(), Some(NextItem::Untracked(0, _))));
+        for _ in 1..window.size() {
+            let Some(NextItem::Untracked(seq, item)) = quick.next() else {
+                panic!("there are more")
+            };
+            quick.deliver(seq, Ok(item));
+        }
+        thread::scope(|scope| {
+            let collecting = scope.spawn(|| {
+                let mut collector = Collector::new(hub, Order::Input, window, now());
+                assert!(collector.pop().is_none(), "the first item is at work");
+                collector.settle(hub);
+                collector.wait(hub, None, None);
+                collector.settle(hub);
+                collector.window.size()
+            });
+            while !hub.is_collector_asleep() {
+                thread::yield_now();
+            }
+            hub.starve_for_permits();
+            assert!(collecting.join().unwrap() > window.size());
+        });
+    }
 
     /// Returns the pace after each step of `(results, microseconds)`.
     fn judge(steps: &[(u64, u64)]) -> Vec<bool> {

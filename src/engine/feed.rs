@@ -302,7 +302,7 @@ impl FeederTime {
     /// Begins a wait of a task for permits.
     #[cfg(feature = "futures")]
     pub(super) fn starve<I, T>(&mut self, run: &Run<I, T>) {
-        run.handover.starve_as_collector();
+        run.handover.starve_for_permits();
         self.since = Some(now());
     }
 

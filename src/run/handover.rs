@@ -412,6 +412,11 @@ impl<I, T> Handover<I, T> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_collector_asleep(&self) -> bool {
+        self.waiting.has_sleeper()
+    }
+
     fn has_news(&self, total: Option<u64>) -> bool {
         self.is_aborted() || self.total() != total || self.window_hints.is_full_at_last()
     }

@@ -249,7 +249,7 @@ impl<I, T> Feeder<I, T> {
             false => Want::Room(Room::Next),
         });
         handover.permits.await_elsewhere(Some(want));
-        handover.starve_as_collector();
+        handover.starve_for_permits();
     }
 
     /// Takes back the held item, which will not be given out.
@@ -315,13 +315,9 @@ impl<I, T> Handover<I, T> {
         if self.permits.has(want) {
             return true;
         }
-        self.starve();
-        if matches!(want, Want::Permits { .. }) {
-            self.note_idleness();
-            self.waiting.published();
-            if self.window_hints.is_full_awaited() {
-                self.waiting.wake_one();
-            }
+        match want {
+            Want::Permits { .. } => self.starve_for_permits(),
+            Want::Room(_) => self.starve(),
         }
         if !self.yields.until(|| self.is_halted() || self.permits.has(want)) {
             self.permits.sleep_for(want);
@@ -351,10 +347,15 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Does what a waiting feeder does, when the feeder's thread waits as the collector.
-    pub(crate) fn starve_as_collector(&self) {
+    /// Notes that the feeder waits for permits, here or elsewhere. The collector may sleep meanwhile: that of an earlier
+    /// stage, or that of a run which a task feeds.
+    pub(crate) fn starve_for_permits(&self) {
         self.starve();
         self.note_idleness();
+        self.waiting.published();
+        if self.window_hints.is_full_awaited() {
+            self.waiting.wake_one();
+        }
     }
 
     /// Wakes the collector, if it sleeps.
