@@ -19,6 +19,7 @@ use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::observe::worker_report::{WorkerReport, seat_name};
 use crate::producers::Producers;
 use crate::run::Run;
+use crate::run::handover::shared_budget::StageBudget;
 use crate::run::lost_producer::Abandoned;
 use crate::run::lost_producer::LostProducer;
 
@@ -114,7 +115,8 @@ impl<I, T> Engine<I, T> {
                 .run_settings
                 .measures
                 .as_ref()
-                .and_then(|it| it.most(Measure::Memory)),
+                .and_then(|it| it.most(Measure::Memory))
+                .filter(|_| run.handover.permits.memory().is_some_and(StageBudget::was_full)),
             producers: (0..self.settings.devices.len())
                 .map(|producer| self.producer_totals(run, producer))
                 .collect(),

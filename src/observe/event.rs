@@ -264,7 +264,7 @@ pub struct Totals {
     pub cancelled: bool,
     /// The size of the window at the end.
     pub window: u64,
-    /// The bound of the items in flight in [memory](crate::Builder::window_memory), if there is one.
+    /// The bound of the items in flight in [memory](crate::Builder::window_memory), if there is one that kept items back.
     #[serde(default)]
     pub window_memory: Option<u64>,
     /// The producers, in the order of their numbers.

@@ -72,6 +72,11 @@ impl MemoryBudget {
         of_stage.taken.is_empty() || self.total + u128::from(bytes) + kept <= self.most.into()
     }
 
+    /// Whether the sizes of this stage's items are known, and not guessed from the bound.
+    pub fn is_measured(&self, stage: usize) -> bool {
+        matches!(self.stages[stage].output, Expected::Largest(_))
+    }
+
     /// Takes room for an item with an input of `bytes`. Returns whether there was enough.
     pub fn take(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
         if !self.has_room(stage, Room::For(bytes)) {

@@ -17,6 +17,15 @@ struct State {
     budget: MemoryBudget,
     /// Whether a feeder has found no room since the runs last looked for some.
     is_awaited: bool,
+    /// Whether an item has found no room, beside those that did not before a size was known.
+    was_full: bool,
+}
+
+impl State {
+    fn note(&mut self, stage: usize, has_room: bool) {
+        self.is_awaited |= !has_room;
+        self.was_full |= !has_room && self.budget.is_measured(stage);
+    }
 }
 
 /// A run that may have a bound.
@@ -45,8 +54,8 @@ pub(crate) fn share_budget(runs: &[Arc<dyn Bounded>]) {
     let at_work: Vec<_> = bounded.iter().map(|&(_, (_, at_work))| at_work).collect();
     let budget = MemoryBudget::new(most, &at_work);
     let runs = bounded.iter().map(|(run, _)| Arc::downgrade(run)).collect();
-    let shared =
-        Arc::new(SharedBudget { state: Mutex::new(State { budget, is_awaited: false }), runs });
+    let state = Mutex::new(State { budget, is_awaited: false, was_full: false });
+    let shared = Arc::new(SharedBudget { state, runs });
     for (stage, (run, _)) in bounded.into_iter().enumerate() {
         run.share(StageBudget { shared: shared.clone(), stage });
     }
@@ -57,7 +66,7 @@ impl StageBudget {
     pub(super) fn has_room(&self, room: Room) -> bool {
         let mut state = lock(&self.shared.state);
         let has_room = state.budget.has_room(self.stage, room);
-        state.is_awaited |= !has_room;
+        state.note(self.stage, has_room);
         has_room
     }
 
@@ -65,8 +74,13 @@ impl StageBudget {
     pub(super) fn take(&self, item: u64, bytes: u64) -> bool {
         let mut state = lock(&self.shared.state);
         let has_room = state.budget.take(self.stage, item, bytes);
-        state.is_awaited |= !has_room;
+        state.note(self.stage, has_room);
         has_room
+    }
+
+    /// Whether the bound has kept items back.
+    pub(crate) fn was_full(&self) -> bool {
+        lock(&self.shared.state).was_full
     }
 
     /// Notes what the output of an item takes.
@@ -95,5 +109,41 @@ impl StageBudget {
 impl fmt::Debug for StageBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StageBudget").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct BoundedRun(OnceLock<StageBudget>);
+
+    impl Bounded for BoundedRun {
+        fn memory_bound(&self) -> Option<(u64, usize)> {
+            Some((100, 4))
+        }
+
+        fn share(&self, budget: StageBudget) {
+            assert!(self.0.set(budget).is_ok());
+        }
+
+        fn look_for_room(&self) {}
+    }
+
+    /// Every run finds no room at its beginning, however large the bound is.
+    #[test]
+    fn a_guess_keeps_no_items_back() {
+        let run = Arc::new(BoundedRun::default());
+        share_budget(&[run.clone()]);
+        let budget = run.0.get().unwrap();
+        (0..4).for_each(|item| assert!(budget.take(item, 1)));
+        assert!(!budget.take(4, 1) && !budget.was_full(), "no output is known");
+        (0..4).for_each(|item| budget.settle(item, 1));
+        assert!(budget.take(4, 1) && !budget.was_full());
+        assert!(!budget.take(5, 99) && budget.was_full());
     }
 }
