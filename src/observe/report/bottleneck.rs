@@ -208,6 +208,19 @@ impl TimeShares {
         }
     }
 
+    /// What limited a run of few items for so many producers: a part that a few items show as well, or that they were few.
+    /// They were if a producer worked all the time while others had none.
+    fn limit_of_few(&self, producers: usize) -> Bottleneck {
+        match self.bottleneck() {
+            limit @ (Bottleneck::Source
+            | Bottleneck::Consumer
+            | Bottleneck::Rebuilding
+            | Bottleneck::Backoff) => limit,
+            _ if self.busiest.0 >= MOST && producers > 1 => Bottleneck::TooFew,
+            _ => Bottleneck::Unknown,
+        }
+    }
+
     fn is_rebuilding(&self) -> bool {
         self.rebuilding >= LEAST_REBUILDING_TO_LIMIT
     }
@@ -261,30 +274,31 @@ pub(super) fn decided_early(totals: &Totals) -> Option<(Bottleneck, String)> {
         let sentence = capitalised(&format!("{}{clause}.", opening(totals)));
         return Some((Bottleneck::StartUp, sentence));
     }
-    let worked = worked(totals);
-    let too_few = worked < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
-    let has_ended_early = totals.error.is_some() || totals.cancelled;
-    match () {
-        () if too_few
-            && totals.lasted >= SHORTEST
-            && !has_ended_early
-            && totals.window != SERVICE =>
-        {
+    let is_short = totals.lasted < SHORTEST;
+    let has_few = worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
+    if !is_short && !has_few {
+        return None;
+    }
+    let is_whole = !is_short && !early::has_ended_early(totals) && totals.window != SERVICE;
+    let limit = is_whole.then(|| TimeShares::of(totals).limit_of_few(totals.producers.len()));
+    match limit.unwrap_or_default() {
+        Bottleneck::TooFew => {
             let sentence = capitalised(&format!("{}.", early::too_few(totals)));
             Some((Bottleneck::TooFew, sentence))
         }
-        () if too_few || totals.lasted < SHORTEST => {
-            let ended = ended(totals).map_or(String::new(), |ended| format!(", and {ended}"));
-            let (items, producers) = (Many(worked, "item"), all_producers(totals));
-            let lasted = Time(totals.lasted);
-            let sentence = format!(
-                "The run is too short to say what limited it: it had {items} for {producers} in \
-                 {lasted}{ended}."
-            );
-            Some((Bottleneck::Unknown, sentence))
-        }
-        () => None,
+        Bottleneck::Unknown => Some(too_short(totals)),
+        _ => None,
     }
+}
+
+fn too_short(totals: &Totals) -> (Bottleneck, String) {
+    let ended = ended(totals).map_or(String::new(), |ended| format!(", and {ended}"));
+    let (items, producers) = (Many(worked(totals), "item"), all_producers(totals));
+    let lasted = Time(totals.lasted);
+    let sentence = format!(
+        "The run is too short to say what limited it: it had {items} for {producers} in {lasted}{ended}."
+    );
+    (Bottleneck::Unknown, sentence)
 }
 
 fn ended(totals: &Totals) -> Option<&'static str> {

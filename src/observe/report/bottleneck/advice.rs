@@ -48,9 +48,16 @@ pub(super) fn producers_have_time(totals: &Totals) -> bool {
     all.div_f64(totals.producers.len().max(1) as f64) < totals.source_working.mul_f64(1.0 / SLACK)
 }
 
+/// The setting with [`more_producers`]. A number as devices makes producers on CPUs, so it is no setting for others.
+pub(super) fn more_devices(totals: &Totals) -> Option<String> {
+    let more = more_producers(totals)?;
+    let are_cpus = totals.producers.iter().all(|producer| producer.place == "cpu");
+    Some(if are_cpus { format!("`devices({more})`") } else { format!("{more} of them") })
+}
+
 /// The number of producers with which the source or the consumer would limit the run, or the items would be too few.
 /// `None` if that is not more than there are, in a cluster, and in a service, whose callers are neither.
-pub(super) fn more_producers(totals: &Totals) -> Option<u64> {
+fn more_producers(totals: &Totals) -> Option<u64> {
     let now = totals.producers.len() as u64;
     let pace = totals.source_working.max(totals.consumer_working).as_secs_f64();
     let needed = work(totals).as_secs_f64() / pace.max(1e-9);
@@ -110,10 +117,11 @@ fn larger_batches(totals: &Totals) -> Option<u64> {
     (size >= 2 * now).then_some(size)
 }
 
-/// A size of batches with which each producer has one.
+/// A size of batches with which each producer has equally many: as many as the busiest has now.
 pub(super) fn smaller_batches(totals: &Totals) -> Option<u64> {
-    let each = worked(totals).div_ceil(totals.producers.len().max(1) as u64);
-    (totals.splits.batches > 0 && calls(totals) < totals.producers.len() as u64).then_some(each)
+    let (producers, calls) = (totals.producers.len().max(1) as u64, calls(totals).max(1));
+    let even = worked(totals).div_ceil(calls.div_ceil(producers).saturating_mul(producers));
+    (totals.splits.batches > 0 && even < worked(totals).div_ceil(calls)).then_some(even)
 }
 
 /// The number of items after which states would be recycled for a small share of the work.

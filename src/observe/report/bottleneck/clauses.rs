@@ -73,8 +73,8 @@ impl TimeShares {
         let failing = advice::failing(totals).map_or(String::new(), |share| {
             format!("find out why items fail ({} of the attempts failed); ", Percent(share))
         });
-        let more = advice::more_producers(totals).map_or(String::new(), |more| {
-            format!(" (the source and the consumer keep up with `devices({more})`)")
+        let more = advice::more_devices(totals).map_or(String::new(), |more| {
+            format!(" (the source and the consumer keep up with {more})")
         });
         format!(
             "the {producers} limited the run: {} worked {} of the time{}{}; {failing}{}use more \
@@ -189,10 +189,11 @@ impl TimeShares {
 
     fn uneven_clause(&self, totals: &Totals) -> String {
         let (share, producer) = self.busiest;
+        let smaller = if totals.splits.batches > 0 { "make batches smaller, " } else { "" };
         format!(
             "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \
-             {} on average; put long items first, make batches smaller, or let a second producer copy \
-             slow items (`speculate()`)",
+             {} on average; put long items first, {smaller}or let a second producer copy slow items \
+             (`speculate()`)",
             self.words.producer,
             totals.producers[producer].place,
             Percent(share),

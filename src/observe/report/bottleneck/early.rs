@@ -39,6 +39,13 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
     })
 }
 
+/// Whether the run did not have all of its items: it failed, was cancelled or was stopped.
+pub(super) fn has_ended_early(totals: &Totals) -> bool {
+    let was_stopped =
+        totals.account.cancelled > 0 || totals.account.unread.is_some_and(|it| it > 0);
+    totals.error.is_some() || totals.cancelled || was_stopped
+}
+
 pub(super) fn too_few(totals: &Totals) -> String {
     let (items, calls) = (worked(totals), calls(totals));
     let batches = match calls < items {
@@ -48,9 +55,12 @@ pub(super) fn too_few(totals: &Totals) -> String {
     let smaller = smaller_batches(totals).map_or(String::new(), |size| {
         format!("use smaller batches (`batch(Batch::up_to({size}))`), ")
     });
+    // Otherwise all of them begin at once.
+    let order = if calls > totals.producers.len() as u64 { "put long items first, " } else { "" };
+    let them = if items == 1 { "it" } else { "them" };
     format!(
-        "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {smaller}put long items \
-         first, split them into parts, or give one run more of them",
+        "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {smaller}{order}split \
+         {them} into parts, or give one run more items",
         Many(items, "item"),
         all_producers(totals),
         Percent(mean(totals, |producer| producer.working)),

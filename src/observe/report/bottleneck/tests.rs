@@ -226,8 +226,8 @@ proptest! {
         prop_assert!(sentence.starts_with(|c: char| c.is_ascii_uppercase()));
         let is_few = ok < 2 * working.len() as u64;
         let is_short = times[0] < 0.01 || ok == 0 || is_few && (cancelled || window == 0);
-        prop_assert_eq!(bottleneck == Bottleneck::Unknown, is_short);
-        prop_assert!(bottleneck == Bottleneck::TooFew || is_short || !is_few);
+        prop_assert!(bottleneck == Bottleneck::Unknown || !is_short);
+        prop_assert!(bottleneck != Bottleneck::Unknown || is_short || is_few);
     }
 }
 
@@ -288,6 +288,8 @@ fn as_many_producers_are_advised_as_the_other_parts_keep_up_with() {
     says(&alone, Bottleneck::Producers, &["`devices(16)`"]);
     let few = Totals { account: Account { ok: 20, ..Account::default() }, ..alone };
     says(&few, Bottleneck::Producers, &["`devices(10)`"]);
+    let gpus = each(totals(&[0.98, 0.98]), |producer| producer.place = "cuda:0".to_owned());
+    says(&gpus, Bottleneck::Producers, &["use more producers (", "keep up with 16 of them)"]);
     let (_, sentence) = decide(&Totals { consumer_working: time(9.6), ..totals(&[0.98]) });
     assert!(!sentence.contains("devices("), "{sentence}");
 }
@@ -363,6 +365,33 @@ fn a_run_of_few_items_or_batches_says_so() {
     let splits = SplitReport { batches: 2, calls: 2, ..SplitReport::default() };
     let batches = Totals { splits, ..of(16, &[0.99, 0.99, 0.0, 0.0]) };
     says(&batches, Bottleneck::TooFew, &["16 items in 2 calls", "`batch(Batch::up_to(4))`"]);
+    let splits = SplitReport { batches: 5, calls: 5, ..SplitReport::default() };
+    let uneven = Totals { splits, ..of(500, &[0.99, 0.5, 0.5, 0.5]) };
+    let parts = ["use smaller batches (`batch(Batch::up_to(63))`), put long items first"];
+    says(&uneven, Bottleneck::TooFew, &parts);
+    let (_, sentence) = decide(&of(1, &[0.9, 0.0]));
+    assert!(sentence.contains("; split it into parts"), "it has no order: {sentence}");
+    let (_, sentence) = decide(&of(99, &[0.99, 0.5, 0.5, 0.5]));
+    assert!(!sentence.contains("batches"), "there are none: {sentence}");
+}
+
+#[test]
+fn few_items_are_not_to_blame_for_what_another_part_took() {
+    let of = |ok, working: &[f64]| Totals {
+        account: Account { ok, ..Account::default() },
+        ..totals(working)
+    };
+    let source = Totals { source_working: time(9.0), ..of(3, &[0.02; 4]) };
+    says(&source, Bottleneck::Source, &["at work 90 % of the time"]);
+    let consumer = Totals { consumer_working: time(9.0), ..of(3, &[0.02; 4]) };
+    says(&consumer, Bottleneck::Consumer, &["at work 90 % of the time"]);
+    let backoff = each(of(1, &[0.2]), |producer| producer.backing_off = time(8.0));
+    says(&backoff, Bottleneck::Backoff, &["find out why items fail"]);
+    let parts = ["too short to say"];
+    says(&of(3, &[0.1; 4]), Bottleneck::Unknown, &parts);
+    says(&of(1, &[0.9]), Bottleneck::Unknown, &parts);
+    let stopped = Account { ok: 1, cancelled: 2, ..Account::default() };
+    says(&Totals { account: stopped, ..of(3, &[0.9; 4]) }, Bottleneck::Unknown, &parts);
 }
 
 #[test]
