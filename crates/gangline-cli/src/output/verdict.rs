@@ -57,11 +57,15 @@ pub(crate) fn advise(report: &mut RunReport) {
             busy(report),
         ),
         Bottleneck::TooFew => format!(
-            "too few jobs limited the run: it had {} for {} slots, which were busy {} of the time; put long jobs first, \
-             or split them",
+            "too few jobs limited the run: it had {} for {} slots, which were busy {} of the time; {}split them",
             report.account.ok + report.account.failed,
             report.producers.len(),
             busy(report),
+            match report.account.ok + report.account.failed > report.producers.len() as u64 {
+                true => "put long jobs first, or ",
+                // All of them begin at once.
+                false => "",
+            },
         ),
         Bottleneck::StartUp => format!(
             "start-up limited the run: it took longer than the {} of the run; give one run more jobs",
