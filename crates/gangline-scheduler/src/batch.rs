@@ -17,7 +17,7 @@ pub use self::limits::Size;
 pub(crate) use self::limits::{Limits, Load};
 pub use self::timings::BatchTime;
 
-/// The largest number of items in a batch whose size is chosen.
+/// The largest number of items in a batch of automatic size.
 const MOST_CHOSEN: usize = 4_096;
 /// Such a batch is assumed to have this number of items where that has to be known before it is chosen.
 const ASSUMED: usize = 64;
@@ -251,8 +251,7 @@ impl Batching {
         Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
     }
 
-    /// Keeps a batch whose size is chosen to half of what this window has for each of the producers. The other half
-    /// is for the next batch of each.
+    /// Limits an automatic size to half of each producer's share of the window. The other half is for its next batch.
     pub fn limit_to_window(&mut self, window: usize, producers: usize) {
         if self.rule.is_chosen() {
             let most = window / producers.saturating_mul(2).max(1);

@@ -252,7 +252,7 @@ fn copies_are_a_fiftieth_of_the_attempts() {
 }
 
 #[test]
-fn slow_items_are_copied_in_vain_only_a_few_times() {
+fn useless_copies_of_slow_items_are_few() {
     for run in runs() {
         let run = CopyRun { cause: SlowCause::Item(100), ..run };
         let (without, _) = CopyRun { speculates: false, ..run }.costs();

@@ -1,10 +1,10 @@
 //! When a copy of a slow item is started, and which producer starts it.
 //!
-//! A call is *overdue* after three times the 95th percentile of the run's calls. The head of the line is then copied
-//! before anything else is begun. While the run stands still, idle producers copy earlier, which delays no item.
+//! A call is *overdue* after three times the 95th percentile of the run's calls. If the head of the line is overdue, it is
+//! copied before any other item begins. While the run stands still, idle producers copy earlier, which delays no item.
 //!
-//! Copies are at most 2 % of the calls. Only an idle producer goes beyond that, in a run that stands still, so that
-//! hooks that never return do not end up with all producers.
+//! Copies are at most 2 % of the calls. Only idle producers exceed that, and only while the run stands still. Otherwise
+//! hooks that never return would in the end hold all producers.
 
 use std::time::Duration;
 
@@ -21,36 +21,36 @@ use super::waiters::Takes;
 use super::workload::Workload;
 use crate::batch::More;
 
-/// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
+/// The minimum duration of a call that is worth a copy. It is 0 in models, whose clock stands still.
 pub const LEAST_COPY_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
 
-/// There is one copy for this number of calls.
+/// The number of calls per copy.
 const CALLS_A_COPY: u32 = 50;
-/// The copies that even a short run may have.
+/// The number of copies that a short run may have.
 const FREE_COPIES: u32 = 8;
-/// The number of calls that show which other is overdue.
+/// The number of calls after which their percentile decides which call is overdue.
 const ENOUGH_CALLS: u32 = 20;
-/// The copies in vain that are no sign yet that items are slow, and not calls: a number, and one for this number of
-/// calls.
-const FREE_IN_VAIN: u32 = 2;
-const CALLS_IN_VAIN: u32 = 1_000;
+/// The number of useless copies that a short run may have. More are a sign that items are slow rather than calls.
+const FREE_USELESS: u32 = 2;
+/// The number of calls per useless copy in a longer run.
+const CALLS_A_USELESS: u32 = 1_000;
 
 /// When slow items are copied.
 #[derive(Debug)]
 pub(super) struct Speculation {
     /// The minimum time before a copy. `None`: items are not copied.
     least: Option<Duration>,
-    /// The times of the calls whose results counted.
+    /// The times of calls, without those that lost to another call for the item.
     times: AttemptTimes,
     /// The number of copies beside these calls.
     copies: u32,
-    /// The number of copied items whose first result came from a call in time, mostly the copy.
+    /// The number of copied items with a first result from a call in time, mostly the copy.
     won: u32,
-    /// The number of those whose first result came from an overdue call.
-    in_vain: u32,
+    /// The number of copied items with a first result from an overdue call.
+    useless: u32,
 }
 
-/// When a producer that asks for work is offered a copy.
+/// The point at which a producer that asks for work is offered a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Before all other items.
@@ -61,7 +61,7 @@ pub(super) enum Turn {
     AfterAll,
 }
 
-/// Which calls are copied, and when.
+/// A rule for the calls that are copied.
 #[derive(Debug, Clone, Copy)]
 struct CopyRule {
     after: Duration,
@@ -69,7 +69,7 @@ struct CopyRule {
     last: Priority,
     /// Only the calls for this item.
     head: Option<u64>,
-    /// The number of calls that an item may have at a time before the copy.
+    /// The maximum number of calls that the item may have when the copy starts.
     most: u32,
 }
 
@@ -83,23 +83,23 @@ enum Chance {
 
 impl Speculation {
     pub(super) fn new(least: Option<Duration>) -> Self {
-        Speculation { least, times: AttemptTimes::default(), copies: 0, won: 0, in_vain: 0 }
+        Speculation { least, times: AttemptTimes::default(), copies: 0, won: 0, useless: 0 }
     }
 
     pub(super) fn is_on(&self) -> bool {
         self.least.is_some()
     }
 
-    /// Notes a call whose result counted. The time of a call that lost says nothing about others.
+    /// Notes a call with a result that counts. The time of a call that lost says nothing about others.
     pub(super) fn note(&mut self, took: Duration, is_copied: bool) {
         if is_copied {
             match took < self.overdue_after() {
                 true => self.won += 1,
-                false => self.in_vain += 1,
+                false => self.useless += 1,
             }
         }
         if self.times.note(took) == Aging::Halved {
-            let counts = [&mut self.copies, &mut self.won, &mut self.in_vain];
+            let counts = [&mut self.copies, &mut self.won, &mut self.useless];
             counts.into_iter().for_each(|count| *count /= 2);
         }
     }
@@ -108,8 +108,8 @@ impl Speculation {
         self.after(|p95| p95.saturating_mul(3))
     }
 
-    /// The time after which a call that all others wait for is copied. It is so short since the copy delays no item,
-    /// and so long that few calls exceed it that are not slow.
+    /// The time after which a call is copied while the run stands still: 1.25 times the percentile. Less than for an
+    /// overdue call, since the copy delays no item; more than the percentile, since 5 % of usual calls exceed that.
     fn idle_after(&self) -> Duration {
         self.after(|p95| p95.saturating_add(p95 / 4))
     }
@@ -126,12 +126,12 @@ impl Speculation {
 
     /// The rule for overdue calls.
     ///
-    /// In a run it is for the head of the line only. If the item is slow and not the call, the copy takes a producer
-    /// from other items in vain. After some of these, idle producers alone make copies.
+    /// In a run it applies to the head of the line only. If the item itself is slow, the copy is useless and keeps a
+    /// producer from other items. After some useless copies, only idle producers make copies.
     fn overdue(&self, Workload { leases, batches, .. }: &Workload) -> Option<CopyRule> {
         let is_known = self.times.count() >= ENOUGH_CALLS;
-        let free = FREE_IN_VAIN.max(self.times.count() / CALLS_IN_VAIN);
-        let is_of_use = self.in_vain < free.max(self.won / 4);
+        let free = FREE_USELESS.max(self.times.count() / CALLS_A_USELESS);
+        let is_of_use = self.useless < free.max(self.won / 4);
         if !(self.is_on() && is_known && is_of_use && self.has_copies_left()) {
             return None;
         }
@@ -139,12 +139,12 @@ impl Speculation {
             Input::Calls => None,
             Input::MayCome | Input::Ended => Some(head(leases)?),
         };
-        // A copy may be as slow as its original, but only if it is not the item.
-        let most = if self.won > self.in_vain { 2 } else { 1 };
+        // A second copy is worth a try only if copies mostly win: otherwise the items themselves are slow.
+        let most = if self.won > self.useless { 2 } else { 1 };
         Some(CopyRule { after: self.overdue_after(), last: Priority::Normal, head, most })
     }
 
-    /// The rule while all items of this priority and higher ones wait for items that are in hooks.
+    /// The rule while all items of this priority and of higher ones are in hooks, or wait for items there.
     fn standing_still(&self, last: Priority, batches: &Batches) -> Option<CopyRule> {
         if !(self.is_on() && stands_still(last, batches)) {
             return None;
@@ -221,7 +221,7 @@ impl Speculation {
         looks.min()
     }
 
-    /// Wakes the producers that could copy slow items and would not look by themselves.
+    /// Wakes the producers that could copy slow items and have no time set for a look of their own.
     #[inline]
     pub(super) fn wake_helpers(&self, workload: &Workload, producers: &mut Producers) {
         if !self.is_on() || producers.waiters.is_empty() {
@@ -261,8 +261,8 @@ impl CopyRule {
         }
     }
 
-    /// The start of the latest call for the items of this one. `None` if `helper` may not copy it: it has a call for
-    /// them, or there are enough, or another producer has failed one. Otherwise copies could go on for ever.
+    /// The start of the latest call for the items of `held`. `None` if `helper` may not copy it: it has a call for one of
+    /// them, they have enough calls, or one has failed. Without this limit, copies could go on for ever.
     fn since(
         self,
         helper: ProducerId,
@@ -295,7 +295,7 @@ fn head(leases: &Leases) -> Option<u64> {
     wanted.filter_map(|(_, held)| held.first_item()).min()
 }
 
-/// Whether all items of this priority and higher ones wait for items that are in hooks.
+/// Whether all items of this priority and of higher ones are in hooks, or wait for items there.
 fn stands_still(last: Priority, batches: &Batches) -> bool {
     match batches.flow.input {
         Input::Calls => match last {

@@ -1,4 +1,4 @@
-//! How many items may be in flight; no threads or clocks here.
+//! The number of items that may be in flight; no threads or clocks here.
 
 #[cfg(test)]
 mod tests;
@@ -15,23 +15,22 @@ const AHEAD: Duration = Duration::from_millis(2);
 /// The window shrinks to this many times the size that it would grow to. Otherwise alternating fast and slow
 /// items would make it shrink and grow in turns.
 const SLACK: usize = 4;
-/// How long a window must be full before its size is judged.
+/// The time for which a window must be full before its size is judged.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// The factor of growth. With 2, a run of 10,000 fast items took a fifth longer.
 const GROWTH: usize = 4;
-/// The default number of batches per producer: one being worked on, one next, and one whose results are in
-/// transit.
+/// The default number of batches per producer: one being worked on, one next, and one with its results in transit.
 const PER_PRODUCER: usize = 3;
 /// The same if items of like sizes go together: with more items to choose from, less is padded. Simulated on
 /// two devices with batches of 32: 16 took a fifth less time than 3.
 const PER_PRODUCER_FOR_CHOICE: usize = 16;
 
-/// Behind a slow item at the head of the line, the default window grows to this many items, or batches, per producer: the
-/// others can do so many while one takes that many times as long.
+/// The items, or batches, per producer that the default window grows to behind a slow head of the line. Other producers
+/// then stay busy behind a head that takes 64 times as long as their items.
 const BEHIND_HEAD: usize = 64;
-/// It grows to this many without a look at the memory that the results take.
+/// The items, or batches, per producer that it grows to before it asks for the memory of the results.
 const BEHIND_HEAD_UNSEEN: usize = 16;
-/// For batches whose size is chosen, it grows to so many times its first size without that look.
+/// The multiple of its first size that it grows to before it asks, if sizes of batches are automatic.
 const UNSEEN: usize = 16;
 
 /// The size of a run's window, and whether it may grow.
@@ -92,15 +91,15 @@ impl Window {
         Window { per_producer, ..Self::growing(producers, batch) }.at_first()
     }
 
-    /// The window before it grows for what it meets.
+    /// The window at its first size.
     fn at_first(self) -> Self {
         let size = self.at_work.saturating_mul(self.per_producer).min(MOST);
         let size = size.max(self.at_work.saturating_mul(PER_PRODUCER));
         Window { size, least: size, most: size.max(MOST), ..self }
     }
 
-    /// Follows batches whose size is chosen: a producer now takes up to `batch` items. Returns by how many items the
-    /// window grows. `has_memory` is asked once the window has more than 16 times its first size.
+    /// Follows automatic sizes of batches: a producer now takes up to `batch` items. Returns the number of items by which
+    /// the window grows. `has_memory` is asked once the window has more than 16 times its first size.
     pub fn follow(
         &mut self,
         batch: usize,
@@ -135,7 +134,7 @@ impl Window {
         (self.size / 4).max(1)
     }
 
-    /// The number of results for which a waiting consumer is woken, while they come quickly.
+    /// The number of results at which a waiting consumer is woken, while results come quickly.
     pub fn half(&self) -> usize {
         self.size / 2
     }
@@ -145,7 +144,7 @@ impl Window {
         self.size < self.most
     }
 
-    /// Grows the window, and returns by how many items. Called when producers ran out of permits while the
+    /// Grows the window, and returns the number of items added. Called when producers ran out of permits while the
     /// consumer waited.
     ///
     /// It grows fourfold, up to the items that the run finishes in 2 ms, at the pace of `items` in
@@ -165,12 +164,11 @@ impl Window {
             && self.size < self.at_work.saturating_mul(BEHIND_HEAD)
     }
 
-    /// Grows the window for the producers that wait while one slow item holds the results of others back, and returns by
-    /// how many items. Call it when the window is full. `held_back` is the number of those results; `has_memory` says
-    /// whether more of them may be kept.
+    /// Grows a full window behind a slow item, and returns the number of items added. `held_back` is the number of
+    /// results that wait for the item; `has_memory` says whether more of them may be kept.
     ///
-    /// It grows fourfold once the producers have nothing beside what they work on: earlier, the order of results alone
-    /// would make it grow.
+    /// It grows fourfold once the producers have no items beside those in their hooks. If it grew earlier, the order of
+    /// results alone would make it grow.
     pub fn grow_behind_head(
         &mut self,
         held_back: usize,

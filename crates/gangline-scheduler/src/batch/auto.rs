@@ -1,11 +1,11 @@
 //! The batch size of one device, learned while it works.
 //!
-//! The size doubles from one item. Each doubling is a *candidate* until it was measured beside the size before: one
-//! batch is enough if it is faster per item, and more batches of both sizes follow if it is not. A candidate that is
-//! slower, or that the device has no memory for, is refused, and sizes between the two are tried. The size stops where
-//! the line through all measured times says that the fixed time is 4 %, or where the latency ends.
+//! The size doubles from one item. Each doubling is a *candidate*, measured against the size before it. If its first
+//! batch is faster per item, it is accepted. If not, more batches of both sizes are measured. A candidate is refused if
+//! it is slower, or if the device runs out of memory; then sizes between the two are tried. Growth stops at the size
+//! whose fixed time is 4 % according to the line fitted to all times, or at the limit of the latency.
 //!
-//! Then now and then a batch is smaller, so that the line stays known. It follows changes, since old batches fade.
+//! After that, an occasional smaller batch keeps the line known. Old batches fade, so the line follows changes.
 
 #[cfg(test)]
 mod tests;
@@ -15,26 +15,28 @@ use std::time::Duration;
 use super::ceiling::Ceiling;
 use super::timings::{BatchSums, BatchTime, TimeLine, Timings};
 
-/// The share of the fixed time at the chosen size. With the smaller batches in between, and what the noise of the times
-/// hides, the rate stays within 5 % of the best.
+/// The share of the fixed time at the chosen size. The smaller batches and the noise of the times cost some more, and
+/// the rate stays within 5 % of the best.
 const FIXED_SHARE: f64 = 0.04;
 /// If a refused size promises less than this in addition, none below it is tried.
 const WORTHWHILE: f64 = 0.03;
-/// Of at least so many batches, one is smaller, of a half, a quarter and an eighth of the size in turn.
+/// The minimum number of batches from one smaller batch to the next. Those have a half, a quarter and an eighth of the
+/// size in turn.
 const PROBE_IN: f64 = 16.0;
 /// A smaller batch costs no more than the fixed time. This number bounds the cost to 0.4 % of the time.
 const PROBE_COST: f64 = 256.0;
-/// The first smaller batches come this many times as often, since a device that warms up has made the first times long.
+/// The first smaller batches come this many times as often: the first times of a device that warms up are too long.
 const FIRST_PROBES: f64 = 4.0;
-/// The number of these.
+/// The number of these first smaller batches.
 const FIRST: u32 = 6;
-/// While the fixed time is most of a batch, each size has so many batches: they cost little, and a device warms up.
+/// The batches measured at each size while the fixed time is most of a batch. They cost little while a device warms up.
 const WHILE_SMALL: f64 = 3.0;
-/// So many batches in a row that take half as long again as expected, or two thirds, are a change and not noise.
+/// The number of consecutive batches that show a change rather than noise. Each takes at least 1.5 times the expected
+/// time, or each less than 0.67 times.
 const CHANGED: i32 = 4;
-/// A size that was slower is tried again after so many batches.
+/// The number of batches after which a size that was slower is tried again.
 const SLOW_PATIENCE: u32 = 512;
-/// After so many batches, a candidate is judged by what is known.
+/// The number of batches after which a candidate is judged even if the difference is within the noise.
 const ENOUGH: f64 = 8.0;
 
 /// What is learned about the batches of one device.
@@ -45,7 +47,7 @@ pub struct DeviceBatches {
     tuner: Tuner,
 }
 
-/// A size that was chosen for a device, and why.
+/// The size chosen for a device, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChosenSize {
     /// The number of items, or the cost or padded size if that is bounded.
@@ -61,14 +63,14 @@ pub struct ChosenSize {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum SizeBound {
-    /// Larger ones would not be faster, or were not yet tried.
+    /// Larger batches would not be faster, or have not been tried yet.
     #[default]
     Rate,
-    /// The device had no memory for larger ones.
+    /// The device ran out of memory with larger batches.
     Memory,
-    /// The largest size that is allowed.
+    /// The size is the largest allowed.
     Limit,
-    /// Larger ones would take too long.
+    /// Larger batches would exceed the latency.
     Latency,
 }
 
@@ -94,19 +96,19 @@ pub(crate) enum Start {
 struct Tuner {
     timings: Timings,
     size: u64,
-    /// The batches of that size.
+    /// The measured batches of that size.
     sums: BatchSums,
     candidate: Option<Candidate>,
     /// The smallest size that was refused.
     refused: Option<u64>,
-    /// The limit of the sizes that were slower than smaller ones.
+    /// The limit below the sizes that were slower than smaller ones.
     slow: Ceiling,
     scatter: Scatter,
     /// Items in an extent of one.
     density: f64,
     since_probe: u32,
     probes: u32,
-    /// The number of batches in a row that took much longer than expected, or much less if negative.
+    /// The number of consecutive batches that took much longer than expected; negative if they took much less time.
     surprises: i32,
 }
 
@@ -186,7 +188,7 @@ impl DeviceBatches {
         ChosenSize { size, time: line.map(|line| line.time()), bound }
     }
 
-    /// The extent of the next batch, whose first item has waited for this time.
+    /// The extent of the next batch. Its first item has waited for `waited`.
     pub(crate) fn next(&self, bounds: Bounds, waited: Duration) -> u64 {
         let Tuner { size, sums, candidate, probes, .. } = &self.tuner;
         let next = match candidate {
@@ -196,21 +198,22 @@ impl DeviceBatches {
             None => *size,
         };
         let next = match bounds.within {
-            // Calls come faster than batches of this time end, so the latency is lost. Larger batches do more.
+            // Calls come faster than batches within the latency serve them. The latency is exceeded already, so larger
+            // batches are used for their higher rate.
             Some(within) if waited > within => next.max(self.tuner.within(waited, &self.memory)),
             _ => next,
         };
         next.clamp(1, bounds.most)
     }
 
-    /// The largest number of items that it may soon take at once.
+    /// The largest number of items in the device's next batches.
     pub(crate) fn most_items(&self, bounds: Bounds) -> u64 {
         let Tuner { size, candidate, density, .. } = &self.tuner;
         let size = candidate.map_or(*size, |candidate| candidate.size).min(bounds.most);
         (size as f64 * density).ceil() as u64
     }
 
-    /// The items that it does in a nanosecond, if that is known.
+    /// The items that the device does per nanosecond, if that is known.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.tuner.sums.rate().map(|rate| rate * self.tuner.density)
     }
@@ -224,7 +227,8 @@ impl DeviceBatches {
         let is_allowed = memory.extent().is_none_or(|most| extent <= most)
             && tuner.refused.is_none_or(|refused| extent < refused);
         if items == 1 && extent > tuner.size && is_allowed {
-            // Smaller sizes than that of one item cannot be measured. As large an item says how many of its like fit.
+            // A batch cannot be smaller than one item, so this size is measured next. The item also bounds how many
+            // like it fit into an extent.
             (tuner.size, tuner.sums, tuner.candidate) =
                 (extent.min(bounds.most).max(1), BatchSums::default(), None);
             tuner.density = tuner.density.min(density);

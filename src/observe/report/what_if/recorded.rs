@@ -1,4 +1,4 @@
-//! The attempts of a run as a report shows them, to run its scheduler over them once more.
+//! The attempts of a run, read from its report, for a replay by the scheduler.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use crate::scheduler::{
     Backoff, Bypass, Config, Input, OnError, Outcome, ProducerId, RunTime, Timeouts,
 };
 
-/// Settings whose work the replay does not do.
+/// Settings that the replay does not simulate.
 const NOT_REPLAYED: [&str; 6] = [
     "speculate",
     "window_memory",
@@ -28,27 +28,28 @@ const NOT_REPLAYED: [&str; 6] = [
     "item_timeout",
 ];
 
-/// A replay that differs from the run by more than this share is none: something else took the time.
+/// The largest difference between a replay and its run, as a share. If it is larger, something else took the time, and
+/// nothing is predicted.
 const MOST_DIFFERENCE: f64 = 0.25;
 
-/// With more, a replay would take too long.
+/// The largest number of producers. With more, a replay would take too long.
 const MOST_PRODUCERS: usize = 10_000;
 
-/// A batch that is so many times as large as the largest recorded one may not behave alike.
+/// The largest batch that is predicted, as a multiple of the largest recorded one. Larger ones may not follow the line.
 const MOST_GROWTH: usize = 2;
 
-/// A conclusion quotes a prediction for a run of at most so many attempts times producers: then it takes about a tenth of
-/// a second.
+/// The largest product of attempts and producers for which a conclusion quotes a prediction. At this limit, predicting
+/// takes about 0.1 s.
 const MOST_QUOTED: usize = 200_000;
 
-/// A larger window is worth a sentence if the run takes at most this share of its time with it.
+/// The largest share of its time that the run may take with a larger window, if the window is worth a sentence.
 const LEAST_GAIN: f64 = 0.9;
 
 /// What each part of a run took.
 #[derive(Debug)]
 pub(super) struct RecordedRun {
     lasted: Duration,
-    /// The items that were worked on, by their number without those that were not.
+    /// The items that were worked on, numbered without the others.
     items: Vec<RecordedItem>,
     /// For each producer, the factor of its times to those of the first place.
     speeds: Vec<f64>,
@@ -93,7 +94,7 @@ pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
     }
 }
 
-/// Adds to the conclusion of a run that its window limited what the advised one, or a larger one, would have gained.
+/// Adds a sentence to the conclusion of a run that its window limited: what a larger window would have gained.
 pub(crate) fn quote(report: &mut RunReport) {
     let is_held_up = matches!(report.bottleneck, Bottleneck::Window | Bottleneck::Head);
     if !is_held_up || report.spans.len() * report.producers.len() > MOST_QUOTED {
@@ -120,7 +121,7 @@ fn advised_window(report: &RunReport) -> Option<u64> {
 }
 
 impl RecordedRun {
-    /// Reads a report; an error says what it lacks.
+    /// Reads a report. The error says what the report lacks.
     pub(super) fn of(report: &RunReport) -> Result<Self, String> {
         check_whole(report)?;
         let batches = leases(report);
@@ -192,7 +193,7 @@ impl RecordedRun {
         let rule = asked.batch.or(self.rule).map_or(1, |rule| rule.most());
         match items {
             0 => Some("a window has at least one item".to_owned()),
-            // The feeder then waits for the permits of whole batches, which the replay does not.
+            // The feeder then waits for the permits of whole batches; the replay does not.
             _ if rule > 1 && items < producers.saturating_mul(rule) => Some(format!(
                 "it has no room for a batch of {rule} on each of {producers} producers"
             )),
@@ -221,22 +222,23 @@ impl RecordedRun {
         }
     }
 
-    /// How long the run would have taken. What a replay of its own settings misses of the recorded time is overhead.
+    /// The time that the run would have taken. If a replay of its own settings takes less than recorded, the difference
+    /// counts as overhead.
     pub(super) fn predict(&self, settings: &Settings) -> Duration {
         let (as_it_was, otherwise) = (self.run(&Settings::default()), self.run(settings));
         let overhead = self.lasted.as_secs_f64() / as_it_was.as_secs_f64().max(1e-9);
         otherwise.mul_f64(overhead)
     }
 
-    /// How long the run would have taken with the window that its report advises, or else with four times the window.
-    /// `None` if that is not much shorter.
+    /// The time that the run would have taken with the advised window, or otherwise with four times its own. `None` if
+    /// that is not much shorter.
     fn with_larger_window(&self, advised: Option<u64>) -> Option<(usize, Duration)> {
         let items = advised.map_or(self.config.window.saturating_mul(4), |items| items as usize);
         let lasted = self.predict(&Settings::new().window(items));
         (lasted <= self.lasted.mul_f64(LEAST_GAIN)).then_some((items, lasted))
     }
 
-    /// A replay of the settings that the run had takes about as long as it did.
+    /// Checks that a replay of the run's own settings takes about as long as the run.
     fn check_faithful(&self) -> Result<(), String> {
         let largest = self.rule.map_or(1, |rule| rule.most());
         if largest > 1
@@ -352,7 +354,7 @@ impl RunModel for RecordedModel<'_> {
 fn check_whole(report: &RunReport) -> Result<(), String> {
     if !report.stages.is_empty() {
         return Err(
-            "it is the report of a pipeline, whose stages have reports of their own".to_owned()
+            "it is the report of a pipeline: ask the report of one of its stages".to_owned()
         );
     }
     if report.ending != Ending::Finished {
@@ -393,7 +395,7 @@ fn items(report: &RunReport, speeds: &[f64]) -> Vec<RecordedItem> {
     items
 }
 
-/// The settings of the run, as far as the scheduler has to know them. Its window and its batches vary.
+/// The settings of the run that the scheduler needs. Its window and its batches vary.
 fn config(report: &RunReport) -> Config {
     let settings = &report.provenance.settings;
     let skips = settings.get("on_error").is_some_and(|text| text == "skip");
@@ -420,7 +422,7 @@ fn config(report: &RunReport) -> Config {
     }
 }
 
-/// Reads a rule as a report has it: `of 32`, `up to 32`, `32 within 5 ms` or `auto`, which chose `largest` at most.
+/// Reads a rule from a report: `of 32`, `up to 32`, `32 within 5 ms`, or `auto`, with `largest` as its largest size.
 fn parsed_rule(text: &str, largest: usize) -> Result<Batch, String> {
     if text.starts_with("auto") {
         return Ok(Batch::up_to(largest));
