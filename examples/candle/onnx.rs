@@ -1,6 +1,6 @@
 //! An ONNX model over files, in batches: `cargo run --release --example onnx -- model.onnx FILE ..`
 //!
-//! A file has the numbers of one input as text. For each the place of the largest output is printed.
+//! A file has the numbers of one input as text. The program prints each file with the index of its largest output.
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use std::{env, fs};
@@ -14,7 +14,7 @@ const HELP: &str = "`pip install onnxruntime` has it, in onnxruntime/capi: set O
                     the path of its libonnxruntime.so.*";
 
 fn load(model: &str) -> Result<Session> {
-    // A thread for each session: the producers share the cores.
+    // One thread for each session: the producers share the cores.
     let builder = Session::builder()?.with_intra_threads(1).map_err(|e| e.to_string());
     Ok(builder?.commit_from_file(model)?)
 }

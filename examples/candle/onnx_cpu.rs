@@ -1,8 +1,8 @@
 //! Compares candle with ONNX Runtime on one thread of the CPU: `cargo bench --bench onnx_cpu`
 //!
-//! Prints a table. The variable `ORT_DYLIB_PATH` names the library of ONNX Runtime. With `--write FOLDER` it only writes
-//! the networks as files of ONNX. Both sides have the same weights and inputs, take turns, and must agree.
-//! The figures are of processor time.
+//! Prints a table of processor times. The variable `ORT_DYLIB_PATH` names the library of ONNX Runtime. With
+//! `--write FOLDER` it only writes the networks as ONNX files. Both sides have the same weights and inputs, take turns,
+//! and must agree.
 #![expect(clippy::print_stdout, reason = "the table is the output")]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ mod graph;
 mod rng;
 
 const ROUNDS: usize = 31;
-/// How long one side works before the other has its turn.
+/// The time of one side's turn.
 const TURN: Duration = Duration::from_millis(20);
 
 const WIDTH: usize = 128;
@@ -49,12 +49,12 @@ type Forward = Box<dyn Fn(&Tensor) -> candle_core::Result<Tensor>>;
 impl Network {
     const ALL: [Network; 3] = [Network::Mlp, Network::Conv, Network::Transformer];
 
-    /// The shape of a list of inputs.
-    fn shape(self, list: usize) -> Vec<usize> {
+    /// The shape of a batch of inputs.
+    fn shape(self, batch: usize) -> Vec<usize> {
         match self {
-            Network::Mlp => vec![list, 784],
-            Network::Conv => vec![list, 3, 32, 32],
-            Network::Transformer => vec![list, TOKENS, WIDTH],
+            Network::Mlp => vec![batch, 784],
+            Network::Conv => vec![batch, 3, 32, 32],
+            Network::Transformer => vec![batch, TOKENS, WIDTH],
         }
     }
 
@@ -97,7 +97,7 @@ impl Network {
         }
     }
 
-    /// The bytes of the network as a file of ONNX.
+    /// The bytes of the network as an ONNX file.
     fn in_onnx(self) -> candle_core::Result<Vec<u8>> {
         let mut graph = Graph::new(&self.weights()?)?;
         let output = match self {
@@ -212,9 +212,9 @@ fn in_onnx_runtime(session: &mut Session, shape: &[usize], x: &[f32]) -> Result<
     Ok(session.run(ort::inputs![x])?[0].try_extract_tensor::<f32>()?.1.to_vec())
 }
 
-/// Microseconds of processor time for each input of a list: the medians of candle and of ONNX Runtime.
-fn measure(network: Network, list: usize) -> Result<(f64, f64)> {
-    let shape = network.shape(list);
+/// Microseconds of processor time for each input of a batch: the medians of candle and of ONNX Runtime.
+fn measure(network: Network, batch: usize) -> Result<(f64, f64)> {
+    let shape = network.shape(batch);
     let x = Rng::seeded(2).tensor(1.0, shape.clone())?;
     let numbers = x.flatten_all()?.to_vec1::<f32>()?;
     let forward = network.in_candle()?;
@@ -227,20 +227,20 @@ fn measure(network: Network, list: usize) -> Result<(f64, f64)> {
     assert!(off < 1e-3, "{network:?}: the outputs differ by {off}");
     let (mut times, mut others) = (vec![], vec![]);
     for _ in 0..ROUNDS {
-        times.push(turn(list, candle)?);
-        others.push(turn(list, &mut onnx)?);
+        times.push(turn(batch, candle)?);
+        others.push(turn(batch, &mut onnx)?);
     }
     Ok((median(times), median(others)))
 }
 
 /// Calls a network for a while: the microseconds of processor time for each input. Other programs hardly change them.
-fn turn(list: usize, mut network: impl FnMut() -> Result<Vec<f32>>) -> Result<f64> {
+fn turn(batch: usize, mut network: impl FnMut() -> Result<Vec<f32>>) -> Result<f64> {
     let (begin, start, mut calls) = (processor_time()?, Instant::now(), 0);
     while start.elapsed() < TURN {
         black_box(network()?);
         calls += 1;
     }
-    Ok((processor_time()? - begin) / 1e3 / f64::from(calls) / list as f64)
+    Ok((processor_time()? - begin) / 1e3 / f64::from(calls) / batch as f64)
 }
 
 /// Nanoseconds that this thread has run. Both sides compute on the thread that calls them.
@@ -266,13 +266,13 @@ fn main() -> Result<()> {
     // One call at a time, in a setting in which each producer has one thread.
     let devices: Devices = format!("cpu*{}", num_cpus::get()).parse()?;
     candle_threads(&devices)?;
-    let measure = each(|(network, list)| Ok((network, list, measure(network, list)?)));
+    let measure = each(|(network, batch)| Ok((network, batch, measure(network, batch)?)));
     let mut runner = OrderedRunner::builder(measure).devices(devices).window(1).build()?;
     let cells = Network::ALL.into_iter().flat_map(|network| [(network, 1), (network, 32)]);
     println!("| | candle, us | ONNX Runtime, us | candle / ONNX Runtime |\n|---|---:|---:|---:|");
-    for (network, list, (candle, onnx)) in runner.run(cells)? {
+    for (network, batch, (candle, onnx)) in runner.run(cells)? {
         let ratio = candle / onnx;
-        println!("| {network:?}, lists of {list} | {candle:.1} | {onnx:.1} | {ratio:.2} |");
+        println!("| {network:?}, batches of {batch} | {candle:.1} | {onnx:.1} | {ratio:.2} |");
     }
     Ok(())
 }

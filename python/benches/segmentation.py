@@ -48,7 +48,7 @@ def start(model: str, out: Path, threads: int) -> None:
 
 
 def attempt(path: str) -> bool:
-    """Segment one micrograph. An exception would come out of the loop over the results."""
+    """Segment one micrograph. Return False if it fails, since an exception would end the loop over the results."""
     try:
         segment(path)
     except Exception:

@@ -25,7 +25,7 @@ import gangline
 
 
 def load(model: str, context: gangline.Context) -> onnxruntime.InferenceSession:
-    """Load the model, once in each worker, which sees its own GPU only."""
+    """Load the model, once in each worker. A worker sees its own GPU only."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = context.threads
     provider = "CUDAExecutionProvider" if context.gpus else "CPUExecutionProvider"
@@ -103,7 +103,7 @@ def particles(seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make(folder: Path, count: int, side: int) -> None:
-    """Write micrographs, the last of them half, and a model: the mean of 49 pixels against a threshold."""
+    """Write micrographs, the last one truncated, and a model that compares the mean of 49 pixels with a threshold."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -127,7 +127,7 @@ def make(folder: Path, count: int, side: int) -> None:
 
 
 def main() -> int:
-    """Do what the command line asks for; the exit status is 1 if a micrograph failed."""
+    """Run the command line; the exit status is 1 if a micrograph failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("make", help="write micrographs and a model")

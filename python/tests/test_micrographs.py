@@ -1,4 +1,4 @@
-"""The example with micrographs: what it writes is read back by the libraries that users have."""
+"""The example with micrographs: the libraries that users have read back what it writes."""
 
 import importlib.util
 import json
@@ -48,7 +48,7 @@ def made(tmp_path):
 
 
 def test_micrographs_are_segmented_once_and_a_broken_one_fails_alone(made, particles):
-    # What a worker leaves that is killed while it writes.
+    # A worker that is killed while it writes leaves this behind.
     (made / "masks.zarr/.002.part/labels").mkdir(parents=True)
     records, last = segment(made, "--workers", "2")
     assert last == "5 done, 0 done before, 1 failed"

@@ -1,13 +1,13 @@
 //! Measures whether conclusions of reports help: `cargo bench -p gangline-bench --bench verdicts`.
 //!
-//! Each of 42 runs has one cause built in that makes it slow. A row says whether its conclusion names that, and how fast
-//! the run is before and after the advice has been followed to the letter, up to three times. Rates are shares of the
-//! best of a sweep over the settings of the case. The aims are those of Plumber (Kuchnik et al., 2022): the cause is
-//! named in each run, and three steps reach 90 % of the best rate.
+//! Each of 42 runs has one built-in cause that makes it slow. A row says whether the conclusion names the cause. It also
+//! has the rates before and after the advice has been followed to the letter, up to three times. Rates are shares of the
+//! best rate in a sweep over the settings of the case. The aims are those of Plumber (Kuchnik et al., 2022): each cause
+//! is named, and three steps reach 90 % of the best rate.
 //!
-//! `-- window` measures the rows of one cause, and prints the conclusions. `-- others` measures runs that had no part
-//! in making the rules. Hooks sleep, so the figures are about waits and
-//! not about a processor; a loaded machine changes them little.
+//! `-- window` measures the rows of one cause, and prints the conclusions. `-- others` measures runs to which the rules
+//! were not fitted. Hooks sleep, so the figures are about waits and not about a processor. A loaded machine changes them
+//! little.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 #[path = "verdicts/advice.rs"]
@@ -22,19 +22,19 @@ use gangline::Result;
 use advice::follow;
 use cases::{CAUSES, Case, cases, others};
 
-/// A user tries this often.
+/// The number of steps that a user tries.
 const STEPS: usize = 3;
 /// The share of the best rate that the steps should reach.
 const ENOUGH: f64 = 0.9;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     /// The factor of all times.
     scale: f64,
-    /// How many settings a sweep tries at most.
+    /// The largest number of settings in a sweep.
     sweep: usize,
-    /// How often a row is measured that does not reach the aims: something else may have kept the machine busy.
+    /// The measurements of a row that misses the aims: other programs may have kept the machine busy.
     tries: usize,
 }
 
@@ -51,7 +51,7 @@ struct Row {
 }
 
 fn main() -> Result<()> {
-    // Without it `cargo test` asks only whether the program works.
+    // Without it, `cargo test` only checks that the program works.
     let is_measured = std::env::args().any(|argument| argument == "--bench");
     let effort = match is_measured {
         true => Effort { scale: 1.0, sweep: usize::MAX, tries: 3 },
@@ -153,7 +153,7 @@ impl Row {
         }
     }
 
-    /// The share of the best rate that a user has after the steps, if what made it worse is undone.
+    /// The share of the best rate after the steps. The user undoes a step that made the rate worse.
     fn reached(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max) / self.best
     }

@@ -1,4 +1,4 @@
-//! Files of ONNX: a graph of nodes and weights, written as protobuf by hand.
+//! ONNX files: a graph of nodes and weights, written as protobuf by hand.
 
 use std::collections::BTreeMap;
 

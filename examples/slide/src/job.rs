@@ -13,18 +13,18 @@ use crate::model::{Model, Settings};
 use crate::slide::{Bytes, Reader, Slide, TileCache};
 use crate::tissue::{Grid, Tile, Tissue};
 
-/// What the user chose.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) output: PathBuf,
     pub(crate) model: PathBuf,
     pub(crate) class: Option<usize>,
     pub(crate) grid: Grid,
-    /// Of 255: cells from here on are positive.
+    /// The least probability of a positive cell, from 0 to 255.
     pub(crate) threshold: u8,
     pub(crate) devices: Devices,
     pub(crate) readers: usize,
-    /// Tiles in a list, or as many as the times of the lists suggest.
+    /// Tiles in a batch. `None`: gangline chooses the size by the times of batches.
     pub(crate) batch: Option<usize>,
     /// The largest number of slides that are read at once.
     pub(crate) open: usize,
@@ -32,12 +32,12 @@ pub(crate) struct Options {
     pub(crate) cache: u64,
 }
 
-/// A slide, and what is to be done for it.
+/// A slide, and the tiles to work on.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) slide: Slide,
     pub(crate) sections: u32,
-    /// The share of the slide.
+    /// The share of the slide that is tissue.
     pub(crate) tissue: f64,
     pub(crate) tiles: Vec<Tile>,
     /// Width and height of the level that the model sees.
@@ -45,16 +45,16 @@ pub(crate) struct Work {
     pub(crate) downsample: f64,
 }
 
-/// How a run went.
+/// The outcome of a run.
 pub(crate) struct Outcome {
     pub(crate) account: Account,
     pub(crate) report: RunReport,
-    /// Tiles that the model has seen, and the lists in which it got them.
+    /// Tiles that the model has seen, and the batches in which it got them.
     pub(crate) tiles: u64,
-    pub(crate) lists: u64,
+    pub(crate) batches: u64,
 }
 
-/// A slide by its place among the others.
+/// A slide, with its index in the folder.
 type Input = (u64, PathBuf);
 
 impl Options {
@@ -73,7 +73,7 @@ impl Options {
         Settings { path, class: self.class, side, cells: self.cells(), is_single }
     }
 
-    /// What a journal belongs to: with other values the maps would be others.
+    /// The settings that a journal belongs to. With other values, the maps would differ.
     fn cfg(&self) -> Result<CfgNode> {
         let Grid { level, side, stride, cell } = self.grid;
         let mut model = flate2::Crc::new();
@@ -107,8 +107,8 @@ impl Work {
     }
 }
 
-/// All slides through the pipeline, but for those that an earlier run has written. A slide that fails is left out, and
-/// the next run tries it again.
+/// Runs the pipeline over all slides except those that an earlier run has written. A slide that fails is skipped, and the
+/// next run tries it again.
 pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Outcome> {
     let (cache, grid) = (options.cache(), options.grid);
     let reader = {
@@ -150,10 +150,10 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
         },
     );
 
-    // Room for four lists on each device, so that reading goes on while the model works.
+    // Room for four batches for each device, so that reading goes on while the model works.
     let tile = u64::from(grid.side).pow(2) * 3;
-    let lists = 4 * options.devices.len() as u64 * options.batch.unwrap_or(16) as u64;
-    let room = (lists * tile).max(64 << 20);
+    let batches = 4 * options.devices.len() as u64 * options.batch.unwrap_or(16) as u64;
+    let room = (batches * tile).max(64 << 20);
     let cells = options.cells().pow(2) as u64;
 
     let journal =
@@ -203,11 +203,11 @@ pub(crate) fn in_parallel(slides: Vec<PathBuf>, options: &Options) -> Result<Out
         )
         .then(write);
     pipeline.run((0..).zip(slides))?;
-    let (tiles, lists) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
-    Ok(Outcome { account: pipeline.account(), report: pipeline.report(), tiles, lists })
+    let (tiles, batches) = (counts.0.load(Relaxed), counts.1.load(Relaxed));
+    Ok(Outcome { account: pipeline.account(), report: pipeline.report(), tiles, batches })
 }
 
-/// The same, one slide and one tile after the other. The first slide that fails ends it.
+/// Does the same in a loop, one tile after the other. The first slide that fails ends it.
 pub(crate) fn in_sequence(slides: Vec<PathBuf>, options: &Options) -> Result<()> {
     let mut reader = Reader::new(options.cache());
     let mut model = Model::open(&options.settings(), &Device::Cpu)?;

@@ -41,7 +41,7 @@ const RUN: &[Flag] = &[
     flag("--model", "FILE", "ONNX: tiles in, probabilities out"),
     flag("--output", "FOLDER", "maps, areas, slides.csv and the journal"),
     flag("--devices", "LIST", "for the model: cpu*4, cuda:0 (cpu*2)"),
-    flag("--batch", "N", "tiles in a list, or auto (auto)"),
+    flag("--batch", "N", "tiles in a batch, or auto (auto)"),
     flag("--readers", "N", "threads that read tiles (2)"),
     flag("--level", "N", "that the model sees, 0 is the largest (0)"),
     flag("--tile", "PIXELS", "the side of a tile (256)"),
@@ -94,15 +94,15 @@ fn run(args: &Args) -> Result<ExitCode, BoxError> {
         job::in_sequence(slides, &options)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Outcome { account, report, tiles, lists } = job::in_parallel(slides, &options)?;
+    let Outcome { account, report, tiles, batches } = job::in_parallel(slides, &options)?;
     if let Some(path) = args.get::<PathBuf>("--report")? {
         write_report(&path, &report)?;
     }
     let (ok, earlier, failed) = (account.ok, account.already_done, account.failed);
     println!("{ok} slides written, {earlier} written earlier, {failed} failed");
-    if let (Some(size), 1..) = (options.batch, lists) {
-        let full = 100.0 * tiles as f64 / (lists * size as u64) as f64;
-        println!("{tiles} tiles in {lists} lists of at most {size}: {full:.1} % full");
+    if let (Some(size), 1..) = (options.batch, batches) {
+        let full = 100.0 * tiles as f64 / (batches * size as u64) as f64;
+        println!("{tiles} tiles in {batches} batches of at most {size}: {full:.1} % full");
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -11,7 +11,7 @@ use crate::job::at;
 use crate::onnx;
 use crate::tiled::{Packing, Page, SIDE, Sample};
 
-/// Pieces of tissue, with darker spots in them. Colours follow from the place alone, so a slide is never in memory.
+/// Pieces of tissue, with darker spots in them. Colours are computed from the place, so no slide has to be in memory.
 struct Specimen {
     side: u32,
     pieces: Vec<Disc>,
@@ -76,7 +76,7 @@ impl Specimen {
         Specimen { side, pieces, spots, is_broken: false }
     }
 
-    /// Returns the number of pixels that the spots have.
+    /// Returns the number of pixels in the spots.
     fn write(&self, path: &Path, is_big: bool) -> Result<u64> {
         let file = BufWriter::new(File::create(path)?);
         match is_big {
@@ -130,7 +130,7 @@ impl Specimen {
 
     fn floats(&self, bytes: &[u8], is_largest: bool) -> Vec<u8> {
         let value = |(i, &byte): (usize, &u8)| match i {
-            // One in each tile of the largest level, so that a tile of tissue has it.
+            // One NaN in each tile of the largest level, so that a tile with tissue has one.
             1000 if is_largest => f32::NAN,
             _ => f32::from(byte) / 255.0,
         };

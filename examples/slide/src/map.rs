@@ -1,4 +1,4 @@
-//! The probability map of a slide: how tiles are blended into it, and the files that are made of it.
+//! The probability map of a slide: blends tiles into it, and writes the files of a slide.
 
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::regions::{Corner, Regions, Rings};
 use crate::tiled::{Packing, Page, SIDE, Sample};
 use crate::tissue::Tile;
 
-/// A map in the making: sums of weighted probabilities, and of the weights. Whole numbers, so the order of the sums does
-/// not matter.
+/// A map while tiles are added: the sums of weighted probabilities, and of weights. The sums are integers, so their order
+/// does not matter.
 pub(crate) struct Canvas {
     width: usize,
     height: usize,
@@ -53,7 +53,7 @@ impl Canvas {
         }
     }
 
-    /// Writes the map and the areas of a slide, each file whole or not at all, and returns the slide's line.
+    /// Writes the map and the areas of a slide, and returns the slide's line. Each file is complete or does not exist.
     pub(crate) fn write(&self, work: &Work, options: &Options) -> Result<Row> {
         let parts = self.sums.iter().zip(&self.weights);
         let values: Vec<u8> =
@@ -89,7 +89,7 @@ impl Canvas {
         ))
     }
 
-    /// One grey pixel for each cell: 255 is a probability of 1, and 0 also what no tile has seen.
+    /// One grey pixel for each cell: 255 is a probability of 1; 0 is also a cell without a tile.
     fn tiff(&self, values: &[u8], work: &Work, options: &Options) -> Result<Vec<u8>> {
         let downsample = f64::from(options.grid.cell) * work.downsample;
         let page = Page {

@@ -17,11 +17,11 @@ pub(crate) struct Model {
     input: Vec<f32>,
 }
 
-/// How a model is used.
+/// The settings of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) path: PathBuf,
-    /// The class whose probability is wanted, or the last.
+    /// The class that the map shows; `None` is the last.
     pub(crate) class: Option<usize>,
     /// Pixels of a tile's side.
     pub(crate) side: usize,
@@ -53,12 +53,12 @@ pub(crate) enum ModelError {
     NoProbability(f32),
 }
 
-/// Prints where the library is that a Python installation has.
+/// A Python program that prints the paths of its installation's library.
 const WHERE: &str = "import glob, importlib.util as u
 print(*glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.so.*'
     ) + glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.*.dylib'))";
 
-/// Loads ONNX Runtime from where it was named, or from the Python installation in `PATH`.
+/// Loads ONNX Runtime from the named file, `ORT_DYLIB_PATH`, or the Python installation in `PATH`.
 pub(crate) fn load_runtime(named: Option<PathBuf>) -> Result<()> {
     let named = named.or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
     let library = named.or_else(of_python).ok_or(ModelError::NotFound)?;
@@ -77,7 +77,7 @@ fn of_python() -> Option<PathBuf> {
 }
 
 impl Model {
-    /// Loads the model, and tries it with an empty tile, so that a model which does not fit fails before the run.
+    /// Loads the model, and tries it with an empty tile. A model of the wrong shape then fails before the run.
     pub(crate) fn open(settings: &Settings, device: &Device) -> Result<Model> {
         let session = match device {
             Device::Cpu => session(&settings.path, None)?,
@@ -145,7 +145,7 @@ impl Model {
     }
 }
 
-/// Producers are the parallel part: a session with threads of its own would compete with the others.
+/// One thread for each session. More would compete with the other producers.
 fn session(model: &Path, gpu: Option<i32>) -> ort::Result<Session> {
     let mut builder = Session::builder()?.with_intra_threads(1)?;
     if let Some(index) = gpu {
@@ -155,8 +155,8 @@ fn session(model: &Path, gpu: Option<i32>) -> ort::Result<Session> {
     builder.commit_from_file(model)
 }
 
-/// Repeats or averages probabilities to as many cells as there are. Rounding to 255 steps also makes a map independent
-/// of differences in the last digits, which a model may have between batches of different sizes.
+/// Repeats or averages probabilities to the number of cells. Rounding to 255 steps also hides differences in the last
+/// digits, which a model may have between batches of different sizes.
 fn to_cells(values: &[f32], width: usize, cells: usize) -> Result<Vec<u8>, ModelError> {
     if let Some(value) = values.iter().find(|value| !(-1e-5..=1.00001).contains(*value)) {
         return Err(ModelError::NoProbability(*value));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Cells by row, each with the number of its region from 1, or 0 for none. Regions are numbered as their first cell
-/// comes.
+/// Cells by row, each with the number of its region from 1, or 0 for none. Regions are numbered in the order of their
+/// first cells.
 #[derive(Debug)]
 pub(crate) struct Regions {
     pub(crate) width: usize,
@@ -14,8 +14,8 @@ pub(crate) struct Regions {
 /// A corner of cells.
 pub(crate) type Corner = (usize, usize);
 
-/// The rings around a region: the outer one first, then those around its holes. Each is closed, and has a corner only
-/// where it turns.
+/// The rings around a region: the outer one first, then those around its holes. A ring is closed, and has corners only at
+/// its turns.
 pub(crate) type Rings = Vec<Vec<Corner>>;
 
 impl Regions {
@@ -108,7 +108,7 @@ fn rings(mut edges: BTreeMap<Corner, Vec<Corner>>) -> Rings {
     rings
 }
 
-/// Greater than 0 for a turn to the right, with y downwards, and 0 straight on.
+/// The direction of a turn, with y downwards: greater than 0 to the right, less to the left, and 0 straight on.
 fn turn(a: Corner, b: Corner, c: Corner) -> i64 {
     let [a, b, c] = [a, b, c].map(|(x, y)| (x as i64, y as i64));
     (b.0 - a.0) * (c.1 - b.1) - (b.1 - a.1) * (c.0 - b.0)

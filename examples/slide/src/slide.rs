@@ -15,14 +15,14 @@ use tiff::tags::Tag;
 /// A slide as its file describes it.
 #[derive(Debug)]
 pub(crate) struct Slide {
-    /// Its place in the folder, by which its tiles are cached.
+    /// Its index in the folder, which is part of the key of its cached tiles.
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
     /// From the largest to the smallest.
     pub(crate) levels: Vec<Level>,
 }
 
-/// A page of the file with the whole slide on it.
+/// A page of the file that shows the whole slide.
 #[derive(Debug)]
 pub(crate) struct Level {
     page: usize,
@@ -34,18 +34,18 @@ pub(crate) struct Level {
     pub(crate) downsample: f64,
 }
 
-/// A tile of the file: red, green and blue, row by row, and only what lies within the slide.
+/// A tile of the file, without its part beyond the slide: red, green and blue, row by row.
 #[derive(Debug)]
 pub(crate) struct Pixels {
     pub(crate) width: u32,
     pub(crate) rgb: Vec<u8>,
 }
 
-/// Decoded tiles of all slides, by slide, level and index. Overlapping squares want the same tile at about the same
-/// time, on several threads: one decodes it, and the others wait.
+/// Decoded tiles of all slides, by slide, level and index. Several threads read overlapping squares at about the same
+/// time. So one thread decodes a tile, and the others wait for it.
 pub(crate) type TileCache = Cache<(u64, usize, u32), Arc<Pixels>, Bytes>;
 
-/// Weighs cached tiles by what they take in memory.
+/// Weighs cached tiles by their memory.
 #[derive(Clone)]
 pub(crate) struct Bytes;
 
@@ -88,7 +88,7 @@ impl Slide {
                 };
                 let downsample = f64::from(whole.0) / f64::from(width);
                 let shape = f64::from(whole.1) / f64::from(height) / downsample;
-                // A label or a macro image has another shape, and a further layer of the focus the same size.
+                // Not levels: a label or macro image has another shape, and a further focus layer has the same size.
                 if width < last && (0.9..1.1).contains(&shape) {
                     let tile = decoder.chunk_dimensions();
                     levels.push(Level { page, width, height, tile, downsample });
@@ -116,7 +116,7 @@ impl Reader {
         Reader { cache, open: None }
     }
 
-    /// Returns a square of a level, white where it goes beyond the slide.
+    /// Returns a square of a level. Its part beyond the slide is white.
     pub(crate) fn square(
         &mut self,
         slide: &Slide,

@@ -1,4 +1,4 @@
-//! Where the tissue of a slide is, and the tiles that cover it.
+//! The tissue of a slide, and the tiles that cover it.
 
 use gangline::Result;
 
@@ -12,13 +12,13 @@ pub(crate) struct Tile {
     pub(crate) y: u32,
 }
 
-/// How slides are divided into tiles.
+/// The division of slides into tiles.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     pub(crate) level: usize,
     /// Pixels of a tile's side.
     pub(crate) side: u32,
-    /// Pixels from a tile to the next.
+    /// Pixels from one tile to the next.
     pub(crate) stride: u32,
     /// Pixels of the side of a cell of the map. Both of the above are multiples of it.
     pub(crate) cell: u32,
@@ -30,19 +30,19 @@ pub(crate) struct Tissue {
     /// Pixels of the largest level on the side of a cell.
     step: f64,
     regions: Regions,
-    /// Cells of tissue, of all that there are.
+    /// The share of cells that are tissue.
     pub(crate) share: f64,
 }
 
-/// The longer side of the mask has at most this many cells.
+/// The largest number of cells on the longer side of the mask.
 const LONGEST: u32 = 2048;
-/// Differences of a pixel's colours below this are noise on glass.
+/// The difference of a pixel's colours below which it is noise on glass.
 const LEAST_COLOUR: usize = 24;
-/// Smaller regions are dirt.
+/// The number of cells below which a region is dirt.
 const LEAST_CELLS: usize = 12;
 
 impl Tissue {
-    /// Finds what has more colour than glass on the smallest level. The threshold is Otsu's.
+    /// Finds the pixels of the smallest level that have more colour than glass. The threshold is Otsu's.
     pub(crate) fn find(reader: &mut Reader, slide: &Slide) -> Result<Tissue> {
         let level = slide.levels.len() - 1;
         let page = slide.level(level)?;
@@ -128,7 +128,7 @@ impl Tissue {
     }
 }
 
-/// The threshold between two kinds of values at which the kinds differ most.
+/// Otsu's threshold: the one at which values below and above differ most.
 fn otsu(values: &[u8]) -> usize {
     let mut histogram = [0_u64; 256];
     values.iter().for_each(|&value| histogram[usize::from(value)] += 1);

@@ -28,7 +28,7 @@ fn run(slides: &Path, output: &Path, more: &[&str]) -> Command {
     run
 }
 
-/// The files of a folder but for the journal and what a killed run left.
+/// The files of a folder without the journal and the leftovers of a killed run.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let named = |entry: fs::DirEntry| {
         (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
@@ -58,7 +58,7 @@ fn a_missing_library_is_an_error_that_says_how_to_get_it() {
 
 #[test]
 #[ignore = "needs ONNX Runtime: .ci/slide"]
-fn devices_and_lists_change_no_byte() {
+fn devices_and_batches_change_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let slides = folder.path().join("slides");
     make(&slides, "700", &[]);
@@ -79,7 +79,7 @@ fn a_run_that_is_killed_loses_no_slide() {
     let folder = tempfile::tempdir().unwrap();
     let (slides, output) = (folder.path().join("slides"), folder.path().join("maps"));
     make(&slides, "700", &["--slides", "6"]);
-    // Each is killed once it has written so many slides, between a file and the journal as often as not.
+    // Each run is killed once it has written this number of slides, often between a file and the journal.
     for lines in [1, 2, 1, 1] {
         let mut child = run(&slides, &output, &[])
             .stdout(Stdio::piped())
@@ -118,7 +118,7 @@ fn faulty_slides_fail_alone_and_are_named() {
 
 #[test]
 #[ignore = "needs ONNX Runtime: .ci/slide"]
-fn areas_are_where_the_spots_are_and_lists_are_full() {
+fn areas_are_where_the_spots_are_and_batches_are_full() {
     let folder = tempfile::tempdir().unwrap();
     let (slides, output) = (folder.path().join("slides"), folder.path().join("maps"));
     make(&slides, "700", &["--slides", "8"]);

@@ -1,4 +1,4 @@
-//! Measures many producers whose hooks sleep: an item must not cost more the more producers there are.
+//! Measures many producers with hooks that sleep: the cost of an item must not grow with the number of producers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ const SLEEP: Duration = Duration::from_millis(1);
 const PRODUCERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// The items of each producer.
 const EACH: u64 = 100;
-/// How many times as long as channels a run may take.
+/// The largest time of a run, as a multiple of that of channels.
 const MOST: f64 = 1.0;
 
-/// How many times as fast as hooks without any overhead on one producer.
+/// Speed-ups over one producer with hooks that sleep and no overhead.
 pub struct Sleepers {
     pub producers: usize,
     pub gangline: f64,

@@ -82,7 +82,7 @@ fn draw_speedups(lines: &[Line], cores: usize, root: &Area<'_>) -> Result<(), Bo
     Ok(root.present()?)
 }
 
-/// The plot of producers whose hooks sleep. Those need no cores, so there may be more of them than cores.
+/// The plot of producers with hooks that sleep. They need no cores, so there may be more producers than cores.
 pub fn sleepers(points: &[Sleepers], folder: &Path) -> Result<(), BoxError> {
     if points.len() < 2 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a user does after having read a conclusion.
+//! Follows the advice of a conclusion, as a user would.
 
 use gangline::report::Bottleneck;
 use gangline::{Batch, Order, RunReport};
@@ -22,7 +22,7 @@ pub(crate) fn follow(report: &RunReport, setup: &Setup, most: usize) -> Option<(
     Some((advice, next))
 }
 
-/// Returns what the text has in backquotes, with the positions.
+/// Returns the parts of the text in backquotes, with their positions.
 fn codes(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let at = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
     text.split('`').skip(1).step_by(2).map(move |code| (at(code), code))

@@ -1,4 +1,4 @@
-//! The runs, each with one cause built in.
+//! The runs, each with one built-in cause.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) struct Case {
     pub(crate) cause: &'static str,
     pub(crate) name: &'static str,
     pub(crate) setup: Setup,
-    /// The devices that there are.
+    /// The number of devices.
     pub(crate) most_producers: usize,
     pub(crate) is_named: fn(&RunReport) -> bool,
 }
@@ -80,7 +80,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs that were not looked at when the rules of conclusions were made.
+/// Runs to which the rules of conclusions were not fitted.
 pub(crate) fn others() -> Vec<Case> {
     let mut all = other_paces();
     all.extend(other_losses());

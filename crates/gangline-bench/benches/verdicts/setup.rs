@@ -1,4 +1,4 @@
-//! A run with everything that its user may change.
+//! A run with all settings that its user may change.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use gangline::{
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const NONE: Duration = Duration::ZERO;
 
-/// Work before or behind the producers, that a user may move to them.
+/// The place of work before or behind the producers. A user may move it to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Own,
@@ -27,10 +27,10 @@ pub(crate) enum Pools {
     Each,
 }
 
-/// How the items that fail at first do so.
+/// The way in which items fail in their first attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Faults {
-    /// The hook returns an error, and its user can mend that.
+    /// The hook returns an error that its user can fix.
     Mendable,
     /// The hook returns an error, such as that of a server.
     Lasting,
@@ -92,7 +92,7 @@ pub(crate) struct Setup {
     pub(crate) fixed: Duration,
     /// The items that a device has memory for.
     pub(crate) memory: usize,
-    /// Every so many items fail in their first attempt; 0 for none.
+    /// The number of items for each one that fails in its first attempt; 0 for no failures.
     pub(crate) fails_every: usize,
     pub(crate) faults: Faults,
     pub(crate) producer_init: Duration,
