@@ -64,32 +64,32 @@ pub enum Bottleneck {
     Splits,
     /// Too few items, or batches, for the producers to share evenly.
     TooFew,
-    /// Start-up: getting the producers ready took longer than the run, or `consumer_init` much of it.
+    /// Start-up: the producers took longer to get ready than the run took, or `consumer_init` took at least 20 % of it.
     StartUp,
 }
 
 /// The sentence of a report of a run in progress.
 pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is known at the end.";
 
-/// At work for less than this share of the time, a part leaves room for another bottleneck.
+/// The share of the time from which a part that works sets the pace of the run.
 pub(super) const MOST: f64 = 0.75;
 
-/// Waits below this share of the time are not considered. Without the wait, a run would gain a tenth.
+/// The share of the time from which a wait counts. Without such a wait, the run would gain a tenth.
 const LEAST_WAIT: f64 = 0.1;
 
-/// Work is uneven if the busiest producer worked for this share of the time more than the mean.
+/// The lead of the busiest producer over the mean from which work is uneven, as a share of the time.
 const LEAST_UNEVEN: f64 = 0.1;
 
-/// Less of the time for rebuilding states limits no run.
+/// The share of the time from which rebuilding states limits a run.
 const LEAST_REBUILDING_TO_LIMIT: f64 = 0.2;
 
-/// Rebuilding for less than this share of the time is not mentioned.
+/// The share of the time from which rebuilding is mentioned.
 const LEAST_REBUILDING: f64 = 0.05;
 
-/// Shares that differ by at most this may swap in the next run.
+/// The largest difference of two shares that may swap places in the next run.
 pub(super) const CLOSE: f64 = 0.1;
 
-/// With fewer calls of the hook per producer, a run that ends unevenly had too few of them.
+/// The calls of the hook per producer below which a run with an uneven end had too few items.
 const FEW_EACH: f64 = 4.0;
 
 /// Decides the bottleneck of a run, and describes it in a sentence.
@@ -175,7 +175,7 @@ impl TimeShares {
         }
     }
 
-    /// The part that works all the time sets the pace. If there is none, a wait is the cause.
+    /// The busiest part if it sets the pace, or else the reason why producers wait.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
         match () {
@@ -184,7 +184,7 @@ impl TimeShares {
         }
     }
 
-    /// The busiest part. Producers that rebuild states or are kept waiting do not set the pace: more would do the same.
+    /// The busiest part, or the reason why producers wait although they are the busiest part. More of them would wait too.
     pub(super) fn if_they_wait(&self, busiest: Bottleneck) -> Bottleneck {
         match busiest {
             Bottleneck::Producers => self.reason_to_wait().unwrap_or(Bottleneck::Producers),
@@ -258,14 +258,16 @@ impl TimeShares {
     }
 }
 
-/// The time in which the window was full while the producer had nothing to do: what it noted, or what both times have
-/// in common at least. It notes what it lacks when it begins to wait, and the window may fill a moment later.
+/// The time in which the window was full and the producer had no item.
+///
+/// The producer notes what it lacks when it begins to wait, and the window may fill a moment later. So the result is at
+/// least the time by which its waits and those of the source must overlap.
 fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
     let both = totals.source_waiting + producer.waiting;
     producer.held_up.max(both.saturating_sub(totals.lasted))
 }
 
-/// What the counts of a run and its start decide, without shares of its time.
+/// The bottleneck and its sentence, if the counts of the run and its start decide without shares of its time.
 pub(super) fn decided_early(totals: &Totals) -> Option<(Bottleneck, String)> {
     if let Some(sentence) = nothing_was_done(totals) {
         return Some((Bottleneck::Unknown, sentence));

@@ -144,8 +144,8 @@ fn described(stages: &[StageShares<'_>], part: WorkingPart) -> String {
 fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
     let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
     format!(
-        "no single part limited the run; at work were, busiest first: {}; a larger `window(n)` evens out \
-         parts that are slow in turns",
+        "no single part limited the run; at work were, busiest first: {}; if parts are slow in turns, use a larger \
+         `window(n)`",
         at_work.join(", ")
     )
 }

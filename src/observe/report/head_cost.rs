@@ -10,7 +10,7 @@ use crate::observe::event::{ProducerTotals, Totals};
 /// Producer time below this share of the run's is not mentioned.
 const LEAST: f64 = 0.02;
 
-/// A window is made so many times as large. Three steps make it 64 times as large.
+/// The factor by which an advised window is larger. Three steps make it 64 times as large.
 pub(super) const GROWTH: u64 = 4;
 
 /// A larger window is no advice: it would take minutes to fill, and much memory.
@@ -88,14 +88,15 @@ pub(super) fn larger_window(totals: &Totals) -> String {
     }
 }
 
-/// The window with which the other producers would have had items for the whole of the longest wait.
+/// The window at which the other producers would have had items during the whole of the longest wait.
 fn sufficient_window(totals: &Totals) -> Option<u64> {
     let (_, longest) = totals.worst_heads.first()?;
     let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
     window_behind(*longest, done, totals.window)
 }
 
-/// A window in which producers that did so many items in such a time have items during the longest wait.
+/// The window at which all producers but one have items during the longest wait. `done` has the items and the working
+/// time of each producer.
 pub(super) fn window_behind(
     longest: Duration,
     done: impl ExactSizeIterator<Item = (u64, Duration)>,
@@ -118,8 +119,8 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// A run of 10 s on four producers: the share in which each had nothing to do since the window was full, the time in
-    /// which a result was missing, and that of the consumer.
+    /// A run of 10 s on four producers. `held_up` is the share in which each was idle because of the full window;
+    /// `stalled` and `working` are the seconds in which a result was missing and in which the consumer worked.
     fn totals(held_up: f64, stalled: f64, working: f64) -> Totals {
         let producer = ProducerTotals {
             items: 250,

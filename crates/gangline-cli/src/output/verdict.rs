@@ -1,4 +1,4 @@
-//! What limited a run, in the words of the program: its advice names options.
+//! The sentence about what limited a run, with advice that names options of the program.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(crate) fn advise(report: &mut RunReport) {
             },
         ),
         Bottleneck::StartUp => format!(
-            "start-up limited the run: it took longer than the {} of the run; give one run more jobs",
+            "start-up limited the run: it took longer than the run of {}; put more jobs into one run",
             HumanDuration(report.lasted),
         ),
         // It gives no advice.

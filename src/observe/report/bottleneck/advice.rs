@@ -1,4 +1,4 @@
-//! The numbers that a conclusion advises.
+//! The settings that a conclusion advises, with their numbers.
 
 use std::time::Duration;
 
@@ -7,34 +7,35 @@ use crate::observe::report::head_cost::GROWTH;
 use crate::observe::report::live_producers::is_of_cluster;
 use crate::scheduler::batch::SizeBound;
 
-/// A service has no window: its callers wait.
+/// The window of a service, which has none: its callers wait.
 pub(super) const SERVICE: u64 = 0;
 
-/// With fewer items per producer, their distribution is chance.
+/// The least items per producer for a conclusion. With fewer, chance decides which producer has how many.
 pub(super) const FEWEST_EACH: u64 = 2;
 
-/// More producers than so many times the present ones are not advised: what then limits the run is not known.
+/// The largest advised number of producers, as a multiple of the present one. What limits a run with more is unknown.
 const MOST_MORE: u64 = 8;
 
-/// Producers of different speeds, and items that take different times, need some more than the mean says.
+/// The factor on the mean number of producers that the other parts keep up with. Producers of different speeds, and
+/// items of different lengths, need more than the mean.
 const SLACK: f64 = 1.1;
 
-/// Fewer failed attempts are not mentioned.
+/// The share of failed attempts from which they are mentioned.
 const LEAST_FAILING: f64 = 0.2;
 
-/// A run with so many calls for each producer has time to learn sizes of batches.
+/// The calls per producer with which a run has time to learn sizes of batches.
 const CALLS_TO_LEARN: u64 = 64;
 
 /// The share of a producer's work that recycling its state may take.
 const RECYCLING: f64 = 0.05;
 
-/// The number of items that producers had.
+/// The number of items that reached producers.
 pub(super) fn worked(totals: &Totals) -> u64 {
     let account = totals.account;
     account.ok + account.failed + account.cancelled
 }
 
-/// How often the hook was called.
+/// The number of calls of the hook.
 pub(super) fn calls(totals: &Totals) -> u64 {
     match totals.splits.calls {
         0 => worked(totals),
@@ -56,7 +57,9 @@ pub(super) fn more_devices(totals: &Totals) -> Option<String> {
 }
 
 /// The number of producers with which the source or the consumer would limit the run, or the items would be too few.
-/// `None` if that is not more than there are, in a cluster, and in a service, whose callers are neither.
+///
+/// `None` if that is no more than the present number. Also in a cluster, and in a service, which has no source and no
+/// consumer.
 fn more_producers(totals: &Totals) -> Option<u64> {
     let now = totals.producers.len() as u64;
     let pace = totals.source_working.max(totals.consumer_working).as_secs_f64();
@@ -71,7 +74,7 @@ fn more_producers(totals: &Totals) -> Option<u64> {
     .then_some(more)
 }
 
-/// The share of attempts that failed and were made again, if that is much.
+/// The share of attempts that failed and were repeated, if it is large enough to mention.
 pub(super) fn failing(totals: &Totals) -> Option<f64> {
     let failed: u64 = totals.producers.iter().map(|producer| producer.failed).sum();
     let again = failed.saturating_sub(totals.account.failed) as f64;
@@ -79,9 +82,9 @@ pub(super) fn failing(totals: &Totals) -> Option<f64> {
     (share >= LEAST_FAILING).then_some(share)
 }
 
-/// What to do about batches.
+/// The advice about batches.
 ///
-/// Sizes are left to the run only if it has time to find them: it begins with batches of one.
+/// `Batch::auto()` is advised only to a run with time to find sizes: it begins with batches of one.
 pub(super) fn batches(totals: &Totals) -> String {
     let is_chosen = totals.producers.iter().any(|producer| producer.batch_size.is_some());
     let is_long = calls(totals) >= CALLS_TO_LEARN * totals.producers.len() as u64;
@@ -99,16 +102,17 @@ pub(super) fn batches(totals: &Totals) -> String {
     }
 }
 
-/// What the devices have no memory for.
+/// The advice about batches that exceed the memory of the devices.
 pub(super) fn memory(totals: &Totals) -> Option<String> {
     let most = totals.producers.iter().filter_map(most_in_memory).max()?;
     Some(format!(
-        "their memory has room for batches of at most {most}, so use these (`batch(Batch::up_to({most}))`) or make \
-         items smaller; "
+        "their memory has room for batches of at most {most}, so use `batch(Batch::up_to({most}))` or make items \
+         smaller; "
     ))
 }
 
-/// Batches that are larger by [`GROWTH`], if the items and the window have enough of them for all producers.
+/// A size of batches larger by [`GROWTH`], or as large as the items and the window allow for all producers. `None` if
+/// that is less than twice the present size.
 fn larger_batches(totals: &Totals) -> Option<u64> {
     let producers = totals.producers.len().max(1) as u64;
     let now = worked(totals).div_ceil(calls(totals).max(1));
@@ -124,7 +128,7 @@ pub(super) fn smaller_batches(totals: &Totals) -> Option<u64> {
     (totals.splits.batches > 0 && even < worked(totals).div_ceil(calls)).then_some(even)
 }
 
-/// The number of items after which states would be recycled for a small share of the work.
+/// The number of items per state at which recycling takes a small share of the work.
 pub(super) fn longer_lives(recycling: f64, working: f64, totals: &Totals) -> u64 {
     let recycled: u64 = totals.producers.iter().map(|producer| producer.recycles).sum();
     let each = worked(totals) as f64 / recycled.max(1) as f64;
@@ -135,7 +139,7 @@ fn work(totals: &Totals) -> Duration {
     totals.producers.iter().map(|producer| producer.working).sum()
 }
 
-/// The largest batch that the producer's device has memory for, as far as that is known.
+/// The largest batch that fits into the memory of the producer's device, if that is known.
 fn most_in_memory(producer: &ProducerTotals) -> Option<u64> {
     let chosen = producer.batch_size.as_ref().filter(|it| it.bound == SizeBound::Memory);
     producer.batch_ceiling.or(chosen.map(|it| it.size))

@@ -1,4 +1,4 @@
-//! What limited a run, and what to change, as a clause.
+//! The clause that names what limited a run, and the setting to change.
 
 use super::advice::SERVICE;
 use super::{Bottleneck, CLOSE, LEAST_REBUILDING, LEAST_WAIT, MOST, TimeShares, advice, early};
@@ -156,8 +156,7 @@ impl TimeShares {
 
     fn window_clause(&self, totals: &Totals) -> String {
         format!(
-            "the {} limited the run: it was full for {} of the time, and {} found nothing meanwhile for {} \
-             of it; use {}",
+            "the {} limited the run: it was full for {} of the time, and kept {} waiting for {} of it; use {}",
             match totals.window_memory {
                 Some(_) => "memory of the window",
                 None => "window",
@@ -175,13 +174,13 @@ impl TimeShares {
             _ if self.full < LEAST_WAIT => String::new(),
             SERVICE => String::new(),
             _ => format!(
-                ", or use {}, so that there are other items meanwhile",
+                ", or use {}, so that they have other items meanwhile",
                 head_cost::larger_window(totals)
             ),
         };
         format!(
-            "the backoff before retries limited the run: {} had only items to retry later for {} of the \
-             time; find out why items fail, or make `backoff` shorter{larger}",
+            "the backoff before retries limited the run: {} had only items that waited for a retry for {} of \
+             the time; find out why items fail, or make `backoff` shorter{larger}",
             producers(totals),
             Percent(self.backing_off),
         )
@@ -213,7 +212,7 @@ impl TimeShares {
         }
         format!(
             "no single part limited the run: {} was at work {} of the time, the {} {}{}, {} {}, \
-             and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
+             and the window was full for {}; if parts are slow in turns, use a larger `window(n)`",
             self.source_name(),
             Percent(self.source),
             self.words.producers,
@@ -244,7 +243,7 @@ impl TimeShares {
     /// Mentions the time for rebuilding states, if it matters.
     fn and_rebuilt(&self) -> String {
         match self.rebuilding >= LEAST_REBUILDING {
-            true => format!(" (and rebuilt lost states for {})", Percent(self.rebuilding)),
+            true => format!(" (and rebuilt states for {})", Percent(self.rebuilding)),
             false => String::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! What the counts of a run and its start say, before any share of its time.
+//! Conclusions from the counts of a run and from its start, without shares of its time.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::observe::event::Totals;
 use crate::observe::report::formats::{Many, Percent, Time};
 use crate::observe::report::live_producers::{all_producers, is_of_cluster, mean};
 
-/// A shorter run consists mostly of starting and ending threads.
+/// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
 pub(super) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// `consumer_init` limits a run if it takes at least this share of it.
+/// The share of a run from which `consumer_init` limits it.
 const LEAST_START: f64 = 0.2;
 
-/// What getting ready took, if that limited the run.
+/// The clause about getting ready, if that limited the run.
 pub(super) fn start_up(totals: &Totals) -> Option<String> {
     let Totals { lasted, start_up, consumer_init, .. } = totals;
     let is_long = |time: &Duration, least: Duration| *time >= SHORTEST && *time >= least;
@@ -23,7 +23,7 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
             false => ("producers", "make `producer_init` faster"),
         };
         return Some(format!(
-            "start-up limited the run: the {who} took {} to get ready, and the run {}; use one pool for more runs or \
+            "start-up limited the run: the {who} took {} to get ready for a run of {}; use one pool for more runs or \
              items (it keeps its {who}), or {how}",
             Time(*start_up),
             Time(*lasted)
@@ -31,7 +31,7 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
     }
     is_long(consumer_init, lasted.mul_f64(LEAST_START)).then(|| {
         format!(
-            "starting the consumer limited the run: `consumer_init` took {} of {}, and no item was read before its end; \
+            "starting the consumer limited the run: `consumer_init` took {} of {}, and no item is read before it returns; \
              do its work before the run, or make it faster",
             Time(*consumer_init),
             Time(*lasted)
@@ -60,7 +60,7 @@ pub(super) fn too_few(totals: &Totals) -> String {
     let them = if items == 1 { "it" } else { "them" };
     format!(
         "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {smaller}{order}split \
-         {them} into parts, or give one run more items",
+         {them} into parts, or put more items into one run",
         Many(items, "item"),
         all_producers(totals),
         Percent(mean(totals, |producer| producer.working)),

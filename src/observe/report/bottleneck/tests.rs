@@ -316,7 +316,7 @@ fn larger_batches_are_advised_as_far_as_items_window_and_memory_have_room() {
     says(
         &full,
         Bottleneck::Producers,
-        &["memory has room for batches of at most 10, so use these (`batch(Batch::up_to(10))`)"],
+        &["memory has room for batches of at most 10, so use `batch(Batch::up_to(10))`"],
     );
 }
 
@@ -326,7 +326,11 @@ fn a_window_that_keeps_busy_producers_waiting_limits_the_run() {
     let weak = Totals { source_waiting: time(3.0), ..weak };
     says(&weak, Bottleneck::Window, &["use `window(256)`"]);
     let full = Totals { source_waiting: time(9.9), ..totals(&[0.4, 0.4]) };
-    says(&full, Bottleneck::Window, &["found nothing meanwhile for 59 %"]);
+    says(
+        &full,
+        Bottleneck::Window,
+        &["full for 99 % of the time, and kept the 2 producers waiting for 59 % of it"],
+    );
     let bytes = Totals { window_memory: Some(1 << 20), ..weak };
     let parts = ["The memory of the window limited", "use `window_memory(4194304)`."];
     says(&bytes, Bottleneck::Window, &parts);
@@ -396,7 +400,7 @@ fn few_items_are_not_to_blame_for_what_another_part_took() {
 
 #[test]
 fn getting_ready_limits_a_run_that_is_shorter() {
-    let parts = ["producers took 12.0 s to get ready, and the run 10.0 s; use one pool for more"];
+    let parts = ["producers took 12.0 s to get ready for a run of 10.0 s; use one pool for more"];
     let slow = Totals { start_up: time(12.0), ..totals(&[0.9]) };
     says(&slow, Bottleneck::StartUp, &parts);
     let short = Totals { start_up: time(0.2), lasted: time(0.001), ..totals(&[0.0]) };
