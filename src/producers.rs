@@ -49,7 +49,7 @@ pub(crate) struct Producers<I, T> {
     losses: Vec<LostProducer>,
     /// What was learned about the batches of each place's device.
     learned: Vec<DeviceBatches>,
-    /// How long it took until they were ready; zero once a run has reported it.
+    /// The time that they took to get ready; zero once a run has reported it.
     pub(crate) start_up: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Conclusions about runs whose cause no clock of the test's decides: start-up, `consumer_init`, too few items.
+//! Conclusions that do not depend on exact times: start-up, `consumer_init`, too few items.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -53,7 +53,7 @@ pub(crate) struct Collector<T> {
     time: CollectorTime,
 }
 
-/// What was lacking during the last wait.
+/// What the run lacked during the collector's last wait.
 #[derive(Debug, Default)]
 struct Shortage {
     /// Producers ran out of items for lack of permits, with nothing held back for order.
@@ -131,8 +131,8 @@ impl<T> Collector<T> {
         }
     }
 
-    /// Begins the collector's own time, after `consumer_init` has run since this time. The start of the thread before is
-    /// neither.
+    /// Starts the collector's own time. `consumer_init` took the time from `since` on; the start of its thread before that
+    /// counts as neither.
     pub(super) fn begin<I>(&mut self, handover: &Handover<I, T>, since: Instant) {
         let now = now();
         self.time.init = now - since;
@@ -251,7 +251,8 @@ impl<T> Collector<T> {
     pub(crate) fn begin_wait<I>(&mut self, handover: &Handover<I, T>) {
         // A producer that ran out of items before waited for this collector, not for permits.
         self.forget_dryness(handover);
-        // The last result may have come before the feeder found the window full; then no other wakes this collector.
+        // The feeder may find the window full after the last result. No later result then wakes this collector, so the
+        // feeder has to.
         let awaits_full = self.merge.holds_back()
             && !self.shortage.stayed
             && self.window.is_short_behind_head(self.held_back());

@@ -252,10 +252,10 @@ pub struct Totals {
     pub pipeline: Option<Account>,
     /// From beginning to end.
     pub lasted: Duration,
-    /// The time in which the producers got ready before the first run of a pool; zero for its later runs.
+    /// The time that the producers took to get ready before the first run of a pool; zero for its later runs.
     #[serde(default)]
     pub start_up: Duration,
-    /// The time that `consumer_init` took, before any item was read.
+    /// The duration of `consumer_init`, before any item was read.
     #[serde(default)]
     pub consumer_init: Duration,
     /// The error that ended the run early, as text with its causes; `None` if nothing did.
@@ -264,7 +264,7 @@ pub struct Totals {
     pub cancelled: bool,
     /// The size of the window at the end.
     pub window: u64,
-    /// The bound of the items in flight in [memory](crate::Builder::window_memory), if there is one that kept items back.
+    /// The bound on the [memory](crate::Builder::window_memory) of items in flight, in bytes, if it kept items back.
     #[serde(default)]
     pub window_memory: Option<u64>,
     /// The producers, in the order of their numbers.

@@ -28,8 +28,8 @@ pub struct Provenance {
     pub gangline: Option<String>,
     /// The program and its arguments. At most 64 arguments, each of at most 200 characters.
     pub command: Vec<String>,
-    /// The program and its arguments that run again what failed. A program sets it before it writes a report;
-    /// the library leaves it empty.
+    /// The command that runs the failed items again: a program and its arguments. The library leaves it empty; a program
+    /// may set it before it writes the report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retry: Vec<String>,
     /// The models of the devices, as far as they are known, by device: `cuda:0`.

@@ -131,8 +131,8 @@ pub(crate) struct Handover<I, T> {
     answers: OnceLock<Arc<dyn Answers<T>>>,
     pub(crate) stats: RunStats,
     flags: CachePadded<Flags>,
-    /// Written often while the window is narrow. On a cache line of its own: otherwise every write would evict
-    /// fields that all parties read.
+    /// On a cache line of its own. It is written often while the window is narrow, and each write would evict fields that
+    /// all threads read.
     pub(crate) window_hints: CachePadded<WindowHints>,
 }
 

@@ -143,8 +143,8 @@ impl<T> Results<T> {
         self.has_many_new(1) || self.labels.len() > 0
     }
 
-    /// Whether at least `outputs` outputs have arrived since the last look. Also `true` if its ring has overflowed: those
-    /// here must then be [moved](Results::is_in_the_way), or nobody sees the results behind them. Errors do not count.
+    /// Whether at least `outputs` outputs have arrived since the last look; errors do not count. Also `true` if the ring
+    /// has overflowed: the outputs in it must then be [moved](Results::is_in_the_way), since they hide those behind them.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
         self.outputs.len() >= self.here + outputs || self.outputs.has_more()
     }

@@ -138,8 +138,8 @@ fn producers_have_work_while_a_result_is_consumed(shape: Shape) {
     }
 }
 
-/// The first item is at work until the window of its stage must have grown to 16 items for each producer. Who is last to
-/// find a window full is a race.
+/// Keeps the first item at work until the window of its stage must have grown to 16 items per producer. Which thread is
+/// last to find a window full is a race.
 fn a_slow_item_in_any_stage_makes_its_window_grow(shape: Shape) {
     const PRODUCERS: usize = 2;
     for round in 0..20 {

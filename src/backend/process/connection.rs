@@ -165,7 +165,7 @@ fn pidfd_of_parent(coordinator: u32) -> Option<OwnedFd> {
     (rustix::process::getppid() == Some(pid)).then_some(pidfd)
 }
 
-/// An input that has ended. An empty container may lack `/dev/null`, so there it is a pipe without a writer.
+/// An empty input. An empty container may lack `/dev/null`; there it is a pipe without a writer.
 fn no_input() -> io::Result<OwnedFd> {
     let pipe = || io::pipe().map(|(reader, _)| OwnedFd::from(reader));
     File::open("/dev/null").map(OwnedFd::from).or_else(|_| pipe())

@@ -13,7 +13,7 @@ use crate::scheduler::window::Window;
 
 const PRODUCERS: usize = 2;
 
-/// How many items are done, apart from the first.
+/// The number of finished items, without the first.
 #[derive(Default)]
 struct Done(Mutex<u64>, Condvar);
 
@@ -31,8 +31,8 @@ impl Done {
     }
 }
 
-/// The first item is at work until more others are done than the window has room for at first. If nobody tells the
-/// collector that the window is full, or that results are behind a full ring, all wait for ever.
+/// Keeps the first item at work until more others are done than fit into the first window. If the collector misses that
+/// the window is full, or that results are behind a full ring, all threads wait for ever.
 #[test]
 fn a_slow_head_makes_the_window_grow() {
     check(|| {

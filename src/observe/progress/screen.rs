@@ -24,12 +24,12 @@ pub(super) struct Screen {
     blocks: Arc<Mutex<ScreenBlocks>>,
 }
 
-/// What a terminal does with a line if its width changes.
+/// How a terminal treats its lines if its width changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resizing {
-    /// It wraps the line again, into more rows or fewer.
+    /// The terminal wraps lines again, into more rows or fewer.
     Wraps,
-    /// It cuts off or keeps the rows.
+    /// The terminal keeps its rows, and may cut them off.
     Cuts,
 }
 
@@ -100,7 +100,7 @@ impl Screen {
         // `ScreenTerminal` reports the error.
         let write = || _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
         match &blocks.bar {
-            // Not by `println`: a terminal that wraps would take the text and the lines below it for one line.
+            // Not by `println` of the bar: a terminal that wraps would treat the text and the lines below as one line.
             Some(bar) => bar.suspend(write),
             None => write(),
         }
@@ -108,8 +108,8 @@ impl Screen {
 
     /// Clears the lines if the terminal has wrapped them again for another width.
     ///
-    /// `indicatif` fills each line to the width, so they are one long line to the terminal. In more rows than before
-    /// some would stay, and in fewer `indicatif` would overwrite rows above them.
+    /// `indicatif` fills each line to the width, so the terminal treats them as one long line. If that has more rows than
+    /// before, `indicatif` would leave some behind. If it has fewer, `indicatif` would overwrite rows above the display.
     fn follow_width(&self, blocks: &mut ScreenBlocks) {
         let columns = usize::from(self.terminal.width());
         let before = mem::replace(&mut blocks.columns, columns);
@@ -121,7 +121,7 @@ impl Screen {
         }
     }
 
-    /// Clears `wrapped` rows, and puts the cursor where it would be below `rows` rows.
+    /// Clears `wrapped` rows, and moves the cursor to the place that it would have below `rows` rows.
     fn clear_wrapped(&self, rows: usize, wrapped: usize) -> io::Result<()> {
         self.terminal.move_cursor_up(wrapped - 1)?;
         for row in 0..wrapped {
@@ -142,10 +142,11 @@ impl Screen {
 }
 
 impl Resizing {
-    /// Guesses from the variables of the environment: only the terminal's input would say where the cursor is.
+    /// Guesses from environment variables. Asking the terminal for its cursor would mean reading its input, which belongs
+    /// to the user's program.
     ///
-    /// An unknown terminal is one that cuts. A wrong guess then leaves a few rows of old progress; the other one would
-    /// clear what stands above the display.
+    /// An unknown terminal counts as one that cuts. If that is wrong, a few rows of old progress stay. The opposite error
+    /// would clear text above the display.
     fn of(has: impl Fn(&str) -> bool) -> Resizing {
         const WRAPPING: [&str; 6] = [
             "ALACRITTY_WINDOW_ID",
@@ -155,7 +156,7 @@ impl Resizing {
             "VTE_VERSION",
             "WT_SESSION",
         ];
-        // Each may run inside another one, whose variables it inherits.
+        // These three may run inside another terminal, and inherit its variables.
         match (has("TMUX"), has("STY") || has("XTERM_VERSION")) {
             (true, _) => Resizing::Wraps,
             (false, false) if WRAPPING.into_iter().any(has) => Resizing::Wraps,

@@ -374,8 +374,8 @@ impl<I, T> Handover<I, T> {
         self.dispatch.note_feeder(Activity::Working);
     }
 
-    /// Takes the free permits, if they are a lot. If a lot is a full batch, it takes whole lots: with the rest, a batch
-    /// would not fill.
+    /// Takes the free permits if there are at least `lot`. If a lot is a full batch, it takes whole lots only: the rest
+    /// would not fill a batch.
     fn free_permits(&self, lot: usize) -> usize {
         match lot < self.dispatch.largest_batch() {
             true => self.permits.take_all(lot),
@@ -387,8 +387,8 @@ impl<I, T> Handover<I, T> {
     /// they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits
     /// come back, and the window has room for a batch. If the size is chosen, the window has room for several.
     ///
-    /// If batches need not be full, it waits for no more than one producer's share of the window. Otherwise a window
-    /// with room for one batch and a half would keep only one producer busy.
+    /// If batches may be incomplete, it waits for at most one producer's share of the window. Otherwise a window with room
+    /// for one and a half batches would keep only one producer busy.
     fn lot(&self) -> usize {
         match self.dispatch.batching.map(|batching| batching.rule) {
             Some(rule) if rule.is_chosen() => 1,

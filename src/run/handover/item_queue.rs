@@ -418,7 +418,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         FromIntake::Waited
     }
 
-    /// What it waits for. With `until`, the scheduler has work for later. In a full window, retries have a place.
+    /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for
+    /// its next attempt keeps its place in the window. So behind a full window with such items, the wait is for a retry.
     fn lack(&self, until: Option<RunTime>) -> Lack {
         let has_retries = || self.handover.dispatch.has_retries();
         match self.handover.window_hints.is_starving() {

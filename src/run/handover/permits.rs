@@ -1,4 +1,4 @@
-//! The permits of a run, and what its feeder waits for.
+//! The permits of a run, at which its feeder waits.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,14 +9,14 @@ use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::scheduler::budget::Room;
 
-/// The permits for items in flight. The feeder sleeps here until there are some, or until memory has room.
+/// The permits for items in flight. The feeder sleeps here until permits are free, or memory has room.
 #[derive(Debug)]
 pub(crate) struct PermitPool {
     state: CachePadded<Mutex<Permits>>,
     returned: Condvar,
-    /// Wakes the feeder if it is the run's driver, which waits elsewhere.
+    /// The bell that wakes the feeder if it is the run's driver and so waits elsewhere.
     driver: Arc<DriverBell>,
-    /// What the items in flight may take. Set if items are measured, before there are any.
+    /// The memory budget of the items in flight. Set before the first item, if items are measured.
     memory: OnceLock<StageBudget>,
 }
 
@@ -52,12 +52,12 @@ impl PermitPool {
         }
     }
 
-    /// Has the feeder be woken as this driver.
+    /// Makes `driver` the bell that wakes the feeder.
     pub(super) fn fed_by(&mut self, driver: Arc<DriverBell>) {
         self.driver = driver;
     }
 
-    /// Has the run's items count in this budget. Called before it has items.
+    /// Makes the run's items count in this budget. Called before the first item.
     pub(crate) fn share(&self, budget: StageBudget) {
         assert!(self.memory.set(budget).is_ok(), "a run is in one line");
     }
@@ -77,7 +77,7 @@ impl PermitPool {
         self.wake_if_awaited(state);
     }
 
-    /// Wakes the feeder if it waits for room that there is now.
+    /// Wakes the feeder if the room that it waits for is free now.
     pub(crate) fn look_for_room(&self) {
         self.wake_if_awaited(lock(&self.state));
     }
@@ -90,7 +90,7 @@ impl PermitPool {
         taken
     }
 
-    /// Takes all free permits, if they are at least so many.
+    /// Takes all free permits if there are at least `least`.
     pub(super) fn take_all(&self, least: usize) -> usize {
         let mut state = lock(&self.state);
         if state.free < least { 0 } else { std::mem::take(&mut state.free) }
@@ -100,7 +100,7 @@ impl PermitPool {
         lock(&self.state).has(want, self.memory())
     }
 
-    /// Like [`has`](Self::has), and if not, wakes the run's driver once it has.
+    /// Like [`has`](Self::has). If the answer is no, the run's driver is woken once it becomes yes.
     #[cfg(feature = "futures")]
     pub(super) fn has_or_awaits(&self, want: Want) -> bool {
         let mut state = lock(&self.state);
@@ -109,7 +109,7 @@ impl PermitPool {
         has
     }
 
-    /// Sleeps until there is what the feeder wants, or it is to stop.
+    /// Sleeps until the feeder's want is met, or the feeder has to stop.
     pub(super) fn sleep_for(&self, want: Want) {
         let mut state = lock(&self.state);
         while !state.has(want, self.memory()) && !state.halted {
@@ -117,8 +117,8 @@ impl PermitPool {
         }
     }
 
-    /// Sleeps until there is room for an item that was pulled before the feeder was to stop. Returns `false` if
-    /// the run is aborted first.
+    /// Sleeps until memory has room for an item that is already pulled, also after a halt. Returns `false` if the run is
+    /// aborted first.
     pub(super) fn sleep_for_room(&self, want: Want) -> bool {
         let mut state = lock(&self.state);
         while !state.has(want, self.memory()) && !state.aborted {
@@ -134,23 +134,23 @@ impl PermitPool {
         state
     }
 
-    /// Notes what a feeder waits for that sleeps elsewhere; `None` once it is awake.
+    /// Notes the want of a feeder that sleeps elsewhere; `None` once it is awake.
     pub(super) fn await_elsewhere(&self, want: Option<Want>) {
         lock(&self.state).awaited = want;
     }
 
-    /// Whether what a feeder waits for [elsewhere](Self::await_elsewhere) is there, or it is to stop.
+    /// Whether the want of a feeder that sleeps [elsewhere](Self::await_elsewhere) is met, or the feeder has to stop.
     pub(crate) fn may_feed_again(&self) -> bool {
         lock(&self.state).may_go_on(self.memory())
     }
 
-    /// Tells the feeder to stop.
+    /// Stops the feeder before its next pull.
     pub(super) fn halt(&self) {
         lock(&self.state).halted = true;
         self.wake_feeder();
     }
 
-    /// Tells the feeder not to give out the item either that it holds.
+    /// Stops the feeder even before it gives out the item that it holds.
     pub(super) fn abort(&self) {
         lock(&self.state).aborted = true;
         self.wake_feeder();

@@ -1,10 +1,10 @@
-//! What the feeder and the producers lack, as hints for the size of the window.
+//! Hints for the size of the window: what the feeder and the producers lack.
 
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 
-/// What the parties of a run tell the collector, which decides on the size of the window.
+/// Hints from the threads of a run to the collector, which decides the size of the window.
 ///
-/// A late value does no harm, apart from that of [`await_full`](WindowHints::await_full). The scheduler gets the feeder's
+/// A late value does no harm, except that of [`await_full`](WindowHints::await_full). The scheduler gets the feeder's
 /// state from `note_feeder`.
 #[derive(Debug, Default)]
 pub(crate) struct WindowHints {
@@ -55,8 +55,8 @@ impl WindowHints {
         self.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Has a collector that waits be woken once the window is full, or not. Called before it waits: then it either
-    /// [sees](Self::is_full_at_last) a full window, or the feeder sees that it [waits](Self::is_full_awaited).
+    /// Sets whether the collector, before a wait, asks to be woken once the window is full. The collector then either
+    /// [sees](Self::is_full_at_last) a full window, or the feeder sees that the collector [waits](Self::is_full_awaited).
     pub(crate) fn await_full(&self, is_awaited: bool) {
         if self.is_full_awaited() != is_awaited {
             self.awaits_full.store(is_awaited, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl WindowHints {
         self.awaits_full.load(Ordering::Relaxed)
     }
 
-    /// Whether the collector waits for a full window, and it is.
+    /// Whether the collector waits for a full window, and the window is full.
     pub(super) fn is_full_at_last(&self) -> bool {
         self.is_full_awaited() && self.is_starving()
     }

@@ -56,11 +56,11 @@ pub(super) fn conclude(
     })
 }
 
-/// The command that runs the failed jobs again, or none if the run has no record of them.
+/// The command that runs the failed jobs again. Empty if no journal or log has them.
 fn retry(args: &Run, report: &RunReport) -> Vec<String> {
     let Record { joblog, journal, resume, resume_failed, .. } = &args.record;
     let command = &report.provenance.command;
-    // A report has the beginnings of long arguments, and of long commands.
+    // A report shortens long arguments and long commands, with `...` at the end.
     let is_whole = !command.iter().any(|word| word.ends_with("..."));
     let [program, run, options @ ..] = &command[..] else { return Vec::new() };
     if report.account.failed == 0 || !is_whole || run != "run" {
@@ -72,7 +72,7 @@ fn retry(args: &Run, report: &RunReport) -> Vec<String> {
         (Some(_), _) => {
             begins.chain(["--resume-failed".to_owned()]).chain(options.iter().cloned()).collect()
         }
-        // The log has no inputs of warm workers, and no free GPUs.
+        // The log records neither the inputs of warm workers nor which GPUs were free.
         (None, Some(log))
             if !args.warm.warm && report.producers.iter().all(|slot| slot.place == "cpu") =>
         {

@@ -78,11 +78,10 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// More than the capacity of a pipe.
 const BUFFER: usize = 64 * 1_024;
 
-/// The standard input of a process that has none. An empty container may lack `/dev/null`, so there it is a pipe
-/// without a writer.
+/// An empty standard input. An empty container may lack `/dev/null`; there it is a pipe without a writer.
 pub(crate) fn no_input() -> Stdio {
     let pipe = || io::pipe().map(|(reader, _)| Stdio::from(reader));
-    // Without either, the start of the process says which error it was.
+    // If both fail, starting the process returns the error of `/dev/null`.
     let null = File::open("/dev/null").map(Stdio::from);
     null.or_else(|_| pipe()).unwrap_or_else(|_| Stdio::null())
 }

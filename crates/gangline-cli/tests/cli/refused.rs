@@ -160,7 +160,7 @@ fn no_job_outlives_a_run_where_calls_are_refused() {
     }
 }
 
-/// The jobs run in a namespace with an empty directory as `/proc`, or as `/dev`, as in an empty container.
+/// Runs jobs in a namespace with an empty `/proc` or `/dev`, as in an empty container.
 #[test]
 fn jobs_run_without_proc_and_without_dev() {
     let hide = ["--user", "--map-root-user", "--mount"];
