@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The number of latest attempts that count fully. After so many, all counts are halved.
+/// The number of latest attempts that count fully. After each such number, all counts are halved.
 const LATEST: u32 = 8_192;
 /// One attempt in this number is above the percentile.
 const ONE_IN: u32 = 20;

@@ -21,7 +21,7 @@ use super::waiters::Takes;
 use super::workload::Workload;
 use crate::batch::More;
 
-/// The minimum duration of a call that is worth a copy. It is 0 in models, whose clock stands still.
+/// The minimum duration of a call that is worth a copy. It is 0 in models: their clock stands still.
 pub const LEAST_COPY_AFTER: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
 
 /// The number of calls per copy.

@@ -92,7 +92,7 @@ pub(crate) struct Setup {
     pub(crate) fixed: Duration,
     /// The items that a device has memory for.
     pub(crate) memory: usize,
-    /// The number of items for each one that fails in its first attempt; 0 for no failures.
+    /// One of this number of items fails in its first attempts; 0 for no failures.
     pub(crate) fails_every: usize,
     pub(crate) faults: Faults,
     pub(crate) producer_init: Duration,

@@ -2,8 +2,8 @@
 //!
 //! The size doubles from one item. Each doubling is a *candidate*, measured against the size before it. If its first
 //! batch is faster per item, it is accepted. If not, more batches of both sizes are measured. A candidate is refused if
-//! it is slower, or if the device runs out of memory; then sizes between the two are tried. Growth stops at the size
-//! whose fixed time is 4 % according to the line fitted to all times, or at the limit of the latency.
+//! it is slower, or if the device runs out of memory; then sizes between the two are tried. A line is fitted to all
+//! times. Growth stops at the size at which, by this line, the fixed time is 4 %, or at the limit of the latency.
 //!
 //! After that, an occasional smaller batch keeps the line known. Old batches fade, so the line follows changes.
 
