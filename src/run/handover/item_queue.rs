@@ -126,9 +126,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Delivers a result, and takes the next item if one is in the inbox.
     ///
-    /// The item is taken first. Taking it is an atomic read-modify-write, which waits until all earlier
-    /// writes have reached the cache. The result is written to a line that must be fetched from the
-    /// collector's core. In this order that fetch overlaps with the work on the next item.
+    /// The item is taken first, by an atomic read-modify-write, which waits until all earlier writes have reached the
+    /// cache. The fetch of the result's line from the collector's core then overlaps with the work on the next item.
     #[inline(always)]
     pub(crate) fn deliver_and_pop(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
         let item = self.inbox.pop();
@@ -329,9 +328,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Steals from a neighbour that has made no progress since the last look: its items wait behind a slow
-    /// one. Without this they would wait until the input ends, since a producer that finds new input has no
-    /// other reason to steal.
+    /// Steals from a neighbour without progress since the last look: its items wait behind a slow one. Otherwise they
+    /// would wait until the input ends, since a producer that finds new input has no other reason to steal.
     fn steal_from_idle_lane(&mut self, now: Instant) -> Option<(u64, I)> {
         if !self.neighbours.are_due(now) {
             return None;
