@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn a_guess_keeps_no_items_back() {
         let run = Arc::new(BoundedRun::default());
-        share_budget(&[run.clone()]);
+        let bounded: Arc<dyn Bounded> = run.clone();
+        share_budget(std::slice::from_ref(&bounded));
         let budget = run.0.get().unwrap();
         (0..4).for_each(|item| assert!(budget.take(item, 1)));
         assert!(!budget.take(4, 1) && !budget.was_full(), "no output is known");
