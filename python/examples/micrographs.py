@@ -146,8 +146,13 @@ def main() -> int:
     if args.command == "make":
         make(args.folder, args.count, args.side)
         return 0
-    workers = None if args.gpus else args.workers or os.cpu_count()
-    records = run(args.model, args.out, args.files, args.scale, gpus=args.gpus, workers=workers)
+    if not args.scale >= 1:
+        parser.error(f"--scale {args.scale}: must be at least 1")
+    workers = None if args.gpus else os.cpu_count() if args.workers is None else args.workers
+    try:
+        records = run(args.model, args.out, args.files, args.scale, gpus=args.gpus, workers=workers)
+    except (OSError, ValueError, gangline.PoolError) as error:
+        sys.exit(f"error: {str(error).splitlines()[0]}")
     failed = [record.key for record in records if not record.ok]
     print(f"{len(records) - len(failed)} done, {len(args.files) - len(records)} done before, {len(failed)} failed")
     return 1 if failed else 0

@@ -50,10 +50,19 @@ fn succeeds(mut command: Command) -> Output {
 #[test]
 fn a_missing_library_is_an_error_that_says_how_to_get_it() {
     let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("slide.tif"), "").unwrap();
     let mut run = run(folder.path(), &folder.path().join("maps"), &[]);
     let output = run.env_remove("ORT_DYLIB_PATH").env("PATH", "").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("pip install onnxruntime"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_folder_without_slides_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), &folder.path().join("maps"), &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("has no .tif"), "{}", text(&output.stderr));
 }
 
 #[test]
