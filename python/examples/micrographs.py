@@ -75,8 +75,8 @@ def run(model: str, out: Path, files: Iterable[str], scale: float, **places: Any
     files = list(files)
     if twice := [name for name, count in Counter(Path(path).stem for path in files).items() if count > 1]:
         raise ValueError(f"several micrographs have the name {twice[0]}, by which the group knows them")
-    settings = {"model": hashlib.sha256(Path(model).read_bytes()).hexdigest(), "scale": scale}
-    ome = {"version": "0.5", "bioformats2raw.layout": 3}
+    settings: dict[str, Any] = {"model": hashlib.sha256(Path(model).read_bytes()).hexdigest(), "scale": scale}
+    ome: dict[str, Any] = {"version": "0.5", "bioformats2raw.layout": 3}
     group = zarr.open_group(out, mode="a", zarr_format=3, attributes={"ome": ome, "settings": settings})
     if group.attrs.get("settings") != settings:
         raise ValueError(f"{out} has masks of another model or --scale: take another group")
