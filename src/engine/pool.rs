@@ -249,14 +249,14 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         // The run may have timed out before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }
+}
 
+impl<I, T> Engine<I, T> {
     pub(super) fn window(&self) -> Window {
         let PoolSettings { window, batching, devices, .. } = &self.settings;
         Window::new(*window, self.capacity.max(devices.len()), *batching)
     }
-}
 
-impl<I, T> Engine<I, T> {
     /// The runner that it was made of, of type `R`.
     pub(crate) fn runner<R: Any>(&self) -> &R {
         self.factory().runner()

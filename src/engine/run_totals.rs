@@ -111,6 +111,7 @@ impl<I, T> Engine<I, T> {
             start_up: stats.start_up(),
             consumer_init: init,
             window,
+            window_limit: self.window().most_behind_head() as u64,
             window_memory: self
                 .run_settings
                 .measures

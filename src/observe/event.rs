@@ -264,6 +264,9 @@ pub struct Totals {
     pub cancelled: bool,
     /// The size of the window at the end.
     pub window: u64,
+    /// The number of items to which the window may grow by itself behind a slow item; 0 if its size was set.
+    #[serde(default)]
+    pub window_limit: u64,
     /// The bound on the [memory](crate::Builder::window_memory) of items in flight, in bytes, if it kept items back.
     #[serde(default)]
     pub window_memory: Option<u64>,

@@ -158,10 +158,14 @@ impl Window {
         more
     }
 
+    /// The number of items to which the window grows behind a slow item at most; 0 for a window that the user gave.
+    pub fn most_behind_head(&self) -> usize {
+        self.at_work.saturating_mul(BEHIND_HEAD)
+    }
+
     /// Whether the window [may grow](Window::grow_behind_head), if it is full, while `held_back` results wait for the head.
     pub fn is_short_behind_head(&self, held_back: usize) -> bool {
-        self.size.saturating_sub(held_back) <= self.at_work
-            && self.size < self.at_work.saturating_mul(BEHIND_HEAD)
+        self.size.saturating_sub(held_back) <= self.at_work && self.size < self.most_behind_head()
     }
 
     /// Grows a full window behind a slow item, and returns the number of items added. `held_back` is the number of
@@ -178,7 +182,7 @@ impl Window {
             return 0;
         }
         let unseen = self.at_work.saturating_mul(BEHIND_HEAD_UNSEEN);
-        let most = self.at_work.saturating_mul(BEHIND_HEAD);
+        let most = self.most_behind_head();
         let most = if self.size < unseen {
             unseen
         } else if has_memory() {

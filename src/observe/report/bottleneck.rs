@@ -272,17 +272,17 @@ pub(super) fn decided_early(totals: &Totals) -> Option<(Bottleneck, String)> {
     if let Some(sentence) = nothing_was_done(totals) {
         return Some((Bottleneck::Unknown, sentence));
     }
-    if let Some(clause) = early::start_up(totals) {
-        let sentence = capitalised(&format!("{}{clause}.", opening(totals)));
-        return Some((Bottleneck::StartUp, sentence));
+    let is_whole = !early::has_ended_early(totals);
+    if let Some(clause) = early::start_up(totals).filter(|_| is_whole) {
+        return Some((Bottleneck::StartUp, capitalised(&format!("{clause}."))));
     }
     let is_short = totals.lasted < SHORTEST;
     let has_few = worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
     if !is_short && !has_few {
         return None;
     }
-    let is_whole = !is_short && !early::has_ended_early(totals) && totals.window != SERVICE;
-    let limit = is_whole.then(|| TimeShares::of(totals).limit_of_few(totals.producers.len()));
+    let is_run = is_whole && !is_short && totals.window != SERVICE;
+    let limit = is_run.then(|| TimeShares::of(totals).limit_of_few(totals.producers.len()));
     match limit.unwrap_or_default() {
         Bottleneck::TooFew => {
             let sentence = capitalised(&format!("{}.", early::too_few(totals)));

@@ -84,15 +84,21 @@ pub(super) fn advice(totals: &Totals) -> String {
 pub(super) fn larger_window(totals: &Totals) -> String {
     match totals.window_memory {
         Some(bytes) => format!("`window_memory({})`", bytes.saturating_mul(GROWTH)),
-        None => format!("`window({})`", totals.window.saturating_mul(GROWTH)),
+        None => format!("`window({})`", larger(totals.window, totals.window_limit)),
     }
+}
+
+/// The window that is advised to a run with this one. It is at least the `limit` to which a window grows by itself: one
+/// that is set does not grow.
+pub(super) fn larger(window: u64, limit: u64) -> u64 {
+    window.saturating_mul(GROWTH).max(limit)
 }
 
 /// The window at which the other producers would have had items during the whole of the longest wait.
 fn sufficient_window(totals: &Totals) -> Option<u64> {
     let (_, longest) = totals.worst_heads.first()?;
     let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
-    window_behind(*longest, done, totals.window)
+    window_behind(*longest, done, totals.window).map(|window| window.max(totals.window_limit))
 }
 
 /// The window at which all producers but one have items during the longest wait. `done` has the items and the working
@@ -149,6 +155,14 @@ mod tests {
                     come (`UnorderedRunner`), or, if items are slow by chance, let a second producer copy them \
                     (`speculate()`).";
         assert_eq!(sentence, says);
+    }
+
+    /// A window that is set does not grow, so a smaller one would cost more.
+    #[test]
+    fn no_window_is_advised_below_the_size_to_which_it_grows() {
+        let grows = Totals { window_limit: 4_096, ..totals(0.1, 4.0, 1.0) };
+        let sentence = sentence(&grows).unwrap();
+        assert!(sentence.contains("use `window(4096)`"), "{sentence}");
     }
 
     #[test]

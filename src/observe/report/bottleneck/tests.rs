@@ -325,6 +325,8 @@ fn a_window_that_keeps_busy_producers_waiting_limits_the_run() {
     let weak = each(totals(&[0.86, 0.86]), |producer| producer.held_up = time(1.3));
     let weak = Totals { source_waiting: time(3.0), ..weak };
     says(&weak, Bottleneck::Window, &["use `window(256)`"]);
+    let grows = Totals { window_limit: 512, ..weak.clone() };
+    says(&grows, Bottleneck::Window, &["use `window(512)`"]);
     let full = Totals { source_waiting: time(9.9), ..totals(&[0.4, 0.4]) };
     says(
         &full,
@@ -406,6 +408,8 @@ fn getting_ready_limits_a_run_that_is_shorter() {
     let short = Totals { start_up: time(0.2), lasted: time(0.001), ..totals(&[0.0]) };
     says(&short, Bottleneck::StartUp, &["producers took 200 ms"]);
     says(&Totals { start_up: time(8.0), ..totals(&[0.9]) }, Bottleneck::Producers, &[]);
+    let failed = Totals { error: Some("no".to_owned()), ..slow };
+    says(&failed, Bottleneck::Producers, &["Until it failed"]);
     let consumer = Totals { consumer_init: time(3.0), ..totals(&[0.7]) };
     says(
         &consumer,

@@ -101,7 +101,7 @@ pub(crate) fn quote(report: &mut RunReport) {
         return;
     }
     let advised = match report.bottleneck {
-        Bottleneck::Head => advised_window(report),
+        Bottleneck::Head => window_behind_head(report),
         _ => None,
     };
     let larger = RecordedRun::of(report).ok().and_then(|run| run.with_larger_window(advised));
@@ -113,8 +113,8 @@ pub(crate) fn quote(report: &mut RunReport) {
     }
 }
 
-/// The window that the conclusion names.
-fn advised_window(report: &RunReport) -> Option<u64> {
+/// The window that the conclusion names, unless the window grows by itself to a larger one.
+fn window_behind_head(report: &RunReport) -> Option<u64> {
     let longest = report.stalls.first()?.lasted;
     let done = report.producers.iter().map(|producer| (producer.items, producer.working));
     head_cost::window_behind(longest, done, report.window)
@@ -233,7 +233,18 @@ impl RecordedRun {
     /// The time that the run would have taken with the advised window, or otherwise with four times its own. `None` if
     /// that is not much shorter.
     fn with_larger_window(&self, advised: Option<u64>) -> Option<(usize, Duration)> {
-        let items = advised.map_or(self.config.window.saturating_mul(4), |items| items as usize);
+        let limit = match self.window {
+            Some(_) => 0,
+            None => {
+                let batching = self.rule.map(Batching::new);
+                Window::new(None, self.config.producers, batching).most_behind_head() as u64
+            }
+        };
+        let items = match advised {
+            Some(items) => items.max(limit),
+            None => head_cost::larger(self.config.window as u64, limit),
+        };
+        let items = usize::try_from(items).unwrap_or(usize::MAX);
         let lasted = self.predict(&Settings::new().window(items));
         (lasted <= self.lasted.mul_f64(LEAST_GAIN)).then_some((items, lasted))
     }
