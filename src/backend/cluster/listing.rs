@@ -90,18 +90,21 @@ async fn list(nats: &Nats) -> Result<Vec<WorkerInfo>, ClusterError> {
 async fn read(connection: &BrokerConnection) -> Result<Vec<WorkerInfo>, ClusterError> {
     const REQUEST: &str = "the list of workers";
     let bucket = connection.names.workers();
-    match connection.context.get_stream(format!("KV_{bucket}")).await {
-        Ok(_) => {}
+    let stream = match connection.context.get_stream(format!("KV_{bucket}")).await {
+        Ok(stream) => stream,
         // No worker has ever been there.
         Err(error) if is_missing(&error.kind()) => return Ok(vec![]),
         Err(error) => return Err(refused(REQUEST, error)),
-    }
+    };
+    // `Store::keys` reads messages until the broker says that none is left. It never says so if a worker renews its card
+    // meanwhile.
+    let subjects = stream.info_with_subjects(">").await.map_err(|error| refused(REQUEST, error))?;
+    let subjects: Vec<_> = subjects.try_collect().await.map_err(|error| refused(REQUEST, error))?;
     let cards = connection.context.get_key_value(&bucket).await;
     let cards = cards.map_err(|error| refused(REQUEST, error))?;
-    let keys = cards.keys().await.map_err(|error| refused(REQUEST, error))?;
-    let keys: Vec<_> = keys.try_collect().await.map_err(|error| refused(REQUEST, error))?;
     let mut workers = vec![];
-    for key in keys {
+    for (subject, _) in subjects {
+        let key = subject.strip_prefix(&*cards.prefix).expect("a bucket has no other subjects");
         let entry = cards.entry(key).await.map_err(|error| refused(REQUEST, error))?;
         workers.extend(entry.and_then(|entry| described(&entry)));
     }
