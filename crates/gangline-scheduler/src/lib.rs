@@ -77,6 +77,7 @@ mod flow;
 mod gpus;
 pub mod hand_over;
 mod health;
+mod index_map;
 mod items;
 pub mod largest_device;
 mod lease;
@@ -112,6 +113,7 @@ pub use self::events::{Event, Expired};
 pub use self::flow::{Activity, Input};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
+pub use self::index_map::{IndexHasher, IndexMap};
 pub use self::items::{Items, Outcome, Standing};
 pub use self::lease::{
     Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,

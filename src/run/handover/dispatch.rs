@@ -117,6 +117,11 @@ impl<I> Dispatch<I> {
         value
     }
 
+    /// Calls what causes no event and needs no time.
+    fn with_state<V>(&self, call: impl FnOnce(&mut Tracked<I>) -> V) -> V {
+        call(&mut lock(&self.state))
+    }
+
     pub(super) fn offer(&self, index: u64, item: I, size: Size) {
         self.schedule_quietly(|state, now| {
             state.inputs.insert(index, item, 1);
@@ -165,7 +170,7 @@ impl<I> Dispatch<I> {
     /// Takes the inputs of a lease. `None` if some are not wanted any more, or if the lease has expired: the next
     /// lease of these items needs them, and would be granted again and again without them.
     pub(crate) fn take_inputs(&self, Lease { id, items, .. }: &Lease) -> Option<Vec<I>> {
-        self.schedule_quietly(|state, _| {
+        self.with_state(|state| {
             let are_here = state.scheduler.leases().is_held(*id)
                 && items.iter().all(|&item| state.inputs.has(item));
             let taken = || items.iter().filter_map(|&item| state.inputs.take(item)).collect();
@@ -175,7 +180,7 @@ impl<I> Dispatch<I> {
 
     /// Keeps these inputs for other leases of their items, and returns the surplus ones.
     pub(crate) fn keep_inputs(&self, inputs: Vec<(u64, I)>) -> Vec<I> {
-        self.schedule_quietly(|state, _| {
+        self.with_state(|state| {
             inputs.into_iter().filter_map(|(index, input)| state.keep(index, input)).collect()
         })
     }
@@ -235,39 +240,39 @@ impl<I> Dispatch<I> {
     }
 
     pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.health().is_live(producer))
+        self.with_state(|state| state.scheduler.health().is_live(producer))
     }
 
     /// Whether a producer has to ask the scheduler before it takes new items.
     pub(crate) fn is_careful(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| {
+        self.with_state(|state| {
             state.scheduler.health().is_suspect(producer)
                 || !state.scheduler.health().may_take_new(producer)
         })
     }
 
     pub(super) fn has_retries(&self) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.has_retries())
+        self.with_state(|state| state.scheduler.has_retries())
     }
 
     pub(super) fn may_take_new(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.health().may_take_new(producer))
+        self.with_state(|state| state.scheduler.health().may_take_new(producer))
     }
 
     /// Whether the result of the hook that the producer is in no longer counts.
     pub(crate) fn is_detached(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.is_detached(producer))
+        self.with_state(|state| state.scheduler.is_detached(producer))
     }
 
     /// What is learned about batches, for each place.
     pub(crate) fn learned(&self) -> Vec<DeviceBatches> {
-        self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
+        self.with_state(|state| state.scheduler.learned().to_vec())
     }
 
     /// The batch size that was chosen for a producer, if sizes are chosen.
     pub(crate) fn chosen_size(&self, producer: ProducerId) -> Option<ChosenSize> {
         let batching = self.batching?;
-        self.schedule_quietly(|state, _| batching.chosen(&state.scheduler.learned()[producer]))
+        self.with_state(|state| batching.chosen(&state.scheduler.learned()[producer]))
     }
 
     /// The number of items in the largest batch that a producer may soon take.
@@ -282,12 +287,12 @@ impl<I> Dispatch<I> {
 
     /// The generation of the latest producer of a place.
     pub(crate) fn generation(&self, producer: ProducerId) -> Generation {
-        self.schedule_quietly(|state, _| state.scheduler.health().generation(producer))
+        self.with_state(|state| state.scheduler.health().generation(producer))
     }
 
     /// Whether another producer was started in the place of this one.
     pub(crate) fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.health().is_replaced(producer, generation))
+        self.with_state(|state| state.scheduler.health().is_replaced(producer, generation))
     }
 
     /// The generation of the producer to start in the place of one that was lost as this generation, once.

@@ -1,7 +1,8 @@
 //! The inputs of tracked items, as far as no hook has them.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+
+use crate::scheduler::IndexMap;
 
 /// The inputs of tracked items, by index.
 ///
@@ -10,14 +11,14 @@ use std::collections::hash_map::Entry;
 /// find none while the first clones it.
 #[derive(Debug)]
 pub(crate) struct KeptInputs<I> {
-    one_each: HashMap<u64, I>,
+    one_each: IndexMap<I>,
     /// Further inputs of the same items.
-    further: HashMap<u64, Vec<I>>,
+    further: IndexMap<Vec<I>>,
 }
 
 impl<I> Default for KeptInputs<I> {
     fn default() -> Self {
-        KeptInputs { one_each: HashMap::new(), further: HashMap::new() }
+        KeptInputs { one_each: IndexMap::default(), further: IndexMap::default() }
     }
 }
 
@@ -48,7 +49,10 @@ impl<I> KeptInputs<I> {
 
     /// Takes one input of an item.
     pub(crate) fn take(&mut self, index: u64) -> Option<I> {
-        if let Entry::Occupied(mut entry) = self.further.entry(index) {
+        // Mostly the map is empty, so hashing is avoided.
+        if !self.further.is_empty()
+            && let Entry::Occupied(mut entry) = self.further.entry(index)
+        {
             let input = entry.get_mut().pop();
             if entry.get().is_empty() {
                 entry.remove();
@@ -60,7 +64,10 @@ impl<I> KeptInputs<I> {
 
     /// Removes all inputs of an item.
     pub(crate) fn remove(&mut self, index: u64) -> impl Iterator<Item = I> + use<I> {
-        let further = self.further.remove(&index).unwrap_or_default();
+        let further = match self.further.is_empty() {
+            true => vec![],
+            false => self.further.remove(&index).unwrap_or_default(),
+        };
         self.one_each.remove(&index).into_iter().chain(further)
     }
 
