@@ -1,9 +1,9 @@
 //! The names and journal keys of items in flight.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::journal::{JournalKey, JournalNames};
+use crate::scheduler::IndexMap;
 
 /// The names and journal keys of items, from being pulled until the collector has finished them.
 #[derive(Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct ItemNames {
     /// `None` without a journal: only that has to tell items of one name apart in all of the run.
     occurrences: Option<JournalNames>,
     /// By index. Not a queue, since any number of items may pass a slow one.
-    entries: HashMap<u64, ItemEntry>,
+    entries: IndexMap<ItemEntry>,
 }
 
 /// The name and key of an item.

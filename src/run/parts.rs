@@ -2,7 +2,7 @@
 //!
 //! It holds indices and names, and no value of the user's.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::Order;
@@ -10,6 +10,7 @@ use crate::concurrency::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::error::Error;
 use crate::runner::OpenItems;
+use crate::scheduler::IndexMap;
 
 /// The open parents of one expansion in one run.
 ///
@@ -72,7 +73,7 @@ pub(crate) struct ItemPath {
 pub(crate) struct PartStage {
     open: Arc<OpenParents>,
     /// The index of a part in the first stage of the expansion. `None` where it is its index in this stage.
-    origins: Option<Mutex<HashMap<u64, u64>>>,
+    origins: Option<Mutex<IndexMap<u64>>>,
     /// Whether its results are gathered.
     is_last: AtomicBool,
 }

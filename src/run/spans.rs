@@ -1,6 +1,5 @@
 //! The spans of a run, for subscribers of `tracing`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tracing::field::Empty;
@@ -11,6 +10,7 @@ use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
 use crate::error::{Error, text_of};
 use crate::run::run_shape::{RunKind, Shape};
+use crate::scheduler::IndexMap;
 
 /// The target of all spans, by which subscribers select them.
 const TARGET: &str = "gangline";
@@ -31,7 +31,7 @@ enum AttemptSpans {
     OfRun,
     /// Children of the spans in which the calls were made, by item. In an `Arc`, since to clone or drop a span calls
     /// the subscriber, and that is not done under the lock.
-    OfCalls(Mutex<HashMap<u64, Arc<Span>>>),
+    OfCalls(Mutex<IndexMap<Arc<Span>>>),
 }
 
 impl TraceSpans {

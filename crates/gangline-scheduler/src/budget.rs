@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use crate::index_map::IndexMap;
 
 /// The bytes that the items in flight of all stages of a line may take together.
 ///
@@ -24,7 +24,7 @@ pub struct MemoryBudget {
 #[derive(Debug)]
 struct Stage {
     /// What each item in flight takes.
-    taken: HashMap<u64, u64>,
+    taken: IndexMap<u64>,
     /// What an output that is not known yet takes.
     output: Expected,
     largest_input: u64,
@@ -55,7 +55,7 @@ impl MemoryBudget {
     pub fn new(most: u64, stages: &[usize]) -> Self {
         let share = most / stages.len().max(1) as u64;
         let stage = |&at_work: &usize| Stage {
-            taken: HashMap::new(),
+            taken: IndexMap::default(),
             output: Expected::Part(share / at_work.max(1) as u64),
             largest_input: 0,
             used: 0,

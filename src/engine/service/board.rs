@@ -1,6 +1,6 @@
 //! The items of a service that are accepted and not yet answered, and the callers that wait for a place.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -19,6 +19,7 @@ use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
 use crate::run::outbox::{Answers, End};
 use crate::runner::OpenItems;
+use crate::scheduler::IndexMap;
 use crate::scheduler::Priority;
 
 /// The open calls of a service, and the open items of its streams.
@@ -35,7 +36,7 @@ pub(crate) struct Board<T> {
 
 struct State<T> {
     /// By the index of their items.
-    open: HashMap<u64, Open<T>>,
+    open: IndexMap<Open<T>>,
     next: u64,
     places: Places<Waker>,
     deadlines: BTreeSet<(Instant, Late)>,
@@ -106,7 +107,7 @@ impl<T> Expired<T> {
 impl<T> Board<T> {
     pub(super) fn new(places: usize, event_log: Arc<EventLog>) -> Self {
         let state = State {
-            open: HashMap::new(),
+            open: IndexMap::default(),
             next: 0,
             places: Places::new(places),
             deadlines: BTreeSet::new(),
