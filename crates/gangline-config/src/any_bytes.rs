@@ -5,14 +5,14 @@ use config::{Value, ValueKind};
 use super::CfgNode;
 use super::env::split_assignment;
 use super::error::{CfgError, MAX_DEPTH};
-use super::format::Format;
+use super::format::TextFormat;
 use super::path::Path;
 use super::segment::join;
 use super::tree;
 
 const FILE: &str = "some-file";
 
-const FORMATS: [Format; 3] = [Format::Yaml, Format::Toml, Format::Json];
+const FORMATS: [TextFormat; 3] = [TextFormat::Yaml, TextFormat::Toml, TextFormat::Json];
 
 /// Reads any bytes as a configuration, as assignments and as variables of the environment, and checks that what
 /// is made of them holds together.
@@ -36,7 +36,7 @@ pub fn read_any_bytes(bytes: &[u8]) {
     }
 }
 
-fn check_text(format: Format, text: &str) {
+fn check_text(format: TextFormat, text: &str) {
     let read = || format.parse(text, Some(FILE));
     let root = match read() {
         Ok(root) => root,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::CfgNode;
 use super::error::CfgError;
-use super::format::Format;
+use super::format::TextFormat;
 use super::{json, load, save};
 
 impl CfgNode {
@@ -45,7 +45,7 @@ impl CfgNode {
     /// [`CfgError::Parse`], [`CfgError::Key`], [`CfgError::TooLarge`] as for [`load`](Self::load),
     /// and [`CfgError::BaseOutsideFile`].
     pub fn from_yaml_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Yaml)
+        CfgNode::from_text(text, TextFormat::Yaml)
     }
 
     /// Reads TOML. Dates become text.
@@ -54,7 +54,7 @@ impl CfgNode {
     ///
     /// Those of [`from_yaml_str`](Self::from_yaml_str).
     pub fn from_toml_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Toml)
+        CfgNode::from_text(text, TextFormat::Toml)
     }
 
     /// Reads JSON.
@@ -63,7 +63,7 @@ impl CfgNode {
     ///
     /// Those of [`from_yaml_str`](Self::from_yaml_str).
     pub fn from_json_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Json)
+        CfgNode::from_text(text, TextFormat::Json)
     }
 
     /// Returns the configuration as YAML, with the keys in order.
@@ -72,7 +72,7 @@ impl CfgNode {
     ///
     /// None today: YAML can hold every configuration. The signature leaves room for one.
     pub fn to_yaml(&self) -> Result<String, CfgError> {
-        Format::Yaml.write(&self.root)
+        TextFormat::Yaml.write(&self.root)
     }
 
     /// Saves in the format of the file's extension. [`load`](Self::load) returns an equal tree.
@@ -129,7 +129,7 @@ impl CfgNode {
         json::to_value(&self.root)
     }
 
-    fn from_text(text: &str, format: Format) -> Result<Self, CfgError> {
+    fn from_text(text: &str, format: TextFormat) -> Result<Self, CfgError> {
         let root = format.parse(text, None)?;
         load::check_no_base(&root, None)?;
         CfgNode::from_root(root)

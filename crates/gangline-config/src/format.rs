@@ -16,20 +16,20 @@ use super::yaml::{self, Yaml};
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum TextFormat {
     Yaml,
     Toml,
     Json,
 }
 
-impl Format {
+impl TextFormat {
     /// The format that the name of `file` tells, in capitals or not.
     pub(super) fn of(file: &Path) -> Result<Self, CfgError> {
         let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         match extension.as_str() {
-            "yaml" | "yml" => Ok(Format::Yaml),
-            "toml" => Ok(Format::Toml),
-            "json" => Ok(Format::Json),
+            "yaml" | "yml" => Ok(TextFormat::Yaml),
+            "toml" => Ok(TextFormat::Toml),
+            "json" => Ok(TextFormat::Json),
             _ => Err(CfgError::Extension { file: file.to_owned() }),
         }
     }
@@ -54,26 +54,26 @@ impl Format {
             return Err(CfgError::Unsupported { path, format: self.name(), found });
         }
         let text = match self {
-            Format::Yaml => yaml::to_string(value),
-            Format::Toml => Ok(toml::to_string(value)),
-            Format::Json => json::to_string(value),
+            TextFormat::Yaml => yaml::to_string(value),
+            TextFormat::Toml => Ok(toml::to_string(value)),
+            TextFormat::Json => json::to_string(value),
         };
         text.map_err(|source| CfgError::Value { path: String::new(), origin: None, source })
     }
 
     fn parser(self) -> &'static dyn config::Format {
         match self {
-            Format::Yaml => &Yaml,
-            Format::Toml => &Toml,
-            Format::Json => &Json,
+            TextFormat::Yaml => &Yaml,
+            TextFormat::Toml => &Toml,
+            TextFormat::Json => &Json,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Format::Yaml => "YAML",
-            Format::Toml => "TOML",
-            Format::Json => "JSON",
+            TextFormat::Yaml => "YAML",
+            TextFormat::Toml => "TOML",
+            TextFormat::Json => "JSON",
         }
     }
 
@@ -81,10 +81,12 @@ impl Format {
     fn unfit(self, value: &Value) -> Option<String> {
         match (self, &value.kind) {
             (
-                Format::Toml,
+                TextFormat::Toml,
                 ValueKind::Nil | ValueKind::U64(_) | ValueKind::I128(_) | ValueKind::U128(_),
             ) => Some(tree::describe(value)),
-            (Format::Json, ValueKind::Float(x)) if !x.is_finite() => Some(tree::describe(value)),
+            (TextFormat::Json, ValueKind::Float(x)) if !x.is_finite() => {
+                Some(tree::describe(value))
+            }
             _ => None,
         }
     }
@@ -96,7 +98,7 @@ pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value,
     let origin = origin.to_owned();
     let value = entered::read(&origin, text).map_err(|source| CfgError::Parse {
         origin: Some(origin.clone()),
-        format: Format::Yaml.name(),
+        format: TextFormat::Yaml.name(),
         source: source.into(),
     })?;
     let room = super::path::Path::parse(path)?.room();

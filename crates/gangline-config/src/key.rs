@@ -2,14 +2,14 @@
 
 use serde::ser::{Impossible, Serialize, Serializer};
 
-use super::tree::{Fault, FaultKind};
+use super::tree::{FaultKind, TreeFault};
 
 /// A serde serializer that makes a key. Text is kept; integers and booleans are written out.
 pub(super) struct ToKey;
 
 macro_rules! written_keys {
     ($($method:ident: $type:ty,)*) => {$(
-        fn $method(self, key: $type) -> Result<String, Fault> {
+        fn $method(self, key: $type) -> Result<String, TreeFault> {
             Ok(key.to_string())
         }
     )*};
@@ -17,7 +17,7 @@ macro_rules! written_keys {
 
 macro_rules! no_keys {
     ($($method:ident($($argument:ty),*) -> $made:ty;)*) => {$(
-        fn $method(self, $(_: $argument),*) -> Result<$made, Fault> {
+        fn $method(self, $(_: $argument),*) -> Result<$made, TreeFault> {
             Err(no_key())
         }
     )*};
@@ -25,14 +25,14 @@ macro_rules! no_keys {
 
 impl Serializer for ToKey {
     type Ok = String;
-    type Error = Fault;
-    type SerializeSeq = Impossible<String, Fault>;
-    type SerializeTuple = Impossible<String, Fault>;
-    type SerializeTupleStruct = Impossible<String, Fault>;
-    type SerializeTupleVariant = Impossible<String, Fault>;
-    type SerializeMap = Impossible<String, Fault>;
-    type SerializeStruct = Impossible<String, Fault>;
-    type SerializeStructVariant = Impossible<String, Fault>;
+    type Error = TreeFault;
+    type SerializeSeq = Impossible<String, TreeFault>;
+    type SerializeTuple = Impossible<String, TreeFault>;
+    type SerializeTupleStruct = Impossible<String, TreeFault>;
+    type SerializeTupleVariant = Impossible<String, TreeFault>;
+    type SerializeMap = Impossible<String, TreeFault>;
+    type SerializeStruct = Impossible<String, TreeFault>;
+    type SerializeStructVariant = Impossible<String, TreeFault>;
 
     written_keys! {
         serialize_bool: bool, serialize_char: char, serialize_str: &str,
@@ -57,7 +57,7 @@ impl Serializer for ToKey {
         serialize_struct_variant(&'static str, u32, &'static str, usize) -> Self::SerializeStructVariant;
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, key: &T) -> Result<String, Fault> {
+    fn serialize_some<T: Serialize + ?Sized>(self, key: &T) -> Result<String, TreeFault> {
         key.serialize(self)
     }
 
@@ -66,7 +66,7 @@ impl Serializer for ToKey {
         _name: &'static str,
         _index: u32,
         variant: &'static str,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, TreeFault> {
         Ok(variant.to_owned())
     }
 
@@ -74,7 +74,7 @@ impl Serializer for ToKey {
         self,
         _name: &'static str,
         key: &T,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, TreeFault> {
         key.serialize(self)
     }
 
@@ -84,11 +84,11 @@ impl Serializer for ToKey {
         _index: u32,
         _variant: &'static str,
         _value: &T,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, TreeFault> {
         Err(no_key())
     }
 }
 
-fn no_key() -> Fault {
-    Fault::new(FaultKind::Said("a key must be a text, an integer or a boolean".to_owned()))
+fn no_key() -> TreeFault {
+    TreeFault::new(FaultKind::Said("a key must be a text, an integer or a boolean".to_owned()))
 }

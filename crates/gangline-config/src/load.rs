@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use config::{Value, ValueKind};
 
 use super::error::CfgError;
-use super::format::{Format, MAX_BYTES};
+use super::format::{MAX_BYTES, TextFormat};
 use super::tree;
 
 /// The top-level key of a file that names the file under it.
@@ -94,7 +94,7 @@ impl FileChain {
 }
 
 fn read(file: &Path) -> Result<Value, CfgError> {
-    let format = Format::of(file)?;
+    let format = TextFormat::of(file)?;
     let text = read_text(file)?;
     format.parse(&text, Some(&file.display().to_string()))
 }

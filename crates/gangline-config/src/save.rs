@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use config::{Value, ValueKind};
 
 use super::error::CfgError;
-use super::format::Format;
+use super::format::TextFormat;
 use super::load::{self, BASE};
 use super::segment::join;
 use super::tree::{self, Table};
 
 /// Writes the tree to `file`, whole or not at all.
 pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {
-    let format = Format::of(file)?;
+    let format = TextFormat::of(file)?;
     load::check_no_base(root, Some(file))?;
     load::check_spelling(root, file)?;
     write(file, &format.write(root)?)
@@ -23,7 +23,7 @@ pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {
 
 /// Writes what differs from what `base` loads as, and where `base` is.
 pub(super) fn save_diff(root: &Value, file: &Path, base: &Path) -> Result<(), CfgError> {
-    let format = Format::of(file)?;
+    let format = TextFormat::of(file)?;
     load::check_no_base(root, Some(file))?;
     load::check_spelling(root, file)?;
     let loaded = load::load(base)?;

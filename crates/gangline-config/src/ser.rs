@@ -9,14 +9,14 @@ use serde::ser::{self, Serialize, SerializeMap, Serializer};
 use super::key::ToKey;
 use super::scalar;
 use super::tree::check_key;
-use super::tree::{Fault, FaultKind, Table, inner, integer};
+use super::tree::{FaultKind, Table, TreeFault, inner, integer};
 
 /// The key of the node that serde_json makes of a number when any crate of the program turns its
 /// feature `arbitrary_precision` on.
 const JSON_NUMBER: &str = "$serde_json::private::Number";
 
 /// The tree for `value`, with at most `room` levels of nodes and lists.
-pub(super) fn to_value<T: Serialize + ?Sized>(value: &T, room: usize) -> Result<Value, Fault> {
+pub(super) fn to_value<T: Serialize + ?Sized>(value: &T, room: usize) -> Result<Value, TreeFault> {
     value.serialize(ToValue { room })
 }
 
@@ -134,9 +134,9 @@ impl<'de> Visitor<'de> for TreeSeed {
     }
 }
 
-impl ser::Error for Fault {
+impl ser::Error for TreeFault {
     fn custom<T: Display>(message: T) -> Self {
-        Fault::new(FaultKind::Said(message.to_string()))
+        TreeFault::new(FaultKind::Said(message.to_string()))
     }
 }
 
@@ -146,16 +146,16 @@ struct ToValue {
 }
 
 impl ToValue {
-    fn list(self) -> Result<List, Fault> {
+    fn list(self) -> Result<List, TreeFault> {
         Ok(List { room: inner(self.room)?, elements: Vec::new(), variant: None })
     }
 
-    fn node(self) -> Result<Node, Fault> {
+    fn node(self) -> Result<Node, TreeFault> {
         Ok(Node { room: inner(self.room)?, table: Table::new(), key: None, variant: None })
     }
 
     /// The room inside the node that holds an enum's variant.
-    fn inside(&self) -> Result<ToValue, Fault> {
+    fn inside(&self) -> Result<ToValue, TreeFault> {
         Ok(ToValue { room: inner(self.room)? })
     }
 }
@@ -168,14 +168,14 @@ struct List {
 }
 
 impl List {
-    fn push<T: Serialize + ?Sized>(&mut self, element: &T) -> Result<(), Fault> {
+    fn push<T: Serialize + ?Sized>(&mut self, element: &T) -> Result<(), TreeFault> {
         let index = self.elements.len();
         let element = to_value(element, self.room).map_err(|fault| fault.under(index))?;
         self.elements.push(element);
         Ok(())
     }
 
-    fn finish(self) -> Result<Value, Fault> {
+    fn finish(self) -> Result<Value, TreeFault> {
         Ok(in_variant(self.variant, self.elements.into()))
     }
 }
@@ -189,14 +189,14 @@ struct Node {
 }
 
 impl Node {
-    fn insert<T: Serialize + ?Sized>(&mut self, key: String, value: &T) -> Result<(), Fault> {
+    fn insert<T: Serialize + ?Sized>(&mut self, key: String, value: &T) -> Result<(), TreeFault> {
         check_key(&key)?;
         let value = to_value(value, self.room).map_err(|fault| fault.under(&key))?;
         self.table.insert(key, value);
         Ok(())
     }
 
-    fn finish(self) -> Result<Value, Fault> {
+    fn finish(self) -> Result<Value, TreeFault> {
         Ok(in_variant(self.variant, self.table.into()))
     }
 }
@@ -210,7 +210,7 @@ fn in_variant(variant: Option<&'static str>, value: Value) -> Value {
 
 macro_rules! integers {
     ($($method:ident: $type:ty,)*) => {$(
-        fn $method(self, n: $type) -> Result<Value, Fault> {
+        fn $method(self, n: $type) -> Result<Value, TreeFault> {
             Ok(integer(n).into())
         }
     )*};
@@ -218,7 +218,7 @@ macro_rules! integers {
 
 impl Serializer for ToValue {
     type Ok = Value;
-    type Error = Fault;
+    type Error = TreeFault;
     type SerializeSeq = List;
     type SerializeTuple = List;
     type SerializeTupleStruct = List;
@@ -233,43 +233,43 @@ impl Serializer for ToValue {
         serialize_u64: u64, serialize_u128: u128,
     }
 
-    fn serialize_bool(self, b: bool) -> Result<Value, Fault> {
+    fn serialize_bool(self, b: bool) -> Result<Value, TreeFault> {
         Ok(b.into())
     }
 
-    fn serialize_f32(self, x: f32) -> Result<Value, Fault> {
+    fn serialize_f32(self, x: f32) -> Result<Value, TreeFault> {
         Ok(f64::from(x).into())
     }
 
-    fn serialize_f64(self, x: f64) -> Result<Value, Fault> {
+    fn serialize_f64(self, x: f64) -> Result<Value, TreeFault> {
         Ok(x.into())
     }
 
-    fn serialize_char(self, c: char) -> Result<Value, Fault> {
+    fn serialize_char(self, c: char) -> Result<Value, TreeFault> {
         Ok(c.to_string().into())
     }
 
-    fn serialize_str(self, text: &str) -> Result<Value, Fault> {
+    fn serialize_str(self, text: &str) -> Result<Value, TreeFault> {
         Ok(text.into())
     }
 
-    fn serialize_bytes(self, bytes: &[u8]) -> Result<Value, Fault> {
+    fn serialize_bytes(self, bytes: &[u8]) -> Result<Value, TreeFault> {
         self.collect_seq(bytes)
     }
 
-    fn serialize_none(self) -> Result<Value, Fault> {
+    fn serialize_none(self) -> Result<Value, TreeFault> {
         Ok(Value::default())
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Value, Fault> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Value, TreeFault> {
         value.serialize(self)
     }
 
-    fn serialize_unit(self) -> Result<Value, Fault> {
+    fn serialize_unit(self) -> Result<Value, TreeFault> {
         Ok(Value::default())
     }
 
-    fn serialize_unit_struct(self, _name: &'static str) -> Result<Value, Fault> {
+    fn serialize_unit_struct(self, _name: &'static str) -> Result<Value, TreeFault> {
         self.serialize_unit()
     }
 
@@ -278,7 +278,7 @@ impl Serializer for ToValue {
         _name: &'static str,
         _index: u32,
         variant: &'static str,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, TreeFault> {
         Ok(variant.into())
     }
 
@@ -286,7 +286,7 @@ impl Serializer for ToValue {
         self,
         _name: &'static str,
         value: &T,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, TreeFault> {
         value.serialize(self)
     }
 
@@ -296,21 +296,21 @@ impl Serializer for ToValue {
         _index: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, TreeFault> {
         let mut node = self.node()?;
         node.insert(variant.to_owned(), value)?;
         node.finish()
     }
 
-    fn serialize_seq(self, _len: Option<usize>) -> Result<List, Fault> {
+    fn serialize_seq(self, _len: Option<usize>) -> Result<List, TreeFault> {
         self.list()
     }
 
-    fn serialize_tuple(self, _len: usize) -> Result<List, Fault> {
+    fn serialize_tuple(self, _len: usize) -> Result<List, TreeFault> {
         self.list()
     }
 
-    fn serialize_tuple_struct(self, _name: &'static str, _len: usize) -> Result<List, Fault> {
+    fn serialize_tuple_struct(self, _name: &'static str, _len: usize) -> Result<List, TreeFault> {
         self.list()
     }
 
@@ -320,16 +320,16 @@ impl Serializer for ToValue {
         _index: u32,
         variant: &'static str,
         _len: usize,
-    ) -> Result<List, Fault> {
+    ) -> Result<List, TreeFault> {
         check_key(variant)?;
         Ok(List { variant: Some(variant), ..self.inside()?.list()? })
     }
 
-    fn serialize_map(self, _len: Option<usize>) -> Result<Node, Fault> {
+    fn serialize_map(self, _len: Option<usize>) -> Result<Node, TreeFault> {
         self.node()
     }
 
-    fn serialize_struct(self, _name: &'static str, _len: usize) -> Result<Node, Fault> {
+    fn serialize_struct(self, _name: &'static str, _len: usize) -> Result<Node, TreeFault> {
         self.node()
     }
 
@@ -339,7 +339,7 @@ impl Serializer for ToValue {
         _index: u32,
         variant: &'static str,
         _len: usize,
-    ) -> Result<Node, Fault> {
+    ) -> Result<Node, TreeFault> {
         check_key(variant)?;
         Ok(Node { variant: Some(variant), ..self.inside()?.node()? })
     }
@@ -349,13 +349,13 @@ macro_rules! lists {
     ($($trait:ident: $method:ident,)*) => {$(
         impl ser::$trait for List {
             type Ok = Value;
-            type Error = Fault;
+            type Error = TreeFault;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, element: &T) -> Result<(), Fault> {
+            fn $method<T: Serialize + ?Sized>(&mut self, element: &T) -> Result<(), TreeFault> {
                 self.push(element)
             }
 
-            fn end(self) -> Result<Value, Fault> {
+            fn end(self) -> Result<Value, TreeFault> {
                 self.finish()
             }
         }
@@ -371,23 +371,23 @@ lists! {
 
 impl SerializeMap for Node {
     type Ok = Value;
-    type Error = Fault;
+    type Error = TreeFault;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Fault> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), TreeFault> {
         self.key = Some(key.serialize(ToKey)?);
         Ok(())
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Fault> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), TreeFault> {
         let key = self.key.take().expect("serde calls serialize_key first");
         if self.table.contains_key(&key) {
             let twice = format!("the key {key:?} is there twice");
-            return Err(Fault::new(FaultKind::Said(twice)));
+            return Err(TreeFault::new(FaultKind::Said(twice)));
         }
         self.insert(key, value)
     }
 
-    fn end(self) -> Result<Value, Fault> {
+    fn end(self) -> Result<Value, TreeFault> {
         self.finish()
     }
 }
@@ -396,17 +396,17 @@ macro_rules! nodes {
     ($($trait:ident,)*) => {$(
         impl ser::$trait for Node {
             type Ok = Value;
-            type Error = Fault;
+            type Error = TreeFault;
 
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 key: &'static str,
                 value: &T,
-            ) -> Result<(), Fault> {
+            ) -> Result<(), TreeFault> {
                 self.insert(key.to_owned(), value)
             }
 
-            fn end(self) -> Result<Value, Fault> {
+            fn end(self) -> Result<Value, TreeFault> {
                 self.finish()
             }
         }

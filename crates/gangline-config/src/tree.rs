@@ -11,7 +11,7 @@ pub(super) type Table = Map<String, Value>;
 
 /// What makes a value unfit for a tree, found somewhere inside it.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct TreeFault {
     /// Where, from the inside out.
     steps: Vec<String>,
     kind: FaultKind,
@@ -25,9 +25,9 @@ pub(super) enum FaultKind {
     Said(String),
 }
 
-impl Fault {
+impl TreeFault {
     pub(super) fn new(kind: FaultKind) -> Self {
-        Fault { steps: Vec::new(), kind }
+        TreeFault { steps: Vec::new(), kind }
     }
 
     /// The same fault, seen from the node that has it under `step`.
@@ -58,13 +58,13 @@ impl fmt::Display for FaultKind {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TreeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind.fmt(f)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for TreeFault {}
 
 /// An integer as the tree holds it: of the first type of `I64`, `U64`, `I128` and `U128` that it fits, so that equal
 /// numbers are equal values.
@@ -83,7 +83,7 @@ where
 }
 
 /// Checks keys, depth and integers of what was parsed outside this module.
-pub(super) fn adopt(value: Value, room: usize) -> Result<Value, Fault> {
+pub(super) fn adopt(value: Value, room: usize) -> Result<Value, TreeFault> {
     let origin = value.origin().map(str::to_owned);
     let kind = match value.kind {
         ValueKind::I128(n) => integer(n),
@@ -107,15 +107,15 @@ pub(super) fn adopt(value: Value, room: usize) -> Result<Value, Fault> {
     Ok(Value::new(origin.as_ref(), kind))
 }
 
-fn adopt_entry((key, value): (String, Value), room: usize) -> Result<(String, Value), Fault> {
+fn adopt_entry((key, value): (String, Value), room: usize) -> Result<(String, Value), TreeFault> {
     check_key(&key)?;
     let value = adopt(value, room).map_err(|fault| fault.under(&key))?;
     Ok((key, value))
 }
 
 /// The room left inside a node or a list.
-pub(super) fn inner(room: usize) -> Result<usize, Fault> {
-    room.checked_sub(1).ok_or_else(|| Fault::new(FaultKind::TooDeep))
+pub(super) fn inner(room: usize) -> Result<usize, TreeFault> {
+    room.checked_sub(1).ok_or_else(|| TreeFault::new(FaultKind::TooDeep))
 }
 
 /// Whether two trees hold the same, wherever it came from and in whatever order the keys are.
@@ -205,9 +205,9 @@ pub(super) fn find_unfit(
 }
 
 /// Refuses a key that a path could not name.
-pub(super) fn check_key(key: &str) -> Result<(), Fault> {
+pub(super) fn check_key(key: &str) -> Result<(), TreeFault> {
     let problem = if key.is_empty() { Some(PathProblem::Empty) } else { segment_problem(key) };
-    problem.map_or(Ok(()), |problem| Err(Fault::new(FaultKind::Key(key.to_owned(), problem))))
+    problem.map_or(Ok(()), |problem| Err(TreeFault::new(FaultKind::Key(key.to_owned(), problem))))
 }
 
 pub(super) fn segment_problem(segment: &str) -> Option<PathProblem> {

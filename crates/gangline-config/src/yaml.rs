@@ -88,7 +88,7 @@ impl From<ScanError> for Malformed {
 struct Composer<'u> {
     uri: Option<&'u String>,
     /// The lists and nodes that are not yet at their end, the outermost first.
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Anchored>,
     /// What aliases have added so far.
     copied: usize,
@@ -97,7 +97,7 @@ struct Composer<'u> {
 }
 
 /// A list or a node that is not yet at its end, and the number of its anchor, 0 for none.
-struct Open {
+struct OpenCollection {
     anchor: usize,
     kind: OpenKind,
 }
@@ -217,12 +217,13 @@ impl Composer<'_> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep());
         }
-        self.open.push(Open { anchor, kind });
+        self.open.push(OpenCollection { anchor, kind });
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), String> {
-        let Open { anchor, kind } = self.open.pop().expect("the parser pairs starts and ends");
+        let OpenCollection { anchor, kind } =
+            self.open.pop().expect("the parser pairs starts and ends");
         let kind = match kind {
             OpenKind::List(elements) => ValueKind::Array(elements),
             OpenKind::Node(node) => ValueKind::Table(node.finish()?),

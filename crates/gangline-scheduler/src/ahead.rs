@@ -8,7 +8,7 @@
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};
 use super::priority::Priority;
-use super::producers::Producers;
+use super::producers::RunProducers;
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
@@ -20,7 +20,7 @@ pub fn lease_ahead(
     most: usize,
     now: RunTime,
 ) -> Vec<Lease> {
-    let Producers { health, waiters, .. } = &scheduler.producers;
+    let RunProducers { health, waiters, .. } = &scheduler.producers;
     let is_trusted = health.may_take_new(producer) && !health.is_suspect(producer);
     // A woken producer is about to ask.
     let is_idle = waiters.taking(Takes::All).next().is_some() || waiters.woken().next().is_some();

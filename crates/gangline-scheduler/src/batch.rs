@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::HumanDuration;
 
-pub(crate) use self::auto::{Bounds, Start};
+pub(crate) use self::auto::{Bounds, FirstGrowth};
 pub use self::auto::{ChosenSize, DeviceBatches, SizeBound};
 pub use self::ceiling::Ceiling;
 pub use self::limits::Size;
@@ -261,11 +261,11 @@ impl Batching {
 
     /// The size that was chosen for a device, if sizes are chosen.
     pub fn chosen(&self, device: &DeviceBatches) -> Option<ChosenSize> {
-        self.bounds(Start::Slow).map(|bounds| device.size(bounds))
+        self.bounds(FirstGrowth::Slow).map(|bounds| device.size(bounds))
     }
 
     /// The limits of the size to choose; `None` if it is given.
-    pub(crate) fn bounds(&self, start: Start) -> Option<Bounds> {
+    pub(crate) fn bounds(&self, start: FirstGrowth) -> Option<Bounds> {
         let within = match self.rule.sizing {
             Sizing::Given => return None,
             Sizing::Rate => None,

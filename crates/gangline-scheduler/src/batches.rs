@@ -9,10 +9,10 @@ use super::lease::{Chosen, Held, Leases, Piece, ProducerId, Sized};
 use super::pending::Pick;
 use super::pending_queues::{Mixture, PendingQueues};
 use super::priority::{Priority, Share, ShareBalance};
-use super::split::{Cut, Part, Parts, extent, fitting};
+use super::split::{BatchPart, Cut, Parts, extent, fitting};
 use super::time::RunTime;
 use super::waiters::{Takes, Waiters};
-use crate::batch::{Batch, Batching, Bounds, DeviceBatches, Limits, More, Start};
+use crate::batch::{Batch, Batching, Bounds, DeviceBatches, FirstGrowth, Limits, More};
 
 /// At the end of the input, a batch whose size is chosen has at least this part of the size.
 const LEAST_OF_REST: u64 = 8;
@@ -118,7 +118,7 @@ impl Batches {
     }
 
     /// Takes as much of a part as the device has memory for.
-    pub(super) fn take_fitting(&mut self, mut part: Part, producer: ProducerId) -> Chosen {
+    pub(super) fn take_fitting(&mut self, mut part: BatchPart, producer: ProducerId) -> Chosen {
         part.owner = Some(producer);
         if let Some(rest) = part.cut_to(self.rules.limits, &self.learned[producer].memory) {
             self.parts.push(rest);
@@ -134,7 +134,7 @@ impl Batches {
             true => Cut::Memory,
             false => Cut::Blame,
         };
-        self.parts.split(Part { owner, items, attempt, cut });
+        self.parts.split(BatchPart { owner, items, attempt, cut });
     }
 
     /// Records that the producer had memory for a lease of these items, and the time that their hook took if all
@@ -217,7 +217,8 @@ impl Batches {
 
     /// The limits of the size to choose; `None` if it is given.
     fn bounds(&self) -> Option<Bounds> {
-        let start = if self.flow.input == Input::Calls { Start::Quick } else { Start::Slow };
+        let start =
+            if self.flow.input == Input::Calls { FirstGrowth::Quick } else { FirstGrowth::Slow };
         self.rules.bounds(start)
     }
 

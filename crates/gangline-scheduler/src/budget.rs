@@ -18,11 +18,11 @@ pub struct MemoryBudget {
     most: u64,
     /// The sum over all items of all stages. Items that their owner measures wrongly must not make it overflow.
     total: u128,
-    stages: Vec<Stage>,
+    stages: Vec<StageUse>,
 }
 
 #[derive(Debug)]
-struct Stage {
+struct StageUse {
     /// What each item in flight takes.
     taken: IndexMap<u64>,
     /// What an output that is not known yet takes.
@@ -54,7 +54,7 @@ impl MemoryBudget {
     /// A budget of `most` bytes for stages that work on these numbers of items at once.
     pub fn new(most: u64, stages: &[usize]) -> Self {
         let share = most / stages.len().max(1) as u64;
-        let stage = |&at_work: &usize| Stage {
+        let stage = |&at_work: &usize| StageUse {
             taken: IndexMap::default(),
             output: Expected::Part(share / at_work.max(1) as u64),
             largest_input: 0,
@@ -94,7 +94,7 @@ impl MemoryBudget {
 
     /// Notes that the output of an item takes `bytes`. Returns whether that leaves more room.
     pub fn settle(&mut self, stage: usize, item: u64, bytes: u64) -> bool {
-        let Stage { taken, output, used, .. } = &mut self.stages[stage];
+        let StageUse { taken, output, used, .. } = &mut self.stages[stage];
         *output = match *output {
             Expected::Part(_) => Expected::Largest(bytes),
             Expected::Largest(largest) => Expected::Largest(largest.max(bytes)),
@@ -116,7 +116,7 @@ impl MemoryBudget {
     }
 }
 
-impl Stage {
+impl StageUse {
     /// What the item counts as.
     fn bytes(&self, room: Room) -> u64 {
         let input = match room {

@@ -12,7 +12,7 @@ use super::waiters::{Takes, Waiters};
 
 /// The producers of a run, with the requests to the backend about them.
 #[derive(Debug)]
-pub(super) struct Producers {
+pub(super) struct RunProducers {
     pub(super) health: ProducerHealth,
     pub(super) deadlines: Deadlines,
     pub(super) waiters: Waiters,
@@ -23,11 +23,11 @@ pub(super) struct Producers {
     pub(super) is_aborted: bool,
 }
 
-impl Producers {
+impl RunProducers {
     pub(super) fn new(config: &Config, now: RunTime) -> Self {
         let Config { producers, spares, quarantine_after, timeouts, .. } = *config;
         let places = config.places.clone();
-        Producers {
+        RunProducers {
             health: ProducerHealth::new((producers, spares), quarantine_after, places),
             deadlines: Deadlines::new(timeouts, producers, now),
             waiters: Waiters::new(producers),

@@ -13,9 +13,9 @@ use super::lease::{
     priority_of,
 };
 use super::priority::{Priority, Share};
-use super::producers::Producers;
+use super::producers::RunProducers;
 use super::retry::{Decision, Failure, Inputs, RetryPolicy};
-use super::speculation::{Speculation, Turn};
+use super::speculation::{CopyTurn, Speculation};
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
@@ -24,7 +24,7 @@ use super::workload::Workload;
 #[derive(Debug)]
 pub struct Scheduler {
     pub(super) workload: Workload,
-    pub(super) producers: Producers,
+    pub(super) producers: RunProducers,
     retry: RetryPolicy,
     pub(super) speculation: Speculation,
     order: Order,
@@ -37,7 +37,7 @@ impl Scheduler {
         let Config { retries, backoff, on_error, .. } = config;
         Scheduler {
             workload: Workload::new(&config, learned),
-            producers: Producers::new(&config, now),
+            producers: RunProducers::new(&config, now),
             retry: RetryPolicy { retries, backoff, on_error },
             speculation: Speculation::new(config.copy_after),
             order: config.order,
@@ -118,7 +118,7 @@ impl Scheduler {
     /// Chooses what the producer works on next.
     fn choose(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
         let Scheduler { workload, producers, speculation, .. } = self;
-        let overdue = speculation.take(Turn::BeforeAll, producer, workload, producers, now);
+        let overdue = speculation.take(CopyTurn::BeforeAll, producer, workload, producers, now);
         if overdue.is_some() {
             return overdue;
         }
@@ -130,7 +130,7 @@ impl Scheduler {
             if let Some(retry) = workload.take_retry(producer, priority, &producers.health, now) {
                 return Some(retry);
             }
-            let turn = Turn::BeforeNew(priority);
+            let turn = CopyTurn::BeforeNew(priority);
             if let Some(copy) = speculation.take(turn, producer, workload, producers, now) {
                 return Some(copy);
             }
@@ -140,7 +140,7 @@ impl Scheduler {
                 return Some(new);
             }
         }
-        speculation.take(Turn::AfterAll, producer, workload, producers, now)
+        speculation.take(CopyTurn::AfterAll, producer, workload, producers, now)
     }
 
     /// Notes that the producer has found work by itself.
@@ -233,7 +233,7 @@ impl Scheduler {
 
     /// The generation of the producer to start in the place of this lost one, once; `None` if none is needed.
     pub fn take_replacement(&mut self, producer: ProducerId) -> Option<Generation> {
-        let Producers { is_aborted, health, .. } = &mut self.producers;
+        let RunProducers { is_aborted, health, .. } = &mut self.producers;
         if *is_aborted { None } else { health.take_replacement(producer) }
     }
 

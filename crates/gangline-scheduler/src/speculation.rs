@@ -15,7 +15,7 @@ use super::health::ProducerHealth;
 use super::items::{ItemState, Items};
 use super::lease::{Chosen, Copies, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
 use super::priority::Priority;
-use super::producers::Producers;
+use super::producers::RunProducers;
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
@@ -52,7 +52,7 @@ pub(super) struct Speculation {
 
 /// The point at which a producer that asks for work is offered a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum CopyTurn {
     /// Before all other items.
     BeforeAll,
     /// Before the new items of this priority.
@@ -162,22 +162,22 @@ impl Speculation {
     /// Takes a copy of a slow item for `helper`.
     pub(super) fn take(
         &mut self,
-        turn: Turn,
+        turn: CopyTurn,
         helper: ProducerId,
         workload: &mut Workload,
-        producers: &Producers,
+        producers: &RunProducers,
         now: RunTime,
     ) -> Option<Chosen> {
         let rule = match turn {
             // A suspended producer would probably fail it, and the call that has failed keeps others from copying.
-            Turn::BeforeAll if producers.takes(helper) == Takes::TriedBefore => None,
-            Turn::BeforeAll => self.overdue(workload),
-            Turn::BeforeNew(Priority::Normal) => None,
+            CopyTurn::BeforeAll if producers.takes(helper) == Takes::TriedBefore => None,
+            CopyTurn::BeforeAll => self.overdue(workload),
+            CopyTurn::BeforeNew(Priority::Normal) => None,
             // All normal items are in hooks, and background items wait.
-            Turn::BeforeNew(Priority::Background) => {
+            CopyTurn::BeforeNew(Priority::Background) => {
                 self.standing_still(Priority::Normal, &workload.batches)
             }
-            Turn::AfterAll => self.standing_still(Priority::Background, &workload.batches),
+            CopyTurn::AfterAll => self.standing_still(Priority::Background, &workload.batches),
         };
         match rule?.chance(helper, workload, &producers.health, now) {
             Chance::Now(slow) => {
@@ -194,7 +194,7 @@ impl Speculation {
         &self,
         helper: ProducerId,
         workload: &Workload,
-        producers: &Producers,
+        producers: &RunProducers,
         now: RunTime,
     ) -> bool {
         let rule = self.overdue(workload);
@@ -207,7 +207,7 @@ impl Speculation {
         &self,
         helper: ProducerId,
         workload: &Workload,
-        producers: &Producers,
+        producers: &RunProducers,
         now: RunTime,
     ) -> Option<RunTime> {
         let overdue = self.overdue(workload).filter(|_| producers.takes(helper) == Takes::All);
@@ -223,7 +223,7 @@ impl Speculation {
 
     /// Wakes the producers that could copy slow items and have no time set for a look of their own.
     #[inline]
-    pub(super) fn wake_helpers(&self, workload: &Workload, producers: &mut Producers) {
+    pub(super) fn wake_helpers(&self, workload: &Workload, producers: &mut RunProducers) {
         if !self.is_on() || producers.waiters.is_empty() {
             return;
         }

@@ -8,12 +8,12 @@ use crate::batch::{Ceiling, Limits, Load};
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// The last part of an owner is its next.
-    waiting: Vec<Part>,
+    waiting: Vec<BatchPart>,
 }
 
 /// Items that are tried together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BatchPart {
     /// The producer that takes it next, unless an idle one takes it first. `None`: any producer.
     pub(super) owner: Option<ProducerId>,
     pub(super) items: Vec<Sized>,
@@ -40,21 +40,21 @@ impl Parts {
         self.waiting.iter().filter(|part| part.owner.is_none_or(&is_busy)).count()
     }
 
-    pub(super) fn push(&mut self, part: Part) {
+    pub(super) fn push(&mut self, part: BatchPart) {
         self.waiting.push(part);
     }
 
-    /// Puts back a failed batch: in two halves, or whole if it ran out of memory. [`Part::cut_to`] then
+    /// Puts back a failed batch: in two halves, or whole if it ran out of memory. [`BatchPart::cut_to`] then
     /// limits it when it is leased.
     ///
     /// The half of the earlier items comes first. So the first of several bad items is found, whatever the
     /// outcome of the rest.
-    pub(super) fn split(&mut self, mut part: Part) {
+    pub(super) fn split(&mut self, mut part: BatchPart) {
         match part.cut {
             Cut::Blame if part.items.len() == 1 => {}
             Cut::Blame => {
                 let later = part.items.split_off(part.items.len() / 2);
-                self.waiting.push(Part { items: later, ..part.clone() });
+                self.waiting.push(BatchPart { items: later, ..part.clone() });
             }
             // Joined with the rest that was cut off before, since the next cut is at another place.
             Cut::Memory => {
@@ -74,15 +74,19 @@ impl Parts {
     }
 
     /// Takes the producer's next part of a priority.
-    pub(super) fn take_own(&mut self, producer: ProducerId, priority: Priority) -> Option<Part> {
-        let is_own = |part: &Part| part.owner == Some(producer) && part.is(priority);
+    pub(super) fn take_own(
+        &mut self,
+        producer: ProducerId,
+        priority: Priority,
+    ) -> Option<BatchPart> {
+        let is_own = |part: &BatchPart| part.owner == Some(producer) && part.is(priority);
         let last = self.waiting.iter().rposition(is_own)?;
         Some(self.waiting.remove(last))
     }
 
     /// Takes a part without an owner.
-    pub(super) fn take_free(&mut self, priority: Priority) -> Option<Part> {
-        let is_free = |part: &Part| part.owner.is_none() && part.is(priority);
+    pub(super) fn take_free(&mut self, priority: Priority) -> Option<BatchPart> {
+        let is_free = |part: &BatchPart| part.owner.is_none() && part.is(priority);
         let first = self.waiting.iter().position(is_free)?;
         Some(self.waiting.remove(first))
     }
@@ -92,8 +96,8 @@ impl Parts {
         &mut self,
         priority: Priority,
         is_busy: impl Fn(ProducerId) -> bool,
-    ) -> Option<Part> {
-        let is_left = |part: &Part| part.owner.is_none_or(&is_busy) && part.is(priority);
+    ) -> Option<BatchPart> {
+        let is_left = |part: &BatchPart| part.owner.is_none_or(&is_busy) && part.is(priority);
         let first = self.waiting.iter().position(is_left)?;
         Some(self.waiting.remove(first))
     }
@@ -115,19 +119,19 @@ impl Parts {
     }
 }
 
-impl Part {
+impl BatchPart {
     fn is(&self, priority: Priority) -> bool {
         priority_of(&self.items) == priority
     }
 
     /// Cuts off the items that exceed the device's learned memory limit.
-    pub(super) fn cut_to(&mut self, limits: Limits, learned: &Ceiling) -> Option<Part> {
+    pub(super) fn cut_to(&mut self, limits: Limits, learned: &Ceiling) -> Option<BatchPart> {
         let count = fitting(limits, learned, &self.items);
         if count >= self.items.len() {
             return None;
         }
         let items = self.items.split_off(count);
-        Some(Part { items, cut: Cut::Memory, ..self.clone() })
+        Some(BatchPart { items, cut: Cut::Memory, ..self.clone() })
     }
 }
 
@@ -148,12 +152,12 @@ mod tests {
 
     const NORMAL: Priority = Priority::Normal;
 
-    fn part(items: std::ops::Range<u64>, cut: Cut) -> Part {
+    fn part(items: std::ops::Range<u64>, cut: Cut) -> BatchPart {
         let items = items.map(Sized::plain).collect();
-        Part { owner: Some(0), items, attempt: 1, cut }
+        BatchPart { owner: Some(0), items, attempt: 1, cut }
     }
 
-    fn indices(part: Option<Part>) -> Vec<u64> {
+    fn indices(part: Option<BatchPart>) -> Vec<u64> {
         part.map_or(vec![], |part| part.items.iter().map(|item| item.index).collect())
     }
 
@@ -185,7 +189,7 @@ mod tests {
         assert_eq!((whole.items.len(), rest.items.len()), (5, 5));
         parts.push(rest);
         learned.fell_short(5);
-        parts.split(Part { cut: Cut::Memory, ..whole });
+        parts.split(BatchPart { cut: Cut::Memory, ..whole });
         let mut whole = parts.take_own(0, NORMAL).unwrap();
         assert_eq!(whole.items.len(), 10);
         assert_eq!(whole.cut_to(limits, &learned).unwrap().items.len(), 8);

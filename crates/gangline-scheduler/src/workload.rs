@@ -7,10 +7,10 @@ use super::health::ProducerHealth;
 use super::items::{Dropped, ItemState, Items, Outcome, Standing};
 use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
 use super::priority::Priority;
-use super::producers::Producers;
+use super::producers::RunProducers;
 use super::retry::Decision;
 use super::retry_queue::RetryQueue;
-use super::split::{Cut, Part};
+use super::split::{BatchPart, Cut};
 use super::time::RunTime;
 use super::waiters::Takes;
 use crate::batch::DeviceBatches;
@@ -88,7 +88,7 @@ impl Workload {
     fn take_part(
         &mut self,
         producer: ProducerId,
-        next: impl Fn(&mut Self) -> Option<Part>,
+        next: impl Fn(&mut Self) -> Option<BatchPart>,
     ) -> Option<Chosen> {
         loop {
             let mut part = next(self)?;
@@ -175,7 +175,7 @@ impl Workload {
     pub(super) fn next_look(
         &mut self,
         producer: ProducerId,
-        Producers { health, waiters, .. }: &Producers,
+        RunProducers { health, waiters, .. }: &RunProducers,
         takes: Takes,
         now: RunTime,
     ) -> Option<RunTime> {
@@ -188,7 +188,7 @@ impl Workload {
     }
 
     /// Ends a lease. `None` if it was already over.
-    pub(super) fn end(&mut self, id: LeaseId, producers: &mut Producers) -> Option<Held> {
+    pub(super) fn end(&mut self, id: LeaseId, producers: &mut RunProducers) -> Option<Held> {
         let held = self.leases.remove(id)?;
         if held.is_detached() {
             producers.rejoin(held.producer, &self.leases);
@@ -202,7 +202,7 @@ impl Workload {
         item: Sized,
         outcome: Outcome,
         producer: ProducerId,
-        producers: &mut Producers,
+        producers: &mut RunProducers,
         now: RunTime,
     ) -> Standing {
         let index = item.index;
@@ -232,7 +232,13 @@ impl Workload {
     }
 
     /// Records that a producer succeeded with an item, which may show what was to blame for earlier failures.
-    fn clear(&mut self, index: u64, producer: ProducerId, producers: &mut Producers, now: RunTime) {
+    fn clear(
+        &mut self,
+        index: u64,
+        producer: ProducerId,
+        producers: &mut RunProducers,
+        now: RunTime,
+    ) {
         if !producers.health.has_suspects() {
             return;
         }
@@ -245,7 +251,7 @@ impl Workload {
     }
 
     /// Revokes the leases that still cover a settled item.
-    pub(super) fn revoke(&mut self, index: u64, producers: &mut Producers, now: RunTime) {
+    pub(super) fn revoke(&mut self, index: u64, producers: &mut RunProducers, now: RunTime) {
         for id in self.leases.covering(index) {
             let held = self.leases.get_mut(id).expect("it covers the item");
             held.open -= 1;
@@ -281,7 +287,7 @@ impl Workload {
         let is_plain = |item: &Sized| self.items.get(item.index).is_none();
         if alone.len() > 1 && alone.iter().all(is_plain) {
             let (owner, attempt, cut) = (None, held.attempt, Cut::Memory);
-            self.batches.parts.push(Part { owner, items: alone, attempt, cut });
+            self.batches.parts.push(BatchPart { owner, items: alone, attempt, cut });
             return;
         }
         for item in alone {
@@ -296,7 +302,7 @@ impl Workload {
         &mut self,
         decision: Decision,
         index: u64,
-        producers: &mut Producers,
+        producers: &mut RunProducers,
         now: RunTime,
     ) {
         let Decision::Retry(due) = decision else { return self.forget(index, producers) };
@@ -309,14 +315,14 @@ impl Workload {
     }
 
     /// Forgets a finished item. No further attempt can show whether a producer was to blame for it.
-    pub(super) fn forget(&mut self, index: u64, producers: &mut Producers) {
+    pub(super) fn forget(&mut self, index: u64, producers: &mut RunProducers) {
         self.items.remove(index);
         producers.health.blame_item(index);
         producers.wake_unsuspended();
     }
 
     /// Gives up an item whose result is no longer wanted.
-    pub(super) fn withdraw(&mut self, index: u64, producers: &mut Producers, now: RunTime) {
+    pub(super) fn withdraw(&mut self, index: u64, producers: &mut RunProducers, now: RunTime) {
         if self.batches.pending.withdraw(index) {
             return;
         }
@@ -353,7 +359,7 @@ impl Workload {
     }
 
     /// Ends a lease that is past its deadline.
-    pub(super) fn expire(&mut self, id: LeaseId, producers: &mut Producers, now: RunTime) {
+    pub(super) fn expire(&mut self, id: LeaseId, producers: &mut RunProducers, now: RunTime) {
         // It may have ended together with another lease of its producer.
         let Some(held) = self.leases.remove(id) else { return };
         let Held { producer, phase, attempt, .. } = held;
@@ -375,14 +381,19 @@ impl Workload {
     }
 
     /// Removes the producer until the hook that it is in returns, and puts its items back.
-    pub(super) fn leave(&mut self, expired: Expired, producers: &mut Producers, now: RunTime) {
+    pub(super) fn leave(&mut self, expired: Expired, producers: &mut RunProducers, now: RunTime) {
         let producer = expired.producer;
         let was_live = producers.expire(expired);
         self.after_departure(producer, was_live, producers, now);
     }
 
     /// Removes the producer for good, and puts its items back. It may already be lost, but hold items.
-    pub(super) fn lose(&mut self, producer: ProducerId, producers: &mut Producers, now: RunTime) {
+    pub(super) fn lose(
+        &mut self,
+        producer: ProducerId,
+        producers: &mut RunProducers,
+        now: RunTime,
+    ) {
         let was_live = producers.health.is_live(producer);
         producers.health.lose(producer);
         self.after_departure(producer, was_live, producers, now);
@@ -392,7 +403,7 @@ impl Workload {
         &mut self,
         producer: ProducerId,
         was_live: bool,
-        producers: &mut Producers,
+        producers: &mut RunProducers,
         now: RunTime,
     ) {
         let leases: Vec<_> = self.leases.of(producer).map(|(id, _)| id).collect();
@@ -406,14 +417,14 @@ impl Workload {
         }
     }
 
-    fn after_loss(&mut self, producer: ProducerId, producers: &mut Producers, now: RunTime) {
+    fn after_loss(&mut self, producer: ProducerId, producers: &mut RunProducers, now: RunTime) {
         self.batches.parts.disown(producer);
         producers.replace(producer);
         self.wake_for_work(producers, now);
     }
 
     /// Wakes one producer for each piece of work.
-    pub(super) fn wake_for_work(&mut self, producers: &mut Producers, now: RunTime) {
+    pub(super) fn wake_for_work(&mut self, producers: &mut RunProducers, now: RunTime) {
         if producers.waiters.is_empty() {
             return;
         }
@@ -426,13 +437,13 @@ impl Workload {
         self.wake_for_pending(producers, now);
     }
 
-    pub(super) fn wake_for_parts(&self, producers: &mut Producers) {
+    pub(super) fn wake_for_parts(&self, producers: &mut RunProducers) {
         let free = self.batches.unwatched_part(&producers.waiters, &self.leases);
         free.into_iter().for_each(|producer| producers.wake(producer));
     }
 
     #[inline]
-    pub(super) fn wake_for_pending(&self, producers: &mut Producers, now: RunTime) {
+    pub(super) fn wake_for_pending(&self, producers: &mut RunProducers, now: RunTime) {
         if producers.waiters.is_empty() {
             return;
         }

@@ -80,12 +80,12 @@ pub(crate) struct Bounds {
     pub(crate) most: u64,
     /// How long a batch may take.
     pub(crate) within: Option<Duration>,
-    pub(crate) start: Start,
+    pub(crate) start: FirstGrowth,
 }
 
 /// How the size begins to grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum FirstGrowth {
     /// With several batches of each small size, for a device that warms up.
     Slow,
     /// With one, since calls may be waiting.
@@ -323,7 +323,7 @@ impl Tuner {
     /// The number of batches that a size needs before a larger one is tried.
     fn least_count(&self, bounds: Bounds) -> f64 {
         let is_small = self.timings.line().is_none_or(|line| line.fixed_share(self.size) > 0.5);
-        if is_small && bounds.start == Start::Slow { WHILE_SMALL } else { 1.0 }
+        if is_small && bounds.start == FirstGrowth::Slow { WHILE_SMALL } else { 1.0 }
     }
 
     fn judge(&self, candidate: &Candidate, bounds: Bounds) -> Judgement {

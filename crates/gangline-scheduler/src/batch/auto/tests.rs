@@ -412,7 +412,8 @@ proptest! {
 #[test]
 fn items_that_are_large_from_the_first_are_few_in_flight() {
     for extent in [100, 1_000, 1_000_000, u64::MAX] {
-        let bounds = super::Bounds { most: 64 << 20, within: None, start: super::Start::Slow };
+        let bounds =
+            super::Bounds { most: 64 << 20, within: None, start: super::FirstGrowth::Slow };
         let mut device = DeviceBatches::default();
         device.took(extent, 1, Duration::from_millis(5), bounds);
         assert!(device.most_items(bounds) <= 2, "{extent}: {}", device.most_items(bounds));
@@ -422,7 +423,7 @@ fn items_that_are_large_from_the_first_are_few_in_flight() {
 /// A large item that fits alone says nothing about as much of small ones.
 #[test]
 fn a_large_item_does_not_lift_the_size_above_the_memory() {
-    let bounds = super::Bounds { most: 100_000, within: None, start: super::Start::Slow };
+    let bounds = super::Bounds { most: 100_000, within: None, start: super::FirstGrowth::Slow };
     let mut device = DeviceBatches::default();
     device.took(8_000, 8, Duration::from_millis(5), bounds);
     device.took(8_000, 1, Duration::from_millis(5), bounds);
