@@ -34,8 +34,8 @@ use crate::args::check::CheckArgs;
 use crate::args::cluster::{WorkerArgs, WorkersArgs};
 use crate::args::dockerfile::DockerfileArgs;
 use crate::args::halt::Halt;
-use crate::args::inputs::Inputs;
-use crate::args::limit::{Timeout, duration};
+use crate::args::inputs::InputArgs;
+use crate::args::limit::{JobTimeout, duration};
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::printing::Printing;
 use crate::args::report::ReportArgs;
@@ -69,7 +69,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Subcommands {
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     Check(Box<CheckArgs>),
     Dockerfile(DockerfileArgs),
     Serve(Box<ServeArgs>),
@@ -89,7 +89,7 @@ pub(crate) enum Subcommands {
     after_long_help = sections::text(sections::RUN),
     override_usage = "gangline run [OPTIONS] [--] COMMAND... [::: INPUT...]"
 )]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The command, and its arguments with marks; inputs may follow after :::
     #[arg(
         value_name = "COMMAND",
@@ -101,27 +101,27 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) inputs: Inputs,
+    pub(crate) inputs: InputArgs,
     #[command(flatten)]
     pub(crate) placement: Placement,
     #[command(flatten)]
     pub(crate) running: Running,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) printing: Printing,
     #[command(flatten)]
-    pub(crate) failure: Failure,
+    pub(crate) failure: FailureArgs,
     #[command(flatten)]
-    pub(crate) record: Record,
+    pub(crate) record: RecordArgs,
     #[command(flatten)]
     pub(crate) warm: WarmArgs,
 }
 
-impl Run {
+impl RunArgs {
     /// The words of the command, and the sources after it.
     pub(crate) fn typed(&self) -> Typed<'_> {
-        let Inputs { arg_sep, arg_file_sep, .. } = &self.inputs;
+        let InputArgs { arg_sep, arg_file_sep, .. } = &self.inputs;
         Typed::of(&self.command, Separators::new(arg_sep.as_deref(), arg_file_sep.as_deref()))
     }
 
@@ -133,7 +133,7 @@ impl Run {
     /// The files that inputs are read from; `-` is standard input.
     pub(crate) fn source_files(&self) -> impl Iterator<Item = &Path> {
         let typed = self.typed().sources;
-        let Inputs { input, csv, tsv, job_file, .. } = &self.inputs;
+        let InputArgs { input, csv, tsv, job_file, .. } = &self.inputs;
         let options = input.iter().chain(csv).chain(tsv).chain(job_file);
         let has_options = options.clone().next().is_some() || self.record.retry_failed;
         let is_default = typed.is_empty() && !has_options;
@@ -208,7 +208,7 @@ pub(crate) struct Placement {
     pub(crate) visible: bool,
     /// Write several ids as separate words, or joined into one
     #[arg(long, value_name = "HOW", value_enum)]
-    pub(crate) gpu_separator: Option<Separator>,
+    pub(crate) gpu_separator: Option<DeviceSeparator>,
     /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
     #[arg(
         long,
@@ -225,7 +225,7 @@ pub(crate) struct Placement {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Separator {
+pub(crate) enum DeviceSeparator {
     Space,
     Comma,
     Colon,
@@ -239,7 +239,7 @@ pub(crate) enum InUse {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     /// Print the outputs in the order of the inputs [default]
     #[arg(short = 'k', long, alias = "keeporder", action = ArgAction::SetTrue, conflicts_with = "no_keep_order")]
     pub(crate) keep_order: bool,
@@ -268,7 +268,7 @@ pub(crate) struct Output {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Failure")]
-pub(crate) struct Failure {
+pub(crate) struct FailureArgs {
     /// Retry a failed job up to N times, on its slot
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = unsigned::<u32>)]
     pub(crate) retries: u32,
@@ -277,7 +277,7 @@ pub(crate) struct Failure {
     pub(crate) retry_delay: Duration,
     /// End a job that takes longer: 30s, or 3x the median of all jobs
     #[arg(long, value_name = "TIME")]
-    pub(crate) timeout: Option<Timeout>,
+    pub(crate) timeout: Option<JobTimeout>,
     /// Wait TIME between SIGTERM and SIGKILL to a job
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) kill_after: Duration,
@@ -291,7 +291,7 @@ pub(crate) struct Failure {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Record")]
-pub(crate) struct Record {
+pub(crate) struct RecordArgs {
     /// Write a line for each job, in the columns of GNU parallel's log
     #[arg(long, alias = "jl", value_name = "FILE")]
     pub(crate) joblog: Option<PathBuf>,
@@ -317,7 +317,7 @@ pub(crate) struct Record {
         long,
         action = ArgAction::SetTrue,
         requires = "joblog",
-        conflicts_with_all = ["Inputs", "warm", "journal", "results"]
+        conflicts_with_all = ["InputArgs", "warm", "journal", "results"]
     )]
     pub(crate) retry_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory

@@ -11,16 +11,16 @@ use crate::error::naming;
 ///
 /// The bell is a pipe, since some containers refuse `eventfd`.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct PipeBell {
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
+impl PipeBell {
+    pub(crate) fn new() -> io::Result<PipeBell> {
         let (reader, writer) =
             pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(naming("pipe2"))?;
-        Ok(Bell { reader, writer })
+        Ok(PipeBell { reader, writer })
     }
 
     pub(crate) fn ring(&self) {
@@ -34,7 +34,7 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for PipeBell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }

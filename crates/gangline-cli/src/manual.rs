@@ -9,7 +9,9 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::args;
-use crate::args::sections::{Block, CHECK, DOCKERFILE, MAIN, RUN, SERVE, Section, WORKER, WORKERS};
+use crate::args::sections::{
+    CHECK, DOCKERFILE, HelpBlock, HelpSection, MAIN, RUN, SERVE, WORKER, WORKERS,
+};
 
 /// The page of a command, or of the program.
 pub(crate) fn page(command: Option<&str>) -> io::Result<Vec<u8>> {
@@ -85,21 +87,21 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-fn explained(section: &Section) -> Roff {
+fn explained(section: &HelpSection) -> Roff {
     let mut roff = Roff::default();
     roff.control("SH", [&*section.title.to_uppercase()]);
     for block in section.blocks {
         match block {
-            Block::Text(paragraph) => {
+            HelpBlock::Text(paragraph) => {
                 roff.control("PP", []);
                 roff.text([roman(*paragraph)]);
             }
-            Block::Terms(terms) => terms.iter().for_each(|(term, meaning)| {
+            HelpBlock::Terms(terms) => terms.iter().for_each(|(term, meaning)| {
                 roff.control("TP", ["12"]);
                 roff.text([bold(*term)]);
                 roff.text([roman(*meaning)]);
             }),
-            Block::Example(what, example) => {
+            HelpBlock::Example(what, example) => {
                 roff.control("PP", []);
                 roff.text([roman(*what)]);
                 roff.control("PP", []);

@@ -34,11 +34,11 @@ use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::args::Run;
-use crate::args::inputs::Grouping;
+use crate::args::RunArgs;
+use crate::args::inputs::InputGrouping;
 use crate::args::list_size::ListSize;
 use crate::args::typed::{Kind, Typed, TypedSource};
-use crate::args::workers::{Amount, Workers};
+use crate::args::workers::{WorkerCount, Workers};
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::failed::failed_jobs;
@@ -51,16 +51,16 @@ use crate::plan::job_key::JobKey;
 use crate::plan::jobs::{Jobs, jobs};
 use crate::plan::mark::{Edits, InputMarks, Marks};
 use crate::plan::rows::Rows;
-use crate::plan::slot::Slots;
-use crate::plan::sources::{Count, Sources};
+use crate::plan::slot::JobSlots;
+use crate::plan::sources::{FileCounting, Sources};
 use crate::plan::template::{Several, Template, TemplateError};
 use crate::plan::texts::Texts;
 use crate::plan::value::{InputForm, Shape};
 
 /// One lane.
 pub(crate) struct Plan {
-    pub(crate) source: Source,
-    pub(crate) slots: Slots,
+    pub(crate) source: JobSource,
+    pub(crate) slots: JobSlots,
     pub(crate) gate: Arc<Gate>,
     pub(crate) needs: Needs,
     pub(crate) texts: Texts,
@@ -79,11 +79,11 @@ pub(crate) struct WarmInputs {
 }
 
 /// The source of its jobs.
-pub(crate) enum Source {
+pub(crate) enum JobSource {
     Inputs {
         rows: Rows,
         names: Vec<OsString>,
-        grouping: Grouping,
+        grouping: InputGrouping,
         command: Arc<Template>,
         key: JobKey,
     },
@@ -94,7 +94,7 @@ pub(crate) enum Source {
 
 impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
-    pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
+    pub(crate) fn all(args: &RunArgs) -> Result<Vec<Plan>, CliError> {
         check_purposes(args)?;
         // A dry run starts nothing, so it may be made on another machine.
         if !args.output.dry_run {
@@ -107,16 +107,16 @@ impl Plan {
         }
     }
 
-    fn of_log(args: &Run, log: &Path) -> Result<Plan, CliError> {
+    fn of_log(args: &RunArgs, log: &Path) -> Result<Plan, CliError> {
         if !args.command.is_empty() {
             return Err(usage(
                 "with --retry-failed the log has the commands; remove the command and the inputs after the options",
             ));
         }
         let jobs = failed_jobs(log)?;
-        let slots = Slots::new(&args.placement, Some(jobs.len()))?;
+        let slots = JobSlots::new(&args.placement, Some(jobs.len()))?;
         let texts = Texts::new(args, &marks_of_file(args, &slots))?;
-        let (source, gate) = (Source::Failed(jobs), new_gate(1)?);
+        let (source, gate) = (JobSource::Failed(jobs), new_gate(1)?);
         Ok(Plan {
             source,
             slots,
@@ -128,7 +128,7 @@ impl Plan {
         })
     }
 
-    fn of_file(args: &Run, path: &Path) -> Result<Vec<Plan>, CliError> {
+    fn of_file(args: &RunArgs, path: &Path) -> Result<Vec<Plan>, CliError> {
         if !args.command.is_empty() {
             return Err(usage(
                 "with --job-file each line is a command; remove the command after the options",
@@ -138,28 +138,28 @@ impl Plan {
             return Err(usage("the job file must be a regular file, since it is read twice"));
         }
         let gate = new_gate(1)?;
-        let slots = Slots::new(&args.placement, Some(1))?;
+        let slots = JobSlots::new(&args.placement, Some(1))?;
         let marks = marks_of_file(args, &slots);
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
-        let slots = Slots::new(&args.placement, usize::try_from(file.count()).ok())?;
+        let slots = JobSlots::new(&args.placement, usize::try_from(file.count()).ok())?;
         lanes_of(args, file, slots, gate)
     }
 
-    fn of_command(args: &Run) -> Result<Plan, CliError> {
+    fn of_command(args: &RunArgs) -> Result<Plan, CliError> {
         let gate = new_gate(args.warm.batch.map_or(1, ListSize::most))?;
         let typed = args.typed();
         check_typed(args, &typed)?;
-        let Run { record, placement, failure, .. } = args;
+        let RunArgs { record, placement, failure, .. } = args;
         let is_counted = record.bar
             || record.eta
             || failure.halt.needs_total()
-            || placement.workers == Some(Workers::Number(Amount::Most));
-        let count = if is_counted { Count::Ahead } else { Count::No };
+            || placement.workers == Some(Workers::Number(WorkerCount::Most));
+        let count = if is_counted { FileCounting::Ahead } else { FileCounting::No };
         // Before signals are handled: opening a named pipe waits for its writer, and a signal must end that.
         let sources = Sources::open(&args.inputs, &typed, count, &gate)
             .map_err(|error| CliError::new(exit::INPUT, error))?;
         let jobs = sources.rows.size_hint().1;
-        let slots = Slots::new(placement, jobs)?;
+        let slots = JobSlots::new(placement, jobs)?;
         let renamed = args.inputs.renamed();
         let marks = marks_of_command(args, &sources, &slots, &renamed);
         let command = template(args, typed.command, &marks)?;
@@ -169,7 +169,7 @@ impl Plan {
         let (sends_inputs, input_form) = (args.warm.warm, InputForm::of(&args.inputs));
         let key = args.inputs.key.as_deref().map(|key| JobKey::new(key, &names, input_form));
         let key = key.transpose().map_err(|why| usage(&why))?.unwrap_or_default();
-        let source = Source::Inputs { rows, names, grouping, command, key };
+        let source = JobSource::Inputs { rows, names, grouping, command, key };
         Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs, input_form })
     }
 
@@ -178,9 +178,9 @@ impl Plan {
         let slots = self.slots.len();
         match &mut self.source {
             // Both are read again for the numbers of their jobs.
-            Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
-            Source::Failed(jobs) => Ok(Box::new(jobs.clone().into_iter().map(Ok))),
-            Source::Inputs { rows, grouping, command, key, .. } => {
+            JobSource::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
+            JobSource::Failed(jobs) => Ok(Box::new(jobs.clone().into_iter().map(Ok))),
+            JobSource::Inputs { rows, grouping, command, key, .. } => {
                 let rows = std::mem::replace(rows, Box::new(iter::empty()));
                 let rows = grouped(rows, *grouping, slots, command);
                 Ok(jobs(rows, Arc::clone(command), key.clone()))
@@ -191,14 +191,14 @@ impl Plan {
     /// What warm workers need to know before the jobs are read.
     pub(crate) fn warm_inputs(&self) -> WarmInputs {
         // A job file has no warm workers.
-        let Source::Inputs { rows, names, grouping, command, .. } = &self.source else {
+        let JobSource::Inputs { rows, names, grouping, command, .. } = &self.source else {
             return WarmInputs::default();
         };
         let has_names = names.iter().any(|name| !name.is_empty());
         let names = if has_names { names.clone() } else { Vec::new() };
         let most = rows.size_hint().1;
         let most = match grouping {
-            Grouping::Several(number) => most.map(|most| most.div_ceil(*number)),
+            InputGrouping::Several(number) => most.map(|most| most.div_ceil(*number)),
             _ => most,
         };
         let shape = Shape { names, form: self.input_form };
@@ -208,49 +208,49 @@ impl Plan {
     /// The program of all jobs, if they have one in common.
     pub(crate) fn program(&self) -> Option<OsString> {
         match &self.source {
-            Source::Inputs { command, .. } => Some(command.program()),
-            Source::JobFile(_) | Source::Failed(_) => None,
+            JobSource::Inputs { command, .. } => Some(command.program()),
+            JobSource::JobFile(_) | JobSource::Failed(_) => None,
         }
     }
 
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
     pub(crate) fn differs_by_job(&self) -> bool {
         match &self.source {
-            Source::Inputs { grouping: Grouping::CountOnly, .. }
-            | Source::JobFile(_)
-            | Source::Failed(_) => true,
-            Source::Inputs { command, .. } => command.differs_by_job() || self.sends_inputs,
+            JobSource::Inputs { grouping: InputGrouping::CountOnly, .. }
+            | JobSource::JobFile(_)
+            | JobSource::Failed(_) => true,
+            JobSource::Inputs { command, .. } => command.differs_by_job() || self.sends_inputs,
         }
     }
 
     /// The numbers of its jobs, if several lanes share a file.
     pub(crate) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
         match &self.source {
-            Source::JobFile(file) => {
+            JobSource::JobFile(file) => {
                 // Read without the gate, since jobs that never start have a place in the order too.
                 let file = file.behind(&new_gate(1)?);
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
             }
-            Source::Failed(jobs) => {
+            JobSource::Failed(jobs) => {
                 let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
                 Ok(Box::new(numbers.into_iter()))
             }
-            Source::Inputs { .. } => Ok(Box::new(1..)),
+            JobSource::Inputs { .. } => Ok(Box::new(1..)),
         }
     }
 
     /// Whether the numbers of its jobs have gaps.
     pub(crate) fn has_gaps(&self) -> bool {
-        matches!(self.source, Source::Failed(_))
+        matches!(self.source, JobSource::Failed(_))
     }
 }
 
 /// One lane for each kind of job in the file.
 fn lanes_of(
-    args: &Run,
+    args: &RunArgs,
     file: JobFile,
-    slots: Slots,
+    slots: JobSlots,
     gate: Arc<Gate>,
 ) -> Result<Vec<Plan>, CliError> {
     let workers = match args.placement.workers {
@@ -259,12 +259,12 @@ fn lanes_of(
     };
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
-    let texts = |slots: &Slots| Texts::new(args, &marks_of_file(args, slots));
+    let texts = |slots: &JobSlots| Texts::new(args, &marks_of_file(args, slots));
     let mut lanes = Vec::new();
     // If slots have no GPUs, all jobs are of one kind.
     let apart = file.without_gpu > 0 && slots.have_gpus();
     if !apart {
-        let source = Source::JobFile(file.with_all());
+        let source = JobSource::JobFile(file.with_all());
         let (needs, texts) = (Needs::Slot, texts(&slots)?);
         return Ok(vec![Plan {
             source,
@@ -277,7 +277,7 @@ fn lanes_of(
         }]);
     }
     if file.on_slots > 0 {
-        let source = Source::JobFile(file.clone());
+        let source = JobSource::JobFile(file.clone());
         let (needs, texts) = (Needs::Slot, texts(&slots)?);
         lanes.push(Plan {
             source,
@@ -290,8 +290,8 @@ fn lanes_of(
         });
     }
     let gate = new_gate(1)?;
-    let source = Source::JobFile(file.behind(&gate));
-    let slots = Slots::without_gpu(beside)?;
+    let source = JobSource::JobFile(file.behind(&gate));
+    let slots = JobSlots::without_gpu(beside)?;
     let (needs, texts) = (Needs::NoGpu, texts(&slots)?);
     lanes.push(Plan {
         source,
@@ -306,7 +306,7 @@ fn lanes_of(
 }
 
 /// Checks what was typed after the options, before anything is opened.
-fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
+fn check_typed(args: &RunArgs, typed: &Typed<'_>) -> Result<(), CliError> {
     if is_value(typed.command) {
         return Err(usage(&format!(
             "{} was taken for the command: join a value to its option, as in --use-gpu=false, and \
@@ -314,7 +314,7 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
             typed.command[0].to_string_lossy()
         )));
     }
-    let Run { inputs, .. } = args;
+    let RunArgs { inputs, .. } = args;
     let file =
         typed.command.first().filter(|word| inputs.jsonl && program::is_file_of_inputs(word));
     if let Some(file) = file {
@@ -331,7 +331,7 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
             template::quoted(word)
         )));
     }
-    if args.warm.warm && inputs.grouping() == Grouping::CountOnly {
+    if args.warm.warm && inputs.grouping() == InputGrouping::CountOnly {
         return Err(usage("a warm worker gets each input, and -n 0 would send none"));
     }
     if args.source_files().filter(|path| *path == Path::new("-")).count() > 1 {
@@ -348,21 +348,21 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
 
 /// The marks of a command.
 fn marks_of_command<'a>(
-    args: &Run,
+    args: &RunArgs,
     sources: &'a Sources,
-    slots: &Slots,
+    slots: &JobSlots,
     renamed: &'a [(&'a OsStr, &'static str)],
 ) -> Marks<'a> {
-    let Run { inputs, placement, warm, .. } = args;
+    let RunArgs { inputs, placement, warm, .. } = args;
     let most = match inputs.grouping() {
-        Grouping::One | Grouping::CountOnly => sources.width,
-        Grouping::Several(number) => sources.width.and_then(|width| width.checked_mul(number)),
-        Grouping::Fitting { .. } => None,
+        InputGrouping::One | InputGrouping::CountOnly => sources.width,
+        InputGrouping::Several(number) => sources.width.and_then(|width| width.checked_mul(number)),
+        InputGrouping::Fitting { .. } => None,
     };
     let input = match inputs.grouping() {
         _ if warm.warm => InputMarks::Sent,
         _ if inputs.shell => InputMarks::Parameters,
-        Grouping::CountOnly => InputMarks::Unused,
+        InputGrouping::CountOnly => InputMarks::Unused,
         _ => InputMarks::Words,
     };
     let gpus = slots.mark(placement.gpu_separator);
@@ -371,22 +371,26 @@ fn marks_of_command<'a>(
 }
 
 /// The marks of the commands in a job file.
-fn marks_of_file(args: &Run, slots: &Slots) -> Marks<'static> {
+fn marks_of_file(args: &RunArgs, slots: &JobSlots) -> Marks<'static> {
     let gpus = slots.mark(args.placement.gpu_separator);
     let (input, edits) = (InputMarks::IsCommand, Edits::Refused);
     Marks { input, names: &[], most: None, renamed: &[], edits, gpus }
 }
 
-fn template(args: &Run, words: &[OsString], marks: &Marks<'_>) -> Result<Arc<Template>, CliError> {
+fn template(
+    args: &RunArgs,
+    words: &[OsString],
+    marks: &Marks<'_>,
+) -> Result<Arc<Template>, CliError> {
     let refused = |error: TemplateError| CliError::new(exit::USAGE, error);
-    let Run { inputs, warm, .. } = args;
+    let RunArgs { inputs, warm, .. } = args;
     let template = if inputs.shell && !warm.warm {
         let script: &OsStr = match words {
             [script] => script,
             _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
         };
         match inputs.grouping() {
-            Grouping::CountOnly => Template::script_alone(script, marks),
+            InputGrouping::CountOnly => Template::script_alone(script, marks),
             _ => Template::script(script, marks),
         }
     } else {
@@ -402,14 +406,14 @@ fn template(args: &Run, words: &[OsString], marks: &Marks<'_>) -> Result<Arc<Tem
 }
 
 /// A word of the command that a shell would replace, while here it is an argument.
-pub(crate) fn unexpanded(args: &Run) -> Option<String> {
+pub(crate) fn unexpanded(args: &RunArgs) -> Option<String> {
     let word = program::unexpanded(args.command_words()).filter(|_| args.inputs.passes_words())?;
     let word = template::quoted(word);
     Some(format!("{word} is passed on unchanged, since no shell runs the command: see --shell"))
 }
 
 /// A source without any word, beside others: there is no combination of them.
-pub(crate) fn empty_source(args: &Run) -> Option<String> {
+pub(crate) fn empty_source(args: &RunArgs) -> Option<String> {
     let typed = args.typed().sources;
     let is_empty =
         |source: &&TypedSource<'_>| source.kind == Kind::Inputs && source.words.is_empty();

@@ -12,13 +12,13 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use crate::args::check::CheckArgs;
 use crate::args::options;
 use crate::args::serve::ServeArgs;
-use crate::args::{self, ManArgs, Run, Subcommands};
+use crate::args::{self, ManArgs, RunArgs, Subcommands};
 use crate::check::{self, Checked};
 use crate::error::{CliError, Context};
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::signals::unblock_signals;
-use crate::execute::supervisor::Inputs;
+use crate::execute::supervisor::InputSource;
 use crate::execute::{run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::{self, check_stdin, check_stdout};
@@ -76,7 +76,7 @@ fn register_for_fences() {
 }
 
 fn start_run(
-    args: &Run,
+    args: &RunArgs,
     supervisor: Option<i32>,
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
@@ -119,10 +119,10 @@ fn start_check(
 }
 
 /// Does the work in a process of its own, under this one.
-fn supervise(args: &Run, arguments: Vec<OsString>) -> Result<u8, CliError> {
+fn supervise(args: &RunArgs, arguments: Vec<OsString>) -> Result<u8, CliError> {
     let inputs = match args.reads_terminal() {
-        true => Inputs::Typed,
-        false => Inputs::Other,
+        true => InputSource::Typed,
+        false => InputSource::Other,
     };
     supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(internal)
 }
@@ -136,9 +136,8 @@ fn start_server(
     allow_files(0)?;
     match supervisor {
         Some(_) => serve::serve(args, supervisor),
-        None => {
-            supervisor::supervise(arguments.into_iter().skip(1), Inputs::Other).map_err(internal)
-        }
+        None => supervisor::supervise(arguments.into_iter().skip(1), InputSource::Other)
+            .map_err(internal),
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::args::limit::{Timeout, time_limit};
+use crate::args::limit::{JobTimeout, time_limit};
 use crate::args::list_size::ListSize;
 use crate::args::number::at_least_one;
 use crate::args::warm::WorkerTimes;
-use crate::args::workers::{Amount, Workers};
-use crate::args::{Run, Subcommands, devices, parse, sections};
+use crate::args::workers::{WorkerCount, Workers};
+use crate::args::{RunArgs, Subcommands, devices, parse, sections};
 use gangline::Devices;
 use gangline::gpu::GpuList;
 
@@ -74,7 +74,7 @@ impl CheckArgs {
     }
 
     /// `gangline run --warm` with these options: the worker of a check is that of a run.
-    pub(crate) fn run(&self) -> Result<Run, clap::Error> {
+    pub(crate) fn run(&self) -> Result<RunArgs, clap::Error> {
         let words = ["gangline", "run", "--warm", "--preload", "--"].map(OsString::from);
         let words = [words.to_vec(), self.command.clone()].concat();
         let Subcommands::Run(run) = parse(&words)?.command else {
@@ -84,13 +84,13 @@ impl CheckArgs {
         run.placement.devices.clone_from(&self.devices);
         run.placement.gpu_list.clone_from(&self.gpu_list);
         if self.devices.is_none() && self.gpu_list.is_none() {
-            run.placement.workers = Some(Workers::Number(Amount::Number(1)));
+            run.placement.workers = Some(Workers::Number(WorkerCount::Number(1)));
         }
         run.inputs.input = self.input.iter().cloned().collect();
         run.inputs.csv.clone_from(&self.csv);
         run.inputs.tsv.clone_from(&self.tsv);
         run.inputs.jsonl = self.jsonl;
-        run.failure.timeout = self.timeout.map(Timeout::After);
+        run.failure.timeout = self.timeout.map(JobTimeout::After);
         run.warm.batch = Some(ListSize::AtMost(self.most()));
         run.warm.times.clone_from(&self.times);
         Ok(run)

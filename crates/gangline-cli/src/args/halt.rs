@@ -20,20 +20,20 @@ pub(crate) enum Halt {
 /// How many jobs must have ended how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Condition {
-    pub(crate) counted: Counted,
-    amount: Amount,
+    pub(crate) counted: CountedOutcomes,
+    amount: HaltAmount,
 }
 
 /// The outcomes that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountedOutcomes {
     Failed,
     Succeeded,
     Done,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Amount {
+enum HaltAmount {
     Number(u64),
     /// A percentage of all jobs of the run.
     Percent(u64),
@@ -41,7 +41,7 @@ enum Amount {
 
 /// The action to take after a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum HaltAction {
     GoOn,
     StartNoMore,
     EndAll,
@@ -67,34 +67,34 @@ impl Halt {
 
     /// Whether the number of all jobs matters.
     pub(crate) fn needs_total(self) -> bool {
-        self.condition().is_some_and(|condition| matches!(condition.amount, Amount::Percent(_)))
+        self.condition().is_some_and(|condition| matches!(condition.amount, HaltAmount::Percent(_)))
     }
 }
 
 impl Tally {
     /// The action to take after a job. A percentage has no effect before the number of all jobs is known.
-    pub(crate) fn order(&self, halt: Halt, total: Option<u64>) -> Order {
+    pub(crate) fn order(&self, halt: Halt, total: Option<u64>) -> HaltAction {
         match halt {
-            Halt::Soon(condition) if self.meets(condition, total) => Order::StartNoMore,
-            Halt::Now(condition) if self.meets(condition, total) => Order::EndAll,
-            _ => Order::GoOn,
+            Halt::Soon(condition) if self.meets(condition, total) => HaltAction::StartNoMore,
+            Halt::Now(condition) if self.meets(condition, total) => HaltAction::EndAll,
+            _ => HaltAction::GoOn,
         }
     }
 
     fn meets(&self, condition: Condition, total: Option<u64>) -> bool {
         let count = match condition.counted {
-            Counted::Failed => self.failed,
-            Counted::Succeeded => self.ok,
-            Counted::Done => self.ok + self.failed,
+            CountedOutcomes::Failed => self.failed,
+            CountedOutcomes::Succeeded => self.ok,
+            CountedOutcomes::Done => self.ok + self.failed,
         };
         match condition.amount {
-            Amount::Number(number) => count >= number,
-            Amount::Percent(_)
-                if condition.counted == Counted::Failed && count < LEAST_FOR_SHARE =>
+            HaltAmount::Number(number) => count >= number,
+            HaltAmount::Percent(_)
+                if condition.counted == CountedOutcomes::Failed && count < LEAST_FOR_SHARE =>
             {
                 false
             }
-            Amount::Percent(percent) => total.is_some_and(|total| {
+            HaltAmount::Percent(percent) => total.is_some_and(|total| {
                 u128::from(count) * 100 >= u128::from(percent) * u128::from(total)
             }),
         }
@@ -105,25 +105,25 @@ impl FromStr for Halt {
     type Err = HaltError;
 
     fn from_str(text: &str) -> Result<Self, HaltError> {
-        let number = |counted, number| Condition { counted, amount: Amount::Number(number) };
+        let number = |counted, number| Condition { counted, amount: HaltAmount::Number(number) };
         match text {
             "never" | "0" => return Ok(Halt::Never),
-            "1" => return Ok(Halt::Soon(number(Counted::Failed, 1))),
-            "2" => return Ok(Halt::Now(number(Counted::Failed, 1))),
-            "-1" => return Ok(Halt::Soon(number(Counted::Succeeded, 1))),
-            "-2" => return Ok(Halt::Now(number(Counted::Succeeded, 1))),
+            "1" => return Ok(Halt::Soon(number(CountedOutcomes::Failed, 1))),
+            "2" => return Ok(Halt::Now(number(CountedOutcomes::Failed, 1))),
+            "-1" => return Ok(Halt::Soon(number(CountedOutcomes::Succeeded, 1))),
+            "-2" => return Ok(Halt::Now(number(CountedOutcomes::Succeeded, 1))),
             _ => {}
         }
         if text.ends_with('%') && !text.contains(',') {
             let amount = text.parse()?;
-            return Ok(Halt::Soon(Condition { counted: Counted::Failed, amount }));
+            return Ok(Halt::Soon(Condition { counted: CountedOutcomes::Failed, amount }));
         }
         let (when, condition) = text.split_once(',').ok_or(HaltError)?;
         let (counted, amount) = condition.split_once('=').ok_or(HaltError)?;
         let counted = match counted {
-            "fail" => Counted::Failed,
-            "success" => Counted::Succeeded,
-            "done" => Counted::Done,
+            "fail" => CountedOutcomes::Failed,
+            "success" => CountedOutcomes::Succeeded,
+            "done" => CountedOutcomes::Done,
             _ => return Err(HaltError),
         };
         let condition = Condition { counted, amount: amount.parse()? };
@@ -135,7 +135,7 @@ impl FromStr for Halt {
     }
 }
 
-impl FromStr for Amount {
+impl FromStr for HaltAmount {
     type Err = HaltError;
 
     fn from_str(text: &str) -> Result<Self, HaltError> {
@@ -144,8 +144,8 @@ impl FromStr for Amount {
             None => (text, false),
         };
         match digits(number) {
-            Some(percent @ 1..=100) if is_percent => Ok(Amount::Percent(percent)),
-            Some(number @ 1..) if !is_percent => Ok(Amount::Number(number)),
+            Some(percent @ 1..=100) if is_percent => Ok(HaltAmount::Percent(percent)),
+            Some(number @ 1..) if !is_percent => Ok(HaltAmount::Number(number)),
             _ => Err(HaltError),
         }
     }
@@ -173,15 +173,15 @@ mod tests {
     #[test]
     fn texts_are_read() {
         let condition = |counted, amount| Condition { counted, amount };
-        let one_failed = condition(Counted::Failed, Amount::Number(1));
+        let one_failed = condition(CountedOutcomes::Failed, HaltAmount::Number(1));
         assert_eq!("never".parse(), Ok(Halt::Never));
         assert_eq!("soon,fail=1".parse(), Ok(Halt::Soon(one_failed)));
-        let share = condition(Counted::Failed, Amount::Percent(30));
+        let share = condition(CountedOutcomes::Failed, HaltAmount::Percent(30));
         assert_eq!("now,fail=30%".parse(), Ok(Halt::Now(share)));
         assert_eq!("30%".parse(), Ok(Halt::Soon(share)));
-        let succeeded = condition(Counted::Succeeded, Amount::Number(2));
+        let succeeded = condition(CountedOutcomes::Succeeded, HaltAmount::Number(2));
         assert_eq!("now,success=2".parse(), Ok(Halt::Now(succeeded)));
-        let done = condition(Counted::Done, Amount::Percent(100));
+        let done = condition(CountedOutcomes::Done, HaltAmount::Percent(100));
         assert_eq!("soon,done=100%".parse(), Ok(Halt::Soon(done)));
         assert_eq!(
             ("1".parse(), "2".parse()),
@@ -204,29 +204,29 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(halt: &str, ok: u64, failed: u64, total: Option<u64>, order: Order) {
+    fn check(halt: &str, ok: u64, failed: u64, total: Option<u64>, order: HaltAction) {
         assert_eq!(Tally { ok, failed }.order(halt.parse().unwrap(), total), order);
     }
 
     #[test]
     fn a_number_is_reached() {
-        check("never", 0, 1_000, None, Order::GoOn);
-        check("soon,fail=2", 0, 1, None, Order::GoOn);
-        check("soon,fail=2", 9, 2, None, Order::StartNoMore);
-        check("now,fail=1", 0, 1, None, Order::EndAll);
-        check("now,success=2", 1, 7, None, Order::GoOn);
-        check("now,success=2", 2, 7, None, Order::EndAll);
-        check("soon,done=4", 2, 2, None, Order::StartNoMore);
+        check("never", 0, 1_000, None, HaltAction::GoOn);
+        check("soon,fail=2", 0, 1, None, HaltAction::GoOn);
+        check("soon,fail=2", 9, 2, None, HaltAction::StartNoMore);
+        check("now,fail=1", 0, 1, None, HaltAction::EndAll);
+        check("now,success=2", 1, 7, None, HaltAction::GoOn);
+        check("now,success=2", 2, 7, None, HaltAction::EndAll);
+        check("soon,done=4", 2, 2, None, HaltAction::StartNoMore);
     }
 
     #[test]
     fn a_share_is_one_of_all_jobs() {
-        check("now,fail=10%", 0, 3, None, Order::GoOn);
-        check("now,fail=10%", 0, 2, Some(10), Order::GoOn);
-        check("now,fail=10%", 0, 3, Some(30), Order::EndAll);
-        check("now,fail=10%", 0, 3, Some(31), Order::GoOn);
-        check("soon,success=50%", 1, 5, Some(2), Order::StartNoMore);
-        check("soon,done=50%", 2, 1, Some(8), Order::GoOn);
-        check("soon,done=50%", 2, 2, Some(8), Order::StartNoMore);
+        check("now,fail=10%", 0, 3, None, HaltAction::GoOn);
+        check("now,fail=10%", 0, 2, Some(10), HaltAction::GoOn);
+        check("now,fail=10%", 0, 3, Some(30), HaltAction::EndAll);
+        check("now,fail=10%", 0, 3, Some(31), HaltAction::GoOn);
+        check("soon,success=50%", 1, 5, Some(2), HaltAction::StartNoMore);
+        check("soon,done=50%", 2, 1, Some(8), HaltAction::GoOn);
+        check("soon,done=50%", 2, 2, Some(8), HaltAction::StartNoMore);
     }
 }

@@ -10,7 +10,7 @@ use crate::args::number::{size, unsigned};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Inputs (default: the lines of standard input)")]
-pub(crate) struct Inputs {
+pub(crate) struct InputArgs {
     /// Read one input from each line of FILE; several files give all combinations
     #[arg(short = 'a', long, alias = "arg-file", value_name = "FILE")]
     pub(crate) input: Vec<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct Inputs {
     pub(crate) colsep: Option<regex::bytes::Regex>,
     /// Take the first input of each source as its name, or as the names of its columns
     #[arg(long, value_name = ":", value_parser = header, conflicts_with = "job_file")]
-    pub(crate) header: Option<Header>,
+    pub(crate) header: Option<HeaderPlace>,
     /// Remove blanks at the left (l), at the right (r), at both ends (lr) or nowhere (n)
     #[arg(
         long,
@@ -123,7 +123,7 @@ const TABLES: [&str; 3] = ["csv", "tsv", "job_file"];
 
 /// Where the names of inputs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum HeaderPlace {
     /// `:`, in the first input.
     First,
 }
@@ -142,7 +142,7 @@ pub(crate) enum Trim {
 
 /// How many inputs a job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grouping {
+pub(crate) enum InputGrouping {
     /// As many as one reading of the sources gives.
     One,
     /// None: they are only counted.
@@ -163,25 +163,25 @@ pub(crate) enum Spread {
 /// What xargs and GNU parallel allow by default. The system allows far more, less the environment.
 const LONGEST_LINE: u64 = 128 << 10;
 
-impl Inputs {
-    pub(crate) fn grouping(&self) -> Grouping {
+impl InputArgs {
+    pub(crate) fn grouping(&self) -> InputGrouping {
         let is_fitting = self.many || self.many_split || self.xargs || self.max_chars.is_some();
         match self.max_args {
-            Some(0) => Grouping::CountOnly,
-            most if is_fitting => Grouping::Fitting {
+            Some(0) => InputGrouping::CountOnly,
+            most if is_fitting => InputGrouping::Fitting {
                 most: most.unwrap_or(usize::MAX),
                 bytes: self.max_chars.unwrap_or(LONGEST_LINE),
                 spread: if self.xargs { Spread::No } else { Spread::OverSlots },
             },
-            Some(number) => Grouping::Several(number),
-            None => Grouping::One,
+            Some(number) => InputGrouping::Several(number),
+            None => InputGrouping::One,
         }
     }
 
     /// The texts that take the place of marks, and the insides of these marks.
     pub(crate) fn renamed(&self) -> Vec<(&OsStr, &'static str)> {
-        let Inputs { extensionreplace, basenamereplace, dirnamereplace, .. } = self;
-        let Inputs { basenameextensionreplace, seqreplace, slotreplace, .. } = self;
+        let InputArgs { extensionreplace, basenamereplace, dirnamereplace, .. } = self;
+        let InputArgs { basenameextensionreplace, seqreplace, slotreplace, .. } = self;
         let all = [
             (&self.replace, ""),
             (extensionreplace, "."),
@@ -212,7 +212,7 @@ impl Inputs {
         let renamed = self.renamed();
         let replace = (!renamed.is_empty()).then(|| ("replace", format!("{renamed:?}")));
         let repeats = self.repeats_words().then(|| ("repeats_words", "yes".to_owned()));
-        let is_unused = self.grouping() == Grouping::CountOnly;
+        let is_unused = self.grouping() == InputGrouping::CountOnly;
         let unused = is_unused.then(|| ("max_args", "0".to_owned()));
         // Warm workers get another value.
         let jsonl = self.jsonl.then(|| ("jsonl", "yes".to_owned()));
@@ -245,9 +245,9 @@ fn nonempty() -> impl TypedValueParser<Value = OsString> {
     })
 }
 
-fn header(text: &str) -> Result<Header, &'static str> {
+fn header(text: &str) -> Result<HeaderPlace, &'static str> {
     match text {
-        ":" => Ok(Header::First),
+        ":" => Ok(HeaderPlace::First),
         _ => Err("write --header :, for names in the first line; others are not supported"),
     }
 }

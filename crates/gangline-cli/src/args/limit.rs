@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The time limit of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Timeout {
+pub(crate) enum JobTimeout {
     After(Duration),
     /// A multiple of the median of the successful jobs.
     Medians(f64),
@@ -33,10 +33,10 @@ impl Durations {
     }
 
     /// The limit of a job, once it is known.
-    pub(crate) fn limit(&self, timeout: Timeout) -> Option<Duration> {
+    pub(crate) fn limit(&self, timeout: JobTimeout) -> Option<Duration> {
         match timeout {
-            Timeout::After(limit) => Some(limit),
-            Timeout::Medians(times) => {
+            JobTimeout::After(limit) => Some(limit),
+            JobTimeout::Medians(times) => {
                 let sorted = self.sorted();
                 let median = (sorted.len() >= LEAST).then(|| sorted[sorted.len() / 2])?;
                 Duration::try_from_secs_f64(median.as_secs_f64() * times).ok()
@@ -49,7 +49,7 @@ impl Durations {
     }
 }
 
-impl FromStr for Timeout {
+impl FromStr for JobTimeout {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
@@ -57,10 +57,10 @@ impl FromStr for Timeout {
             _ if text.starts_with('+') => return Err(TimeError::Time),
             (Some(times), _) => times.parse(),
             (_, Some(percent)) => percent.parse().map(|percent: f64| percent / 100.0),
-            _ => return time_limit(text).map(Timeout::After),
+            _ => return time_limit(text).map(JobTimeout::After),
         };
         match times {
-            Ok(times) if times.is_finite() && times > 0.0 => Ok(Timeout::Medians(times)),
+            Ok(times) if times.is_finite() && times > 0.0 => Ok(JobTimeout::Medians(times)),
             _ => Err(TimeError::Times),
         }
     }
@@ -118,26 +118,26 @@ mod tests {
 
     #[test]
     fn texts_are_read() {
-        let after = |millis| Ok(Timeout::After(Duration::from_millis(millis)));
+        let after = |millis| Ok(JobTimeout::After(Duration::from_millis(millis)));
         assert_eq!("30".parse(), after(30_000));
         assert_eq!("0.2".parse(), after(200));
         assert_eq!("1m 30s".parse(), after(90_000));
         assert_eq!("200ms".parse(), after(200));
-        assert_eq!("3x".parse(), Ok(Timeout::Medians(3.0)));
-        assert_eq!("250%".parse(), Ok(Timeout::Medians(2.5)));
-        assert_eq!("-1".parse::<Timeout>(), Err(TimeError::Time));
-        assert_eq!("soon".parse::<Timeout>(), Err(TimeError::Time));
-        assert_eq!("+1".parse::<Timeout>(), Err(TimeError::Time));
-        assert_eq!("+3x".parse::<Timeout>(), Err(TimeError::Time));
-        assert_eq!("0s".parse::<Timeout>(), Err(TimeError::NoTime));
-        assert_eq!("0x".parse::<Timeout>(), Err(TimeError::Times));
-        assert_eq!("infx".parse::<Timeout>(), Err(TimeError::Times));
+        assert_eq!("3x".parse(), Ok(JobTimeout::Medians(3.0)));
+        assert_eq!("250%".parse(), Ok(JobTimeout::Medians(2.5)));
+        assert_eq!("-1".parse::<JobTimeout>(), Err(TimeError::Time));
+        assert_eq!("soon".parse::<JobTimeout>(), Err(TimeError::Time));
+        assert_eq!("+1".parse::<JobTimeout>(), Err(TimeError::Time));
+        assert_eq!("+3x".parse::<JobTimeout>(), Err(TimeError::Time));
+        assert_eq!("0s".parse::<JobTimeout>(), Err(TimeError::NoTime));
+        assert_eq!("0x".parse::<JobTimeout>(), Err(TimeError::Times));
+        assert_eq!("infx".parse::<JobTimeout>(), Err(TimeError::Times));
     }
 
     #[test]
     fn a_median_is_known_after_three() {
         let durations = Durations::default();
-        let limit = || durations.limit(Timeout::Medians(2.0));
+        let limit = || durations.limit(JobTimeout::Medians(2.0));
         durations.push(Duration::from_secs(9));
         durations.push(Duration::from_secs(1));
         assert_eq!(limit(), None);

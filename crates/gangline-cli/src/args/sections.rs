@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 /// A part of a page.
-pub(crate) struct Section {
+pub(crate) struct HelpSection {
     pub(crate) title: &'static str,
-    pub(crate) blocks: &'static [Block],
+    pub(crate) blocks: &'static [HelpBlock],
 }
 
-pub(crate) enum Block {
+pub(crate) enum HelpBlock {
     Text(&'static str),
     /// Terms and their meanings. A line of both has at most 80 columns, so that it is not wrapped.
     Terms(&'static [(&'static str, &'static str)]),
@@ -32,25 +32,25 @@ pub(crate) const PAGES: [&str; 11] = [
 ];
 
 /// The sections of `gangline run`.
-pub(crate) const RUN: &[Section] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSES];
+pub(crate) const RUN: &[HelpSection] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSES];
 
 /// The sections of `gangline`.
-pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
+pub(crate) const MAIN: &[HelpSection] = &[EXAMPLES, STATUSES];
 
 /// The sections of `gangline check`.
-pub(crate) const CHECK: &[Section] = &[CHECK_EXAMPLES, CHECK_RULES, CHECK_STATUSES];
+pub(crate) const CHECK: &[HelpSection] = &[CHECK_EXAMPLES, CHECK_RULES, CHECK_STATUSES];
 
 /// The sections of `gangline dockerfile`.
-pub(crate) const DOCKERFILE: &[Section] = &[DOCKERFILE_EXAMPLES, DOCKERFILE_STATUSES];
+pub(crate) const DOCKERFILE: &[HelpSection] = &[DOCKERFILE_EXAMPLES, DOCKERFILE_STATUSES];
 
 /// The sections of `gangline serve`.
-pub(crate) const SERVE: &[Section] = &[REQUESTS, SERVE_STATUSES];
+pub(crate) const SERVE: &[HelpSection] = &[REQUESTS, SERVE_STATUSES];
 
 /// The sections of `gangline worker`.
-pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
+pub(crate) const WORKER: &[HelpSection] = &[SUPERVISION, WORKER_STATUSES];
 
 /// The sections of `gangline workers`.
-pub(crate) const WORKERS: &[Section] = &[LISTING, WORKERS_STATUSES];
+pub(crate) const WORKERS: &[HelpSection] = &[LISTING, WORKERS_STATUSES];
 
 /// What `-h` says after the options.
 pub(crate) const SHORT: &str = "\
@@ -59,58 +59,58 @@ Example: ls *.raw | gangline run -j 4 -- convert {} {.}.png
 These are the options that are used most. `gangline run --help` explains all, with marks such as {.}, more \
 examples, and the exit statuses.";
 
-const EXAMPLES: Section = Section {
+const EXAMPLES: HelpSection = HelpSection {
     title: "Examples",
     blocks: &[
-        Block::Example(
+        HelpBlock::Example(
             "Compress files, one at a time on each core:",
             "gangline run -- gzip -9 ::: *.log",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "Convert the files that a command lists, four at a time:",
             "find . -name '*.raw' -print0 | gangline run -0 -j 4 -- convert {} {.}.png",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "See the commands first, and start none:",
             "gangline run --dry-run -- convert {} small/{/.}.png ::: photos/*.raw",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "A GPU for each job, which the program takes as an argument:",
             "gangline run --gpu-list 0-3 -- motioncor -In {} -Gpu {gpu} ::: *.mrc",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "Each with each:",
             "gangline run -- ./sim {1} --seed {2} ::: small large ::: 1 2 3",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "The columns of a table:",
             "gangline run --csv runs.csv -- ./sim {name} --size={size}",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "A script of the shell, which has the input as \"$1\":",
             "gangline run --shell 'sort \"$1\" | uniq -c > \"$1.counts\"' ::: *.txt",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "Run again what failed or is missing:",
             "gangline run --journal run.journal --resume --input list.txt -- ./step",
         ),
     ],
 };
 
-const SOURCES: Section = Section {
+const SOURCES: HelpSection = HelpSection {
     title: "Inputs after the command",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         (":::  a b", "each word is an input; several ::: give all combinations"),
         (":::: f g", "each word is a file with an input on each line; - is standard input"),
         (":::+ a b", "in step with the source before, not each with each; ::::+ for files"),
     ])],
 };
 
-const MARKS: Section = Section {
+const MARKS: HelpSection = HelpSection {
     title: "Marks in the command",
     blocks: &[
-        Block::Text("Without any mark, the inputs become the last words."),
-        Block::Terms(&[
+        HelpBlock::Text("Without any mark, the inputs become the last words."),
+        HelpBlock::Terms(&[
             ("{}", "the input, or all inputs of the job, each a word"),
             ("{.} {..}", "without its extension, or its last two; up to {...}"),
             ("{/} {//}", "its last component as a path, and the path before that"),
@@ -130,18 +130,18 @@ const MARKS: Section = Section {
     ],
 };
 
-const NO_SHELL: Section = Section {
+const NO_SHELL: HelpSection = HelpSection {
     title: "No shell",
-    blocks: &[Block::Text(
+    blocks: &[HelpBlock::Text(
         "A command is split into words before marks are replaced, and no shell runs it: an input is always an \
              argument. NAME=VALUE words before the program set variables. If the command has a mark for GPUs, the \
              mark passes their ids; otherwise CUDA_VISIBLE_DEVICES is set to them.",
     )],
 };
 
-const STATUSES: Section = Section {
+const STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "every job succeeded"),
         ("1 - 100", "this number of jobs failed"),
         ("101", "more than 100 jobs failed"),
@@ -160,30 +160,30 @@ const STATUSES: Section = Section {
     ])],
 };
 
-const CHECK_EXAMPLES: Section = Section {
+const CHECK_EXAMPLES: HelpSection = HelpSection {
     title: "Examples",
     blocks: &[
-        Block::Example(
+        HelpBlock::Example(
             "Check a model on a GPU, in lists of up to 64:",
             "gangline check --devices cuda:0 --batch 64 -- python3 predict.py ::: *.jpg",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "The same with samples in JSON, one on each line of a file:",
             "gangline check --jsonl -- python3 predict.py :::: samples.jsonl",
         ),
     ],
 };
 
-const CHECK_RULES: Section = Section {
+const CHECK_RULES: HelpSection = HelpSection {
     title: "What is checked",
     blocks: &[
-        Block::Text(
+        HelpBlock::Text(
             "Each sample is asked for alone, twice, and then in lists of 1, 2, 4 and so on, up to the size of --batch. \
              Its answer must be the same each time. Whole numbers of up to 64 bits are compared exactly, other numbers within \
              --tolerance. A sample may fail: it then has to fail in lists too, and no other with it. Have one that fails \
              among the samples.",
         ),
-        Block::Text(
+        HelpBlock::Text(
             "The table has the least time of several lists of each size. The size that is advised is the smallest with at \
              least 95 % of the best rate, among those below the first at which something does not hold or memory runs \
              out.",
@@ -191,9 +191,9 @@ const CHECK_RULES: Section = Section {
     ],
 };
 
-const CHECK_STATUSES: Section = Section {
+const CHECK_STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "everything that the samples could show holds"),
         ("1", "something does not hold"),
         ("102", "a wrong option or mark; a limit too low; a refused system call"),
@@ -205,41 +205,41 @@ const CHECK_STATUSES: Section = Section {
     ])],
 };
 
-const DOCKERFILE_EXAMPLES: Section = Section {
+const DOCKERFILE_EXAMPLES: HelpSection = HelpSection {
     title: "Examples",
     blocks: &[
-        Block::Example(
+        HelpBlock::Example(
             "Write Dockerfile and .dockerignore for a model on a GPU, in lists of up to 8:",
             "gangline dockerfile --gpu --batch 8 --write predict.py resnet50.pt labels/",
         ),
-        Block::Text(
+        HelpBlock::Text(
             "Packages of requirements.txt are installed if it is in this folder. The image has a user of its own, 10001. The \
              program comes from the wheel of a release; docs/command-line.md says how to build with a wheel of yours.",
         ),
     ],
 };
 
-const DOCKERFILE_STATUSES: Section = Section {
+const DOCKERFILE_STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "it is printed or written"),
         ("102", "an option is invalid, or a file is missing or outside of this folder"),
         ("106", "it could not be written, or is there already"),
     ])],
 };
 
-const REQUESTS: Section = Section {
+const REQUESTS: HelpSection = HelpSection {
     title: "Requests",
     blocks: &[
-        Block::Example(
+        HelpBlock::Example(
             "Serve a model on each GPU, in batches of up to 8:",
             "gangline serve --devices cuda:all --batch 8 -- python3 predict.py",
         ),
-        Block::Example(
+        HelpBlock::Example(
             "Ask for one answer, or for several:",
             "curl -H content-type:application/json -d '[1,2,3]' localhost:8080/predict",
         ),
-        Block::Terms(&[
+        HelpBlock::Terms(&[
             ("POST /predict", "a JSON value, or an array of values; or bytes"),
             ("GET  /health/live", "200 while the program runs"),
             ("GET  /health/ready", "503 while workers load, and after SIGTERM"),
@@ -247,20 +247,20 @@ const REQUESTS: Section = Section {
             ("GET  /stats", "figures of the page, as JSON"),
             ("GET  /", "a page with these figures, and a form"),
         ]),
-        Block::Text(
+        HelpBlock::Text(
             "The workers are those of `gangline run --warm`. docs/serving.md has the statuses of answers, a \
              container, and a proxy with TLS.",
         ),
-        Block::Text(
+        HelpBlock::Text(
             "SIGTERM or SIGINT lets accepted requests be answered, and then ends the program. A second signal ends it at \
              once. SIGHUP replaces each worker by a new one; if it comes from a terminal that is closed, it ends the program.",
         ),
     ],
 };
 
-const SERVE_STATUSES: Section = Section {
+const SERVE_STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "a signal has ended it, and each accepted request was answered"),
         ("102", "an option is invalid, or the address is not free"),
         ("103", "a device is missing or in use; or too few workers are left"),
@@ -274,19 +274,19 @@ const SERVE_STATUSES: Section = Section {
     ])],
 };
 
-const SUPERVISION: Section = Section {
+const SUPERVISION: HelpSection = HelpSection {
     title: "Start and end",
     blocks: &[
-        Block::Example(
+        HelpBlock::Example(
             "Work on all GPUs of this machine:",
             "gangline worker --nats nats://broker:4222 --devices cuda:all -- ./app",
         ),
-        Block::Text(
+        HelpBlock::Text(
             "The program reads its other variables from the environment, such as GANGLINE_NATS_CREDENTIALS: see \
              docs/cluster.md. An address with a password is visible to all users of the machine as an option; set \
              GANGLINE_NATS instead.",
         ),
-        Block::Text(
+        HelpBlock::Text(
             "SIGTERM, SIGINT or SIGHUP lets the worker finish what it has begun and hand back the rest. A second \
              signal kills it. Programs that a crashed worker leaves behind are killed. If this process is killed, \
              the worker ends as by SIGTERM.",
@@ -294,9 +294,9 @@ const SUPERVISION: Section = Section {
     ],
 };
 
-const WORKER_STATUSES: Section = Section {
+const WORKER_STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "the worker has ended in order, or a signal came while none was running"),
         ("78", "the worker has said that its setup is wrong; the reason is above"),
         ("102", "an option is invalid, or no broker is named"),
@@ -307,18 +307,18 @@ const WORKER_STATUSES: Section = Section {
     ])],
 };
 
-const LISTING: Section = Section {
+const LISTING: HelpSection = HelpSection {
     title: "List",
-    blocks: &[Block::Text(
+    blocks: &[HelpBlock::Text(
         "A line for each recipe of each worker. The variables of a worker count, such as GANGLINE_NATS_CREDENTIALS: see \
          docs/cluster.md. The user needs the rights of a coordinator. A worker that was killed is listed for up to a \
          minute.",
     )],
 };
 
-const WORKERS_STATUSES: Section = Section {
+const WORKERS_STATUSES: HelpSection = HelpSection {
     title: "Exit status",
-    blocks: &[Block::Terms(&[
+    blocks: &[HelpBlock::Terms(&[
         ("0", "the workers are listed, or there are none"),
         ("102", "an option is invalid, or no broker is named"),
         ("104", "the broker does not answer, or refuses"),
@@ -327,15 +327,15 @@ const WORKERS_STATUSES: Section = Section {
 };
 
 /// The sections as text, for a terminal.
-pub(crate) fn text(sections: &[Section]) -> String {
+pub(crate) fn text(sections: &[HelpSection]) -> String {
     let mut text = String::new();
-    for Section { title, blocks } in sections {
+    for HelpSection { title, blocks } in sections {
         let _ = writeln!(text, "{}{title}:", if text.is_empty() { "" } else { "\n" });
         for block in *blocks {
             let _ = match block {
-                Block::Text(paragraph) => writeln!(text, "{paragraph}"),
-                Block::Example(what, command) => writeln!(text, "  {what}\n      {command}"),
-                Block::Terms(terms) => terms.iter().try_for_each(|(term, meaning)| {
+                HelpBlock::Text(paragraph) => writeln!(text, "{paragraph}"),
+                HelpBlock::Example(what, command) => writeln!(text, "  {what}\n      {command}"),
+                HelpBlock::Terms(terms) => terms.iter().try_for_each(|(term, meaning)| {
                     writeln!(text, "  {term:<width$}  {meaning}", width = width(terms))
                 }),
             };

@@ -11,7 +11,7 @@ use crate::args::limit::{duration, time_limit};
 use crate::args::list_size::ListSize;
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::warm::{WarmArgs, WorkerTimes};
-use crate::args::workers::{Amount, Workers, WorkersError};
+use crate::args::workers::{WorkerCount, Workers, WorkersError};
 use crate::args::{InUse, Placement, devices, sections};
 use crate::devices::usable_gpus;
 use crate::error::CliError;
@@ -89,7 +89,7 @@ pub(crate) struct WorkerPlaces {
     pub(crate) gpu_list: Option<GpuList>,
     /// Run N workers without GPUs: 4, 50% of the cores, -1 [default: 1]
     #[arg(short = 'j', long, value_name = "N", value_parser = amount, allow_hyphen_values = true)]
-    pub(crate) workers: Option<Amount>,
+    pub(crate) workers: Option<WorkerCount>,
     /// Run N workers on each GPU
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) per_gpu: Option<usize>,
@@ -163,7 +163,8 @@ impl ServeArgs {
         let devices = devices.as_deref().map(with_all_gpus).transpose();
         let devices = devices.map_err(|error| CliError::new(exit::DEVICES, error))?;
         let has_gpus = devices.is_some() || gpu_list.is_some();
-        let workers = (!has_gpus).then(|| Workers::Number(workers.unwrap_or(Amount::Number(1))));
+        let workers =
+            (!has_gpus).then(|| Workers::Number(workers.unwrap_or(WorkerCount::Number(1))));
         Ok(Placement {
             devices,
             gpu_list: gpu_list.clone(),
@@ -218,9 +219,9 @@ fn with_all_gpus(text: &str) -> Result<Devices, String> {
 }
 
 /// Parses a number of workers. Each loads the model, so "as many as possible" is refused.
-fn amount(text: &str) -> Result<Amount, String> {
+fn amount(text: &str) -> Result<WorkerCount, String> {
     match text.parse() {
-        Ok(Amount::Most) => Err("write at least 1".to_owned()),
+        Ok(WorkerCount::Most) => Err("write at least 1".to_owned()),
         amount => amount.map_err(|error: WorkersError| error.to_string()),
     }
 }

@@ -12,14 +12,14 @@ use crate::args::number::digits;
 /// The number of jobs that run at once, as in GNU parallel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Workers {
-    Number(Amount),
+    Number(WorkerCount),
     /// A file with a number, which is read again before each job.
     File(PathBuf),
 }
 
 /// A number, which may depend on the machine and on the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Amount {
+pub(crate) enum WorkerCount {
     /// `4`
     Number(usize),
     /// `0`: as many as possible.
@@ -60,21 +60,21 @@ impl Workers {
 }
 
 /// The number that the file has now, if it has one. A file that is being written is empty for a moment.
-pub(crate) fn in_file(path: &Path) -> Option<Amount> {
+pub(crate) fn in_file(path: &Path) -> Option<WorkerCount> {
     let text = fs::read_to_string(path).ok()?;
     text.trim_start_matches('\u{feff}').trim().parse().ok()
 }
 
-impl Amount {
+impl WorkerCount {
     /// The number on a machine with that many cores. If the number of jobs is known, "as many as possible" is at
     /// most that.
     pub(crate) fn count(self, cores: usize, jobs: Option<usize>) -> usize {
         let count = match self {
-            Amount::Number(number) => return number,
-            Amount::Most => MOST.min(most_by_files()).min(jobs.unwrap_or(MOST)),
-            Amount::Above(more) => cores.saturating_add(more),
-            Amount::Below(fewer) => cores.saturating_sub(fewer),
-            Amount::Percent(percent) => cores.saturating_mul(percent) / 100,
+            WorkerCount::Number(number) => return number,
+            WorkerCount::Most => MOST.min(most_by_files()).min(jobs.unwrap_or(MOST)),
+            WorkerCount::Above(more) => cores.saturating_add(more),
+            WorkerCount::Below(fewer) => cores.saturating_sub(fewer),
+            WorkerCount::Percent(percent) => cores.saturating_mul(percent) / 100,
         };
         count.clamp(1, LARGEST)
     }
@@ -102,19 +102,19 @@ impl FromStr for Workers {
     }
 }
 
-impl FromStr for Amount {
+impl FromStr for WorkerCount {
     type Err = WorkersError;
 
-    fn from_str(text: &str) -> Result<Amount, WorkersError> {
+    fn from_str(text: &str) -> Result<WorkerCount, WorkersError> {
         let number = |text: &str| digits(text).filter(|number| *number <= LARGEST);
         let amount = match text.split_at_checked(1) {
-            Some(("+", more)) => number(more).map(Amount::Above),
-            Some(("-", fewer)) => number(fewer).map(Amount::Below),
+            Some(("+", more)) => number(more).map(WorkerCount::Above),
+            Some(("-", fewer)) => number(fewer).map(WorkerCount::Below),
             _ => match text.strip_suffix('%') {
-                Some(percent) => number(percent).map(Amount::Percent),
+                Some(percent) => number(percent).map(WorkerCount::Percent),
                 None => number(text).map(|number| match number {
-                    0 => Amount::Most,
-                    number => Amount::Number(number),
+                    0 => WorkerCount::Most,
+                    number => WorkerCount::Number(number),
                 }),
             },
         };
@@ -153,7 +153,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: usize) {
-        assert_eq!(text.parse::<Amount>().unwrap().count(8, None), expected, "{text}");
+        assert_eq!(text.parse::<WorkerCount>().unwrap().count(8, None), expected, "{text}");
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn as_many_as_possible_is_bounded() {
-        let most: Amount = "0".parse().unwrap();
+        let most: WorkerCount = "0".parse().unwrap();
         assert_eq!(most.count(8, Some(3)), 3);
         assert_eq!(most.count(8, Some(0)), 1);
         assert!(most.count(8, None) <= MOST);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(parse(), Err(WorkersError::NotInFile(path.clone())));
         file.write_all(b" 200%\n").unwrap();
         assert_eq!(parse(), Ok(Workers::File(path.clone())));
-        assert_eq!(in_file(&path), Some(Amount::Percent(200)));
+        assert_eq!(in_file(&path), Some(WorkerCount::Percent(200)));
         assert!(parse().unwrap().slots(8, None) >= 16.min(most_by_files()));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::args::Run;
+use crate::args::RunArgs;
 use crate::args::check::CheckArgs;
 use crate::check::equality::difference;
 use crate::check::slot::{CheckedSlot, WorkerDeath};
-use crate::execute::protocol::Takes;
+use crate::execute::protocol::MessageForm;
 use crate::plan::template::quoted;
 use gangline::testing::{BatchFault, BatchFaultKind, BatchLaw, LawState};
 
@@ -86,7 +86,7 @@ impl Demand {
 impl Findings {
     pub(super) fn new(
         args: &CheckArgs,
-        run: &Run,
+        run: &RunArgs,
         samples: usize,
         slots: Vec<CheckedSlot>,
     ) -> Findings {
@@ -123,7 +123,7 @@ const ONE_AT_A_TIME: &str = "it takes one sample at a time";
 
 /// Judges whether workers take lists. One that does not is a fault only if `--batch` asks for lists.
 fn lists(args: &CheckArgs, slots: &[CheckedSlot]) -> JudgedLaw {
-    let without = slots.iter().enumerate().filter(|(_, slot)| slot.takes == Takes::Items);
+    let without = slots.iter().enumerate().filter(|(_, slot)| slot.takes == MessageForm::Items);
     let text = "it takes one sample at a time: a worker that takes lists answers its first line with \
                 {\"gangline\":2,\"batch\":true}";
     let faults: Vec<FoundFault> = without

@@ -6,7 +6,7 @@ use crate::check::findings::{Findings, JudgedLaw};
 use crate::check::memory::MemoryOf;
 use crate::check::slot::CheckedSlot;
 use crate::error::CliError;
-use crate::execute::protocol::Takes;
+use crate::execute::protocol::MessageForm;
 use crate::exit;
 use gangline::testing::{BatchSize, LawState};
 
@@ -60,7 +60,7 @@ fn device(slot: &CheckedSlot) -> Value {
     json!({
         "device": slot.name,
         "ready_seconds": slot.ready.as_secs_f64(),
-        "takes_lists": slot.takes == Takes::Lists,
+        "takes_lists": slot.takes == MessageForm::Lists,
         "memory_of": of,
         "sizes": slot.report.sizes.iter().map(|found| size(slot, found)).collect::<Vec<_>>(),
         "advised_batch": slot.report.advised(),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::execute::job_runner::{Tried, Whole, Work, Worked};
+use crate::execute::job_runner::{JobWork, ListFailure, Tried, Worked};
 use crate::execute::lane::Lanes;
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::execute::warm::{Loading, Warm, WorkerFacts};
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobResult, Outcome};
+use crate::output::outcome::{JobOutcome, JobResult};
 use crate::output::record;
 use crate::plan::job::Job;
 use gangline::error::OutOfMemory;
@@ -53,7 +53,7 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct SentList {
     pub(super) size: usize,
-    pub(super) failed: Option<(Whole, String)>,
+    pub(super) failed: Option<(ListFailure, String)>,
 }
 
 impl ListLog {
@@ -151,8 +151,8 @@ impl ListRunner {
         if let Some((whole, why)) = failed {
             seen.settled = settled;
             return Err(match whole {
-                Whole::OutOfMemory => OutOfMemory::new(why).into(),
-                Whole::Died | Whole::Rejected => why.into(),
+                ListFailure::OutOfMemory => OutOfMemory::new(why).into(),
+                ListFailure::Died | ListFailure::Rejected => why.into(),
             });
         }
         let replied = list.iter().map(|job| settled.remove(&job.number));
@@ -164,7 +164,7 @@ impl ListRunner {
     }
 
     /// Prints the standard error of a worker at the first attempt at a sample, and at its death.
-    fn show_said(&self, outcome: &Outcome) {
+    fn show_said(&self, outcome: &JobOutcome) {
         if outcome.number > self.last_shown && !has_died(&outcome.result) {
             return;
         }
@@ -177,10 +177,10 @@ impl ListRunner {
 }
 
 fn has_died(result: &JobResult) -> bool {
-    result.blames_worker() || matches!(result, JobResult::Ended(End::TimedOut(_)))
+    result.blames_worker() || matches!(result, JobResult::Ended(ProcessEnd::TimedOut(_)))
 }
 
-fn replied(outcome: &Outcome) -> Replied {
+fn replied(outcome: &JobOutcome) -> Replied {
     let answer = match outcome.result.error() {
         Some(error) => Err(error),
         None => record::output(&outcome.take_printed())

@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use serde_json::Value;
 
-use crate::args::Run;
+use crate::args::RunArgs;
 use crate::args::check::CheckArgs;
 use crate::check::equality::difference;
 use crate::check::lists::{ListLog, ListRunner, Replied, Seen};
 use crate::check::memory::{self, MemoryOf};
 use crate::error::CliError;
 use crate::execute::failure::of_run;
-use crate::execute::job_runner::Whole;
+use crate::execute::job_runner::ListFailure;
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::protocol::Takes;
+use crate::execute::protocol::MessageForm;
 use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
-use crate::plan::slot::Slot;
+use crate::plan::slot::JobSlot;
 use gangline::testing::{AnsweredList, BatchCheck, BatchReport, ListEnd};
 use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
 
@@ -32,7 +32,7 @@ use gangline::{Batch, BoxError, Device, Devices, Error, OrderedRunner, Result};
 #[derive(Clone, Copy)]
 pub(super) struct Checking<'a> {
     pub(super) args: &'a CheckArgs,
-    pub(super) run: &'a Run,
+    pub(super) run: &'a RunArgs,
     pub(super) lanes: &'a Lanes,
     pub(super) samples: &'a [Job],
 }
@@ -43,7 +43,7 @@ pub(super) struct CheckedSlot {
     pub(super) name: String,
     /// The time until the worker was ready.
     pub(super) ready: Duration,
-    pub(super) takes: Takes,
+    pub(super) takes: MessageForm,
     pub(super) report: BatchReport,
     pub(super) deaths: Vec<WorkerDeath>,
     pub(super) memory: BTreeMap<usize, u64>,
@@ -69,7 +69,7 @@ impl Checking<'_> {
     pub(super) fn slot(
         self,
         at: usize,
-        slot: Slot,
+        slot: JobSlot,
         place: Vec<Device>,
         inputs: WarmInputs,
     ) -> Result<CheckedSlot, CliError> {
@@ -103,7 +103,7 @@ impl Checking<'_> {
     fn pool(
         self,
         at: usize,
-        slot: Slot,
+        slot: JobSlot,
         place: Vec<Device>,
         inputs: WarmInputs,
         log: &Arc<ListLog>,
@@ -137,8 +137,8 @@ impl Checking<'_> {
         // which is slower than later ones, out of the times.
         asking.ask(&[0]).map_err(ended)?;
         let most = match asking.seen.takes {
-            Takes::Lists => self.args.most(),
-            Takes::Items => 1,
+            MessageForm::Lists => self.args.most(),
+            MessageForm::Items => 1,
         };
         asking.seen.deaths.clear();
         let tolerance = self.args.tolerance;
@@ -173,7 +173,7 @@ struct AskedWorker<'a> {
 #[derive(Default)]
 struct Observed {
     ready: Duration,
-    takes: Takes,
+    takes: MessageForm,
     deaths: Vec<WorkerDeath>,
     memory: BTreeMap<usize, u64>,
     answers: Vec<Result<Value, String>>,
@@ -261,8 +261,8 @@ impl CheckProgress {
 fn end_of(seen: &Seen, size: usize, took: Duration) -> ListEnd {
     let failed = seen.lists.iter().find_map(|list| list.failed.as_ref());
     match failed {
-        Some((Whole::OutOfMemory, _)) => ListEnd::OutOfMemory,
-        Some((Whole::Died | Whole::Rejected, why)) => ListEnd::Failed(why.clone()),
+        Some((ListFailure::OutOfMemory, _)) => ListEnd::OutOfMemory,
+        Some((ListFailure::Died | ListFailure::Rejected, why)) => ListEnd::Failed(why.clone()),
         // The device had no memory for a list of this size before, so the library has sent a smaller one.
         None if seen.lists.first().is_some_and(|first| first.size < size) => ListEnd::OutOfMemory,
         None => ListEnd::Whole(took),

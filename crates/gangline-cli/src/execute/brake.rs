@@ -9,7 +9,7 @@ use crate::args::workers::in_file;
 
 /// The user's limits on starts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Limits {
+pub(crate) struct StartLimits {
     pub(crate) delay: Duration,
     /// The number of running processes of the machine from which on no job starts.
     pub(crate) load: Option<f64>,
@@ -24,7 +24,7 @@ pub(crate) struct Limits {
 /// Counts the running jobs of all lanes, and says when the next may start.
 #[derive(Debug)]
 pub(crate) struct Brake {
-    limits: Limits,
+    limits: StartLimits,
     state: Mutex<BrakeState>,
 }
 
@@ -39,7 +39,7 @@ struct BrakeState {
 
 /// Why a job may not start yet.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct StartDelay {
     /// When to look again, unless a job ends before.
     pub(crate) look_again: Duration,
     /// A message for the user.
@@ -58,13 +58,13 @@ const LOAD_GAP: Duration = Duration::from_millis(100);
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 impl Brake {
-    pub(crate) fn new(limits: Limits) -> Brake {
+    pub(crate) fn new(limits: StartLimits) -> Brake {
         Brake { limits, state: Mutex::default() }
     }
 
     /// Whether jobs start as soon as a slot is free.
     pub(crate) fn is_off(&self) -> bool {
-        let Limits { delay, load, memfree, jobs, .. } = &self.limits;
+        let StartLimits { delay, load, memfree, jobs, .. } = &self.limits;
         delay.is_zero() && load.is_none() && memfree.is_none() && jobs.is_none()
     }
 
@@ -74,7 +74,7 @@ impl Brake {
     }
 
     /// Counts a job as started, if it may start now.
-    pub(crate) fn try_start(&self) -> Result<(), Held> {
+    pub(crate) fn try_start(&self) -> Result<(), StartDelay> {
         let mut state = self.state();
         if let Some(held) = self.held(&mut state) {
             return Err(held);
@@ -96,8 +96,8 @@ impl Brake {
             .is_some_and(|available| Some(available) < self.limits.memfree.map(|least| least / 2))
     }
 
-    fn held(&self, state: &mut BrakeState) -> Option<Held> {
-        let quietly = |look_again| Some(Held { look_again, message: None });
+    fn held(&self, state: &mut BrakeState) -> Option<StartDelay> {
+        let quietly = |look_again| Some(StartDelay { look_again, message: None });
         if let Some(path) = &self.limits.jobs {
             let now = in_file(path).map(|amount| amount.count(num_cpus::get(), None));
             state.most = now.or(state.most);
@@ -120,7 +120,7 @@ impl Brake {
         if is_due {
             state.told = Some(Instant::now());
         }
-        Some(Held { look_again: INTERVAL, message: Some(message).filter(|_| is_due) })
+        Some(StartDelay { look_again: INTERVAL, message: Some(message).filter(|_| is_due) })
     }
 
     fn load_message(&self) -> Option<String> {
@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_delay_lies_between_two_starts() {
-        let brake = Brake::new(Limits { delay: Duration::from_secs(60), ..Limits::default() });
+        let brake =
+            Brake::new(StartLimits { delay: Duration::from_secs(60), ..StartLimits::default() });
         assert!(brake.try_start().is_ok());
         let held = brake.try_start().unwrap_err();
         assert!(held.look_again > Duration::from_secs(50) && held.message.is_none(), "{held:?}");
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_memory_is_reported_once() {
-        let brake = Brake::new(Limits { memfree: Some(u64::MAX), ..Limits::default() });
+        let brake = Brake::new(StartLimits { memfree: Some(u64::MAX), ..StartLimits::default() });
         let held = brake.try_start().unwrap_err();
         assert!(held.message.unwrap().contains("--memfree asks for"));
         assert!(brake.try_start().unwrap_err().message.is_none());
@@ -192,8 +193,11 @@ mod tests {
     fn half_of_the_memory_may_be_used_up() {
         let directory = tempfile::tempdir().unwrap();
         let meminfo = directory.path().join("meminfo");
-        let limits =
-            Limits { memfree: Some(8 << 20), meminfo: Some(meminfo.clone()), ..Limits::default() };
+        let limits = StartLimits {
+            memfree: Some(8 << 20),
+            meminfo: Some(meminfo.clone()),
+            ..StartLimits::default()
+        };
         let brake = Brake::new(limits);
         for (available, may_start, lacks) in
             [("8192 kB", true, false), ("8191 kB", false, false), ("4095 kB", false, true)]
@@ -202,12 +206,12 @@ mod tests {
                 .unwrap();
             assert_eq!((brake.try_start().is_ok(), brake.lacks_memory()), (may_start, lacks));
         }
-        assert!(!Brake::new(Limits::default()).lacks_memory());
+        assert!(!Brake::new(StartLimits::default()).lacks_memory());
     }
 
     #[test]
     fn the_machine_can_be_asked() {
-        let brake = Brake::new(Limits::default());
+        let brake = Brake::new(StartLimits::default());
         assert!(running_processes().is_some() && brake.available_memory().is_some());
     }
 
@@ -216,7 +220,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("jobs");
         fs::write(&path, "1").unwrap();
-        let brake = Brake::new(Limits { jobs: Some(path.clone()), ..Limits::default() });
+        let brake = Brake::new(StartLimits { jobs: Some(path.clone()), ..StartLimits::default() });
         assert!(brake.try_start().is_ok());
         assert!(brake.try_start().is_err());
         fs::write(&path, "2").unwrap();

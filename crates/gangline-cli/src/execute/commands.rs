@@ -10,56 +10,56 @@ use std::time::{Instant, SystemTime};
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-use crate::execute::job_runner::{Tried, Work, Worked};
+use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::process::{self, Channel, End, Limits, Nursery, Streams};
-use crate::execute::shared::{Announced, Output, Shared};
+use crate::execute::process::{self, Nursery, OutputStream, ProcessEnd, ProcessLimits, Streams};
+use crate::execute::shared::{Announced, Output, SharedRun};
 use crate::output::capture::Spill;
 use crate::output::lines::LineBuffer;
-use crate::output::outcome::{JobResult, Outcome, Printed};
+use crate::output::outcome::{JobOutcome, JobResult, Printed};
 use crate::plan::job::Job;
-use crate::plan::slot::{Given, Slot};
-use crate::plan::template::{Words, quoted};
+use crate::plan::slot::{Given, JobSlot};
+use crate::plan::template::{CommandWords, quoted};
 use crate::plan::texts::{self, OnSlot};
 
 /// Commands on the slots of one lane.
 pub(crate) struct Commands {
     pub(crate) lanes: Lanes,
     pub(crate) lane: Lane,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<JobSlot>,
     /// The program of all jobs. Each line of a job file has its own.
     pub(crate) program: Option<OsString>,
 }
 
 /// The state that one slot keeps between jobs.
-pub(crate) struct Worker {
+pub(crate) struct SlotBuffers {
     buffer: Vec<u8>,
     /// One file per stream: two streams that take turns in a file would be many pieces.
     spills: [Arc<Spill>; 2],
 }
 
-impl Work for Commands {
-    type State = Worker;
+impl JobWork for Commands {
+    type State = SlotBuffers;
 
-    fn begin(&self, _: usize) -> Worker {
+    fn begin(&self, _: usize) -> SlotBuffers {
         be_nice(self.lanes.shared.rules.nice);
-        Worker { buffer: Vec::new(), spills: Default::default() }
+        SlotBuffers { buffer: Vec::new(), spills: Default::default() }
     }
 
-    fn work(&self, slot: usize, worker: &mut Worker, list: &[Tried<'_>]) -> Vec<Worked> {
+    fn work(&self, slot: usize, worker: &mut SlotBuffers, list: &[Tried<'_>]) -> Vec<Worked> {
         let run = |tried: &Tried<'_>| self.run(slot, worker, tried.job, tried.attempt);
         list.iter().map(run).map(Worked::Ended).collect()
     }
 
-    fn end(&self, _: usize, _: Worker) {}
+    fn end(&self, _: usize, _: SlotBuffers) {}
 }
 
 impl Commands {
     /// A job that is ended for lack of memory runs again on its slot, in the same attempt.
-    fn run(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+    fn run(&self, slot: usize, worker: &mut SlotBuffers, job: &Job, attempt: u32) -> JobOutcome {
         loop {
             let outcome = self.attempt(slot, worker, job, attempt);
-            if !matches!(outcome.result, JobResult::Ended(End::Recalled)) {
+            if !matches!(outcome.result, JobResult::Ended(ProcessEnd::Recalled)) {
                 return outcome;
             }
             let (number, command) = (outcome.number, outcome.short_command());
@@ -68,12 +68,18 @@ impl Commands {
             self.lanes.shared.terminal.tell(&text);
             self.lanes.finish();
             if !self.lanes.start_again(&self.lane) {
-                return Outcome { result: JobResult::Ended(End::Halted), ..outcome };
+                return JobOutcome { result: JobResult::Ended(ProcessEnd::Halted), ..outcome };
             }
         }
     }
 
-    fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+    fn attempt(
+        &self,
+        slot: usize,
+        worker: &mut SlotBuffers,
+        job: &Job,
+        attempt: u32,
+    ) -> JobOutcome {
         let shared = &self.lanes.shared;
         let place = self.slots[slot].given(&job.command);
         let number = self.lane.first_worker + slot;
@@ -107,7 +113,7 @@ impl Commands {
             }
             Err(result) => (result, Printed::default(), None),
         };
-        Outcome {
+        JobOutcome {
             number: job.number,
             key: job.key(),
             fields: Arc::clone(&job.fields),
@@ -159,14 +165,16 @@ impl Commands {
         let ending = &shared.rules.ending;
         let (groups, job) = (&shared.groups, sink.number);
         let nursery = Nursery { groups, worker, job, ending, streams, buffer };
-        let limits = Limits { time: &|| shared.limit(), output: shared.rules.max_output };
+        let limits = ProcessLimits { time: &|| shared.limit(), output: shared.rules.max_output };
         let mut tell = |channel, bytes: &[u8]| sink.push(channel, bytes);
         let ended = process::run(nursery, command, &limits, &mut tell);
         let printed = sink.finish();
         let result = match (ended, &printed) {
             (Err(error), _) => JobResult::NotStarted(error),
             (Ok((_, Err(error))), _) => JobResult::NotKept(error),
-            (Ok((End::Exited(0), Ok(()))), Err(_)) => JobResult::Ended(End::Exited(0)),
+            (Ok((ProcessEnd::Exited(0), Ok(()))), Err(_)) => {
+                JobResult::Ended(ProcessEnd::Exited(0))
+            }
             (Ok((end, Ok(()))), _) => JobResult::Ended(end),
         };
         (result, printed.unwrap_or_default())
@@ -174,9 +182,9 @@ impl Commands {
 }
 
 /// Prints the command of a job that starts.
-pub(crate) fn announce(shared: &Shared, command: &str) {
+pub(crate) fn announce(shared: &SharedRun, command: &str) {
     // If standard error is gone, no other way to report remains.
-    let _ = shared.terminal.write(None, Channel::Stderr, format!("{command}\n").as_bytes());
+    let _ = shared.terminal.write(None, OutputStream::Stderr, format!("{command}\n").as_bytes());
 }
 
 /// Gives this thread a niceness, which the processes that it starts inherit. It never lowers it.
@@ -200,7 +208,7 @@ fn prepared(mut command: Command, workdir: Option<OsString>) -> io::Result<Comma
     Ok(command)
 }
 
-pub(crate) fn command(words: Words, slot: &Given) -> Command {
+pub(crate) fn command(words: CommandWords, slot: &Given) -> Command {
     let mut command = Command::new(words.program);
     command.args(words.arguments);
     command.envs(slot.variables.iter().map(|(name, value)| (name, value)));
@@ -229,9 +237,9 @@ impl<'a> StreamSink<'a> {
         StreamSink { commands, spills, number, tag, printed, lines }
     }
 
-    fn push(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+    fn push(&mut self, channel: OutputStream, bytes: &[u8]) -> io::Result<()> {
         let shared = &self.commands.lanes.shared;
-        if channel == Channel::Stdout {
+        if channel == OutputStream::Stdout {
             self.printed.received += bytes.len() as u64;
         }
         match shared.rules.showing {
@@ -254,13 +262,13 @@ impl<'a> StreamSink<'a> {
         }
         let spill = &self.spills[channel as usize];
         match channel {
-            Channel::Stdout => self.printed.stdout.push(spill, bytes),
-            Channel::Stderr => self.printed.stderr.push(spill, bytes),
+            OutputStream::Stdout => self.printed.stdout.push(spill, bytes),
+            OutputStream::Stderr => self.printed.stderr.push(spill, bytes),
         }
     }
 
     fn finish(mut self) -> io::Result<Printed> {
-        for channel in [Channel::Stdout, Channel::Stderr] {
+        for channel in [OutputStream::Stdout, OutputStream::Stderr] {
             // The rest of a line, or what may be printed now.
             if self.is_first() {
                 self.print_unshown(channel)?;
@@ -279,14 +287,14 @@ impl<'a> StreamSink<'a> {
     }
 
     /// Prints the lines that are complete.
-    fn print(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+    fn print(&mut self, channel: OutputStream, bytes: &[u8]) -> io::Result<()> {
         let (tag, terminal) = (self.tag, &self.commands.lanes.shared.terminal);
         let write = |line: &[u8]| terminal.write(tag, channel, line);
         self.commands.shown(self.lines[channel as usize].push(bytes, write))
     }
 
     /// Prints what had to wait for the outputs of other jobs.
-    fn print_unshown(&mut self, channel: Channel) -> io::Result<()> {
+    fn print_unshown(&mut self, channel: OutputStream) -> io::Result<()> {
         let unshown = std::mem::take(&mut self.printed.unshown[channel as usize]);
         match unshown.is_empty() {
             true => Ok(()),
@@ -298,7 +306,7 @@ impl<'a> StreamSink<'a> {
 /// Prints complete lines of a stream.
 struct LinePrinter<'a, 'b> {
     sink: &'a mut StreamSink<'b>,
-    channel: Channel,
+    channel: OutputStream,
 }
 
 impl Write for LinePrinter<'_, '_> {

@@ -1,7 +1,7 @@
 //! The end of a run: reports, the last messages, and the exit status.
 
-use crate::args::halt::{Condition, Counted, Tally};
-use crate::args::{Record, Run};
+use crate::args::halt::{Condition, CountedOutcomes, Tally};
+use crate::args::{RecordArgs, RunArgs};
 use crate::error::CliError;
 use crate::execute::lane::Lanes;
 use crate::exit;
@@ -10,26 +10,26 @@ use crate::plan::template::quoted;
 use gangline::RunReport;
 
 /// The end of one lane.
-pub(super) struct End {
+pub(super) struct LaneEnd {
     pub(super) result: Result<(), CliError>,
     pub(super) report: Option<RunReport>,
 }
 
-impl End {
-    pub(super) fn failed(error: CliError) -> End {
-        End { result: Err(error), report: None }
+impl LaneEnd {
+    pub(super) fn failed(error: CliError) -> LaneEnd {
+        LaneEnd { result: Err(error), report: None }
     }
 }
 
 pub(super) fn conclude(
-    args: &Run,
+    args: &RunArgs,
     lanes: &Lanes,
-    ends: Vec<End>,
+    ends: Vec<LaneEnd>,
     signalled: Option<u8>,
 ) -> Result<u8, CliError> {
     let mut result = Ok(());
     let mut reports = Vec::new();
-    for End { result: ended, report } in ends {
+    for LaneEnd { result: ended, report } in ends {
         result = result.and(ended);
         reports.extend(report);
     }
@@ -47,7 +47,9 @@ pub(super) fn conclude(
     written?;
     let status = signalled.unwrap_or(match args.failure.halt.condition() {
         // What was asked for has been reached.
-        Some(Condition { counted: Counted::Succeeded, .. }) if lanes.shared.is_halted() => exit::OK,
+        Some(Condition { counted: CountedOutcomes::Succeeded, .. }) if lanes.shared.is_halted() => {
+            exit::OK
+        }
         _ => exit::of_failures(tally.failed),
     });
     Ok(match status {
@@ -57,8 +59,8 @@ pub(super) fn conclude(
 }
 
 /// The command that runs the failed jobs again. Empty if no journal or log has them.
-fn retry(args: &Run, report: &RunReport) -> Vec<String> {
-    let Record { joblog, journal, resume, resume_failed, .. } = &args.record;
+fn retry(args: &RunArgs, report: &RunReport) -> Vec<String> {
+    let RecordArgs { joblog, journal, resume, resume_failed, .. } = &args.record;
     let command = &report.provenance.command;
     // A report shortens long arguments and long commands, with `...` at the end.
     let is_whole = !command.iter().any(|word| word.ends_with("..."));
@@ -84,7 +86,7 @@ fn retry(args: &Run, report: &RunReport) -> Vec<String> {
 }
 
 /// Prints the messages that a user must not miss.
-fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
+fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     let Tally { ok, failed } = tally;
     let ended = ok + failed;
     let replayed: u64 =

@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 use rustix::process::{Pid, Signal};
 
 use crate::execute::groups::{Groups, Occupant, Wish};
-use crate::execute::process::{End, Leader, end_of};
+use crate::execute::process::{Leader, ProcessEnd, end_of};
 use crate::execute::readiness::ready;
 use crate::output::capture::{Captured, Spill};
 
@@ -37,7 +37,7 @@ pub(crate) struct Conversation {
 #[derive(Debug)]
 pub(crate) enum Silence {
     /// The worker ended.
-    Ended(End),
+    Ended(ProcessEnd),
     /// The worker closed its standard output and did not end.
     Closed,
     /// The worker closed its standard input before it had read its line, and did not end.
@@ -53,7 +53,7 @@ pub(crate) enum Silence {
 
 /// When a message was sent. Time in which the program was stopped does not count.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SentAt {
     at: Instant,
     stopped: Duration,
 }
@@ -102,8 +102,8 @@ impl Conversation {
         Ok(conversation)
     }
 
-    pub(crate) fn sent_now(&self) -> Sent {
-        Sent { at: Instant::now(), stopped: self.groups.stopped() }
+    pub(crate) fn sent_now(&self) -> SentAt {
+        SentAt { at: Instant::now(), stopped: self.groups.stopped() }
     }
 
     /// Begins to send a line, of which [`hear_line`](Self::hear_line) sends the rest.
@@ -116,7 +116,7 @@ impl Conversation {
     /// Waits for a line. The limit counts from `sent`.
     pub(crate) fn hear_line(
         &mut self,
-        sent: Sent,
+        sent: SentAt,
         limit: &dyn Fn() -> Option<Duration>,
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
@@ -181,7 +181,11 @@ impl Conversation {
     }
 
     /// Closes the worker's input, and waits at most `longest` for its end. Returns its status if it has ended.
-    pub(crate) fn finish(&mut self, longest: Duration, aside: &mut Aside<'_>) -> Option<End> {
+    pub(crate) fn finish(
+        &mut self,
+        longest: Duration,
+        aside: &mut Aside<'_>,
+    ) -> Option<ProcessEnd> {
         self.stdin = None;
         let is_stuck = |groups: &Groups, worker| groups.is_stuck(worker);
         let has_ended = self.watch_for(longest, is_stuck, aside);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::args::Run;
+use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::execute::failure::unwritable;
 use crate::execute::setup::{doubts, hidden};
@@ -11,11 +11,11 @@ use crate::output::stdio;
 use crate::plan::Plan;
 use crate::plan::input_error::InputError;
 use crate::plan::job::Job;
-use crate::plan::slot::Slot;
+use crate::plan::slot::JobSlot;
 
 /// Prints the words of every command, quoted for a shell, in the order of the jobs. Warm workers' commands
 /// differ only by slot, and are printed once for each.
-pub(super) fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
+pub(super) fn dry_run(args: &RunArgs, plans: Vec<Plan>) -> Result<u8, CliError> {
     for doubt in doubts(args, &plans) {
         // If standard error is gone, no other way to report remains.
         let _ = writeln!(stdio::stderr(), "gangline: {doubt}");
@@ -51,7 +51,7 @@ pub(super) fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-fn line(job: Job, slots: &[Slot], first_worker: usize, turn: usize) -> (u64, String) {
+fn line(job: Job, slots: &[JobSlot], first_worker: usize, turn: usize) -> (u64, String) {
     let slot = turn % slots.len();
     let given = slots[slot].given(&job.command);
     let mut words = job.words(&given.ids, first_worker + slot, 1);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::bell::Bell;
+use crate::bell::PipeBell;
 
 /// The process groups of running jobs, at most one per slot.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Groups {
     /// Notified when a group enters or leaves, and when stopped groups continue.
     changed: Condvar,
     /// One per slot, rung when the orders for its job may have changed.
-    bells: Vec<Bell>,
+    bells: Vec<PipeBell>,
 }
 
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub(crate) enum Wish {
 
 /// A place for a process that is being started; dropping it frees the place.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ProcessPlace {
     groups: Arc<Groups>,
     worker: usize,
     occupant: Occupant,
@@ -102,7 +102,7 @@ pub(crate) struct Place {
 /// A running group; dropping it removes the group.
 #[derive(Debug)]
 pub(crate) struct Member {
-    _place: Place,
+    _place: ProcessPlace,
     pid: Pid,
 }
 
@@ -111,7 +111,7 @@ const LONGEST_START: Duration = Duration::from_secs(1);
 
 impl Groups {
     pub(crate) fn new(workers: usize) -> io::Result<Arc<Groups>> {
-        let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+        let bells: io::Result<Vec<PipeBell>> = (0..workers).map(|_| PipeBell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
         let (wish, stopped) = (Wish::GoOn, Duration::ZERO);
         let state = GroupsState {
@@ -128,11 +128,11 @@ impl Groups {
 
     /// To be called before a process is started, so that a wait for all groups includes it. While all groups
     /// are stopped, none is started.
-    pub(crate) fn place(self: &Arc<Self>, worker: usize, occupant: Occupant) -> Place {
+    pub(crate) fn place(self: &Arc<Self>, worker: usize, occupant: Occupant) -> ProcessPlace {
         let is_stopped = |state: &mut GroupsState| state.stopped_at.is_some();
         let state = self.changed.wait_while(self.state(), is_stopped);
         state.expect("nothing panics with the lock held").slots[worker] = GroupSlot::Starting;
-        Place { groups: Arc::clone(self), worker, occupant }
+        ProcessPlace { groups: Arc::clone(self), worker, occupant }
     }
 
     /// The number of processes that may run at once.
@@ -140,7 +140,7 @@ impl Groups {
         self.bells.len()
     }
 
-    pub(crate) fn bell(&self, worker: usize) -> &Bell {
+    pub(crate) fn bell(&self, worker: usize) -> &PipeBell {
         &self.bells[worker]
     }
 
@@ -269,7 +269,7 @@ impl Groups {
 
     /// Wakes every slot to check its orders.
     pub(crate) fn ring(&self) {
-        self.bells.iter().for_each(Bell::ring);
+        self.bells.iter().for_each(PipeBell::ring);
     }
 
     fn state(&self) -> MutexGuard<'_, GroupsState> {
@@ -298,7 +298,7 @@ impl GroupsState {
     }
 }
 
-impl Place {
+impl ProcessPlace {
     /// Adds a process that was just started as the leader of a group.
     pub(crate) fn enter(self, pid: Pid) -> Member {
         let mut state = self.groups.state();
@@ -330,7 +330,7 @@ impl Member {
     }
 }
 
-impl Drop for Place {
+impl Drop for ProcessPlace {
     fn drop(&mut self) {
         let mut state = self.groups.state();
         state.slots[self.worker] = GroupSlot::Free;

@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::execute::shared::Output;
 use crate::output::capture::{Captured, Spill};
 use crate::output::joblog::Existing;
-use crate::output::outcome::{Form, JobResult, Outcome, Printed};
+use crate::output::outcome::{JobOutcome, JobResult, Printed, StdoutForm};
 use crate::plan::job::Job;
 
 /// A directory beside the journal with a file for each job that has succeeded, until the journal has it.
@@ -22,7 +22,7 @@ use crate::plan::job::Job;
 /// The journal records a job when its output was printed, which may wait for an earlier job. Without these
 /// files, a run that is killed meanwhile would do the job again.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldOutputs {
     directory: PathBuf,
     /// Those of earlier runs, by content and number among equals.
     earlier: Mutex<HashMap<(String, u64), PathBuf>>,
@@ -54,14 +54,14 @@ struct HeldHeader {
     received: u64,
     file: Option<PathBuf>,
     #[serde(default)]
-    form: Form,
+    form: StdoutForm,
     stdout: u64,
     stderr: u64,
 }
 
-impl Held {
+impl HeldOutputs {
     /// The jobs held beside a journal. Those of another journal at that path are removed.
-    pub(crate) fn open(journal: &Path, existing: Existing) -> io::Result<Held> {
+    pub(crate) fn open(journal: &Path, existing: Existing) -> io::Result<HeldOutputs> {
         let mut directory = journal.as_os_str().to_owned();
         directory.push(".held");
         let directory = PathBuf::from(directory);
@@ -80,11 +80,11 @@ impl Held {
             }
         }
         let (earlier, files) = (Mutex::new(earlier), Mutex::default());
-        Ok(Held { directory, earlier, files, replayed: AtomicU64::new(0) })
+        Ok(HeldOutputs { directory, earlier, files, replayed: AtomicU64::new(0) })
     }
 
     /// Puts the outcome of a job on the disk.
-    pub(crate) fn keep(&self, job: &Job, outcome: &Outcome, showing: Output) -> io::Result<()> {
+    pub(crate) fn keep(&self, job: &Job, outcome: &JobOutcome, showing: Output) -> io::Result<()> {
         let printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let (stdout, stderr) = match showing {
             Output::Whole => (&printed.stdout, &printed.stderr),
@@ -123,7 +123,7 @@ impl Held {
     }
 
     /// The outcome of a job that succeeded in an earlier run, which did not come to record it.
-    pub(crate) fn take(&self, job: &Job, showing: Output) -> io::Result<Option<Outcome>> {
+    pub(crate) fn take(&self, job: &Job, showing: Output) -> io::Result<Option<JobOutcome>> {
         let key = (job.key(), occurrence(job));
         let Some(path) = self.earlier().remove(&key) else { return Ok(None) };
         let (header, mut file) = read(&path)?;
@@ -138,7 +138,7 @@ impl Held {
         }
         self.files().unprinted.insert(job.number, path);
         self.replayed.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Outcome {
+        Ok(Some(JobOutcome {
             number: job.number,
             key: header.key,
             fields: Arc::clone(&job.fields),
@@ -148,7 +148,7 @@ impl Held {
             gpus: header.gpus.into(),
             tag: None,
             results: None,
-            result: JobResult::Ended(End::Exited(0)),
+            result: JobResult::Ended(ProcessEnd::Exited(0)),
             started: SystemTime::UNIX_EPOCH + header.started,
             took: header.took,
             printed: Mutex::new(printed),

@@ -7,13 +7,13 @@ use std::thread;
 
 use crate::error::{CliError, Context};
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::process::Channel;
+use crate::execute::process::OutputStream;
 use crate::execute::records::Unwritten;
 use crate::execute::retries::{Cost, Settled};
-use crate::execute::shared::{Output, Shared};
+use crate::execute::shared::{Output, SharedRun};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, JobResult, Next, Outcome, Printed};
+use crate::output::outcome::{JobFailed, JobOutcome, JobResult, NextAttempt, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -28,7 +28,7 @@ pub(crate) struct JobRunner<W> {
 }
 
 /// Executes jobs on a slot, given by its number in the lane.
-pub(crate) trait Work: Send + Sync {
+pub(crate) trait JobWork: Send + Sync {
     /// The state that a slot keeps between jobs.
     type State;
 
@@ -42,7 +42,7 @@ pub(crate) trait Work: Send + Sync {
     fn end(&self, slot: usize, state: Self::State);
 }
 
-impl<W: Work> Work for Arc<W> {
+impl<W: JobWork> JobWork for Arc<W> {
     type State = W::State;
 
     fn begin(&self, slot: usize) -> W::State {
@@ -68,14 +68,14 @@ pub(crate) struct Tried<'a> {
 /// What became of a job in an attempt.
 #[derive(Debug)]
 pub(crate) enum Worked {
-    Ended(Outcome),
+    Ended(JobOutcome),
     /// Its list failed as a whole, and is to be split. The outcome counts if nothing is tried again.
-    Left(Outcome, Whole),
+    Left(JobOutcome, ListFailure),
 }
 
 /// Why a list failed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whole {
+pub(crate) enum ListFailure {
     /// The worker was ended with the list in hand.
     Died,
     /// The worker rejected it.
@@ -85,11 +85,11 @@ pub(crate) enum Whole {
 }
 
 /// What the library gets for a job.
-type Ended = Result<Arc<Outcome>>;
+type Ended = Result<Arc<JobOutcome>>;
 
-impl<W: Work> Runner for JobRunner<W> {
+impl<W: JobWork> Runner for JobRunner<W> {
     type Input = Job;
-    type Output = Arc<Outcome>;
+    type Output = Arc<JobOutcome>;
     type ProducerState = W::State;
     type ConsumerState = Writing;
     type Summary = ();
@@ -103,7 +103,7 @@ impl<W: Work> Runner for JobRunner<W> {
         cx: &ProducerContext<'_>,
         state: &mut W::State,
         job: Job,
-    ) -> Result<Arc<Outcome>> {
+    ) -> Result<Arc<JobOutcome>> {
         self.ended(self.work_on(cx.producer(), state, &[job])?).remove(0)
     }
 
@@ -131,7 +131,7 @@ impl<W: Work> Runner for JobRunner<W> {
         &self,
         _: &ConsumerContext<'_>,
         writing: &mut Writing,
-        outcome: Arc<Outcome>,
+        outcome: Arc<JobOutcome>,
     ) -> Result<()> {
         self.write(&mut writing.records, &outcome)
     }
@@ -145,7 +145,7 @@ impl<W: Work> Runner for JobRunner<W> {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
         let Some(JobFailed { outcome, .. }) = source else { return Ok(()) };
         self.write(&mut writing.records, outcome)?;
-        let Outcome { number, result, .. } = &**outcome;
+        let JobOutcome { number, result, .. } = &**outcome;
         // The first job without its program has printed a message for all.
         if matches!(result, JobResult::NoProgram(_)) {
             return Ok(());
@@ -179,7 +179,7 @@ impl<W: Work> Runner for JobRunner<W> {
     }
 }
 
-impl<W: Work> JobRunner<W> {
+impl<W: JobWork> JobRunner<W> {
     /// Makes an attempt at each job of a list. The error is that of a list which is to be split.
     fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Result<Vec<Ended>> {
         let _hold = Hold(&self.lanes);
@@ -265,23 +265,23 @@ impl<W: Work> JobRunner<W> {
         self.lanes.shared.terminal.tell_failure(&text);
         let why = result.error().unwrap_or_default();
         Some(match whole {
-            Whole::OutOfMemory => Box::new(OutOfMemory::new(why)),
-            Whole::Died | Whole::Rejected => why.into(),
+            ListFailure::OutOfMemory => Box::new(OutOfMemory::new(why)),
+            ListFailure::Died | ListFailure::Rejected => why.into(),
         })
     }
 
-    fn leave(&self, outcome: Outcome, whole: Whole) {
+    fn leave(&self, outcome: JobOutcome, whole: ListFailure) {
         let cost = match whole {
-            Whole::Died => Cost::Attempt,
-            Whole::Rejected | Whole::OutOfMemory => Cost::Nothing,
+            ListFailure::Died => Cost::Attempt,
+            ListFailure::Rejected | ListFailure::OutOfMemory => Cost::Nothing,
         };
         self.lane.retries.leave(&Arc::new(outcome), cost);
     }
 
     /// Ends an attempt, and the job unless it is tried again.
-    fn conclude(&self, slot: usize, job: &Job, outcome: Arc<Outcome>) -> Settled {
+    fn conclude(&self, slot: usize, job: &Job, outcome: Arc<JobOutcome>) -> Settled {
         let next = self.next(slot, &outcome);
-        if next != Next::Nothing {
+        if next != NextAttempt::Nothing {
             self.report_retry(&outcome);
             if !self.lane.gate.is_wanted() {
                 // The gate was closed meanwhile. The slot that is to try the job again may wait at the gate for the job
@@ -295,16 +295,16 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Decides what follows an attempt. No job is tried again once the run is ending.
-    fn next(&self, slot: usize, outcome: &Arc<Outcome>) -> Next {
+    fn next(&self, slot: usize, outcome: &Arc<JobOutcome>) -> NextAttempt {
         match outcome.result.is_ok() || !self.lane.gate.is_wanted() {
-            true => Next::Nothing,
+            true => NextAttempt::Nothing,
             false => self.lane.retries.after(slot, outcome),
         }
     }
 
     /// Reports that a job is retried. The output of the failed attempt is not printed.
-    fn report_retry(&self, outcome: &Outcome) {
-        let Outcome { number, attempts, result, .. } = outcome;
+    fn report_retry(&self, outcome: &JobOutcome) {
+        let JobOutcome { number, attempts, result, .. } = outcome;
         let command = outcome.short_command();
         let text =
             format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
@@ -312,13 +312,13 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Records the outcome of the last attempt at a job, and returns it for the library.
-    fn end_job(&self, job: &Job, outcome: Arc<Outcome>) -> Settled {
+    fn end_job(&self, job: &Job, outcome: Arc<JobOutcome>) -> Settled {
         let order = self.lanes.shared.record(&outcome);
         self.hold(job, &outcome);
         self.lanes.obey(order);
         match outcome.result.is_ok() {
             true => Ok(outcome),
-            false => Err(JobFailed { outcome, next: Next::Nothing }),
+            false => Err(JobFailed { outcome, next: NextAttempt::Nothing }),
         }
     }
 
@@ -335,7 +335,7 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Writes the output of a job when its turn comes.
-    fn write(&self, records: &mut Unwritten, outcome: &Outcome) -> Result<()> {
+    fn write(&self, records: &mut Unwritten, outcome: &JobOutcome) -> Result<()> {
         let shared = &self.lanes.shared;
         let printed = outcome.take_printed();
         if let Some(turns) = &self.lane.turns {
@@ -374,12 +374,12 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// The outcome of a job that succeeded in an earlier run.
-    fn held(&self, job: &Job) -> Option<Outcome> {
+    fn held(&self, job: &Job) -> Option<JobOutcome> {
         let held = self.lane.held.as_ref()?;
         match held.take(job, self.lanes.shared.rules.showing) {
             Ok(outcome) => {
                 let slot = OnSlot { gpus: &[], worker: 0, attempt: 1 };
-                outcome.map(|outcome| Outcome { tag: self.lane.texts.tag(job, slot), ..outcome })
+                outcome.map(|outcome| JobOutcome { tag: self.lane.texts.tag(job, slot), ..outcome })
             }
             // It is done again.
             Err(error) => {
@@ -392,7 +392,7 @@ impl<W: Work> JobRunner<W> {
     }
 
     /// Keeps a success until the journal has it. Before that, the slot takes no other job.
-    fn hold(&self, job: &Job, outcome: &Outcome) {
+    fn hold(&self, job: &Job, outcome: &JobOutcome) {
         let shared = &self.lanes.shared;
         let Some(held) = self.lane.held.as_ref().filter(|_| outcome.result.is_ok()) else { return };
         if let Err(error) = held.keep(job, outcome, shared.rules.showing) {
@@ -406,7 +406,7 @@ impl<W: Work> JobRunner<W> {
     fn show(
         &self,
         unwritten: &mut Unwritten,
-        outcome: &Outcome,
+        outcome: &JobOutcome,
         printed: &Printed,
     ) -> io::Result<()> {
         let shared = &self.lanes.shared;
@@ -423,7 +423,7 @@ impl<W: Work> JobRunner<W> {
             (Some(path), _) => {
                 let mut line = path.as_os_str().as_bytes().to_vec();
                 line.push(b'\n');
-                shared.terminal.write(tag, Channel::Stdout, &line)?;
+                shared.terminal.write(tag, OutputStream::Stdout, &line)?;
                 shared.terminal.write_captured(tag, &Captured::default(), &printed.stderr)
             }
             (None, Output::Whole) => {
@@ -433,7 +433,9 @@ impl<W: Work> JobRunner<W> {
                 let [stdout, stderr] = &printed.unshown;
                 shared.terminal.write_captured(tag, stdout, stderr)?;
                 // The output of another job must not continue a line.
-                for (channel, unshown) in [(Channel::Stdout, stdout), (Channel::Stderr, stderr)] {
+                for (channel, unshown) in
+                    [(OutputStream::Stdout, stdout), (OutputStream::Stderr, stderr)]
+                {
                     if !unshown.is_empty() && unshown.tail(1) != b"\n" {
                         shared.terminal.write(None, channel, b"\n")?;
                     }
@@ -448,7 +450,7 @@ impl<W: Work> JobRunner<W> {
 /// job waits for its turn and no thread for input.
 pub(crate) struct Writing {
     gate: Arc<Gate>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedRun>,
     records: Unwritten,
 }
 

@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::args::halt;
 use crate::error::CliError;
 use crate::execute::groups::Groups;
-use crate::execute::held::Held;
-use crate::execute::process::End;
+use crate::execute::held::HeldOutputs;
+use crate::execute::process::ProcessEnd;
 use crate::execute::records::Records;
-use crate::execute::retries::Retries;
+use crate::execute::retries::JobRetries;
 use crate::execute::sequence::Turns;
-use crate::execute::shared::Shared;
+use crate::execute::shared::SharedRun;
 use crate::exit;
 use crate::output::lists::Lists;
 use crate::output::misplaced::Misplaced;
 use crate::output::outcome::JobResult;
-use crate::output::place::Place;
+use crate::output::place::ResultPlace;
 use crate::output::starts::Starts;
 use crate::plain::Plain;
 use crate::plan::gate::{Admission, Gate, Rest};
@@ -36,9 +36,9 @@ pub(crate) struct Lane {
     /// Set if outputs are in input order and there are several lanes.
     pub(crate) turns: Option<Turns>,
     pub(crate) texts: Arc<Texts>,
-    pub(crate) retries: Arc<Retries>,
+    pub(crate) retries: Arc<JobRetries>,
     /// Set if there is a journal.
-    pub(crate) held: Option<Arc<Held>>,
+    pub(crate) held: Option<Arc<HeldOutputs>>,
     /// Set if a record is printed for each job.
     pub(crate) records: Option<Arc<Records>>,
     pub(crate) lists: Arc<Lists>,
@@ -76,7 +76,7 @@ impl Lane {
 /// All lanes of a run; one that ends early ends the others.
 #[derive(Clone)]
 pub(crate) struct Lanes {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedRun>,
     pub(crate) lanes: Arc<[Lane]>,
     /// The number of lanes that have begun.
     begun: Arc<AtomicUsize>,
@@ -94,7 +94,7 @@ pub(crate) trait Server: Send + Sync {
 }
 
 impl Lanes {
-    pub(crate) fn new(shared: Shared, lanes: Vec<Lane>) -> Lanes {
+    pub(crate) fn new(shared: SharedRun, lanes: Vec<Lane>) -> Lanes {
         Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default(), server: None }
     }
 
@@ -228,7 +228,7 @@ impl Lanes {
         lane: &Lane,
         job: &Job,
         slot: OnSlot<'_>,
-    ) -> Result<Option<Place>, JobResult> {
+    ) -> Result<Option<ResultPlace>, JobResult> {
         let Some(results) = &self.shared.results else { return Ok(None) };
         let name = lane.texts.results.as_ref().map(|text| texts::fill(text, job, slot));
         match results.place(job.number, &name.unwrap_or_default()) {
@@ -236,22 +236,22 @@ impl Lanes {
             Err(taken @ Misplaced::Taken { .. }) => {
                 self.shared.fail_output(RESULTS, io::Error::other(taken));
                 self.close();
-                Err(JobResult::Ended(End::Halted))
+                Err(JobResult::Ended(ProcessEnd::Halted))
             }
             place => place.map_err(JobResult::Misplaced),
         }
     }
 
     /// Applies the action that a failed job asks for.
-    pub(crate) fn obey(&self, order: halt::Order) {
+    pub(crate) fn obey(&self, order: halt::HaltAction) {
         match order {
-            halt::Order::GoOn if self.shared.has_failed() => self.close(),
-            halt::Order::GoOn => {}
-            halt::Order::StartNoMore => {
+            halt::HaltAction::GoOn if self.shared.has_failed() => self.close(),
+            halt::HaltAction::GoOn => {}
+            halt::HaltAction::StartNoMore => {
                 self.shared.halt();
                 self.close();
             }
-            halt::Order::EndAll => {
+            halt::HaltAction::EndAll => {
                 self.shared.halt();
                 self.close();
                 self.groups().end_all();

@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal};
 
 use crate::args::running::TermSequence;
 use crate::execute::exit_watch::ExitWatch;
-use crate::execute::groups::{Groups, Member, Occupant, Place, Wish};
+use crate::execute::groups::{Groups, Member, Occupant, ProcessPlace, Wish};
 use crate::execute::readiness::ready;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ProcessEnd {
     Exited(i32),
     Signalled(i32),
     /// It was ended because it exceeded this time.
@@ -33,7 +33,7 @@ pub(crate) enum End {
 
 /// The stream that a process printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Channel {
+pub(crate) enum OutputStream {
     Stdout,
     Stderr,
 }
@@ -60,15 +60,15 @@ pub(crate) enum Streams {
 }
 
 /// The limits that end a process early.
-pub(crate) struct Limits<'a> {
+pub(crate) struct ProcessLimits<'a> {
     /// Evaluated again whenever the slot's bell rings.
     pub(crate) time: &'a dyn Fn() -> Option<Duration>,
     pub(crate) output: Option<u64>,
 }
 
-impl Limits<'_> {
-    fn passed_by(&self, printed: u64) -> Option<End> {
-        self.output.filter(|most| printed > *most).map(End::PrintedTooMuch)
+impl ProcessLimits<'_> {
+    fn passed_by(&self, printed: u64) -> Option<ProcessEnd> {
+        self.output.filter(|most| printed > *most).map(ProcessEnd::PrintedTooMuch)
     }
 }
 
@@ -92,9 +92,9 @@ pub(crate) fn no_input() -> Stdio {
 pub(crate) fn run(
     nursery: Nursery<'_>,
     mut command: Command,
-    limits: &Limits<'_>,
-    sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
-) -> io::Result<(End, io::Result<()>)> {
+    limits: &ProcessLimits<'_>,
+    sink: &mut dyn FnMut(OutputStream, &[u8]) -> io::Result<()>,
+) -> io::Result<(ProcessEnd, io::Result<()>)> {
     let Nursery { groups, worker, job, ending: sequence, streams, buffer } = nursery;
     buffer.resize(BUFFER, 0);
     command.stdin(no_input()).process_group(0);
@@ -126,7 +126,7 @@ pub(crate) fn run(
         (Some(ending), _) => ending.why,
         // It ended before it could be killed.
         (None, end) => limits.passed_by(printed).unwrap_or(match end {
-            End::Signalled(_) if groups.wish() == Wish::Kill => End::Halted,
+            ProcessEnd::Signalled(_) if groups.wish() == Wish::Kill => ProcessEnd::Halted,
             end => end,
         }),
     };
@@ -143,7 +143,7 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    pub(crate) fn new(place: Place, child: Child) -> io::Result<Leader> {
+    pub(crate) fn new(place: ProcessPlace, child: Child) -> io::Result<Leader> {
         let pid = Pid::from_child(&child);
         let mut leader = Leader { child, member: Some(place.enter(pid)), exit: None };
         leader.exit = Some(ExitWatch::new(pid)?);
@@ -176,10 +176,10 @@ impl Drop for Leader {
     }
 }
 
-pub(crate) fn end_of(status: ExitStatus) -> End {
+pub(crate) fn end_of(status: ExitStatus) -> ProcessEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exited(code),
-        (None, signal) => End::Signalled(signal.unwrap_or_default()),
+        (Some(code), _) => ProcessEnd::Exited(code),
+        (None, signal) => ProcessEnd::Signalled(signal.unwrap_or_default()),
     }
 }
 
@@ -205,7 +205,7 @@ struct ProcessWatch<'a> {
 /// The process was asked to end.
 #[derive(Debug, Clone, Copy)]
 struct EndRequest {
-    why: End,
+    why: ProcessEnd,
     /// The number of signals sent.
     step: usize,
     /// When the next one is sent; `None` once it was killed.
@@ -234,9 +234,9 @@ impl ProcessWatch<'_> {
     fn attend(
         &mut self,
         member: &Member,
-        limits: &Limits<'_>,
+        limits: &ProcessLimits<'_>,
         buffer: &mut [u8],
-        sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
+        sink: &mut dyn FnMut(OutputStream, &[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut told = Ok(());
         while !self.is_over() {
@@ -245,14 +245,14 @@ impl ProcessWatch<'_> {
             if ready.bell {
                 self.groups.bell(self.worker).silence();
                 // What it has printed may be wanted now.
-                told = told.and_then(|()| sink(Channel::Stdout, &[]));
-                told = told.and_then(|()| sink(Channel::Stderr, &[]));
+                told = told.and_then(|()| sink(OutputStream::Stdout, &[]));
+                told = told.and_then(|()| sink(OutputStream::Stderr, &[]));
             }
             if ready.process {
                 self.exited.get_or_insert_with(Instant::now);
             }
             for (is_ready, channel) in
-                [(ready.stdout, Channel::Stdout), (ready.stderr, Channel::Stderr)]
+                [(ready.stdout, OutputStream::Stdout), (ready.stderr, OutputStream::Stderr)]
             {
                 if is_ready {
                     let room = limits.output.map(|most| most.saturating_sub(self.printed));
@@ -274,7 +274,7 @@ impl ProcessWatch<'_> {
     }
 
     /// Asks it to end, or kills it, if that is due.
-    fn judge(&mut self, member: &Member, limits: &Limits<'_>, untold: bool) {
+    fn judge(&mut self, member: &Member, limits: &ProcessLimits<'_>, untold: bool) {
         if self.exited.is_some() {
             return;
         }
@@ -285,12 +285,12 @@ impl ProcessWatch<'_> {
             return;
         }
         let why = match (self.groups.wish_for(self.worker), (limits.time)()) {
-            (Wish::End | Wish::Kill, _) => End::Halted,
-            (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
+            (Wish::End | Wish::Kill, _) => ProcessEnd::Halted,
+            (Wish::GoOn, Some(limit)) if self.running() >= limit => ProcessEnd::TimedOut(limit),
             _ => match limits.passed_by(self.printed) {
                 Some(end) => end,
-                None if self.groups.is_recalled(self.worker) => End::Recalled,
-                None if untold => End::Halted,
+                None if self.groups.is_recalled(self.worker) => ProcessEnd::Recalled,
+                None if untold => ProcessEnd::Halted,
                 None => return,
             },
         };
@@ -307,7 +307,7 @@ impl ProcessWatch<'_> {
     }
 
     /// The time until the next deadline.
-    fn next_look(&self, limits: &Limits<'_>) -> Option<Duration> {
+    fn next_look(&self, limits: &ProcessLimits<'_>) -> Option<Duration> {
         if let Some(exited) = self.exited {
             return Some(LAST_WORDS.saturating_sub(exited.elapsed()));
         }
@@ -330,10 +330,10 @@ impl ProcessWatch<'_> {
     }
 
     /// Reads the available bytes; none means the end of the stream.
-    fn read(&mut self, channel: Channel, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, channel: OutputStream, buffer: &mut [u8]) -> io::Result<usize> {
         let pipe = match channel {
-            Channel::Stdout => &mut self.stdout,
-            Channel::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         };
         let Some(stream) = pipe else { return Ok(0) };
         let read = match stream.read(buffer) {

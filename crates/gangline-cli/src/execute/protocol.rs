@@ -23,7 +23,7 @@ use regex::{Captures, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::execute::job_runner::Whole;
+use crate::execute::job_runner::ListFailure;
 use crate::output::json_text::compact;
 use crate::plain::{Plain, beginning};
 
@@ -32,7 +32,7 @@ pub(crate) const VERSION: u64 = 2;
 
 /// The first line.
 #[derive(Debug, Serialize)]
-pub(crate) struct Hello<'a> {
+pub(crate) struct FirstLine<'a> {
     pub(crate) gangline: u64,
     pub(crate) worker: usize,
     pub(crate) gpus: &'a [String],
@@ -51,13 +51,13 @@ pub(crate) struct Item<'a> {
 
 /// Several inputs.
 #[derive(Debug, Serialize)]
-pub(crate) struct Items<'a> {
+pub(crate) struct ItemList<'a> {
     pub(crate) items: Vec<Item<'a>>,
 }
 
 /// What a message to a worker may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Takes {
+pub(crate) enum MessageForm {
     /// One item.
     #[default]
     Items,
@@ -67,18 +67,18 @@ pub(crate) enum Takes {
 
 /// What a worker says after it got a message.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum WorkerReply {
     /// To the item in that place.
-    Answer(usize, Answer),
+    Answer(usize, WorkerAnswer),
     /// The message failed as a whole, and why.
-    Whole(Whole, String),
+    Whole(ListFailure, String),
     /// Something to be shown, in whole lines.
     Log(Vec<u8>),
 }
 
 /// A worker's answer to an item.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum WorkerAnswer {
     Output(Box<RawValue>),
     Error(String),
     /// An answer with a value that cannot be read: `NaN`, half of a surrogate pair, a number that is too large.
@@ -141,7 +141,7 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// Reads a worker's ready message.
-pub(crate) fn read_ready(line: &[u8]) -> Result<Takes, Violation> {
+pub(crate) fn read_ready(line: &[u8]) -> Result<MessageForm, Violation> {
     #[derive(Deserialize)]
     struct Version {
         gangline: u64,
@@ -153,10 +153,10 @@ pub(crate) fn read_ready(line: &[u8]) -> Result<Takes, Violation> {
         return Err(Violation::Version(shown(line)));
     }
     match serde_json::from_slice(line) {
-        Ok(ReadyLine { gangline: VERSION, batch: true, .. }) => Ok(Takes::Lists),
-        Ok(_) => Ok(Takes::Items),
+        Ok(ReadyLine { gangline: VERSION, batch: true, .. }) => Ok(MessageForm::Lists),
+        Ok(_) => Ok(MessageForm::Items),
         // Keys that version 1 does not have were ignored by it.
-        Err(_) if gangline == 1 => Ok(Takes::Items),
+        Err(_) if gangline == 1 => Ok(MessageForm::Items),
         Err(_) => Err(Violation::NotReady(shown(line))),
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn read_ready(line: &[u8]) -> Result<Takes, Violation> {
 /// The text of a message for the log, in whole lines; `None` if the line is another message.
 pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
     match read_reply(line, &|_| Ok(0)) {
-        Ok(Reply::Log(text)) => Some(text),
+        Ok(WorkerReply::Log(text)) => Some(text),
         _ => None,
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn read_reply(
     line: &[u8],
     place: &dyn Fn(u64) -> Result<usize, Violation>,
-) -> Result<Reply, Violation> {
+) -> Result<WorkerReply, Violation> {
     let text = String::from_utf8_lossy(line);
     let mut fault = match text {
         Cow::Borrowed(_) => None,
@@ -201,27 +201,27 @@ pub(crate) fn read_reply(
                 (Some(_), Some(_), _) | (None, None, _) => {
                     return Err(Violation::NoAnswer(shown(line)));
                 }
-                (_, _, Some(fault)) => Answer::Unreadable(fault),
+                (_, _, Some(fault)) => WorkerAnswer::Unreadable(fault),
                 (Some(output), None, None) => match compact(output) {
-                    Ok(output) => Answer::Output(output),
-                    Err(error) => Answer::Unreadable(error.to_string()),
+                    Ok(output) => WorkerAnswer::Output(output),
+                    Err(error) => WorkerAnswer::Unreadable(error.to_string()),
                 },
                 (None, Some(error), None) => match text_of(error)? {
-                    Ok(error) => Answer::Error(error),
-                    Err(error) => Answer::Unreadable(error.to_string()),
+                    Ok(error) => WorkerAnswer::Error(error),
+                    Err(error) => WorkerAnswer::Unreadable(error.to_string()),
                 },
             };
-            Ok(Reply::Answer(at, answer))
+            Ok(WorkerReply::Answer(at, answer))
         }
-        (None, ..) if oom => Ok(Reply::Whole(Whole::OutOfMemory, OUT_OF_MEMORY.into())),
+        (None, ..) if oom => Ok(WorkerReply::Whole(ListFailure::OutOfMemory, OUT_OF_MEMORY.into())),
         (None, Some(error), _) if of.as_deref() == Some("list") => {
             let error = text_of(error)?.unwrap_or_else(|error| error.to_string());
-            Ok(Reply::Whole(Whole::Rejected, error))
+            Ok(WorkerReply::Whole(ListFailure::Rejected, error))
         }
         (None, None, Some(log)) => {
             let log = text_of(log)?.unwrap_or_else(|error| error.to_string());
             let level = level.map_or_else(String::new, |level| format!("{level}: "));
-            Ok(Reply::Log(format!("{level}{}\n", log.trim_end()).into_bytes()))
+            Ok(WorkerReply::Log(format!("{level}{}\n", log.trim_end()).into_bytes()))
         }
         _ => Err(Violation::NotJson(shown(line))),
     }
@@ -302,9 +302,9 @@ mod tests {
         }
     }
 
-    fn read_answer(line: &[u8]) -> Result<Answer, Violation> {
+    fn read_answer(line: &[u8]) -> Result<WorkerAnswer, Violation> {
         match read_reply(line, &in_hand)? {
-            Reply::Answer(0, answer) => Ok(answer),
+            WorkerReply::Answer(0, answer) => Ok(answer),
             other => panic!("{other:?}"),
         }
     }
@@ -319,7 +319,7 @@ mod tests {
             "[18446744073709551617,0.10]",
         );
         assert!(
-            matches!(answer(r#"{"item":7,"error":"no"}"#), Ok(Answer::Error(text)) if text == "no")
+            matches!(answer(r#"{"item":7,"error":"no"}"#), Ok(WorkerAnswer::Error(text)) if text == "no")
         );
         assert!(matches!(answer(r#"{"item":8,"output":3}"#), Err(Violation::OtherItem { .. })));
         assert!(matches!(answer(r#"{"item":7}"#), Err(Violation::NoAnswer(_))));
@@ -335,7 +335,7 @@ mod tests {
     #[track_caller]
     fn is_output(line: &str, expected: &str) {
         match read_answer(line.as_bytes()) {
-            Ok(Answer::Output(found)) => assert_eq!(found.get(), expected),
+            Ok(WorkerAnswer::Output(found)) => assert_eq!(found.get(), expected),
             other => panic!("{other:?}"),
         }
     }
@@ -343,7 +343,7 @@ mod tests {
     #[track_caller]
     fn is_unreadable(line: impl AsRef<[u8]>, why: &str) {
         match read_answer(line.as_ref()) {
-            Ok(Answer::Unreadable(found)) => assert!(found.contains(why), "{found}"),
+            Ok(WorkerAnswer::Unreadable(found)) => assert!(found.contains(why), "{found}"),
             other => panic!("{other:?}"),
         }
     }
@@ -379,10 +379,10 @@ mod tests {
 
     #[test]
     fn a_worker_of_another_version_is_not_ready() {
-        assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(Takes::Items));
-        assert_eq!(read_ready(b"{\"gangline\":1,\"batch\":true}\n"), Ok(Takes::Items));
-        assert_eq!(read_ready(b"{\"gangline\":2,\"ahead\":3}\n"), Ok(Takes::Items));
-        assert_eq!(read_ready(b"{\"gangline\":2,\"batch\":true}"), Ok(Takes::Lists));
+        assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(MessageForm::Items));
+        assert_eq!(read_ready(b"{\"gangline\":1,\"batch\":true}\n"), Ok(MessageForm::Items));
+        assert_eq!(read_ready(b"{\"gangline\":2,\"ahead\":3}\n"), Ok(MessageForm::Items));
+        assert_eq!(read_ready(b"{\"gangline\":2,\"batch\":true}"), Ok(MessageForm::Lists));
         assert!(matches!(read_ready(b"{\"gangline\":3}"), Err(Violation::Version(_))));
         assert!(matches!(read_ready(b"{}"), Err(Violation::NotJson(_))));
         for keys in [r#""batch":8"#, r#""ahead":0"#, r#""ahead":true"#] {
@@ -395,11 +395,11 @@ mod tests {
     fn a_list_can_fail_as_a_whole() {
         let reply = |line: &str| read_reply(line.as_bytes(), &in_hand);
         let why = |line: &str| match reply(line) {
-            Ok(Reply::Whole(whole, why)) => (whole, why),
+            Ok(WorkerReply::Whole(whole, why)) => (whole, why),
             other => panic!("{other:?}"),
         };
-        assert_eq!(why(r#"{"oom":true}"#), (Whole::OutOfMemory, OUT_OF_MEMORY.into()));
-        assert_eq!(why(r#"{"error":"bad","of":"list"}"#), (Whole::Rejected, "bad".into()));
+        assert_eq!(why(r#"{"oom":true}"#), (ListFailure::OutOfMemory, OUT_OF_MEMORY.into()));
+        assert_eq!(why(r#"{"error":"bad","of":"list"}"#), (ListFailure::Rejected, "bad".into()));
         let log =
             |line: &str| read_log(line.as_bytes()).map(|text| String::from_utf8(text).unwrap());
         let lines = log(r#"{"log":"a\nb\n","level":"info"}"#);

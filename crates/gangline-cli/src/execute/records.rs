@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::args::printing::RecordFields;
 use crate::execute::done_places::DonePlaces;
-use crate::execute::process::Channel;
-use crate::output::outcome::{Outcome, Printed};
+use crate::execute::process::OutputStream;
+use crate::output::outcome::{JobOutcome, Printed};
 use crate::output::record::{DoneRecord, Record};
 use crate::output::terminal::Terminal;
 use crate::plan::job::Job;
@@ -66,7 +66,7 @@ impl Records {
     pub(crate) fn print(
         &self,
         unwritten: &mut Unwritten,
-        outcome: &Outcome,
+        outcome: &JobOutcome,
         printed: &Printed,
         terminal: &Terminal,
     ) -> io::Result<()> {
@@ -101,7 +101,7 @@ impl Records {
         };
         match lines.is_empty() {
             true => Ok(()),
-            false => terminal.write(None, Channel::Stdout, &lines),
+            false => terminal.write(None, OutputStream::Stdout, &lines),
         }
     }
 
@@ -130,6 +130,6 @@ impl Unwritten {
             return Ok(());
         }
         let lines = std::mem::take(&mut self.0);
-        terminal.write(None, Channel::Stdout, &lines)
+        terminal.write(None, OutputStream::Stdout, &lines)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::output::capture::Captured;
 use crate::output::cut_off::CutOff;
-use crate::output::outcome::{JobFailed, Next, Outcome};
+use crate::output::outcome::{JobFailed, JobOutcome, NextAttempt};
 
 /// The jobs of a lane that have failed and wait for another attempt. The library decides when to make it.
 #[derive(Debug)]
-pub(crate) struct Retries {
+pub(crate) struct JobRetries {
     /// The number of attempts after the first.
     most: u32,
     /// The failed jobs, by number.
@@ -21,7 +21,7 @@ pub(crate) struct Retries {
 
 #[derive(Debug)]
 struct FailedJob {
-    outcome: Arc<Outcome>,
+    outcome: Arc<JobOutcome>,
     /// The number of warm workers that ended while they worked on the job.
     deaths: u32,
     /// The number of attempts that count.
@@ -38,7 +38,7 @@ enum RetrySlot {
 }
 
 /// What the library is given for a job that has ended.
-pub(crate) type Settled = Result<Arc<Outcome>, JobFailed>;
+pub(crate) type Settled = Result<Arc<JobOutcome>, JobFailed>;
 
 /// Whether a list that failed as a whole has cost its jobs an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,10 @@ pub(crate) enum Cost {
 /// After this number of workers has ended at a job, the job is at fault and not the workers.
 pub(crate) const DEATHS_OF_ITEM: u32 = 3;
 
-impl Retries {
-    pub(crate) fn new(most: u32) -> Retries {
+impl JobRetries {
+    pub(crate) fn new(most: u32) -> JobRetries {
         let (failed, settled, cut_off) = Default::default();
-        Retries { most, failed, settled, cut_off }
+        JobRetries { most, failed, settled, cut_off }
     }
 
     /// Whether the job has had an attempt.
@@ -90,7 +90,7 @@ impl Retries {
 
     /// A job is to be tried again in a smaller list. That it was not alone does not count against it, so it has failed
     /// only when it was.
-    pub(crate) fn leave(&self, outcome: &Arc<Outcome>, cost: Cost) {
+    pub(crate) fn leave(&self, outcome: &Arc<JobOutcome>, cost: Cost) {
         let mut failed = self.failed();
         let before = failed.get(&outcome.number).map_or(0, |failed| failed.deaths);
         let deaths = before + u32::from(outcome.result.blames_worker());
@@ -102,22 +102,22 @@ impl Retries {
     }
 
     /// Decides what follows an attempt that failed, in a run that goes on.
-    pub(crate) fn after(&self, slot: usize, outcome: &Arc<Outcome>) -> Next {
-        let Outcome { number, attempts, result, .. } = &**outcome;
+    pub(crate) fn after(&self, slot: usize, outcome: &Arc<JobOutcome>) -> NextAttempt {
+        let JobOutcome { number, attempts, result, .. } = &**outcome;
         if result.is_final() {
-            return Next::Nothing;
+            return NextAttempt::Nothing;
         }
         let mut failed = self.failed();
         let before = failed.get(number).map_or(0, |failed| failed.deaths);
         let deaths = before + u32::from(result.blames_worker());
         let is_allowed = *attempts <= self.most;
         let next = match result.blames_worker() {
-            true if is_allowed || deaths < DEATHS_OF_ITEM => Next::OnAnotherSlot,
-            false if is_allowed => Next::OnItsSlot,
-            _ => return Next::Nothing,
+            true if is_allowed || deaths < DEATHS_OF_ITEM => NextAttempt::OnAnotherSlot,
+            false if is_allowed => NextAttempt::OnItsSlot,
+            _ => return NextAttempt::Nothing,
         };
         let waits_for = Some(match next {
-            Next::OnItsSlot => RetrySlot::Only(slot),
+            NextAttempt::OnItsSlot => RetrySlot::Only(slot),
             _ => RetrySlot::NotThat(slot),
         });
         let (outcome, spent) = (Arc::clone(outcome), *attempts);
@@ -137,7 +137,7 @@ impl Retries {
     }
 
     /// Makes no further attempt at a job, since the run is ending. Returns the outcome of the last attempt.
-    pub(crate) fn cut_off(&self, number: u64) -> Arc<Outcome> {
+    pub(crate) fn cut_off(&self, number: u64) -> Arc<JobOutcome> {
         let failed = self.failed().remove(&number);
         let outcome = failed.expect("a job that is tried again has failed").outcome;
         self.all_cut_off().insert(number, outcome.attempts);

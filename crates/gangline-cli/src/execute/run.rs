@@ -5,14 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use crate::args::list_size::ListSize;
-use crate::args::{InUse, Run};
+use crate::args::{InUse, RunArgs};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
-use crate::execute::conclude::{End, conclude};
+use crate::execute::conclude::{LaneEnd, conclude};
 use crate::execute::done_records::DoneRecords;
 use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, of_run};
-use crate::execute::job_runner::{JobRunner, Work};
+use crate::execute::job_runner::{JobRunner, JobWork};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::memory_watch::MemoryWatch;
 use crate::execute::retries::DEATHS_OF_ITEM;
@@ -22,7 +22,7 @@ use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::output::cut_off::remove_cut_off;
-use crate::output::outcome::{JobFailed, Next};
+use crate::output::outcome::{JobFailed, NextAttempt};
 use crate::output::report::{Numbers, number_by_jobs};
 use crate::output::verdict::advise;
 use crate::plan::Plan;
@@ -43,7 +43,7 @@ const WINDOW: usize = 1_000;
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// Runs the command for each input, and returns the exit status.
-pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
+pub(crate) fn run(args: &RunArgs, supervisor: Option<i32>) -> Result<u8, CliError> {
     if args.output.dry_run {
         return dry_run(args, Plan::all(args)?);
     }
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     concluded
 }
 
-fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
+fn warn(args: &RunArgs, lanes: &Lanes, plans: &[Plan]) {
     let terminal = &lanes.shared.terminal;
     if args.reads_terminal() {
         terminal.tell("reading inputs from the terminal, one per line; end with Ctrl-D");
@@ -73,11 +73,11 @@ fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
     doubts(args, plans).iter().for_each(|doubt| terminal.tell(doubt));
 }
 
-fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
+fn run_lanes(args: &RunArgs, lanes: &Lanes, plans: Vec<Plan>) -> Vec<LaneEnd> {
     let hidden = hidden(&plans);
     let run = &|lane: usize, plan: Plan| {
         let ending = LaneEnding { lanes, lane };
-        let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(End::failed);
+        let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(LaneEnd::failed);
         drop(ending);
         if end.result.is_err() {
             lanes.close();
@@ -99,7 +99,7 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
         let first = first.map(|(lane, plan)| run(lane, plan));
         let others = others.into_iter().map(|thread| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(error) => End::failed(error),
+            Err(error) => LaneEnd::failed(error),
         });
         first.into_iter().chain(others).collect()
     })
@@ -123,12 +123,12 @@ impl Drop for LaneEnding<'_> {
 }
 
 fn run_lane(
-    args: &Run,
+    args: &RunArgs,
     lanes: &Lanes,
     lane: usize,
     mut plan: Plan,
     hidden: Hidden,
-) -> Result<End, CliError> {
+) -> Result<LaneEnd, CliError> {
     let slots = plan.slots.given(hidden)?;
     let own = lanes.lanes[lane].clone();
     let inputs = plan.warm_inputs();
@@ -157,14 +157,14 @@ fn run_lane(
 }
 
 /// Runs the lane in the library.
-fn drive<W: Work + 'static>(
-    args: &Run,
+fn drive<W: JobWork + 'static>(
+    args: &RunArgs,
     work: impl Fn() -> W,
     lanes: &Lanes,
     lane: usize,
     plan: &Plan,
     jobs: Jobs,
-) -> Result<End, CliError> {
+) -> Result<LaneEnd, CliError> {
     let own = &lanes.lanes[lane];
     let (jobs, total) = counted(args, lanes, own, jobs)?;
     let has_gaps = lanes.lanes.len() > 1 || plan.has_gaps();
@@ -182,7 +182,7 @@ fn drive<W: Work + 'static>(
     };
     let mut pool = match built(args, lanes, with_lock)? {
         // By a signal, or because another lane failed.
-        Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
+        Err(error) if error.is_cancelled() => return Ok(LaneEnd { result: Ok(()), report: None }),
         built => built.map_err(of_run)?,
     };
     let gated = Gated::new(jobs, Arc::clone(&own.gate));
@@ -217,15 +217,15 @@ fn drive<W: Work + 'static>(
         Err(error) if error.is_cancelled() => Ok(()),
         result => result.and(closed).map_err(of_run),
     };
-    Ok(End { result, report })
+    Ok(LaneEnd { result, report })
 }
 
 type JobPool<W> = AnyOrderRunner<JobRunner<W>>;
 
 /// Builds the pool. If it may wait for a GPU, it first tries without waiting, so that the wait can be
 /// announced.
-fn built<W: Work + 'static>(
-    args: &Run,
+fn built<W: JobWork + 'static>(
+    args: &RunArgs,
     lanes: &Lanes,
     with_lock: impl Fn(InUse) -> Result<JobBuilder<W>, CliError>,
 ) -> Result<Result<JobPool<W>, Error>, CliError> {
@@ -244,8 +244,8 @@ fn built<W: Work + 'static>(
 
 type JobBuilder<W> = Builder<JobRunner<W>, RuntimeOrder>;
 
-fn builder<W: Work + 'static>(
-    args: &Run,
+fn builder<W: JobWork + 'static>(
+    args: &RunArgs,
     runner: JobRunner<W>,
     plan: &Plan,
     total: &Arc<OnceLock<u64>>,
@@ -293,7 +293,7 @@ fn progress(total: &Arc<OnceLock<u64>>) -> Progress {
 /// Counts the jobs of a lane, if their number is shown or decides about the end of the run. If the source does
 /// not know it, the jobs are read ahead.
 fn counted(
-    args: &Run,
+    args: &RunArgs,
     lanes: &Lanes,
     lane: &Lane,
     jobs: Jobs,
@@ -328,8 +328,8 @@ fn counted(
     }
 }
 
-/// The largest number of attempts after the first that [`Retries`](crate::execute::retries::Retries) allows.
-fn retries(args: &Run) -> u32 {
+/// The largest number of attempts after the first that [`JobRetries`](crate::execute::retries::JobRetries) allows.
+fn retries(args: &RunArgs) -> u32 {
     let after_deaths = if args.warm.warm { DEATHS_OF_ITEM - 1 } else { 0 };
     args.failure.retries.saturating_add(after_deaths)
 }
@@ -338,15 +338,15 @@ fn retries(args: &Run) -> u32 {
 pub(crate) fn verdict(error: &Error) -> Verdict {
     let source = std::error::Error::source(error);
     match source.and_then(|source| source.downcast_ref::<JobFailed>()).map(|failed| failed.next) {
-        Some(Next::OnItsSlot) => Verdict::RetryHere,
-        Some(Next::OnAnotherSlot) => Verdict::Retry,
-        Some(Next::Nothing) => Verdict::Skip,
+        Some(NextAttempt::OnItsSlot) => Verdict::RetryHere,
+        Some(NextAttempt::OnAnotherSlot) => Verdict::Retry,
+        Some(NextAttempt::Nothing) => Verdict::Skip,
         None => Verdict::Stop,
     }
 }
 
 /// The journal of a lane: a file has one writer, so jobs without a GPU have their own.
-fn journal(args: &Run, needs: Needs) -> Option<Journal> {
+fn journal(args: &RunArgs, needs: Needs) -> Option<Journal> {
     let path = journal_path(args.record.journal.as_deref()?, needs);
     let journal = Journal::at(path).runner("gangline run", "1");
     let journal = match args.record.no_journal_lock {
@@ -361,7 +361,7 @@ fn journal(args: &Run, needs: Needs) -> Option<Journal> {
 }
 
 /// The settings that must match for a journal to be resumed.
-fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
+fn what_decides_results(args: &RunArgs) -> Result<CfgNode, CliError> {
     let words = args.command_words().iter();
     let command: Vec<String> = words.map(|word| crate::plan::template::quoted(word)).collect();
     let mut cfg = CfgNode::new()
@@ -374,7 +374,7 @@ fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
     cfg.map_err(|error| CliError::new(exit::INTERNAL, error))
 }
 
-fn description(args: &Run) -> String {
+fn description(args: &RunArgs) -> String {
     let words = args.command_words().iter();
     words.map(|word| crate::plan::template::quoted(word)).collect::<Vec<_>>().join(" ")
 }

@@ -6,32 +6,32 @@ use std::sync::Arc;
 
 use crate::args::running::{Running, TermSequence};
 use crate::args::workers::Workers;
-use crate::args::{Record, Run};
+use crate::args::{RecordArgs, RunArgs};
 use crate::error::{CliError, Context};
 use crate::execute::brake::{self, Brake};
 use crate::execute::failure::{internal, journal_exists, unwritable};
 use crate::execute::groups::Groups;
-use crate::execute::held::Held;
+use crate::execute::held::HeldOutputs;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
 use crate::execute::records::{DoneJobs, Records};
-use crate::execute::retries::Retries;
+use crate::execute::retries::JobRetries;
 use crate::execute::sequence::Turns;
-use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
+use crate::execute::shared::{Announced, Files, Output, Rules, SharedRun};
 use crate::exit;
-use crate::output::joblog::{Existing, JobLog, Start};
+use crate::output::joblog::{Existing, JobLog, LogStart};
 use crate::output::report;
-use crate::output::results::Results;
+use crate::output::results::ResultsTarget;
 use crate::output::stdio;
 use crate::output::table::Errors;
-use crate::output::terminal::{Failures, OnTerminal, ProgressLines, Terminal};
+use crate::output::terminal::{FailureMessages, OnTerminal, ProgressLines, Terminal};
 use crate::plan::job::Needs;
 use crate::plan::slot::Hidden;
 use crate::plan::{self, Plan};
 use gangline::{CancelToken, Order};
 
 /// What the command probably does not mean.
-pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
+pub(super) fn doubts(args: &RunArgs, plans: &[Plan]) -> Vec<String> {
     let is_the_same = !plans.iter().all(Plan::differs_by_job);
     let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
     let same = is_the_same.then(|| all_the_same.to_owned());
@@ -48,7 +48,7 @@ pub(crate) fn hidden(plans: &[Plan]) -> Hidden {
 }
 
 /// The lanes of a run, and what they share.
-pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
+pub(crate) fn lanes(args: &RunArgs, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
     args.record.report.iter().try_for_each(|path| report::check_place(path))?;
@@ -63,7 +63,7 @@ pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
             gate.keep_heads();
         }
         let held = held(args, plan)?;
-        let retries = Arc::new(Retries::new(args.failure.retries));
+        let retries = Arc::new(JobRetries::new(args.failure.retries));
         let records = args.printing.records.map(|fields| {
             Records::new(fields, plan.warm_inputs().shape, order(args), done_jobs(args))
         });
@@ -87,20 +87,20 @@ pub(crate) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
 
 /// Whether jobs of an earlier run get records. With `--resume-failed` they do not: a job that is left out may not be
 /// done.
-fn done_jobs(args: &Run) -> DoneJobs {
+fn done_jobs(args: &RunArgs) -> DoneJobs {
     match args.record.resume {
         true => DoneJobs::Shown,
         false => DoneJobs::None,
     }
 }
 
-fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {
+fn held(args: &RunArgs, plan: &Plan) -> Result<Option<Arc<HeldOutputs>>, CliError> {
     let Some(journal) = &args.record.journal else { return Ok(None) };
     let path = journal_path(journal, plan.needs);
     if existing(args) == Existing::Replace {
         check_is_new(&path)?;
     }
-    let held = Held::open(&path, existing(args)).map_err(|error| {
+    let held = HeldOutputs::open(&path, existing(args)).map_err(|error| {
         let what = format!("the jobs held beside the journal {} cannot be read", path.display());
         CliError::new(exit::JOURNAL, Context::new(what, error))
     });
@@ -108,32 +108,32 @@ fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {
 }
 
 /// How a job is ended.
-pub(crate) fn ending(args: &Run) -> TermSequence {
+pub(crate) fn ending(args: &RunArgs) -> TermSequence {
     let pause = || TermSequence::with_pause(args.failure.kill_after);
     args.running.termseq.clone().unwrap_or_else(pause)
 }
 
 /// Whether records of an earlier run are continued.
-fn existing(args: &Run) -> Existing {
-    let Record { resume, resume_failed, retry_failed, .. } = args.record;
+fn existing(args: &RunArgs) -> Existing {
+    let RecordArgs { resume, resume_failed, retry_failed, .. } = args.record;
     match resume || resume_failed || retry_failed {
         true => Existing::GoOn,
         false => Existing::Replace,
     }
 }
 
-fn results(args: &Run, plans: &[Plan]) -> Result<Option<Results>, CliError> {
+fn results(args: &RunArgs, plans: &[Plan]) -> Result<Option<ResultsTarget>, CliError> {
     let Some(path) = args.output.results.as_deref() else { return Ok(None) };
     let errors = if args.warm.warm { Errors::Column } else { Errors::None };
     // All lanes have the same text.
     let results = match plans.iter().find_map(|plan| plan.texts.results.as_ref()) {
-        Some(text) => Results::named(&text.beginning()),
-        None => Results::new(path, existing(args), errors),
+        Some(text) => ResultsTarget::named(&text.beginning()),
+        None => ResultsTarget::new(path, existing(args), errors),
     };
     results.map(Some).map_err(|error| unwritable(&path.display(), error))
 }
 
-fn showing(args: &Run) -> Output {
+fn showing(args: &RunArgs) -> Output {
     match (args.printing.ungroup, args.output.line_buffer, args.output.keep_order) {
         (true, ..) if stdio::are_blocking() => Output::Direct,
         (true, ..) => Output::Relayed,
@@ -143,18 +143,22 @@ fn showing(args: &Run) -> Output {
     }
 }
 
-fn brake(args: &Run) -> Brake {
+fn brake(args: &RunArgs) -> Brake {
     let jobs = match &args.placement.workers {
         Some(Workers::File(path)) => Some(path.clone()),
         Some(Workers::Number(_)) | None => None,
     };
     let Running { delay, load, memfree, .. } = args.running;
     let meminfo = args.running.meminfo.clone();
-    Brake::new(brake::Limits { delay, load, memfree, meminfo, jobs })
+    Brake::new(brake::StartLimits { delay, load, memfree, meminfo, jobs })
 }
 
-fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {
-    let Run { output, failure, record, printing, .. } = args;
+fn shared(
+    args: &RunArgs,
+    workers: usize,
+    results: Option<ResultsTarget>,
+) -> Result<SharedRun, CliError> {
+    let RunArgs { output, failure, record, printing, .. } = args;
     // A job that printed itself would print these characters too.
     let on_terminal = match output.raw || showing(args) == Output::Relayed {
         true => OnTerminal::Raw,
@@ -165,8 +169,8 @@ fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared
         false => ProgressLines::None,
     };
     let start = match record.journal {
-        Some(_) => Start::MayBeRefused,
-        None => Start::Sure,
+        Some(_) => LogStart::MayBeRefused,
+        None => LogStart::Sure,
     };
     let joblog = record.joblog.as_deref().map(|path| {
         JobLog::open(path, existing(args), start)
@@ -184,13 +188,13 @@ fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared
         files: if printing.files { Files::Named } else { Files::None },
     };
     let groups = Groups::new(workers).map_err(internal)?;
-    let failures = if printing.quiet { Failures::Quiet } else { Failures::Shown };
+    let failures = if printing.quiet { FailureMessages::Quiet } else { FailureMessages::Shown };
     let terminal = Terminal::new(on_terminal, lines, failures);
-    Ok(Shared::new(groups, terminal, joblog.transpose()?, results, rules, brake(args)))
+    Ok(SharedRun::new(groups, terminal, joblog.transpose()?, results, rules, brake(args)))
 }
 
 /// One lane needs no turns: its outputs are already ordered.
-fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
+fn turns(args: &RunArgs, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
     if plans.len() == 1 || order(args) == Order::Completion {
         return Ok(plans.iter().map(|_| None).collect());
     }
@@ -198,7 +202,7 @@ fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
     Ok(Turns::new(numbers?).into_iter().map(Some).collect())
 }
 
-pub(super) fn order(args: &Run) -> Order {
+pub(super) fn order(args: &RunArgs) -> Order {
     match showing(args) {
         Output::LinesInOrder => Order::Input,
         Output::Whole if !args.output.no_keep_order => Order::Input,

@@ -7,28 +7,28 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use crate::args::halt::{Halt, Order, Tally};
-use crate::args::limit::{Durations, Timeout};
+use crate::args::halt::{Halt, HaltAction, Tally};
+use crate::args::limit::{Durations, JobTimeout};
 use crate::args::running::TermSequence;
 use crate::error::{CliError, Context};
 use crate::execute::brake::Brake;
 use crate::execute::groups::Groups;
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::exit;
 use crate::output::joblog::JobLog;
-use crate::output::outcome::{JobResult, Outcome, Printed};
-use crate::output::place::Place;
-use crate::output::results::Results;
+use crate::output::outcome::{JobOutcome, JobResult, Printed};
+use crate::output::place::ResultPlace;
+use crate::output::results::ResultsTarget;
 use crate::output::summary::Summary;
 use crate::output::terminal::Terminal;
 
 /// Records of each job, and decisions that depend on other jobs.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedRun {
     pub(crate) groups: Arc<Groups>,
     pub(crate) terminal: Terminal,
     pub(crate) joblog: Option<JobLog>,
-    pub(crate) results: Option<Results>,
+    pub(crate) results: Option<ResultsTarget>,
     pub(crate) rules: Rules,
     pub(crate) brake: Brake,
     /// The number of jobs of the run, once it is known.
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) retry_delay: Duration,
-    pub(crate) timeout: Option<Timeout>,
+    pub(crate) timeout: Option<JobTimeout>,
     pub(crate) ending: TermSequence,
     pub(crate) nice: Option<i32>,
     pub(crate) max_output: Option<u64>,
@@ -102,17 +102,17 @@ struct SharedState {
     counted_jobs: u64,
 }
 
-impl Shared {
+impl SharedRun {
     pub(crate) fn new(
         groups: Arc<Groups>,
         terminal: Terminal,
         joblog: Option<JobLog>,
-        results: Option<Results>,
+        results: Option<ResultsTarget>,
         rules: Rules,
         brake: Brake,
-    ) -> Shared {
+    ) -> SharedRun {
         let (total, missing_program, durations, state) = Default::default();
-        Shared {
+        SharedRun {
             groups,
             terminal,
             joblog,
@@ -132,35 +132,37 @@ impl Shared {
     }
 
     /// Records the outcome of a job, and returns its effect on other jobs.
-    pub(crate) fn record(&self, outcome: &Outcome) -> Order {
+    pub(crate) fn record(&self, outcome: &JobOutcome) -> HaltAction {
         self.keep(outcome);
         self.count_outcome(outcome)
     }
 
     /// Counts the outcome of a job, and returns its effect on other jobs.
-    pub(crate) fn count_outcome(&self, outcome: &Outcome) -> Order {
+    pub(crate) fn count_outcome(&self, outcome: &JobOutcome) -> HaltAction {
         let mut state = self.state();
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,
             // The job did not cause it.
-            JobResult::Ended(End::Halted) | JobResult::NoProgram(_) => return Order::GoOn,
+            JobResult::Ended(ProcessEnd::Halted) | JobResult::NoProgram(_) => {
+                return HaltAction::GoOn;
+            }
             _ => state.tally.failed += 1,
         }
         let order = state.tally.order(self.rules.halt, self.total.get().copied());
         drop(state);
         if outcome.result.is_ok() {
             self.durations.push(outcome.took);
-            if matches!(self.rules.timeout, Some(Timeout::Medians(_))) {
+            if matches!(self.rules.timeout, Some(JobTimeout::Medians(_))) {
                 self.groups.ring();
             }
         }
         order
     }
 
-    fn keep(&self, outcome: &Outcome) {
+    fn keep(&self, outcome: &JobOutcome) {
         let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
-        let write = |place: &Place| {
+        let write = |place: &ResultPlace| {
             place.write(&Summary::of(outcome).text()?, [&printed.stdout, &printed.stderr])
         };
         let kept = outcome.results.as_ref().map(write);
@@ -184,7 +186,7 @@ impl Shared {
     }
 
     /// The file that has the standard output of a job: one of its results, or one of its own.
-    fn file_of(&self, outcome: &Outcome, printed: &Printed) -> Option<PathBuf> {
+    fn file_of(&self, outcome: &JobOutcome, printed: &Printed) -> Option<PathBuf> {
         if let Some(place) = &outcome.results {
             return Some(place.stdout());
         }

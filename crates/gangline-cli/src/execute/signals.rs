@@ -23,7 +23,7 @@ use signal_hook::consts::{
 };
 use signal_hook::low_level::{pipe, unregister};
 
-use crate::bell::Bell;
+use crate::bell::PipeBell;
 use crate::error::naming;
 use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
@@ -34,7 +34,7 @@ use gangline::report::HumanDuration;
 
 /// The thread that handles signals, until this is dropped.
 pub(crate) struct Attendant {
-    quit: Arc<Bell>,
+    quit: Arc<PipeBell>,
     thread: Option<JoinHandle<()>>,
     /// The exit status caused by a signal; 0 for none.
     exit: Arc<AtomicU8>,
@@ -94,7 +94,7 @@ const MEANINGS: [(i32, SignalMeaning); 12] = [
 
 struct SignalWatch {
     lanes: Arc<OnceLock<Lanes>>,
-    quit: Arc<Bell>,
+    quit: Arc<PipeBell>,
     signals: Vec<(SignalMeaning, UnixStream)>,
     supervisor: Option<Pid>,
     /// Readable when the supervisor has died.
@@ -131,7 +131,7 @@ impl Attendant {
         kill_after: Duration,
     ) -> io::Result<Attendant> {
         let supervisor = supervisor.and_then(Pid::from_raw);
-        let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
+        let (quit, exit) = (Arc::new(PipeBell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
         let signals = signals(&mut ids)?;
         let lanes: Arc<OnceLock<Lanes>> = Arc::default();

@@ -22,7 +22,7 @@ use crate::output::stdio;
 
 /// The source of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Inputs {
+pub(crate) enum InputSource {
     /// A user types them at a terminal.
     Typed,
     Other,
@@ -36,7 +36,7 @@ pub(crate) enum Inputs {
 /// recording its number.
 pub(crate) fn supervise(
     arguments: impl Iterator<Item = OsString>,
-    inputs: Inputs,
+    inputs: InputSource,
 ) -> io::Result<u8> {
     adopt_orphans();
     let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD];
@@ -51,7 +51,7 @@ pub(crate) fn supervise(
     command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
     // In a group of its own, it survives a kill of the whole group and notices that this process is dead. But
     // only the foreground group may read from a terminal.
-    if inputs == Inputs::Other {
+    if inputs == InputSource::Other {
         command.process_group(0);
     }
     let engine = command.spawn().map_err(naming("clone3, setpgid, execve"))?;

@@ -15,15 +15,15 @@ use rustix::process::Pid;
 use crate::args::list_size::ListSize;
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::execute::commands;
-use crate::execute::job_runner::{Tried, Work, Worked};
+use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::protocol::Takes;
+use crate::execute::protocol::MessageForm;
 use crate::execute::threads::Threads;
-use crate::execute::worker_slots::{Worker, WorkerSlots};
+use crate::execute::worker_slots::{SlotWorker, WorkerSlots};
 use crate::output::capture::Captured;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
-use crate::plan::slot::{Given, Slot};
+use crate::plan::slot::{Given, JobSlot};
 use crate::plan::template::{Template, Values};
 use crate::plan::texts::OnSlot;
 
@@ -31,7 +31,7 @@ use crate::plan::texts::OnSlot;
 pub(crate) struct Warm {
     lanes: Lanes,
     lane: Lane,
-    slots: Vec<Slot>,
+    slots: Vec<JobSlot>,
     inputs: WarmInputs,
     /// The command of each slot's worker, quoted for a shell.
     typed: Vec<String>,
@@ -61,7 +61,7 @@ struct Reported {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WorkerFacts {
     /// What the worker takes, as its last ready line said.
-    pub(crate) takes: Takes,
+    pub(crate) takes: MessageForm,
     /// Its process, which leads a group of its own. `None` if it has ended.
     pub(crate) pid: Option<Pid>,
 }
@@ -88,7 +88,7 @@ impl Warm {
     pub(crate) fn new(
         lanes: Lanes,
         lane: Lane,
-        slots: Vec<Slot>,
+        slots: Vec<JobSlot>,
         inputs: WarmInputs,
         args: &WarmArgs,
         threads: Threads,
@@ -139,7 +139,7 @@ impl Warm {
     }
 }
 
-impl Work for Warm {
+impl JobWork for Warm {
     /// Workers are stored by slot, since other threads may borrow them.
     type State = Loading;
 
@@ -171,7 +171,7 @@ impl Work for Warm {
 impl Warm {
     /// What is known of the worker of a slot that is not at work.
     pub(crate) fn facts(&self, slot: usize) -> WorkerFacts {
-        let facts = |worker: &Worker| WorkerFacts {
+        let facts = |worker: &SlotWorker| WorkerFacts {
             takes: worker.takes,
             pid: worker.conversation.as_ref().and_then(|conversation| conversation.pid()),
         };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::execute::conversation::Conversation;
-use crate::execute::protocol::Takes;
+use crate::execute::protocol::MessageForm;
 use crate::output::capture::Spill;
 
 /// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
@@ -20,17 +20,17 @@ struct SlotStates {
 }
 
 enum WorkerSlot {
-    Free(Worker),
+    Free(SlotWorker),
     Taken,
     GivenUp,
 }
 
 /// The state of one slot.
 #[derive(Default)]
-pub(super) struct Worker {
+pub(super) struct SlotWorker {
     pub(super) conversation: Option<Box<Conversation>>,
     /// What it has said that it takes.
-    pub(super) takes: Takes,
+    pub(super) takes: MessageForm,
     pub(super) spill: Arc<Spill>,
     /// Consecutive starts that failed.
     pub(super) unready: u32,
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(super) deaths: u32,
 }
 
-impl Worker {
+impl SlotWorker {
     /// The conversation with a worker that was started.
     pub(super) fn conversation(&mut self) -> &mut Conversation {
         self.conversation.as_mut().expect("the worker was started")
@@ -54,14 +54,14 @@ pub(super) enum Fate {
 
 impl WorkerSlots {
     pub(super) fn new(slots: usize) -> WorkerSlots {
-        let slots = (0..slots).map(|_| WorkerSlot::Free(Worker::default())).collect();
+        let slots = (0..slots).map(|_| WorkerSlot::Free(SlotWorker::default())).collect();
         let state = Mutex::new(SlotStates { slots, away: None });
         WorkerSlots { state, changed: Condvar::new() }
     }
 
     /// Waits for the worker of a slot, or for any other worker if the slot is given up, away or to be avoided. Returns
     /// `None` if all slots are given up.
-    pub(super) fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
+    pub(super) fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, SlotWorker)> {
         let mut state = self.state();
         loop {
             let slots = &state.slots;
@@ -91,14 +91,14 @@ impl WorkerSlots {
     }
 
     /// Calls `at` with the worker of a slot. Returns `None` if the worker is taken, or the slot given up.
-    pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&Worker) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, slot: usize, at: impl FnOnce(&SlotWorker) -> T) -> Option<T> {
         match &self.state().slots[slot] {
             WorkerSlot::Free(worker) => Some(at(worker)),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }
     }
 
-    pub(super) fn give_back(&self, index: usize, worker: Worker) -> Fate {
+    pub(super) fn give_back(&self, index: usize, worker: SlotWorker) -> Fate {
         self.state().slots[index] = WorkerSlot::Free(worker);
         self.changed.notify_all();
         Fate::GoesOn
@@ -106,7 +106,7 @@ impl WorkerSlots {
 
     /// Waits until the worker of a slot is free, and takes it away to be replaced. Returns `None` if the slot is given
     /// up.
-    pub(super) fn send_away(&self, slot: usize) -> Option<Worker> {
+    pub(super) fn send_away(&self, slot: usize) -> Option<SlotWorker> {
         let mut state = self.state();
         // No further list takes this worker, so the wait ends with the list that it has.
         state.away = Some(slot);
@@ -122,7 +122,7 @@ impl WorkerSlots {
     }
 
     /// Puts the new worker into a slot that was away.
-    pub(super) fn come_back(&self, slot: usize, worker: Worker) {
+    pub(super) fn come_back(&self, slot: usize, worker: SlotWorker) {
         let mut state = self.state();
         state.slots[slot] = WorkerSlot::Free(worker);
         state.away = None;
@@ -144,7 +144,7 @@ impl WorkerSlots {
     }
 
     /// The worker of a slot, which is no longer used.
-    pub(super) fn leave(&self, slot: usize) -> Option<Worker> {
+    pub(super) fn leave(&self, slot: usize) -> Option<SlotWorker> {
         match std::mem::replace(&mut self.state().slots[slot], WorkerSlot::GivenUp) {
             WorkerSlot::Free(worker) => Some(worker),
             WorkerSlot::Taken | WorkerSlot::GivenUp => None,
@@ -158,7 +158,7 @@ impl WorkerSlots {
 
 impl SlotStates {
     /// Takes the worker of a slot, if it is free.
-    fn take_free(&mut self, slot: usize) -> Option<Worker> {
+    fn take_free(&mut self, slot: usize) -> Option<SlotWorker> {
         match std::mem::replace(&mut self.slots[slot], WorkerSlot::Taken) {
             WorkerSlot::Free(worker) => Some(worker),
             other => {

@@ -35,11 +35,11 @@ struct CapturedPiece {
 #[derive(Debug, Default)]
 pub(crate) struct Spill {
     file: OnceLock<File>,
-    room: Mutex<Room>,
+    room: Mutex<SpillRoom>,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct SpillRoom {
     end: u64,
     /// The number of bytes that are still needed.
     wanted: u64,
@@ -188,7 +188,7 @@ impl Spill {
         }
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
+    fn room(&self) -> MutexGuard<'_, SpillRoom> {
         self.room.lock().expect("nothing panics with the lock held")
     }
 }

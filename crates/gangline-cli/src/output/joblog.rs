@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use crate::output::outcome::Outcome;
+use crate::output::outcome::JobOutcome;
 
 /// The log. Each slot writes a line when a job has ended, so a killed run has a log too.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Existing {
 
 /// Whether the run may still be refused; a refused run must not replace a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum LogStart {
     Sure,
     MayBeRefused,
 }
@@ -38,19 +38,19 @@ const COLUMNS: &str =
     "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\tSlot\tGpus\n";
 
 impl JobLog {
-    pub(crate) fn open(path: &Path, existing: Existing, start: Start) -> io::Result<JobLog> {
+    pub(crate) fn open(path: &Path, existing: Existing, start: LogStart) -> io::Result<JobLog> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let beginning = match start {
-            Start::Sure => {
+            LogStart::Sure => {
                 begin(&mut file, existing)?;
                 None
             }
-            Start::MayBeRefused => Some(existing),
+            LogStart::MayBeRefused => Some(existing),
         };
         Ok(JobLog(Mutex::new(JobLogFile { file, beginning })))
     }
 
-    pub(crate) fn write(&self, outcome: &Outcome, received: u64) -> io::Result<()> {
+    pub(crate) fn write(&self, outcome: &JobOutcome, received: u64) -> io::Result<()> {
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (exit, signal) = outcome.result.codes();
         let line = format!(

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use rustix::fs::syncfs;
 
 use crate::output::misplaced::Misplaced;
-use crate::output::place::{ENDS, Place, parent, with_end};
+use crate::output::place::{ENDS, ResultPlace, parent, with_end};
 
 /// The names of the results of a run. Each lies in the folder before the first mark of the text, and belongs to
 /// one job.
@@ -52,15 +52,15 @@ impl Names {
 
     /// Returns the place of a job's results, by the name that the marks make. Fails before the job starts if the
     /// place is refused.
-    pub(crate) fn place(&self, number: u64, name: &OsStr) -> Result<Place, Misplaced> {
+    pub(crate) fn place(&self, number: u64, name: &OsStr) -> Result<ResultPlace, Misplaced> {
         let path = Path::new(&self.typed).join(self.below(name)?);
         let form = match name.as_bytes().ends_with(b"/") {
             true => NameForm::Directory,
             false => NameForm::Files,
         };
         let place = match form {
-            NameForm::Directory => Place::Directory(path.clone()),
-            NameForm::Files => Place::Files(path.clone()),
+            NameForm::Directory => ResultPlace::Directory(path.clone()),
+            NameForm::Files => ResultPlace::Files(path.clone()),
         };
         // The lock keeps other jobs from taking a name, or making a folder in the place of a file, until the insertion.
         let mut given = self.given();

@@ -11,16 +11,16 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::output::capture::{Captured, Spill};
 use crate::output::misplaced::Misplaced;
-use crate::output::place::Place;
+use crate::output::place::ResultPlace;
 use crate::plain::{Plain, beginning};
 use gangline::report::HumanDuration;
 
 /// The result of the last attempt at a job.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct JobOutcome {
     pub(crate) number: u64,
     /// The identity of the job across runs.
     pub(crate) key: String,
@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
     /// What precedes each line of the output.
     pub(crate) tag: Option<Vec<u8>>,
     /// Where its results are written.
-    pub(crate) results: Option<Place>,
+    pub(crate) results: Option<ResultPlace>,
     pub(crate) result: JobResult,
     pub(crate) started: SystemTime,
     pub(crate) took: Duration,
@@ -55,12 +55,12 @@ pub(crate) struct Printed {
     /// The file that has the standard output, which is printed in its place.
     pub(crate) file: Option<PathBuf>,
     /// What standard output was made of.
-    pub(crate) form: Form,
+    pub(crate) form: StdoutForm,
 }
 
 /// What the standard output of a job was made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) enum Form {
+pub(crate) enum StdoutForm {
     /// What a command has printed.
     #[default]
     Stream,
@@ -74,9 +74,9 @@ impl Printed {
     /// Takes the output that a warm worker has answered: a text unchanged, `null` as nothing, other values as JSON.
     pub(crate) fn receive(&mut self, spill: &Arc<Spill>, output: &RawValue) -> io::Result<()> {
         let (form, mut text) = match output.get() {
-            "null" => (Form::Json, String::new()),
-            text if text.starts_with('"') => (Form::Text, serde_json::from_str(text)?),
-            other => (Form::Json, other.to_owned()),
+            "null" => (StdoutForm::Json, String::new()),
+            text if text.starts_with('"') => (StdoutForm::Text, serde_json::from_str(text)?),
+            other => (StdoutForm::Json, other.to_owned()),
         };
         if output.get() != "null" {
             text.push('\n');
@@ -89,7 +89,7 @@ impl Printed {
 
 #[derive(Debug)]
 pub(crate) enum JobResult {
-    Ended(End),
+    Ended(ProcessEnd),
     NotStarted(io::Error),
     /// Its program does not exist, which an earlier job has reported for all.
     NoProgram(io::Error),
@@ -106,7 +106,7 @@ pub(crate) enum JobResult {
 /// An input may have a mebibyte.
 const MOST_SHOWN: usize = 400;
 
-impl Outcome {
+impl JobOutcome {
     /// The command as messages show it: the beginning of a long one.
     pub(crate) fn short_command(&self) -> Cow<'_, str> {
         short(&self.command)
@@ -129,7 +129,7 @@ impl Outcome {
 
 impl JobResult {
     pub(crate) fn is_ok(&self) -> bool {
-        matches!(self, JobResult::Ended(End::Exited(0)))
+        matches!(self, JobResult::Ended(ProcessEnd::Exited(0)))
     }
 
     /// Whether another attempt would end in the same way.
@@ -137,7 +137,7 @@ impl JobResult {
         let ends_it = |result: &JobResult| {
             matches!(
                 result,
-                JobResult::Ended(End::Halted)
+                JobResult::Ended(ProcessEnd::Halted)
                     | JobResult::Misplaced(_)
                     | JobResult::NoProgram(_)
                     | JobResult::NotKept(_)
@@ -177,10 +177,13 @@ impl JobResult {
     /// The exit status and the signal, as a shell and the log of `parallel` record them.
     pub(crate) fn codes(&self) -> (i32, i32) {
         match self {
-            JobResult::Ended(End::Exited(code)) => (*code, 0),
-            JobResult::Ended(End::Signalled(signal)) => (0, *signal),
+            JobResult::Ended(ProcessEnd::Exited(code)) => (*code, 0),
+            JobResult::Ended(ProcessEnd::Signalled(signal)) => (0, *signal),
             JobResult::Ended(
-                End::TimedOut(_) | End::Halted | End::Recalled | End::PrintedTooMuch(_),
+                ProcessEnd::TimedOut(_)
+                | ProcessEnd::Halted
+                | ProcessEnd::Recalled
+                | ProcessEnd::PrintedTooMuch(_),
             ) => (-1, 15),
             JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
             JobResult::NoProgram(_) => (127, 0),
@@ -207,15 +210,15 @@ impl fmt::Display for JobResult {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for ProcessEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Exited(code) => write!(f, "exited with {code}"),
-            End::Signalled(signal) => match signal_hook::low_level::signal_name(*signal) {
+            ProcessEnd::Exited(code) => write!(f, "exited with {code}"),
+            ProcessEnd::Signalled(signal) => match signal_hook::low_level::signal_name(*signal) {
                 Some(name) => write!(f, "was killed by {name}"),
                 None => write!(f, "was killed by signal {signal}"),
             },
-            End::TimedOut(limit) => {
+            ProcessEnd::TimedOut(limit) => {
                 // To the millisecond: a multiple of a median has nanoseconds.
                 let rounded = limit.as_millis().try_into().unwrap_or(u64::MAX);
                 let limit = match rounded {
@@ -224,9 +227,11 @@ impl fmt::Display for End {
                 };
                 write!(f, "was ended: it took longer than {:#}", HumanDuration(limit))
             }
-            End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
-            End::Recalled => f.write_str("was ended: memory is scarce"),
-            End::Halted => f.write_str("was ended with the run"),
+            ProcessEnd::PrintedTooMuch(most) => {
+                write!(f, "was ended: it printed more than {most} bytes")
+            }
+            ProcessEnd::Recalled => f.write_str("was ended: memory is scarce"),
+            ProcessEnd::Halted => f.write_str("was ended with the run"),
         }
     }
 }
@@ -245,20 +250,20 @@ pub(crate) fn short(command: &str) -> Cow<'_, str> {
 /// A failed attempt at a job, as an error for the library.
 #[derive(Debug, Clone)]
 pub(crate) struct JobFailed {
-    pub(crate) outcome: Arc<Outcome>,
-    pub(crate) next: Next,
+    pub(crate) outcome: Arc<JobOutcome>,
+    pub(crate) next: NextAttempt,
 }
 
 impl JobFailed {
     /// Whether the job has no further attempt.
     pub(crate) fn is_last(&self) -> bool {
-        self.next == Next::Nothing
+        self.next == NextAttempt::Nothing
     }
 }
 
 /// What follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextAttempt {
     /// The job has failed.
     Nothing,
     /// Another attempt on the same slot.

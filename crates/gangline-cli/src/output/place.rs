@@ -16,7 +16,7 @@ use crate::output::misplaced::Misplaced;
 
 /// Files for the results of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ResultPlace {
     /// A directory with the files `stdout`, `stderr` and `job.json`.
     Directory(PathBuf),
     /// A file for standard output, and others with `.err` and `.json` after its name.
@@ -40,18 +40,18 @@ const SUMMARY: &str = "job.json";
 /// The endings of the files beside that of standard output.
 pub(super) const ENDS: [&str; 2] = [".err", ".json"];
 
-impl Place {
+impl ResultPlace {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Place::Directory(path) | Place::Files(path) => path,
+            ResultPlace::Directory(path) | ResultPlace::Files(path) => path,
         }
     }
 
     /// The file that has the standard output.
     pub(crate) fn stdout(&self) -> PathBuf {
         match self {
-            Place::Directory(path) => path.join(NAMES[0]),
-            Place::Files(path) => path.clone(),
+            ResultPlace::Directory(path) => path.join(NAMES[0]),
+            ResultPlace::Files(path) => path.clone(),
         }
     }
 
@@ -67,8 +67,8 @@ impl Place {
         )?;
         check_writable(parent(path), path)?;
         match self {
-            Place::Directory(path) => check_directory(path),
-            Place::Files(_) => self.check_files(),
+            ResultPlace::Directory(path) => check_directory(path),
+            ResultPlace::Files(_) => self.check_files(),
         }
     }
 
@@ -77,8 +77,8 @@ impl Place {
         // The job may have written there since the first check.
         self.check().map_err(io::Error::other)?;
         match self {
-            Place::Directory(path) => write_directory(path, summary, printed),
-            Place::Files(_) => {
+            ResultPlace::Directory(path) => write_directory(path, summary, printed),
+            ResultPlace::Files(_) => {
                 let [stdout, stderr, json] = self.files();
                 // The summary comes first, since the other files are recognised as results by it.
                 write_file(&json, &|file| file.write_all(summary))?;
@@ -90,8 +90,8 @@ impl Place {
 
     fn files(&self) -> [PathBuf; 3] {
         match self {
-            Place::Directory(path) => NAMES.map(|name| path.join(name)),
-            Place::Files(path) => {
+            ResultPlace::Directory(path) => NAMES.map(|name| path.join(name)),
+            ResultPlace::Files(path) => {
                 let [err, json] = ENDS.map(|end| with_end(path, end));
                 [path.clone(), err, json]
             }

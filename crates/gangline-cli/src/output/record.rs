@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::output::outcome::{Form, Outcome, Printed};
+use crate::output::outcome::{JobOutcome, Printed, StdoutForm};
 use crate::plan::job::Job;
 use crate::plan::value::Shape;
 
@@ -36,7 +36,7 @@ pub(crate) struct Record<'a> {
 impl<'a> Record<'a> {
     /// Makes the record of a job: with its key and its input if there is a shape.
     pub(crate) fn of(
-        outcome: &'a Outcome,
+        outcome: &'a JobOutcome,
         printed: &Printed,
         shape: Option<&Shape>,
     ) -> io::Result<Record<'a>> {
@@ -117,9 +117,9 @@ pub(crate) fn output(printed: &Printed) -> io::Result<Box<RawValue>> {
     let text = String::from_utf8_lossy(&bytes);
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(match printed.form {
-        Form::Stream => to_raw_value(&text)?,
-        Form::Text => to_raw_value(line)?,
-        Form::Json if line.is_empty() => to_raw_value(&())?,
-        Form::Json => RawValue::from_string(line.to_owned())?,
+        StdoutForm::Stream => to_raw_value(&text)?,
+        StdoutForm::Text => to_raw_value(line)?,
+        StdoutForm::Json if line.is_empty() => to_raw_value(&())?,
+        StdoutForm::Json => RawValue::from_string(line.to_owned())?,
     })
 }

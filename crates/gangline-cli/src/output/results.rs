@@ -10,18 +10,18 @@ use rustix::fs::syncfs;
 use crate::output::joblog::Existing;
 use crate::output::misplaced::Misplaced;
 use crate::output::names::Names;
-use crate::output::outcome::{Outcome, Printed};
-use crate::output::place::Place;
-use crate::output::table::{Errors, Form, Table};
+use crate::output::outcome::{JobOutcome, Printed};
+use crate::output::place::ResultPlace;
+use crate::output::table::{Errors, ResultTable, TableForm};
 use crate::plan::job::Job;
 
 /// Where the results of jobs go.
 #[derive(Debug)]
-pub(crate) enum Results {
+pub(crate) enum ResultsTarget {
     Folder(Folder),
     /// Files or directories with marks in their names.
     Named(Names),
-    Table(Table),
+    Table(ResultTable),
 }
 
 /// A directory that has one for each job, named by its number. That appears complete or not at all.
@@ -32,42 +32,52 @@ pub(crate) struct Folder {
     existing: Existing,
 }
 
-impl Results {
+impl ResultsTarget {
     /// Results in a folder, or in a table if the path has the extension of one.
-    pub(crate) fn new(path: &Path, existing: Existing, errors: Errors) -> io::Result<Results> {
-        match Form::of(path) {
-            Some(form) => Ok(Results::Table(Table::open(path, form, existing, errors)?)),
+    pub(crate) fn new(
+        path: &Path,
+        existing: Existing,
+        errors: Errors,
+    ) -> io::Result<ResultsTarget> {
+        match TableForm::of(path) {
+            Some(form) => {
+                Ok(ResultsTarget::Table(ResultTable::open(path, form, existing, errors)?))
+            }
             None => {
                 fs::create_dir_all(path)?;
                 // A read-only folder is noticed before the first job.
                 tempfile::tempfile_in(path)?;
-                Ok(Results::Folder(Folder { directory: path.to_owned(), existing }))
+                Ok(ResultsTarget::Folder(Folder { directory: path.to_owned(), existing }))
             }
         }
     }
 
     /// Results in files named by marks, of a text that has `beginning` before the first.
-    pub(crate) fn named(beginning: &OsStr) -> io::Result<Results> {
-        Ok(Results::Named(Names::new(beginning)?))
+    pub(crate) fn named(beginning: &OsStr) -> io::Result<ResultsTarget> {
+        Ok(ResultsTarget::Named(Names::new(beginning)?))
     }
 
     /// The place of a job's results, with the name that marks make. It is checked before the job starts.
-    pub(crate) fn place(&self, number: u64, name: &OsStr) -> Result<Option<Place>, Misplaced> {
+    pub(crate) fn place(
+        &self,
+        number: u64,
+        name: &OsStr,
+    ) -> Result<Option<ResultPlace>, Misplaced> {
         match self {
-            Results::Folder(folder) => {
+            ResultsTarget::Folder(folder) => {
                 let place = folder.place(number);
                 place.check()?;
                 Ok(Some(place))
             }
-            Results::Named(names) => names.place(number, name).map(Some),
-            Results::Table(_) => Ok(None),
+            ResultsTarget::Named(names) => names.place(number, name).map(Some),
+            ResultsTarget::Table(_) => Ok(None),
         }
     }
 
     /// The input of another job, with results that would be overwritten. A resumed run knows jobs by content,
     /// but directories have job numbers.
     pub(crate) fn other_in_place_of(&self, job: &Job) -> Option<(PathBuf, String)> {
-        let Results::Folder(folder) = self else { return None };
+        let ResultsTarget::Folder(folder) = self else { return None };
         if folder.existing == Existing::Replace {
             return None;
         }
@@ -82,23 +92,23 @@ impl Results {
     pub(crate) fn sync(&self) -> io::Result<()> {
         match self {
             // One call for all jobs of a commit: one call per file would take longer than most jobs.
-            Results::Folder(folder) => Ok(syncfs(File::open(&folder.directory)?)?),
-            Results::Named(names) => names.sync(),
-            Results::Table(table) => table.sync(),
+            ResultsTarget::Folder(folder) => Ok(syncfs(File::open(&folder.directory)?)?),
+            ResultsTarget::Named(names) => names.sync(),
+            ResultsTarget::Table(table) => table.sync(),
         }
     }
 
     /// Writes the results of a job when its output is printed, in the order of the outputs.
-    pub(crate) fn append(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+    pub(crate) fn append(&self, outcome: &JobOutcome, printed: &Printed) -> io::Result<()> {
         match self {
-            Results::Table(table) => table.append(outcome, printed),
-            Results::Folder(_) | Results::Named(_) => Ok(()),
+            ResultsTarget::Table(table) => table.append(outcome, printed),
+            ResultsTarget::Folder(_) | ResultsTarget::Named(_) => Ok(()),
         }
     }
 }
 
 impl Folder {
-    fn place(&self, number: u64) -> Place {
-        Place::Directory(self.directory.join(number.to_string()))
+    fn place(&self, number: u64) -> ResultPlace {
+        ResultPlace::Directory(self.directory.join(number.to_string()))
     }
 }

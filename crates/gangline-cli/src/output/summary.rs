@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use crate::output::outcome::Outcome;
+use crate::output::outcome::JobOutcome;
 
 /// How a job ended, for `job.json`.
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ pub(crate) struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    pub(crate) fn of(outcome: &'a Outcome) -> Summary<'a> {
+    pub(crate) fn of(outcome: &'a JobOutcome) -> Summary<'a> {
         let (code, signal) = outcome.result.codes();
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Summary {

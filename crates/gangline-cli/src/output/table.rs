@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::output::capture::Captured;
 use crate::output::joblog::Existing;
-use crate::output::outcome::{Outcome, Printed};
+use crate::output::outcome::{JobOutcome, Printed};
 
 /// The form of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum TableForm {
     /// Values between this character, with a first line of names.
     Separated(u8),
     /// A line of JSON for each job.
@@ -24,8 +24,8 @@ pub(crate) enum Form {
 
 /// A file with a row for each job, in the columns of GNU parallel, in the order of the outputs.
 #[derive(Debug)]
-pub(crate) struct Table {
-    form: Form,
+pub(crate) struct ResultTable {
+    form: TableForm,
     errors: Errors,
     state: Mutex<TableState>,
 }
@@ -60,16 +60,16 @@ impl Errors {
     }
 }
 
-impl Form {
+impl TableForm {
     /// The form that the extension of a path stands for. A directory ends with a slash.
-    pub(crate) fn of(path: &Path) -> Option<Form> {
+    pub(crate) fn of(path: &Path) -> Option<TableForm> {
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return None;
         }
         match path.extension()?.to_str()? {
-            "csv" => Some(Form::Separated(b',')),
-            "tsv" => Some(Form::Separated(b'\t')),
-            "json" | "jsonl" => Some(Form::Json),
+            "csv" => Some(TableForm::Separated(b',')),
+            "tsv" => Some(TableForm::Separated(b'\t')),
+            "json" | "jsonl" => Some(TableForm::Json),
             _ => None,
         }
     }
@@ -78,8 +78,10 @@ impl Form {
     fn begins(self, file: &mut File) -> io::Result<bool> {
         let beginnings = match self {
             // The order of the keys depends on how serde_json was built.
-            Form::Json => vec!["{\"Command\":".to_owned(), "{\"Seq\":".to_owned()],
-            Form::Separated(separator) => vec![COLUMNS.join(&*char::from(separator).to_string())],
+            TableForm::Json => vec!["{\"Command\":".to_owned(), "{\"Seq\":".to_owned()],
+            TableForm::Separated(separator) => {
+                vec![COLUMNS.join(&*char::from(separator).to_string())]
+            }
         };
         let mut read = Vec::new();
         file.rewind()?;
@@ -93,30 +95,30 @@ impl Form {
 
 const NO_TABLE: &str = "it exists and is no table of results: choose another name, or remove it";
 
-impl Table {
+impl ResultTable {
     pub(crate) fn open(
         path: &Path,
-        form: Form,
+        form: TableForm,
         existing: Existing,
         errors: Errors,
-    ) -> io::Result<Table> {
+    ) -> io::Result<ResultTable> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         if file.metadata()?.is_file() && !form.begins(&mut file)? {
             return Err(io::Error::other(NO_TABLE));
         }
         let state = TableState { file, beginning: Some(existing), columns: None };
-        Ok(Table { form, errors, state: Mutex::new(state) })
+        Ok(ResultTable { form, errors, state: Mutex::new(state) })
     }
 
-    pub(crate) fn append(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+    pub(crate) fn append(&self, outcome: &JobOutcome, printed: &Printed) -> io::Result<()> {
         let (stdout, stderr) = (bytes(&printed.stdout)?, bytes(&printed.stderr)?);
         let mut state = self.state.lock().expect("nothing panics with the lock held");
         if let Some(existing) = state.beginning.take() {
             state.begin(existing, self.form)?;
         }
         let text = match self.form {
-            Form::Json => json_row(outcome, printed, &stdout, &stderr)?,
-            Form::Separated(separator) => {
+            TableForm::Json => json_row(outcome, printed, &stdout, &stderr)?,
+            TableForm::Separated(separator) => {
                 let mut writer = csv::WriterBuilder::new()
                     .delimiter(separator)
                     .flexible(true)
@@ -151,7 +153,7 @@ impl Table {
 }
 
 impl TableState {
-    fn begin(&mut self, existing: Existing, form: Form) -> io::Result<()> {
+    fn begin(&mut self, existing: Existing, form: TableForm) -> io::Result<()> {
         // A pipe or a device has no rows to keep or to replace.
         if !self.file.metadata()?.is_file() {
             return Ok(());
@@ -160,7 +162,7 @@ impl TableState {
             Existing::Replace => 0,
             Existing::GoOn => whole_rows(&mut self.file, form)?,
         };
-        if let Form::Separated(separator) = form
+        if let TableForm::Separated(separator) = form
             && whole > 0
         {
             self.columns = Some(columns_of(&mut self.file, separator)?);
@@ -177,7 +179,7 @@ fn columns_of(file: &mut File, separator: u8) -> io::Result<usize> {
     Ok(reader.byte_headers()?.len())
 }
 
-fn figures(outcome: &Outcome, printed: &Printed) -> [String; 9] {
+fn figures(outcome: &JobOutcome, printed: &Printed) -> [String; 9] {
     let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (exit, signal) = outcome.result.codes();
     [
@@ -194,7 +196,7 @@ fn figures(outcome: &Outcome, printed: &Printed) -> [String; 9] {
 }
 
 fn json_row(
-    outcome: &Outcome,
+    outcome: &JobOutcome,
     printed: &Printed,
     stdout: &[u8],
     stderr: &[u8],
@@ -231,7 +233,7 @@ fn bytes(captured: &Captured) -> io::Result<Vec<u8>> {
 }
 
 /// The length of the rows that are complete: a power failure may have cut off the last.
-fn whole_rows(file: &mut File, form: Form) -> io::Result<u64> {
+fn whole_rows(file: &mut File, form: TableForm) -> io::Result<u64> {
     file.rewind()?;
     let (mut whole, mut is_quoted, mut at) = (0, false, 0);
     let mut buffer = [0; 64 * 1_024];
@@ -243,7 +245,7 @@ fn whole_rows(file: &mut File, form: Form) -> io::Result<u64> {
         for byte in &buffer[..read] {
             at += 1;
             match byte {
-                b'"' if form != Form::Json => is_quoted = !is_quoted,
+                b'"' if form != TableForm::Json => is_quoted = !is_quoted,
                 b'\n' if !is_quoted => whole = at,
                 _ => {}
             }

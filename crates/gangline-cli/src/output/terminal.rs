@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::execute::process::Channel;
+use crate::execute::process::OutputStream;
 use crate::output::capture::Captured;
 use crate::output::message_queue::MessageQueue;
 use crate::output::stdio;
@@ -18,14 +18,14 @@ pub(crate) struct Terminal {
     stdout: Control,
     stderr: Control,
     lines: ProgressLines,
-    failures: Failures,
+    failures: FailureMessages,
     /// Set if no thread waits for the reader of standard error.
     queue: Option<Arc<MessageQueue>>,
 }
 
 /// Whether messages about jobs that failed are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failures {
+pub(crate) enum FailureMessages {
     Shown,
     Quiet,
 }
@@ -56,7 +56,7 @@ impl Terminal {
     pub(crate) fn new(
         on_terminal: OnTerminal,
         lines: ProgressLines,
-        failures: Failures,
+        failures: FailureMessages,
     ) -> Terminal {
         let control = |is_terminal| match (on_terminal, is_terminal) {
             (OnTerminal::Escape, true) => Control::Escaped,
@@ -96,10 +96,12 @@ impl Terminal {
         }
         let _turn = self.turn();
         self.on_screen(|| {
-            self.write_to(Channel::Stdout, |writer| {
+            self.write_to(OutputStream::Stdout, |writer| {
                 stdout.write_to(&mut Tagged::new(tag, writer))
             })?;
-            self.write_to(Channel::Stderr, |writer| stderr.write_to(&mut Tagged::new(tag, writer)))
+            self.write_to(OutputStream::Stderr, |writer| {
+                stderr.write_to(&mut Tagged::new(tag, writer))
+            })
         })
     }
 
@@ -107,7 +109,7 @@ impl Terminal {
     pub(crate) fn write(
         &self,
         tag: Option<&[u8]>,
-        channel: Channel,
+        channel: OutputStream,
         bytes: &[u8],
     ) -> io::Result<()> {
         let _turn = self.turn();
@@ -119,12 +121,12 @@ impl Terminal {
     /// Prints a message of the program.
     pub(crate) fn tell(&self, line: &str) {
         // If standard error is gone, no other way to report remains.
-        let _ = self.write(None, Channel::Stderr, format!("gangline: {line}\n").as_bytes());
+        let _ = self.write(None, OutputStream::Stderr, format!("gangline: {line}\n").as_bytes());
     }
 
     /// Prints a message about jobs that failed, which records and logs have too.
     pub(crate) fn tell_failure(&self, line: &str) {
-        if self.failures == Failures::Shown {
+        if self.failures == FailureMessages::Shown {
             self.tell(line);
         }
     }
@@ -138,16 +140,16 @@ impl Terminal {
 
     fn write_to(
         &self,
-        channel: Channel,
+        channel: OutputStream,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let (control, mut stream) = match channel {
-            Channel::Stdout => (self.stdout, stdio::stdout()),
-            Channel::Stderr => (self.stderr, stdio::stderr()),
+            OutputStream::Stdout => (self.stdout, stdio::stdout()),
+            OutputStream::Stderr => (self.stderr, stdio::stderr()),
         };
         let mut queue = self.queue.as_deref();
         let writer: &mut dyn Write = match (channel, &mut queue) {
-            (Channel::Stderr, Some(queue)) => queue,
+            (OutputStream::Stderr, Some(queue)) => queue,
             _ => &mut stream,
         };
         match control {

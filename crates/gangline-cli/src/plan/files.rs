@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path, PathBuf};
 
-use crate::args::Run;
+use crate::args::RunArgs;
 use crate::args::workers::Workers;
 use crate::error::CliError;
 use crate::plan::usage;
 
 /// Refuses a file that would be written for two options, or while it is read.
-pub(crate) fn check_purposes(args: &Run) -> Result<(), CliError> {
+pub(crate) fn check_purposes(args: &RunArgs) -> Result<(), CliError> {
     let written = written(args);
     let read = args.source_files().map(|path| ("the inputs", path)).chain(jobs_file(args));
     let read: Vec<_> = read.filter(|(_, path)| *path != Path::new("-")).collect();
@@ -27,7 +27,7 @@ pub(crate) fn check_purposes(args: &Run) -> Result<(), CliError> {
 }
 
 /// The options that write a file, with that file.
-fn written(args: &Run) -> Vec<(&'static str, &Path)> {
+fn written(args: &RunArgs) -> Vec<(&'static str, &Path)> {
     let record = &args.record;
     let joblog = record.joblog.iter().map(|path| ("--joblog", path));
     let journal = record.journal.iter().map(|path| ("--journal", path));
@@ -37,7 +37,7 @@ fn written(args: &Run) -> Vec<(&'static str, &Path)> {
     all.map(|(option, path)| (option, path.as_path())).collect()
 }
 
-fn jobs_file(args: &Run) -> Option<(&'static str, &Path)> {
+fn jobs_file(args: &RunArgs) -> Option<(&'static str, &Path)> {
     match &args.placement.workers {
         Some(Workers::File(path)) => Some(("-j", path)),
         Some(Workers::Number(_)) | None => None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use crate::bell::Bell;
+use crate::bell::PipeBell;
 use crate::plan::heads::Heads;
 
 /// Lets jobs start while it is open, and reports when all started jobs have ended.
@@ -23,7 +23,7 @@ pub(crate) struct Gate {
     /// each end would cost every job a switch of threads.
     ended: Condvar,
     /// Rung when the gate closes, for a reader that waits for input.
-    closing: Bell,
+    closing: PipeBell,
     /// Set if each job prints its lines when those of the jobs before it are printed.
     heads: OnceLock<Heads>,
 }
@@ -158,7 +158,7 @@ impl Gate {
     /// A gate before which that number of jobs may wait.
     pub(crate) fn new(most_waiting: usize) -> io::Result<Gate> {
         let (state, changed, ended, heads) = Default::default();
-        Ok(Gate { most_waiting, state, changed, ended, closing: Bell::new()?, heads })
+        Ok(Gate { most_waiting, state, changed, ended, closing: PipeBell::new()?, heads })
     }
 
     /// Keeps the order of the jobs that print while they run. To be called before jobs are read.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use crate::args::inputs::{Grouping, Spread};
+use crate::args::inputs::{InputGrouping, Spread};
 use crate::plan::input_error::InputError;
 use crate::plan::rows::{Row, Rows};
 use crate::plan::template::{Template, Values};
@@ -12,14 +12,14 @@ use crate::plan::template::{Template, Values};
 /// The inputs of each job.
 pub(crate) fn grouped(
     rows: Rows,
-    grouping: Grouping,
+    grouping: InputGrouping,
     slots: usize,
     command: &Arc<Template>,
 ) -> Rows {
     match grouping {
-        Grouping::One | Grouping::CountOnly | Grouping::Several(1) => rows,
-        Grouping::Several(number) => Box::new(SeveralInputs { rows, number }),
-        Grouping::Fitting { most, bytes, spread } => Box::new(Fitting {
+        InputGrouping::One | InputGrouping::CountOnly | InputGrouping::Several(1) => rows,
+        InputGrouping::Several(number) => Box::new(SeveralInputs { rows, number }),
+        InputGrouping::Fitting { most, bytes, spread } => Box::new(Fitting {
             rows,
             most,
             bytes,
@@ -135,7 +135,7 @@ mod tests {
 
     /// Checks the groups of inputs, each separated by spaces, and the groups by bars.
     #[track_caller]
-    fn check(inputs: &str, grouping: Grouping, slots: usize, expected: &str) {
+    fn check(inputs: &str, grouping: InputGrouping, slots: usize, expected: &str) {
         let marks = Marks {
             input: InputMarks::Words,
             names: &[],
@@ -153,14 +153,14 @@ mod tests {
         assert_eq!(groups.join(std::ffi::OsStr::new("|")), expected);
     }
 
-    fn fitting(most: usize, bytes: u64, spread: Spread) -> Grouping {
-        Grouping::Fitting { most, bytes, spread }
+    fn fitting(most: usize, bytes: u64, spread: Spread) -> InputGrouping {
+        InputGrouping::Fitting { most, bytes, spread }
     }
 
     #[test]
     fn a_job_has_several_inputs() {
-        check("a b c d e", Grouping::Several(2), 1, "a b|c d|e");
-        check("", Grouping::Several(2), 1, "");
+        check("a b c d e", InputGrouping::Several(2), 1, "a b|c d|e");
+        check("", InputGrouping::Several(2), 1, "");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::plan::gate::{Admission, Turn};
-use crate::plan::template::{Template, Values, Words, quoted};
+use crate::plan::template::{CommandWords, Template, Values, quoted};
 
 /// One input and the command that it is substituted into.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Job {
     }
 
     /// The words of one attempt.
-    pub(crate) fn words(&self, gpus: &[String], worker: usize, attempt: u32) -> Words {
+    pub(crate) fn words(&self, gpus: &[String], worker: usize, attempt: u32) -> CommandWords {
         let (fields, number) = (&*self.fields, self.number);
         self.command.fill(&Values { fields, number, gpus, worker, attempt })
     }

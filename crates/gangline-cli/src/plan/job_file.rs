@@ -11,7 +11,7 @@ use crate::plan::gate::Gate;
 use crate::plan::input_error::InputError;
 use crate::plan::job::{Job, Needs};
 use crate::plan::jobs::Jobs;
-use crate::plan::lines::{Lines, Separator};
+use crate::plan::lines::{LineReader, Separator};
 use crate::plan::mark::{GpuMark, Marks};
 use crate::plan::program::{self, NoProgram};
 use crate::plan::rows::Counted;
@@ -108,8 +108,8 @@ impl JobFile {
     fn read(
         &self,
     ) -> Result<impl Iterator<Item = Result<Job, JobFileError>> + use<>, JobFileError> {
-        let lines =
-            Lines::open(&self.path, Separator::LineEnd, &self.gate).map_err(JobFileError::Input)?;
+        let lines = LineReader::open(&self.path, Separator::LineEnd, &self.gate)
+            .map_err(JobFileError::Input)?;
         let (path, marks, kinds, total) = (self.path.clone(), self.marks, self.kinds, self.count());
         let mut number = 0;
         let jobs = (1..).zip(lines).filter_map(move |(line, text)| {

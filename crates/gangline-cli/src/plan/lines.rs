@@ -13,7 +13,7 @@ use crate::plan::until_closed::UntilClosed;
 
 /// The pieces of a file between separators. The last needs no separator after it. A byte order mark at the
 /// beginning belongs to none.
-pub(crate) struct Lines {
+pub(crate) struct LineReader {
     reader: BufReader<UntilClosed>,
     separator: Separator,
     name: String,
@@ -40,28 +40,28 @@ impl Separator {
     }
 }
 
-impl Lines {
+impl LineReader {
     /// `-` is standard input.
     pub(crate) fn open(
         path: &Path,
         separator: Separator,
         gate: &Arc<Gate>,
-    ) -> Result<Lines, InputError> {
+    ) -> Result<LineReader, InputError> {
         let name = name_of(path);
         match UntilClosed::open(path, gate) {
             Ok(file) => {
                 let reader = BufReader::new(file);
-                Ok(Lines { reader, separator, name, number: 0, has_ended: false, left: None })
+                Ok(LineReader { reader, separator, name, number: 0, has_ended: false, left: None })
             }
             Err(error) => Err(InputError { source: name, problem: Problem::Io(error) }),
         }
     }
 
     /// Counts the pieces, if the file can be read twice.
-    pub(crate) fn counted(self, path: &Path) -> Lines {
+    pub(crate) fn counted(self, path: &Path) -> LineReader {
         let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
         let left = is_regular.then(|| count(path, self.separator.byte()).ok()).flatten();
-        Lines { left, ..self }
+        LineReader { left, ..self }
     }
 
     fn read(&mut self) -> Result<Option<OsString>, Problem> {
@@ -93,7 +93,7 @@ impl Lines {
     }
 }
 
-impl Iterator for Lines {
+impl Iterator for LineReader {
     type Item = Result<OsString, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {

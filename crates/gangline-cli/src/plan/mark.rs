@@ -4,14 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::plan::edit::Edit;
-use crate::plan::path::Form;
+use crate::plan::path::PathForm;
 use crate::plan::unknown::{Unknown, Why};
 
 /// A mark that can be substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// `{}`, `{2/.}`, `{name}`: the inputs of the job, or one of them, or a part of it as a path.
-    Input(Which, Form),
+    Input(Which, PathForm),
     /// `{#}`: the number of the job, from 1.
     Number,
     /// `{##}`: the number of jobs of the run.
@@ -147,7 +147,7 @@ impl Marks<'_> {
     }
 
     /// `{name}` and `{name/}`; a longer name counts before an operator.
-    fn named(&self, inner: &[u8]) -> Option<(Which, Form)> {
+    fn named(&self, inner: &[u8]) -> Option<(Which, PathForm)> {
         let names = self.names.iter().enumerate().filter(|(_, name)| !name.is_empty());
         let meant = names.filter_map(|(at, name)| {
             let operator = inner.strip_prefix(name.as_bytes())?;
@@ -199,7 +199,7 @@ impl Marks<'_> {
             InputMarks::Parameters => false,
             _ => {
                 is_name(inner)
-                    || (is_name(name) && Form::parse(operator).is_some())
+                    || (is_name(name) && PathForm::parse(operator).is_some())
                     || (self.has_names() && is_title(inner))
             }
         };
@@ -213,15 +213,15 @@ impl Marks<'_> {
         self.names.iter().any(|name| !name.is_empty())
     }
 
-    fn form(&self, operator: &[u8]) -> Option<Form> {
+    fn form(&self, operator: &[u8]) -> Option<PathForm> {
         let edited = || match self.edits {
-            Edits::Computed => Edit::parse(operator).map(Form::Edited),
+            Edits::Computed => Edit::parse(operator).map(PathForm::Edited),
             Edits::Refused => None,
         };
-        Form::parse(operator).or_else(edited)
+        PathForm::parse(operator).or_else(edited)
     }
 
-    fn of_input(&self, which: Which, form: Form) -> Result<Mark, Why> {
+    fn of_input(&self, which: Which, form: PathForm) -> Result<Mark, Why> {
         match self.input {
             InputMarks::Words => Ok(Mark::Input(which, form)),
             InputMarks::IsCommand => Err(Why::CommandIsTheInput),

@@ -6,7 +6,7 @@ use crate::plan::edit::Edit;
 
 /// The part of an input that a mark stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PathForm {
     Whole,
     /// `.`, `..`, `...`: without the last one, two or three extensions.
     WithoutExtensions(usize),
@@ -24,34 +24,34 @@ pub(crate) enum Form {
     Edited(Edit),
 }
 
-impl Form {
+impl PathForm {
     /// The form that GNU parallel writes this way inside the braces of a mark.
-    pub(crate) fn parse(operator: &[u8]) -> Option<Form> {
+    pub(crate) fn parse(operator: &[u8]) -> Option<PathForm> {
         let dots = |dots: &[u8]| {
             let is_count = (1..=3).contains(&dots.len()) && dots.iter().all(|dot| *dot == b'.');
             is_count.then_some(dots.len())
         };
         match operator {
-            b"" => Some(Form::Whole),
-            b"/" => Some(Form::Base),
-            b"//" => Some(Form::Directory),
-            b"+/" => Some(Form::Before),
-            [b'+', rest @ ..] => dots(rest).map(Form::Extensions),
-            [b'/', rest @ ..] => dots(rest).map(Form::Stem),
-            rest => dots(rest).map(Form::WithoutExtensions),
+            b"" => Some(PathForm::Whole),
+            b"/" => Some(PathForm::Base),
+            b"//" => Some(PathForm::Directory),
+            b"+/" => Some(PathForm::Before),
+            [b'+', rest @ ..] => dots(rest).map(PathForm::Extensions),
+            [b'/', rest @ ..] => dots(rest).map(PathForm::Stem),
+            rest => dots(rest).map(PathForm::WithoutExtensions),
         }
     }
 
     pub(crate) fn of<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
         Cow::Borrowed(match self {
-            Form::Whole => path,
-            Form::WithoutExtensions(count) => without_extensions(path, *count),
-            Form::Base => base(path),
-            Form::Directory => directory(path),
-            Form::Stem(count) => without_extensions(base(path), *count),
-            Form::Before => before(path),
-            Form::Extensions(count) => extensions(path, *count),
-            Form::Edited(edit) => return edit.of(path),
+            PathForm::Whole => path,
+            PathForm::WithoutExtensions(count) => without_extensions(path, *count),
+            PathForm::Base => base(path),
+            PathForm::Directory => directory(path),
+            PathForm::Stem(count) => without_extensions(base(path), *count),
+            PathForm::Before => before(path),
+            PathForm::Extensions(count) => extensions(path, *count),
+            PathForm::Edited(edit) => return edit.of(path),
         })
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     #[track_caller]
     fn check<const N: usize>(path: &str, operators: [&str; N], expected: [&str; N]) {
         for (operator, expected) in operators.into_iter().zip(expected) {
-            let form = Form::parse(operator.as_bytes()).unwrap();
+            let form = PathForm::parse(operator.as_bytes()).unwrap();
             let found = String::from_utf8(form.of(path.as_bytes()).to_vec()).unwrap();
             assert_eq!(found, expected, "{{{operator}}} of {path}");
         }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn other_operators_are_none() {
         for operator in ["....", "+", "///", "/.x", "+//", ".a", ","] {
-            assert_eq!(Form::parse(operator.as_bytes()), None, "{operator}");
+            assert_eq!(PathForm::parse(operator.as_bytes()), None, "{operator}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use crate::args::workers::Workers;
-use crate::args::{InUse, Placement, Separator};
+use crate::args::{DeviceSeparator, InUse, Placement};
 use crate::devices::check_reported;
 use crate::error::CliError;
 use crate::exit;
@@ -18,7 +18,7 @@ use gangline::{Device, Devices};
 /// The slots of a run. A slot is a producer of the library and keeps its GPUs for the whole run, so that no
 /// GPU is handed back and forth.
 #[derive(Debug, Clone)]
-pub(crate) struct Slots {
+pub(crate) struct JobSlots {
     pub(crate) devices: Devices,
     /// The GPU ids of each slot, as this process counts them.
     gpus: Vec<Vec<usize>>,
@@ -38,7 +38,7 @@ enum Showing {
 
 /// The environment and marks for the jobs of one slot.
 #[derive(Debug, Clone)]
-pub(crate) struct Slot {
+pub(crate) struct JobSlot {
     /// Its GPUs, as this process counts them.
     pub(crate) gpus: Arc<[usize]>,
     /// Jobs of a command with a GPU mark.
@@ -55,7 +55,7 @@ pub(crate) struct Given {
     pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
-impl Slot {
+impl JobSlot {
     pub(crate) fn given(&self, command: &Template) -> &Given {
         match command.has_gpus() {
             true => &self.with_marks,
@@ -67,10 +67,10 @@ impl Slot {
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const ORDER: &str = "CUDA_DEVICE_ORDER";
 
-impl Slots {
+impl JobSlots {
     /// The slots that the options ask for; by default one per core. The number of jobs is given if it is
     /// known.
-    pub(crate) fn new(placement: &Placement, jobs: Option<usize>) -> Result<Slots, CliError> {
+    pub(crate) fn new(placement: &Placement, jobs: Option<usize>) -> Result<JobSlots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = devices(placement, jobs)?;
         let devices =
@@ -82,15 +82,15 @@ impl Slots {
             true => Showing::Variable,
             false => Showing::Fitting,
         };
-        Ok(Slots { devices, gpus, showing, sets_order })
+        Ok(JobSlots { devices, gpus, showing, sets_order })
     }
 
     /// Slots without a GPU, which see none.
-    pub(crate) fn without_gpu(workers: usize) -> Result<Slots, CliError> {
+    pub(crate) fn without_gpu(workers: usize) -> Result<JobSlots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused)?;
         let gpus = vec![Vec::new(); workers];
-        Ok(Slots { devices, gpus, showing: Showing::Variable, sets_order: false })
+        Ok(JobSlots { devices, gpus, showing: Showing::Variable, sets_order: false })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -102,26 +102,26 @@ impl Slots {
     }
 
     /// The form of GPUs that every slot supports, so that marks are valid in each.
-    pub(crate) fn mark(&self, separator: Option<Separator>) -> GpuMark {
+    pub(crate) fn mark(&self, separator: Option<DeviceSeparator>) -> GpuMark {
         match separator {
             _ if self.gpus.iter().any(Vec::is_empty) => GpuMark::None,
             None => GpuMark::Fitting,
-            Some(Separator::Space) => GpuMark::Separated(" "),
-            Some(Separator::Comma) => GpuMark::Separated(","),
-            Some(Separator::Colon) => GpuMark::Separated(":"),
+            Some(DeviceSeparator::Space) => GpuMark::Separated(" "),
+            Some(DeviceSeparator::Comma) => GpuMark::Separated(","),
+            Some(DeviceSeparator::Colon) => GpuMark::Separated(":"),
         }
     }
 
     /// The environment and marks for the jobs of each slot. If `hidden` is set, other jobs of the run have
     /// GPUs, and a slot without one sees none.
-    pub(crate) fn given(&self, hidden: Hidden) -> Result<Vec<Slot>, CliError> {
+    pub(crate) fn given(&self, hidden: Hidden) -> Result<Vec<JobSlot>, CliError> {
         self.gpus.iter().map(|gpus| self.slot(gpus, hidden)).collect()
     }
 
-    fn slot(&self, gpus: &[usize], hidden: Hidden) -> Result<Slot, CliError> {
+    fn slot(&self, gpus: &[usize], hidden: Hidden) -> Result<JobSlot, CliError> {
         let without = self.job(gpus, hidden, Showing::Variable)?;
         let with_marks = self.job(gpus, hidden, self.showing)?;
-        Ok(Slot { gpus: Arc::from(gpus), with_marks, without })
+        Ok(JobSlot { gpus: Arc::from(gpus), with_marks, without })
     }
 
     fn job(&self, gpus: &[usize], hidden: Hidden, showing: Showing) -> Result<Given, CliError> {

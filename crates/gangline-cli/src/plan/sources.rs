@@ -9,13 +9,13 @@ use std::sync::Arc;
 use regex::bytes::Regex;
 use serde_json::value::RawValue;
 
-use crate::args::inputs::{Inputs, Trim};
+use crate::args::inputs::{InputArgs, Trim};
 use crate::args::typed::{Kind, Pairing, Typed};
 use crate::plan::gate::Gate;
 use crate::plan::input_error::{InputError, Problem, name_of};
-use crate::plan::lines::{BYTE_ORDER_MARK, Lines, Separator};
+use crate::plan::lines::{BYTE_ORDER_MARK, LineReader, Separator};
 use crate::plan::rows::{self, Row, Rows};
-use crate::plan::table::Table;
+use crate::plan::table::InputTable;
 
 /// The inputs of a run, before they are divided into jobs.
 pub(crate) struct Sources {
@@ -28,7 +28,7 @@ pub(crate) struct Sources {
 
 /// Whether files are counted before they are read, where they can be read twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Count {
+pub(crate) enum FileCounting {
     Ahead,
     No,
 }
@@ -42,9 +42,9 @@ enum Named {
 
 impl Sources {
     pub(crate) fn open(
-        inputs: &Inputs,
+        inputs: &InputArgs,
         typed: &Typed<'_>,
-        count: Count,
+        count: FileCounting,
         gate: &Arc<Gate>,
     ) -> Result<Sources, InputError> {
         let opening = Opening { inputs, count, gate };
@@ -92,7 +92,7 @@ impl Sources {
 }
 
 /// The sources in the order of their inputs. Standard input is the default.
-fn named(inputs: &Inputs, typed: &Typed<'_>) -> Vec<(Pairing, Named)> {
+fn named(inputs: &InputArgs, typed: &Typed<'_>) -> Vec<(Pairing, Named)> {
     let tables = [(&inputs.csv, b','), (&inputs.tsv, b'\t')].into_iter();
     let tables =
         tables.filter_map(|(path, delimiter)| Some(Named::Table(path.clone()?, delimiter)));
@@ -124,8 +124,8 @@ impl Named {
 type Values = Box<dyn Iterator<Item = Result<OsString, InputError>> + Send>;
 
 struct Opening<'a> {
-    inputs: &'a Inputs,
-    count: Count,
+    inputs: &'a InputArgs,
+    count: FileCounting,
     gate: &'a Arc<Gate>,
 }
 
@@ -136,8 +136,8 @@ impl Opening<'_> {
             Named::Given(words) => Box::new(words.into_iter().map(Ok)),
             Named::Lines(path) => Box::new(self.lines(&path)?),
             Named::Table(path, delimiter) => {
-                let mut table = Table::open(&path, delimiter, self.gate)?;
-                if self.count == Count::Ahead {
+                let mut table = InputTable::open(&path, delimiter, self.gate)?;
+                if self.count == FileCounting::Ahead {
                     table = table.counted(&path, delimiter);
                 }
                 let names = checked(table.names()?, &name)?;
@@ -162,15 +162,15 @@ impl Opening<'_> {
         }
     }
 
-    fn lines(&self, path: &Path) -> Result<Lines, InputError> {
+    fn lines(&self, path: &Path) -> Result<LineReader, InputError> {
         let separator = match self.inputs.null {
             true => Separator::Byte(0),
             false => self.inputs.delimiter.map_or(Separator::LineEnd, Separator::Byte),
         };
-        let lines = Lines::open(path, separator, self.gate)?;
+        let lines = LineReader::open(path, separator, self.gate)?;
         Ok(match self.count {
-            Count::Ahead => lines.counted(path),
-            Count::No => lines,
+            FileCounting::Ahead => lines.counted(path),
+            FileCounting::No => lines,
         })
     }
 

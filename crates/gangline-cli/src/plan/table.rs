@@ -17,7 +17,7 @@ use crate::plan::quotes::{BYTE_ORDER_MARK, Misquote, Quotes};
 use crate::plan::rows::{Counted, Row, Rows};
 use crate::plan::until_closed::UntilClosed;
 
-pub(crate) struct Table {
+pub(crate) struct InputTable {
     reader: csv::Reader<Quoted>,
     allowance: Arc<AtomicU64>,
     name: String,
@@ -25,29 +25,33 @@ pub(crate) struct Table {
     count: Option<usize>,
 }
 
-impl Table {
-    pub(crate) fn open(path: &Path, delimiter: u8, gate: &Arc<Gate>) -> Result<Table, InputError> {
+impl InputTable {
+    pub(crate) fn open(
+        path: &Path,
+        delimiter: u8,
+        gate: &Arc<Gate>,
+    ) -> Result<InputTable, InputError> {
         let name = name_of(path);
         match UntilClosed::open(path, gate) {
-            Ok(file) => Ok(Table::over(file, name, delimiter)),
+            Ok(file) => Ok(InputTable::over(file, name, delimiter)),
             Err(error) => Err(InputError { source: name, problem: Problem::Io(error) }),
         }
     }
 
-    fn over(file: impl Read + Send + 'static, name: String, delimiter: u8) -> Table {
+    fn over(file: impl Read + Send + 'static, name: String, delimiter: u8) -> InputTable {
         let allowance = Arc::new(AtomicU64::new(LONGEST as u64));
         let file = Allowed { file: Box::new(file), allowance: Arc::clone(&allowance) };
         let quotes = Quotes::new(delimiter);
         let file = Quoted { file, quotes, misquote: None, has_begun: false };
         let reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
-        Table { reader, allowance, name, count: None }
+        InputTable { reader, allowance, name, count: None }
     }
 
     /// Counts the records, if the file can be read twice.
-    pub(crate) fn counted(self, path: &Path, delimiter: u8) -> Table {
+    pub(crate) fn counted(self, path: &Path, delimiter: u8) -> InputTable {
         let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
         let count = is_regular.then(|| count(File::open(path).ok()?, delimiter)).flatten();
-        Table { count, ..self }
+        InputTable { count, ..self }
     }
 
     /// The names of the columns, checked later.
@@ -58,7 +62,7 @@ impl Table {
     }
 
     pub(crate) fn rows(self) -> Rows {
-        let Table { reader, allowance, name, count } = self;
+        let InputTable { reader, allowance, name, count } = self;
         let rows = (1..).zip(reader.into_byte_records()).map(move |(number, record)| {
             allowance.store(LONGEST as u64, Ordering::Relaxed);
             let failed = |problem| InputError { source: name.clone(), problem };

@@ -9,7 +9,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::plan::mark::{GpuMark, Mark, Marks, Part, Which, parts};
-use crate::plan::path::Form;
+use crate::plan::path::PathForm;
 use crate::plan::unknown::Unknown;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,7 +59,7 @@ pub(crate) struct Values<'a> {
 
 /// The words of one attempt, ready to be started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Words {
+pub(crate) struct CommandWords {
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
@@ -203,14 +203,14 @@ impl Template {
     }
 
     /// The words with all marks substituted.
-    pub(crate) fn fill(&self, values: &Values<'_>) -> Words {
+    pub(crate) fn fill(&self, values: &Values<'_>) -> CommandWords {
         let variables = self.variables.iter();
         let variables =
             variables.map(|(name, word)| (name.clone(), word.joined(values, values.fields)));
         let variables = variables.collect();
         let mut words = self.words.iter().flat_map(|word| word.fill(values, self.several));
         let program = words.next().unwrap_or_default();
-        Words { variables, program, arguments: words.collect() }
+        CommandWords { variables, program, arguments: words.collect() }
     }
 
     pub(crate) fn has_marks(&self) -> bool {
@@ -345,9 +345,9 @@ impl Split {
 }
 
 /// All inputs of the job, each a word.
-const INPUTS: Mark = Mark::Input(Which::All, Form::Whole);
+const INPUTS: Mark = Mark::Input(Which::All, PathForm::Whole);
 
-impl Words {
+impl CommandWords {
     /// Sets variables before the command's own.
     pub(crate) fn set_first(&mut self, variables: &[(&'static str, OsString)]) {
         let variables = variables.iter().map(|(name, value)| (OsString::from(name), value.clone()));

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::args::Run;
+use crate::args::RunArgs;
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::job::Job;
@@ -42,7 +42,7 @@ pub(crate) struct OnSlot<'a> {
 
 impl Texts {
     /// Parses the texts with the marks of the command. An input of a job can be shown wherever it goes.
-    pub(crate) fn new(args: &Run, marks: &Marks<'_>) -> Result<Texts, CliError> {
+    pub(crate) fn new(args: &RunArgs, marks: &Marks<'_>) -> Result<Texts, CliError> {
         let input = match marks.input {
             InputMarks::Sent | InputMarks::Parameters => InputMarks::Words,
             input => input,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::args::inputs::Inputs;
+use crate::args::inputs::InputArgs;
 
 /// How the inputs of a job become a value.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ pub(crate) enum InputForm {
 }
 
 impl InputForm {
-    pub(crate) fn of(inputs: &Inputs) -> InputForm {
+    pub(crate) fn of(inputs: &InputArgs) -> InputForm {
         if inputs.jsonl { InputForm::Json } else { InputForm::Text }
     }
 

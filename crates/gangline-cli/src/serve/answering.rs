@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use crate::execute::job_runner::JobRunner;
-use crate::execute::retries::Retries;
+use crate::execute::retries::JobRetries;
 use crate::execute::warm::{Loading, Warm};
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, Outcome, Printed};
+use crate::output::outcome::{JobFailed, JobOutcome, Printed};
 use crate::output::record::output;
 use crate::plan::job::Job;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
@@ -28,11 +28,11 @@ pub(crate) struct ServedValue {
 #[derive(Debug)]
 struct JobMemory {
     number: u64,
-    retries: Arc<Retries>,
+    retries: Arc<JobRetries>,
 }
 
 impl ServedValue {
-    pub(crate) fn new(job: Job, retries: &Arc<Retries>) -> ServedValue {
+    pub(crate) fn new(job: Job, retries: &Arc<JobRetries>) -> ServedValue {
         let memory = JobMemory { number: job.number, retries: Arc::clone(retries) };
         ServedValue { job, _memory: Arc::new(memory) }
     }
@@ -51,7 +51,7 @@ impl Answering {
 
     /// Makes the answer to a job that has ended, or passes its failure on. Runs on the thread of the slot and not on
     /// one for HTTP, since the output may have to be read from a file.
-    fn answer(&self, ended: Result<Arc<Outcome>>) -> Result<Box<RawValue>> {
+    fn answer(&self, ended: Result<Arc<JobOutcome>>) -> Result<Box<RawValue>> {
         match ended {
             Ok(outcome) => {
                 let printed = outcome.take_printed();

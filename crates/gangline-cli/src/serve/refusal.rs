@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::output::outcome::{JobFailed, JobResult};
 use gangline::Error;
 
@@ -60,7 +60,7 @@ impl Refusal {
             return ending();
         }
         let text = match job_result(error) {
-            Some(JobResult::Ended(End::TimedOut(_))) => return timed_out(),
+            Some(JobResult::Ended(ProcessEnd::TimedOut(_))) => return timed_out(),
             Some(result) => result.error().unwrap_or_default(),
             None => format!("{error:#}"),
         };
@@ -102,7 +102,7 @@ pub(crate) fn is_of_end(error: &Error) -> bool {
     error.is_closed()
         || error.is_cancelled()
         || matches!(error, Error::ServiceEnded { .. })
-        || matches!(job_result(error), Some(JobResult::Ended(End::Halted)))
+        || matches!(job_result(error), Some(JobResult::Ended(ProcessEnd::Halted)))
 }
 
 fn job_result(error: &Error) -> Option<&JobResult> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::value::RawValue;
 
 use crate::args::halt::Halt;
-use crate::args::limit::Timeout;
+use crate::args::limit::JobTimeout;
 use crate::args::list_size::ListSize;
 use crate::args::running::TermSequence;
 use crate::args::serve::ServeArgs;
@@ -17,19 +17,19 @@ use crate::execute::failure::{internal, of_run};
 use crate::execute::groups::Groups;
 use crate::execute::job_runner::JobRunner;
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::retries::{DEATHS_OF_ITEM, Retries};
+use crate::execute::retries::{DEATHS_OF_ITEM, JobRetries};
 use crate::execute::run::{LONGEST_DELAY, verdict};
-use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
+use crate::execute::shared::{Announced, Files, Output, Rules, SharedRun};
 use crate::execute::threads::Threads;
 use crate::execute::warm::Warm;
 use crate::exit;
-use crate::output::terminal::{Failures, OnTerminal, ProgressLines, Terminal};
+use crate::output::terminal::{FailureMessages, OnTerminal, ProgressLines, Terminal};
 use crate::plan::WarmInputs;
 use crate::plan::gate::Gate;
 use crate::plan::job::{Job, Needs};
 use crate::plan::mark::{Edits, InputMarks, Marks};
 use crate::plan::program;
-use crate::plan::slot::{self, Hidden, Slots};
+use crate::plan::slot::{self, Hidden, JobSlots};
 use crate::plan::template::Template;
 use crate::plan::texts::Texts;
 use crate::plan::value::{InputForm, Shape};
@@ -40,7 +40,7 @@ use gangline::{AnyOrderRunner, CancelToken, Order, Service};
 
 /// The slots, and the one lane that all requests take.
 pub(crate) struct ServingWorkers {
-    slots: Slots,
+    slots: JobSlots,
     placement: Placement,
     command: Arc<Template>,
     pub(crate) lanes: Lanes,
@@ -54,7 +54,7 @@ impl ServingWorkers {
     pub(crate) fn new(args: &ServeArgs, phases: &Arc<Phases>) -> Result<ServingWorkers, CliError> {
         let placement = args.placement()?;
         slot::check(&placement)?;
-        let slots = Slots::new(&placement, None)?;
+        let slots = JobSlots::new(&placement, None)?;
         check_numbers(args, &slots)?;
         let marks = Marks {
             input: InputMarks::Sent,
@@ -75,7 +75,7 @@ impl ServingWorkers {
             first_worker: 0,
             turns: None,
             texts: Arc::new(Texts::default()),
-            retries: Arc::new(Retries::new(args.working.retries)),
+            retries: Arc::new(JobRetries::new(args.working.retries)),
             held: None,
             records: None,
             lists,
@@ -164,7 +164,7 @@ impl ServingWorkers {
 }
 
 /// Refuses numbers that exclude each other.
-fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
+fn check_numbers(args: &ServeArgs, slots: &JobSlots) -> Result<(), CliError> {
     let (least, workers) = (args.working.min_workers, slots.len());
     let text = match (args.http.queue, args.working.batch) {
         _ if least > workers => {
@@ -179,10 +179,10 @@ fn check_numbers(args: &ServeArgs, slots: &Slots) -> Result<(), CliError> {
 }
 
 /// Makes the settings that all slots share: no files, and no limit but on time.
-fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
+fn shared(args: &ServeArgs, workers: usize) -> Result<SharedRun, CliError> {
     let rules = Rules {
         retry_delay: args.working.retry_delay,
-        timeout: Some(Timeout::After(args.working.list_timeout.unwrap_or(args.working.timeout))),
+        timeout: Some(JobTimeout::After(args.working.list_timeout.unwrap_or(args.working.timeout))),
         ending: TermSequence::with_pause(args.working.kill_after),
         nice: None,
         max_output: None,
@@ -192,14 +192,14 @@ fn shared(args: &ServeArgs, workers: usize) -> Result<Shared, CliError> {
         files: Files::None,
     };
     let groups = Groups::new(workers).map_err(internal)?;
-    let terminal = Terminal::new(OnTerminal::Escape, ProgressLines::None, Failures::Shown);
+    let terminal = Terminal::new(OnTerminal::Escape, ProgressLines::None, FailureMessages::Shown);
     let terminal = terminal.with_queue().map_err(internal)?;
-    let brake = Brake::new(brake::Limits {
+    let brake = Brake::new(brake::StartLimits {
         delay: std::time::Duration::ZERO,
         load: None,
         memfree: None,
         meminfo: None,
         jobs: None,
     });
-    Ok(Shared::new(groups, terminal, None, None, rules, brake))
+    Ok(SharedRun::new(groups, terminal, None, None, rules, brake))
 }

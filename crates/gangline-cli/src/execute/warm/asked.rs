@@ -2,16 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::execute::job_runner::{Tried, Whole, Worked};
+use crate::execute::job_runner::{ListFailure, Tried, Worked};
 use crate::output::outcome::{JobResult, Printed};
-use crate::output::place::Place;
+use crate::output::place::ResultPlace;
 use crate::plan::job::Job;
 
 /// A job that a worker is asked for.
 pub(super) struct Asked<'a> {
     pub(super) job: &'a Job,
     pub(super) attempt: u32,
-    pub(super) results: Option<Place>,
+    pub(super) results: Option<ResultPlace>,
     pub(super) printed: Printed,
     pub(super) started: SystemTime,
     pub(super) took: Duration,
@@ -22,7 +22,7 @@ pub(super) struct Asked<'a> {
 /// Why jobs have no answer.
 pub(super) struct Broken {
     pub(super) result: JobResult,
-    pub(super) whole: Whole,
+    pub(super) whole: ListFailure,
 }
 
 impl<'a> Asked<'a> {

@@ -8,18 +8,18 @@ use serde_json::value::RawValue;
 
 use crate::error::CliError;
 use crate::execute::commands;
-use crate::execute::job_runner::{Tried, Whole, Worked};
-use crate::execute::process::End;
-use crate::execute::protocol::Takes;
+use crate::execute::job_runner::{ListFailure, Tried, Worked};
+use crate::execute::process::ProcessEnd;
+use crate::execute::protocol::MessageForm;
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
 use crate::execute::warm::Warm;
 use crate::execute::warm::asked::{Asked, Broken};
 use crate::execute::warm::conversing::Message;
-use crate::execute::worker_slots::{Fate, Worker};
+use crate::execute::worker_slots::{Fate, SlotWorker};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobResult, Outcome, Printed, short};
+use crate::output::outcome::{JobOutcome, JobResult, Printed, short};
 use crate::plain::Plain;
 
 /// What came of asking a worker.
@@ -79,7 +79,7 @@ impl Warm {
     }
 
     /// Asks a worker for the first job that is open, or for all if it takes lists.
-    fn ask(&self, slot: usize, worker: &mut Worker, asked: &mut [Asked<'_>]) -> Asking {
+    fn ask(&self, slot: usize, worker: &mut SlotWorker, asked: &mut [Asked<'_>]) -> Asking {
         let Some(first) = asked.iter().position(Asked::is_open) else { return Asking::Answered };
         let (started, clock) = (SystemTime::now(), Instant::now());
         let Some(input) = self.prepare(slot, &mut asked[first]) else { return Asking::Answered };
@@ -91,7 +91,7 @@ impl Warm {
             return Asking::Unready(self.fail_to_start(result));
         }
         let mut inputs = vec![(first, input)];
-        if worker.takes == Takes::Lists {
+        if worker.takes == MessageForm::Lists {
             for (at, asked) in asked.iter_mut().enumerate().skip(first + 1) {
                 if asked.is_open()
                     && let Some(input) = self.prepare(slot, asked)
@@ -149,13 +149,15 @@ impl Warm {
         let Broken { result, whole } = broken;
         let is_fault = matches!(
             result,
-            JobResult::WorkerFailed(_) | JobResult::Refused(_) | JobResult::Ended(End::TimedOut(_))
+            JobResult::WorkerFailed(_)
+                | JobResult::Refused(_)
+                | JobResult::Ended(ProcessEnd::TimedOut(_))
         );
         // Of one that is left it is known that it is the guilty one, unless the list was too large.
         let is_split = is_fault
             && match whole {
-                Whole::OutOfMemory => asked.len() > 1,
-                Whole::Died | Whole::Rejected => left.len() > 1,
+                ListFailure::OutOfMemory => asked.len() > 1,
+                ListFailure::Died | ListFailure::Rejected => left.len() > 1,
             };
         let mut result = result;
         for at in left {
@@ -183,11 +185,11 @@ impl Warm {
         asked.worked = Some(Worked::Ended(self.outcome(slot, asked, result)));
     }
 
-    fn outcome(&self, slot: usize, asked: &mut Asked<'_>, result: JobResult) -> Outcome {
+    fn outcome(&self, slot: usize, asked: &mut Asked<'_>, result: JobResult) -> JobOutcome {
         let Asked { job, attempt, started, took, .. } = *asked;
         let on_slot = self.on_slot(slot, job, attempt);
         let key = self.key(job);
-        Outcome {
+        JobOutcome {
             number: job.number,
             command: self.typed(slot, &key),
             key,
@@ -213,7 +215,7 @@ impl Warm {
         self.lanes.shared.terminal.tell_failure(&text);
     }
 
-    pub(super) fn is_to_be_given_up(&self, worker: &Worker) -> bool {
+    pub(super) fn is_to_be_given_up(&self, worker: &SlotWorker) -> bool {
         let deaths = self.max_restarts.saturating_mul(DEATHS_OF_ITEM);
         worker.unready > self.max_restarts || worker.deaths > deaths
     }

@@ -7,12 +7,14 @@ use std::time::{Instant, SystemTime};
 use serde_json::value::RawValue;
 
 use crate::execute::conversation::{Aside, Silence};
-use crate::execute::job_runner::Whole;
-use crate::execute::process::End;
-use crate::execute::protocol::{self, Answer, Item, Items, Reply, Takes, Violation};
+use crate::execute::job_runner::ListFailure;
+use crate::execute::process::ProcessEnd;
+use crate::execute::protocol::{
+    self, Item, ItemList, MessageForm, Violation, WorkerAnswer, WorkerReply,
+};
 use crate::execute::warm::Warm;
 use crate::execute::warm::asked::{Asked, Broken};
-use crate::execute::worker_slots::Worker;
+use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobResult, Printed};
 
@@ -30,7 +32,7 @@ impl Warm {
     pub(super) fn converse(
         &self,
         slot: usize,
-        worker: &mut Worker,
+        worker: &mut SlotWorker,
         asked: &mut [Asked<'_>],
         message: Message,
         said: &mut Captured,
@@ -54,14 +56,14 @@ impl Warm {
             };
             let place = |number| place_of(number, &places, asked);
             let (at, answer) = match protocol::read_reply(&reply, &place) {
-                Ok(Reply::Answer(at, answer)) => (at, answer),
-                Ok(Reply::Log(text)) => {
+                Ok(WorkerReply::Answer(at, answer)) => (at, answer),
+                Ok(WorkerReply::Log(text)) => {
                     if let Err(error) = said.push(&spill, &text) {
                         return Err(self.broken(worker, JobResult::NotKept(error), said));
                     }
                     continue;
                 }
-                Ok(Reply::Whole(whole, why)) => {
+                Ok(WorkerReply::Whole(whole, why)) => {
                     worker.deaths = 0;
                     return Err(Broken { result: JobResult::Refused(why), whole });
                 }
@@ -83,20 +85,25 @@ impl Warm {
     }
 
     /// Ends a worker that cannot continue.
-    fn broken(&self, worker: &mut Worker, result: JobResult, said: &mut Captured) -> Broken {
+    fn broken(&self, worker: &mut SlotWorker, result: JobResult, said: &mut Captured) -> Broken {
         worker.deaths += u32::from(result.blames_worker());
         let result = self.end_worker(worker, result, said);
-        Broken { result, whole: Whole::Died }
+        Broken { result, whole: ListFailure::Died }
     }
 
     /// The worker cannot continue.
-    pub(super) fn fail(&self, worker: &mut Worker, why: String, said: &mut Captured) -> JobResult {
+    pub(super) fn fail(
+        &self,
+        worker: &mut SlotWorker,
+        why: String,
+        said: &mut Captured,
+    ) -> JobResult {
         self.end_worker(worker, JobResult::WorkerFailed(why), said)
     }
 
     pub(super) fn end_worker(
         &self,
-        worker: &mut Worker,
+        worker: &mut SlotWorker,
         result: JobResult,
         said: &mut Captured,
     ) -> JobResult {
@@ -109,14 +116,14 @@ impl Warm {
     }
 }
 
-fn line_of(message: &Message, asked: &[Asked<'_>], takes: Takes) -> Vec<u8> {
+fn line_of(message: &Message, asked: &[Asked<'_>], takes: MessageForm) -> Vec<u8> {
     let mut items = message.inputs.iter().map(|(at, input)| {
         let Asked { job, attempt, .. } = &asked[*at];
         Item { item: job.number, attempt: *attempt, input }
     });
     match takes {
-        Takes::Lists => protocol::line(&Items { items: items.collect() }),
-        Takes::Items => protocol::line(&items.next()),
+        MessageForm::Lists => protocol::line(&ItemList { items: items.collect() }),
+        MessageForm::Items => protocol::line(&items.next()),
     }
 }
 
@@ -138,21 +145,23 @@ fn place_of(
     }
 }
 
-fn result_of_answer(answer: Answer, printed: &mut Printed, spill: &Arc<Spill>) -> JobResult {
+fn result_of_answer(answer: WorkerAnswer, printed: &mut Printed, spill: &Arc<Spill>) -> JobResult {
     match answer {
-        Answer::Output(output) => printed
+        WorkerAnswer::Output(output) => printed
             .receive(spill, &output)
-            .map_or_else(JobResult::NotKept, |()| JobResult::Ended(End::Exited(0))),
-        Answer::Error(error) => JobResult::Refused(error),
-        Answer::Unreadable(why) => JobResult::Refused(format!("its answer cannot be read: {why}")),
+            .map_or_else(JobResult::NotKept, |()| JobResult::Ended(ProcessEnd::Exited(0))),
+        WorkerAnswer::Error(error) => JobResult::Refused(error),
+        WorkerAnswer::Unreadable(why) => {
+            JobResult::Refused(format!("its answer cannot be read: {why}"))
+        }
     }
 }
 
 /// The result of a job if its worker gave no answer.
 pub(super) fn result_of(silence: Silence) -> JobResult {
     JobResult::WorkerFailed(match silence {
-        Silence::Halted => return JobResult::Ended(End::Halted),
-        Silence::TimedOut(limit) => return JobResult::Ended(End::TimedOut(limit)),
+        Silence::Halted => return JobResult::Ended(ProcessEnd::Halted),
+        Silence::TimedOut(limit) => return JobResult::Ended(ProcessEnd::TimedOut(limit)),
         Silence::Ended(end) => format!("{end} before it answered"),
         Silence::Closed => "closed its standard output".into(),
         Silence::Deaf => "closed its standard input".into(),

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::execute::conversation::{Aside, Conversation};
-use crate::execute::process::End;
+use crate::execute::process::ProcessEnd;
 use crate::execute::warm::Warm;
-use crate::execute::worker_slots::Worker;
+use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::Captured;
 use gangline::report::HumanDuration;
 
@@ -14,8 +14,8 @@ const LONG_END: Duration = Duration::from_secs(5);
 
 impl Warm {
     /// Ends a worker after its last input, and reports its failure. The worker may still have files to write.
-    pub(super) fn dismiss(&self, slot: usize, worker: Worker) {
-        let Worker { conversation: Some(mut conversation), spill, .. } = worker else { return };
+    pub(super) fn dismiss(&self, slot: usize, worker: SlotWorker) {
+        let SlotWorker { conversation: Some(mut conversation), spill, .. } = worker else { return };
         let (slot, shared) = (self.number(slot), &self.lanes.shared);
         let kill_after = shared.rules.ending.lasts();
         let mut said = Captured::default();
@@ -23,7 +23,7 @@ impl Warm {
         let end = self.await_end(&mut conversation, &mut aside);
         self.show_said(&said);
         let text = match end {
-            Some(End::Exited(0)) => return,
+            Some(ProcessEnd::Exited(0)) => return,
             Some(end) => format!("the worker of slot {slot} {end} when its input ended"),
             None => {
                 let is_stuck = conversation.is_stuck();
@@ -38,7 +38,11 @@ impl Warm {
     }
 
     /// Waits for the end of a worker. A slow end is reported, since the run waits for it.
-    fn await_end(&self, conversation: &mut Conversation, aside: &mut Aside<'_>) -> Option<End> {
+    fn await_end(
+        &self,
+        conversation: &mut Conversation,
+        aside: &mut Aside<'_>,
+    ) -> Option<ProcessEnd> {
         let soon = LONG_END.min(self.end_timeout / 4);
         let ended = conversation.finish(soon, aside);
         if ended.is_some() || conversation.is_stuck() {

@@ -2,7 +2,7 @@
 
 use crate::execute::groups::Wish;
 use crate::execute::warm::Warm;
-use crate::execute::worker_slots::Worker;
+use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::Captured;
 
 impl Warm {
@@ -18,7 +18,7 @@ impl Warm {
         for slot in 0..self.slots.len() {
             let Some(old) = self.workers.send_away(slot) else { continue };
             self.dismiss(slot, old);
-            let (mut new, mut said) = (Worker::default(), Captured::default());
+            let (mut new, mut said) = (SlotWorker::default(), Captured::default());
             let started = self.start(slot, &mut new, &self.inputs.command, &mut said);
             self.show_said(&said);
             self.workers.come_back(slot, new);

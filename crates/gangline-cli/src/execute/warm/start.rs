@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::execute::commands;
-use crate::execute::conversation::{Aside, Conversation, Sent, Silence};
-use crate::execute::process::End;
-use crate::execute::protocol::{self, Hello, Takes, VERSION};
+use crate::execute::conversation::{Aside, Conversation, SentAt, Silence};
+use crate::execute::process::ProcessEnd;
+use crate::execute::protocol::{self, FirstLine, MessageForm, VERSION};
 use crate::execute::warm::Warm;
 use crate::execute::warm::conversing::result_of;
-use crate::execute::worker_slots::Worker;
+use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::Captured;
 use crate::output::outcome::JobResult;
 use crate::plan::template::{Template, Values};
@@ -24,7 +24,7 @@ impl Warm {
     pub(super) fn start(
         &self,
         slot: usize,
-        worker: &mut Worker,
+        worker: &mut SlotWorker,
         command: &Arc<Template>,
         said: &mut Captured,
     ) -> Result<(), JobResult> {
@@ -66,12 +66,12 @@ impl Warm {
         worker.conversation = Some(Box::new(started));
         let worker_number = self.number(slot);
         let (gangline, batch) = (VERSION, self.batch);
-        let hello = Hello { gangline, worker: worker_number, gpus: &given.ids, threads, batch };
+        let hello = FirstLine { gangline, worker: worker_number, gpus: &given.ids, threads, batch };
         let ready = self.greet(worker, protocol::line(&hello), said);
         let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
         worker.takes = protocol::read_ready(&ready)
             .map_err(|violation| self.fail(worker, violation.to_string(), said))?;
-        if worker.takes == Takes::Items && self.batch > 1 {
+        if worker.takes == MessageForm::Items && self.batch > 1 {
             self.tell_once(&self.reported.no_lists, NO_LISTS);
         }
         worker.unready = 0;
@@ -82,7 +82,7 @@ impl Warm {
     /// that is not a worker never answers.
     fn greet(
         &self,
-        worker: &mut Worker,
+        worker: &mut SlotWorker,
         line: Vec<u8>,
         said: &mut Captured,
     ) -> Result<Vec<u8>, JobResult> {
@@ -114,7 +114,7 @@ impl Warm {
     fn await_ready(
         &self,
         conversation: &mut Conversation,
-        (sent, limit): (Sent, Duration),
+        (sent, limit): (SentAt, Duration),
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
         let Aside { stderr, spill } = aside;
@@ -133,7 +133,7 @@ const NO_LISTS: &str = "the worker takes one input at a time, so --batch has no 
 /// Replaces an exceeded time limit of a job by that of the start.
 fn unready(result: JobResult, limit: Duration) -> JobResult {
     match result {
-        JobResult::Ended(End::TimedOut(_)) => {
+        JobResult::Ended(ProcessEnd::TimedOut(_)) => {
             let limit = HumanDuration(limit);
             JobResult::WorkerFailed(format!("was not ready within {limit:#}"))
         }

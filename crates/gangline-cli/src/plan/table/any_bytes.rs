@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Cursor, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Table, count};
+use super::{InputTable, count};
 use crate::plan::quotes::BYTE_ORDER_MARK;
 use crate::plan::rows::Row;
 
@@ -19,9 +19,13 @@ use crate::plan::rows::Row;
 pub fn read_any_bytes(bytes: &[u8]) {
     let [delimiter, piece, file @ ..] = bytes else { return };
     let delimiter = b",;\t|"[usize::from(delimiter % 4)];
-    let found = Found::of(file, delimiter, usize::MAX);
+    let found = TableContent::of(file, delimiter, usize::MAX);
     let piece = usize::from(*piece) + 1;
-    assert_eq!(found, Found::of(file, delimiter, piece), "pieces of {piece} bytes change nothing");
+    assert_eq!(
+        found,
+        TableContent::of(file, delimiter, piece),
+        "pieces of {piece} bytes change nothing"
+    );
     let has_nul = |field: &OsString| field.as_bytes().contains(&0);
     assert!(!found.rows.iter().flatten().any(has_nul), "a NUL cannot be passed to a program");
     match &found.error {
@@ -32,18 +36,18 @@ pub fn read_any_bytes(bytes: &[u8]) {
 
 /// What is read of a file.
 #[derive(Debug, PartialEq)]
-struct Found {
+struct TableContent {
     names: Row,
     rows: Vec<Row>,
     /// Why no more is read.
     error: Option<String>,
 }
 
-impl Found {
-    fn of(file: &[u8], delimiter: u8, piece: usize) -> Found {
-        let file = Pieces { file: Cursor::new(file.to_vec()), piece };
-        let mut table = Table::over(file, "some-file".to_owned(), delimiter);
-        let mut found = Found { names: Row::new(), rows: vec![], error: None };
+impl TableContent {
+    fn of(file: &[u8], delimiter: u8, piece: usize) -> TableContent {
+        let file = PiecewiseFile { file: Cursor::new(file.to_vec()), piece };
+        let mut table = InputTable::over(file, "some-file".to_owned(), delimiter);
+        let mut found = TableContent { names: Row::new(), rows: vec![], error: None };
         match table.names() {
             Ok(names) => found.names = names,
             Err(error) => {
@@ -65,7 +69,7 @@ impl Found {
 }
 
 /// Every row has a field for each name, and is the same once it was written and read again.
-fn check_whole(found: &Found, file: &[u8], delimiter: u8) {
+fn check_whole(found: &TableContent, file: &[u8], delimiter: u8) {
     assert_eq!(count(file, delimiter), Some(found.rows.len()), "the rows are counted");
     assert!(found.rows.iter().all(|row| row.len() == found.names.len()));
     // The first name may begin like the mark that was taken off.
@@ -77,16 +81,16 @@ fn check_whole(found: &Found, file: &[u8], delimiter: u8) {
         writer.write_record(fields).expect("memory takes all that is written to it");
     }
     let written = writer.into_inner().expect("memory takes all that is written to it");
-    assert_eq!(&Found::of(&written, delimiter, usize::MAX), found, "read again");
+    assert_eq!(&TableContent::of(&written, delimiter, usize::MAX), found, "read again");
 }
 
 /// A file that comes in pieces, as from a pipe.
-struct Pieces {
+struct PiecewiseFile {
     file: Cursor<Vec<u8>>,
     piece: usize,
 }
 
-impl Read for Pieces {
+impl Read for PiecewiseFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = buffer.len().min(self.piece);
         self.file.read(&mut buffer[..most])
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn a_byte_order_mark_that_comes_in_pieces_is_no_part_of_a_name() {
         for piece in 1..5 {
-            let found = Found::of("\u{feff}a,b\n1,2\n".as_bytes(), b',', piece);
+            let found = TableContent::of("\u{feff}a,b\n1,2\n".as_bytes(), b',', piece);
             assert_eq!(found.names, ["a", "b"], "pieces of {piece} bytes");
             assert_eq!(found.rows, [["1", "2"]]);
         }

@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::{GpuMark, Mark, Marks, Part, Template, Values, Word, Words};
+use super::{CommandWords, GpuMark, Mark, Marks, Part, Template, Values, Word};
 use crate::plan::mark::{Edits, InputMarks, Which};
-use crate::plan::path::Form;
+use crate::plan::path::PathForm;
 
 /// Parses lines of any bytes as a command, the first as its input, and checks that the input only replaces
 /// marks. For property tests.
@@ -78,11 +78,11 @@ fn check_word(word: &Word, inputs: &[&OsStr], filled: &OsStr, empty: &OsStr) {
         Mark::Input(_, form) => Some((1, form)),
         _ => None,
     });
-    let forms: Vec<(usize, &Form)> = forms.collect();
-    let is_whole = forms.iter().all(|(_, form)| **form == Form::Whole);
+    let forms: Vec<(usize, &PathForm)> = forms.collect();
+    let is_whole = forms.iter().all(|(_, form)| **form == PathForm::Whole);
     let whole: usize = forms.iter().map(|(count, _)| count).sum();
     match &*word.parts {
-        [Part::Mark(Mark::Input(Which::Nth(_), Form::Whole))] => assert_eq!(filled, inputs[0]),
+        [Part::Mark(Mark::Input(Which::Nth(_), PathForm::Whole))] => assert_eq!(filled, inputs[0]),
         _ if forms.is_empty() => assert_eq!(filled, empty),
         _ if is_whole => {
             assert_eq!(
@@ -104,7 +104,7 @@ fn check_script(template: &Template, input: &OsStr, count: usize) {
 }
 
 /// The shown command is one line, and the shell parses it back if it is text.
-fn check_quoted(words: &Words) {
+fn check_quoted(words: &CommandWords) {
     let quoted = words.quoted();
     assert!(!quoted.chars().any(char::is_control), "{quoted:?}");
     if !quoted.contains("$'") {
@@ -118,7 +118,7 @@ fn check_quoted(words: &Words) {
 }
 
 /// Fills a template for a job with the same input several times.
-fn fill(template: &Template, input: &OsStr, count: usize) -> Words {
+fn fill(template: &Template, input: &OsStr, count: usize) -> CommandWords {
     let fields = vec![input.to_owned(); count];
     let gpus = ["3".to_owned()];
     template.fill(&Values { fields: &fields, number: 1, gpus: &gpus, worker: 0, attempt: 1 })
