@@ -43,7 +43,7 @@ pub use self::journal_error::JournalError;
 pub use self::journal_file::Repair;
 pub(crate) use self::journal_file::{JournalFile, check_note};
 pub(crate) use self::journal_key::{JournalKey, JournalNames, JournalOutcome, JournalRecord};
-pub(crate) use self::past::{Past, Plan};
+pub(crate) use self::past::{ItemPlan, Past};
 
 /// A file that records which items are done, so that a later run does not repeat them.
 ///

@@ -37,7 +37,7 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::{Mutex, lock};
 use crate::error::Result;
-use crate::journal::{JournalKey, Plan};
+use crate::journal::{ItemPlan, JournalKey};
 use crate::observe::event_log::EventLog;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::run::crashes::Crashes;
@@ -51,7 +51,7 @@ use crate::run::measures::Rejected;
 use crate::run::outbox::End;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, RunKind, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunKind, RunShape};
 use crate::run::run_state::RunState;
 use crate::runner::{OpenItems, RunControl};
 
@@ -70,14 +70,14 @@ pub(crate) struct Run<I, T> {
 
 impl<I, T> Run<I, T> {
     pub(crate) fn new(
-        shape: Shape,
+        shape: RunShape,
         run_settings: Arc<RunSettings<I, T>>,
         earlier: CarriedOver,
         in_line: InLine,
         event_log: Arc<EventLog>,
         recording: Recording,
     ) -> Self {
-        let Shape { order, kind, .. } = shape;
+        let RunShape { order, kind, .. } = shape;
         let handover = Handover::new(run_settings.scheduling(&shape), earlier);
         let handover = match in_line.upstream {
             None => handover.fed_by(in_line.driver.clone()),
@@ -118,7 +118,7 @@ impl<I, T> Run<I, T> {
     }
 
     /// Names an item that was pulled, and decides whether to work on it.
-    pub(crate) fn admit(&self, seq: u64, item: &I) -> Result<Plan, Rejected> {
+    pub(crate) fn admit(&self, seq: u64, item: &I) -> Result<ItemPlan, Rejected> {
         let Some(item_names) = &self.item_names else {
             return self.plan(&JournalKey::Position(seq));
         };
@@ -139,10 +139,10 @@ impl<I, T> Run<I, T> {
         };
         if self.recording.inherits_names {
             lock(item_names).rename(seq, entry.shown);
-            return Ok(Plan::Run);
+            return Ok(ItemPlan::Run);
         }
         let plan = self.plan(&entry.key)?;
-        if plan == Plan::Run {
+        if plan == ItemPlan::Run {
             lock(item_names).enter(seq, entry);
         }
         Ok(plan)
@@ -294,7 +294,7 @@ impl<I, T> Run<I, T> {
         upstream: Option<Arc<dyn RunControl>>,
     ) -> Arc<Self> {
         let (order, batching, kind) = (Order::Input, None, RunKind::default());
-        let shape = Shape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
         let event_log = EventLog::new(producers, None, crate::observe::event_log::Detail::Run);
         let in_line = InLine { upstream, ..InLine::default() };

@@ -1,6 +1,6 @@
 //! Reads the library with its crates and checks what docs/architecture.md promises of them: imports run down the
 //! layers, no files import each other in a circle, files, functions and parameter lists stay short, types stay small,
-//! and few names stand for several types.
+//! and each name stands for one type.
 //!
 //! It reads text, not syntax trees: comments, strings and tests are blanked first, and the code is as rustfmt
 //! leaves it.
@@ -61,7 +61,20 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
 /// A file of fewer lines is small.
 const SMALL: usize = 50;
 const MOST_SMALL_FILES: usize = 40;
-const MOST_SHARED_NAMES: usize = 91;
+/// Names that types in several files share, and why. Every other type has a name of its own.
+const SHARED_NAMES: &[(&str, &str)] = &[
+    ("Batches", "public: makes batches of an iterator; the scheduler has the batches of a run"),
+    ("Call", "public: a call of a service; a call that a test records"),
+    ("CpuPool", "the feature `rayon` chooses between the two"),
+    ("Event", "public: what observers see; what the scheduler asks of the backend"),
+    ("Failure", "public: a failure as text; what the scheduler knows of one"),
+    ("Inbox", "the model replaces the deque"),
+    ("Reader", "the model replaces the ring"),
+    ("Sealed", "the usual name of a trait that seals another"),
+    ("Stealer", "the model replaces the deque"),
+    ("Verdict", "public: the user's about an error; as the scheduler gets it"),
+    ("Writer", "public: of a sink; and of the ring, which the model replaces"),
+];
 
 #[test]
 fn the_source_keeps_to_the_architecture() {
@@ -86,13 +99,17 @@ fn few_files_are_small() {
 }
 
 #[test]
-fn few_names_stand_for_several_types() {
+fn each_name_stands_for_one_type() {
     let mut files = Files::new();
     for (name, folder) in CRATES.iter().chain([&PROGRAM]) {
         read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
     }
-    let shared = shared_names(&code(&files));
-    assert!(shared.len() <= MOST_SHARED_NAMES, "{}: {shared:#?}", shared.len());
+    let (allowed, others): (Vec<String>, Vec<String>) =
+        shared_names(&code(&files)).into_iter().partition(|shared| {
+            SHARED_NAMES.iter().any(|(name, _)| shared.split(':').next() == Some(*name))
+        });
+    assert!(others.is_empty(), "{others:#?}");
+    assert_eq!(allowed.len(), SHARED_NAMES.len(), "a name is listed that is shared no more");
 }
 
 /// The files by their module path: `engine::run`. In another crate it begins with that crate's name.

@@ -8,7 +8,7 @@ use super::pipeline::Pipeline;
 use super::pool::{fallible, sound};
 use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::{Expanding, Expansion, Unfold};
-use crate::engine::gather::{AddOrder, Fold, Gathering};
+use crate::engine::gather::{AddOrder, FoldParts, Gathering};
 use crate::engine::line::linked;
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
@@ -304,7 +304,7 @@ where
     R: Runner + 'static,
     S: Runner + 'static,
     T: Send + Sync + 'static,
-    F: Fold<T, S::Output>,
+    F: FoldParts<T, S::Output>,
 {
     /// Adds parts as they come, even behind ordered stages.
     ///
@@ -426,7 +426,7 @@ pub struct Whole<I, A> {
     add: A,
 }
 
-impl<P, X, G, I, A> Fold<P, X> for Whole<I, A>
+impl<P, X, G, I, A> FoldParts<P, X> for Whole<I, A>
 where
     G: Send + 'static,
     I: Fn(&P) -> G + Send + Sync + 'static,
@@ -452,7 +452,7 @@ pub struct Results<I, A> {
     add: A,
 }
 
-impl<P, X, G, I, A> Fold<P, X> for Results<I, A>
+impl<P, X, G, I, A> FoldParts<P, X> for Results<I, A>
 where
     G: Send + 'static,
     I: Fn(&P) -> G + Send + Sync + 'static,

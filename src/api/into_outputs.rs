@@ -43,12 +43,12 @@ use crate::runner::Runner;
 pub struct IntoOutputs<L, R: Runner + 'static, S: Runner + 'static = R> {
     /// `None` only while it is taken out.
     owned: Option<L>,
-    access: Access<L, R, S>,
+    access: LineAccess<L, R, S>,
     outputs: Exclusive<LineOutputs<(), TypesOf<R>, TypesOf<S>>>,
 }
 
 /// How the line of a pool or a pipeline is reached.
-pub(super) struct Access<L, R: Runner, S: Runner> {
+pub(super) struct LineAccess<L, R: Runner, S: Runner> {
     pub(super) line: for<'a> fn(&'a L) -> &'a LineOf<'a, R, S>,
     pub(super) line_mut: for<'a> fn(&'a mut L) -> &'a mut LineOf<'a, R, S>,
 }
@@ -58,7 +58,7 @@ const HELD: &str = "it is taken out only by a method that consumes this value";
 impl<L, R: Runner + 'static, S: Runner + 'static> IntoOutputs<L, R, S> {
     pub(super) fn new<J>(
         mut owned: L,
-        access: Access<L, R, S>,
+        access: LineAccess<L, R, S>,
         source: GatedSource<J, R::Input>,
     ) -> Self
     where

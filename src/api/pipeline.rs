@@ -5,7 +5,7 @@ use std::fmt;
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::into_outputs::{Access, IntoOutputs};
+use super::into_outputs::{IntoOutputs, LineAccess};
 use super::outputs::Outputs;
 use super::pool::{fallible, sound};
 use super::stage::{IntoStage, LineOf, StageFailure};
@@ -79,8 +79,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
-    const ACCESS: Access<Self, R, S> =
-        Access { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
+    const ACCESS: LineAccess<Self, R, S> =
+        LineAccess { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///

@@ -83,21 +83,21 @@ use crate::runner::Runner;
 ///
 /// [`window_memory`]: crate::Builder::window_memory
 pub struct Service<R: Runner + 'static> {
-    host: Arc<Closing<R>>,
+    host: Arc<ServiceCloser<R>>,
     limit: Option<Duration>,
     #[cfg(feature = "tower")]
     place: Option<Reservation<R::Input, R::Output>>,
 }
 
 /// Closes the service with its last handle.
-struct Closing<R: Runner + 'static>(ServiceHost<R::Input, R::Output>);
+struct ServiceCloser<R: Runner + 'static>(ServiceHost<R::Input, R::Output>);
 
 impl<R: Runner + 'static> Service<R> {
     pub(crate) fn new(host: ServiceHost<R::Input, R::Output>) -> Self {
-        Self::of(Arc::new(Closing(host)), None)
+        Self::of(Arc::new(ServiceCloser(host)), None)
     }
 
-    fn of(host: Arc<Closing<R>>, limit: Option<Duration>) -> Self {
+    fn of(host: Arc<ServiceCloser<R>>, limit: Option<Duration>) -> Self {
         Service {
             host,
             limit,
@@ -400,7 +400,7 @@ impl<R: Runner + 'static> Clone for Service<R> {
     }
 }
 
-impl<R: Runner + 'static> Drop for Closing<R> {
+impl<R: Runner + 'static> Drop for ServiceCloser<R> {
     fn drop(&mut self) {
         // The engine logs an error of its end.
         drop(self.0.end());

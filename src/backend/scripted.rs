@@ -35,7 +35,7 @@ enum ScriptStep {
 
 /// The behaviour of one producer.
 #[derive(Debug, Clone)]
-struct Script {
+struct ProducerScript {
     /// The number of leases that it holds at most.
     ahead: usize,
     /// Repeated from the start.
@@ -48,7 +48,7 @@ struct Scripted<R: Runner> {
     setup: ProducerSetup,
     state: Option<R::ProducerState>,
     shared: Shared,
-    script: Script,
+    script: ProducerScript,
     /// The number of steps taken.
     taken: usize,
 }
@@ -60,7 +60,7 @@ struct HeldCall<I> {
 }
 
 impl<R: Runner> Scripted<R> {
-    fn new(runner: &Arc<R>, setup: ProducerSetup, shared: Shared, script: Script) -> Self {
+    fn new(runner: &Arc<R>, setup: ProducerSetup, shared: Shared, script: ProducerScript) -> Self {
         let runner = runner.clone();
         Scripted { runner, setup, state: None, shared, script, taken: 0 }
     }
@@ -359,7 +359,7 @@ mod tests {
     /// A pool with one producer for each script.
     fn pool(
         squares: Squares,
-        scripts: &[Script],
+        scripts: &[ProducerScript],
         set: impl FnOnce(
             Builder<Squares, crate::order::RuntimeOrder>,
         ) -> Builder<Squares, crate::order::RuntimeOrder>,
@@ -368,7 +368,7 @@ mod tests {
         builder.backend(backend(scripts)).build().unwrap()
     }
 
-    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<MakeOfTest<R>> {
+    fn backend<R: Runner + 'static>(scripts: &[ProducerScript]) -> Arc<MakeOfTest<R>> {
         let scripts = scripts.to_vec();
         Arc::new(move |runner, setup, shared| {
             let script = scripts[setup.producer].clone();
@@ -376,8 +376,8 @@ mod tests {
         })
     }
 
-    fn script(ahead: usize, steps: impl Into<Vec<ScriptStep>>) -> Script {
-        Script { ahead, steps: steps.into() }
+    fn script(ahead: usize, steps: impl Into<Vec<ScriptStep>>) -> ProducerScript {
+        ProducerScript { ahead, steps: steps.into() }
     }
 
     fn squares_of(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
@@ -426,7 +426,7 @@ mod tests {
         drop(pool);
     }
 
-    fn laws(scripts: Vec<Script>) -> Laws<Probe> {
+    fn laws(scripts: Vec<ProducerScript>) -> Laws<Probe> {
         Laws::new(move |probe| {
             AnyOrderRunner::builder(probe).devices(scripts.len()).backend(backend(&scripts))
         })
@@ -487,10 +487,10 @@ mod tests {
     }
 
     /// A script that answers at last: one that only hands back would go on for ever.
-    fn scripts() -> impl Strategy<Value = Script> {
+    fn scripts() -> impl Strategy<Value = ProducerScript> {
         (1usize..5, proptest::collection::vec(steps(), 0..12)).prop_map(|(ahead, mut steps)| {
             steps.push(ScriptStep::Answer(0));
-            Script { ahead, steps }
+            ProducerScript { ahead, steps }
         })
     }
 

@@ -11,12 +11,12 @@ use super::{Condvar, Mutex, lock, wait};
 /// Parks one thread until it is woken. A wake-up that comes first is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
-    state: Mutex<State>,
+    state: Mutex<ParkState>,
     woken: Condvar,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum ParkState {
     #[default]
     Running,
     Parked,
@@ -26,26 +26,26 @@ enum State {
 impl Parker {
     /// Wakes the thread. Only one that is parked costs a call of the kernel.
     pub(crate) fn wake(&self) {
-        let before = std::mem::replace(&mut *lock(&self.state), State::Woken);
-        if before == State::Parked {
+        let before = std::mem::replace(&mut *lock(&self.state), ParkState::Woken);
+        if before == ParkState::Parked {
             self.woken.notify_one();
         }
     }
 
     pub(crate) fn is_woken(&self) -> bool {
-        *lock(&self.state) == State::Woken
+        *lock(&self.state) == ParkState::Woken
     }
 
     /// Clears the wake-up, and returns whether there was one. Only the thread itself calls it.
     pub(crate) fn take_wake_up(&self) -> bool {
-        std::mem::take(&mut *lock(&self.state)) == State::Woken
+        std::mem::take(&mut *lock(&self.state)) == ParkState::Woken
     }
 
     /// Parks until the thread is woken, at most for `most`. It may then return early.
     pub(crate) fn park(&self, most: Option<Duration>) {
         let mut state = lock(&self.state);
-        while *state != State::Woken && most != Some(Duration::ZERO) {
-            *state = State::Parked;
+        while *state != ParkState::Woken && most != Some(Duration::ZERO) {
+            *state = ParkState::Parked;
             let Some(most) = most else {
                 state = wait(&self.woken, state);
                 continue;
@@ -54,7 +54,7 @@ impl Parker {
             state = waited.expect("nothing panics under a lock of ours").0;
             break;
         }
-        *state = State::Running;
+        *state = ParkState::Running;
     }
 }
 

@@ -81,7 +81,7 @@ enum Sleeper {
 }
 
 /// Why a collector's wait ended.
-pub(crate) enum Pause {
+pub(crate) enum CollectorPause {
     /// There may be a result.
     Results,
     /// The requested time has come.
@@ -403,8 +403,8 @@ impl<T> Collector<T> {
                 return Some(result);
             }
             match self.wait_before(run, total, || None) {
-                Pause::Results => {}
-                Pause::Due | Pause::Over => return None,
+                CollectorPause::Results => {}
+                CollectorPause::Due | CollectorPause::Over => return None,
             }
         }
     }
@@ -431,24 +431,24 @@ impl<T> Collector<T> {
         run: &Run<I, T>,
         total: &mut Option<u64>,
         due: impl Fn() -> Option<Instant>,
-    ) -> Pause {
+    ) -> CollectorPause {
         if run.is_over() {
-            return Pause::Over;
+            return CollectorPause::Over;
         }
         *total = total.or_else(|| run.handover.total());
         if *total == Some(self.consumed()) {
-            return Pause::Over;
+            return CollectorPause::Over;
         }
         self.settle(&run.handover);
         let due = due();
         if due.is_some_and(|due| due <= now()) {
-            return Pause::Due;
+            return CollectorPause::Due;
         }
         let due = due.into_iter().chain(self.news_due_in(run)).min();
         let news = self.wait(&run.handover, *total, due);
         self.report_head(run);
         run.check(news);
-        Pause::Results
+        CollectorPause::Results
     }
 
     /// The time until which a collector may sleep while one item holds up others. Only observed runs have

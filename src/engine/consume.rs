@@ -7,17 +7,17 @@ use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::now;
-use crate::engine::collector::{Collector, Pause};
-use crate::engine::reckoning::{End, Receiver, Reckoning};
+use crate::engine::collector::{Collector, CollectorPause};
+use crate::engine::reckoning::{ReceiverEnd, ReceiverKind, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
 use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::call::call;
-use crate::run::no_output::{Effect, FailedItem, NoOutput, Stage};
+use crate::run::no_output::{CountingStage, Effect, FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
-use crate::run::taken::{Failure, Taken};
+use crate::run::taken::{RunFailure, Taken};
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
 
@@ -69,7 +69,7 @@ enum JournalState {
 }
 
 /// Why consuming ended without an error.
-enum Ended {
+enum ConsumeEnd {
     /// All results are consumed, or the consumer has stopped the run.
     Complete,
     Cancelled,
@@ -85,7 +85,7 @@ impl<R: Runner> Consumer<R> {
     ) -> Self {
         let collector = Collector::new(&run.handover, order, window, Instant::now());
         let (failures, journal_state) = (vec![], JournalState::Sound);
-        let reckoning = Reckoning::new(Receiver::Last);
+        let reckoning = Reckoning::new(ReceiverKind::Last);
         let (is_watched, is_published) = (run.is_watched(), run.run_settings.limits.run.is_some());
         Consumer {
             runner,
@@ -125,8 +125,8 @@ impl<R: Runner> Consumer<R> {
             start();
         }
         match self.consume_all(&mut state) {
-            Ok(Ended::Complete) => self.end(state),
-            Ok(Ended::Cancelled) => {
+            Ok(ConsumeEnd::Complete) => self.end(state),
+            Ok(ConsumeEnd::Cancelled) => {
                 self.save(&mut state, None);
                 drop_quietly(state);
                 Err(Error::Cancelled {})
@@ -139,7 +139,7 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    fn consume_all(&mut self, state: &mut R::ConsumerState) -> Result<Ended, Error> {
+    fn consume_all(&mut self, state: &mut R::ConsumerState) -> Result<ConsumeEnd, Error> {
         let mut total = None;
         let journal_writer = self.run.journal_writer().cloned();
         let due = || journal_writer.as_ref().and_then(|journal_writer| journal_writer.due_at());
@@ -148,20 +148,20 @@ impl<R: Runner> Consumer<R> {
                 self.consume_one(state, seq, outcome)?;
             }
             match self.collector.wait_before(&self.run, &mut total, due) {
-                Pause::Results => {}
-                Pause::Due => self.commit(state)?,
-                Pause::Over => break,
+                CollectorPause::Results => {}
+                CollectorPause::Due => self.commit(state)?,
+                CollectorPause::Over => break,
             }
         }
         let keeps_last = self.failures.len() < MOST_FAILURES;
         let last = || if keeps_last { self.failures.pop().map(|last| last.error) } else { None };
         match self.reckoning.end(&self.run, self.collector.consumed(), total, last) {
-            End::Cancelled => Ok(Ended::Cancelled),
-            End::Failed(error) => Err(error),
+            ReceiverEnd::Cancelled => Ok(ConsumeEnd::Cancelled),
+            ReceiverEnd::Failed(error) => Err(error),
             // The consumer has stopped the run if results are left.
-            End::Complete | End::Unwanted => {
+            ReceiverEnd::Complete | ReceiverEnd::Unwanted => {
                 self.commit(state)?;
-                Ok(Ended::Complete)
+                Ok(ConsumeEnd::Complete)
             }
         }
     }
@@ -290,10 +290,14 @@ impl<R: Runner> Consumer<R> {
         if !self.run.is_cancelled() {
             self.reckoning.fail(&self.run, seq, &failed);
         }
-        self.fail(Failure { seq, items: failed.items() }, failed.error)
+        self.fail(RunFailure { seq, items: failed.items() }, failed.error)
     }
 
-    fn pass_done(&mut self, state: &mut R::ConsumerState, counted_by: Stage) -> Result<(), Error> {
+    fn pass_done(
+        &mut self,
+        state: &mut R::ConsumerState,
+        counted_by: CountingStage,
+    ) -> Result<(), Error> {
         self.reckoning.done(&self.run, counted_by);
         self.publish();
         self.collector.done_without_work(&self.run.handover);
@@ -320,7 +324,7 @@ impl<R: Runner> Consumer<R> {
                 self.journal_state = JournalState::Spoilt;
             }
             // The item itself is already counted.
-            let failed = self.fail(Failure { seq, items: 0 }, *failed);
+            let failed = self.fail(RunFailure { seq, items: 0 }, *failed);
             self.keep(SkippedItem { error, passed_on, input });
             return Err(failed);
         }
@@ -329,7 +333,7 @@ impl<R: Runner> Consumer<R> {
         let is_due = self.run.record(seq, JournalOutcome::Failed);
         if self.reckoning.gives_up(&self.run) {
             let error = self.reckoning.too_many(&self.run, seq, Some(error));
-            return Err(self.fail(Failure { seq, items: 0 }, error));
+            return Err(self.fail(RunFailure { seq, items: 0 }, error));
         }
         self.run.remove_name(seq);
         self.collector.done(&self.run.handover);
@@ -354,7 +358,7 @@ impl<R: Runner> Consumer<R> {
         committed.map_err(|error| {
             self.journal_state = JournalState::Spoilt;
             let seq = self.collector.consumed();
-            self.fail(Failure { seq, items: 0 }, error)
+            self.fail(RunFailure { seq, items: 0 }, error)
         })
     }
 
@@ -391,7 +395,7 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    fn fail(&mut self, failure: Failure, error: Error) -> Error {
+    fn fail(&mut self, failure: RunFailure, error: Error) -> Error {
         // Abort first: nothing may be pulled once an item has failed.
         self.run.abort();
         if self.run.is_cancelled() {
@@ -464,7 +468,7 @@ impl<S> Consumed<S> {
         let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
             limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
         });
-        let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
+        let failure = taken.failure.or_else(|| Some(RunFailure::ending(&taken, &error)));
         Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
     }
 }

@@ -17,12 +17,12 @@ use crate::runner::Runner;
 
 /// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.
 pub(super) struct Consuming<S> {
-    state: Arc<Mutex<State<S>>>,
+    state: Arc<Mutex<ConsumingState<S>>>,
     thread: JoinHandle<()>,
 }
 
 /// How far a consumer has come.
-enum State<S> {
+enum ConsumingState<S> {
     /// `consumer_init` has not returned.
     Beginning,
     Consuming,
@@ -65,7 +65,7 @@ pub(crate) fn consumer_of<R: Runner + 'static>(
 
 /// The consumer's side of its state.
 struct Delivery<S> {
-    state: Arc<Mutex<State<S>>>,
+    state: Arc<Mutex<ConsumingState<S>>>,
     driver: Arc<DriverBell>,
 }
 
@@ -77,7 +77,7 @@ impl<S: Send + 'static> Consuming<S> {
         stack_size: Option<usize>,
         receiving: Receiving,
     ) -> Result<Self, Error> {
-        let state = Arc::new(Mutex::new(State::Beginning));
+        let state = Arc::new(Mutex::new(ConsumingState::Beginning));
         let delivery = Delivery { state: state.clone(), driver: driver.clone() };
         let thread = spawn(NAME.to_owned(), stack_size, move || {
             let _receiving = receiving;
@@ -92,21 +92,23 @@ impl<S> Consuming<S> {
     /// Whether input of `run` may be pulled.
     pub(super) fn may_start(&self, run: &RunState) -> Start {
         match *lock(&self.state) {
-            State::Consuming => Start::Go,
-            State::Beginning if !run.has_left_consumer() => Start::Awaited,
+            ConsumingState::Consuming => Start::Go,
+            ConsumingState::Beginning if !run.has_left_consumer() => Start::Awaited,
             _ => Start::Never,
         }
     }
 
     /// Whether the consumer of `run` is done, or was abandoned in a hook.
     pub(super) fn is_over(&self, run: &RunState) -> bool {
-        run.has_left_consumer() || matches!(*lock(&self.state), State::Done(_) | State::Died)
+        run.has_left_consumer()
+            || matches!(*lock(&self.state), ConsumingState::Done(_) | ConsumingState::Died)
     }
 
     /// Takes the result of a consumer that is done. `None` if it is still in a hook, and has to be abandoned.
     pub(super) fn finish(self) -> Option<Consumed<S>> {
-        let state = std::mem::replace(&mut *lock(&self.state), State::Left);
-        if let State::Beginning | State::Consuming | State::Left = state {
+        let state = std::mem::replace(&mut *lock(&self.state), ConsumingState::Left);
+        if let ConsumingState::Beginning | ConsumingState::Consuming | ConsumingState::Left = state
+        {
             return None;
         }
         // Hooks are caught, so a panic is a bug of ours, which must not be hidden.
@@ -115,7 +117,7 @@ impl<S> Consuming<S> {
         {
             std::panic::resume_unwind(payload);
         }
-        if let State::Done(consumed) = state { Some(consumed) } else { None }
+        if let ConsumingState::Done(consumed) = state { Some(consumed) } else { None }
     }
 }
 
@@ -123,8 +125,8 @@ impl<S> Delivery<S> {
     /// Lets input be pulled.
     fn start(&self) {
         let mut state = lock(&self.state);
-        if let State::Beginning = *state {
-            *state = State::Consuming;
+        if let ConsumingState::Beginning = *state {
+            *state = ConsumingState::Consuming;
         }
         drop(state);
         self.driver.ring();
@@ -132,19 +134,19 @@ impl<S> Delivery<S> {
 
     fn deliver(&self, consumed: Consumed<S>) {
         let mut state = lock(&self.state);
-        if let State::Left = *state {
+        if let ConsumingState::Left = *state {
             drop(state);
             return consumed.discard();
         }
-        *state = State::Done(consumed);
+        *state = ConsumingState::Done(consumed);
     }
 }
 
 impl<S> Drop for Delivery<S> {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
-        if let State::Beginning | State::Consuming = *state {
-            *state = State::Died;
+        if let ConsumingState::Beginning | ConsumingState::Consuming = *state {
+            *state = ConsumingState::Died;
         }
         drop(state);
         self.driver.ring();

@@ -31,14 +31,14 @@ use crate::concurrency::{Mutex, lock};
 use crate::engine::collector::Collector;
 use crate::engine::feed::{Pause, look_and_push};
 use crate::engine::link::{
-    Earlier, Ended, Joint, LinkKind, Prepared, Progress, Relayed, Work, be_parts, between, hurry,
-    reject, wait_for_permit,
+    Earlier, Joint, LinkEnd, LinkKind, LinkProgress, Prepared, Relayed, Work, be_parts, between,
+    hurry, reject, wait_for_permit,
 };
 use crate::error::{BoxError, Error, Result};
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
 use crate::run::item_names::ItemEntry;
-use crate::run::no_output::{Mark, NoOutput};
+use crate::run::no_output::{NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::runner::RunControl;
 
@@ -248,7 +248,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
             feeder.wait_before_pulls();
             // Wakes a guarded input inside an iterator of parts.
             let _pulling = self.to.pulling();
-            let mut progress = Progress::default();
+            let mut progress = LinkProgress::default();
             let ended = self.expand_all(collector, feeder, &mut progress);
             (progress, ended)
         })
@@ -258,8 +258,8 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         &self,
         collector: &mut Collector<B>,
         feeder: &mut Feeder<U::Part, D>,
-        progress: &mut Progress,
-    ) -> Ended {
+        progress: &mut LinkProgress,
+    ) -> LinkEnd {
         let from = &*self.from.run;
         let mut total = None;
         // A pause of an expansion around this one holds for its first parents, also behind the mark.
@@ -268,7 +268,8 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 return progress.end_of(from, collector.consumed(), total);
             };
-            if let Err(Some(Mark::Pause { all, .. })) = outcome.as_ref().map_err(|none| none.mark())
+            if let Err(Some(PartMark::Pause { all, .. })) =
+                outcome.as_ref().map_err(|none| none.mark())
             {
                 paused_until = paused_until.max(all);
             }
@@ -295,7 +296,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
                     return ended;
                 }
             }
-            self.leave_mark(feeder, Mark::End, progress);
+            self.leave_mark(feeder, PartMark::End, progress);
             if collector.consumed() <= paused_until {
                 // The mark has to pass all parts before it.
                 let all = progress.places + 1;
@@ -303,7 +304,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
                 self.pause(feeder, all, progress);
             }
         }
-        Ended::Unwanted
+        LinkEnd::Unwanted
     }
 
     /// Takes a result that is no value as a parent without parts, unless it ends the run.
@@ -311,8 +312,8 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         &self,
         seq: u64,
         none: NoOutput,
-        progress: &mut Progress,
-    ) -> Result<(Parent<B>, Settles), Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<(Parent<B>, Settles), LinkEnd> {
         let from = &*self.from.run;
         let (gap, settles) = match none {
             NoOutput::Failed(failed) => {
@@ -335,7 +336,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         seq: u64,
         parent: Parent<B>,
         settles: Settles,
-        progress: &Progress,
+        progress: &LinkProgress,
     ) -> Option<Arc<B>> {
         let from = &*self.from.run;
         let entry = from.take_entry(seq).filter(|_| settles != Settles::Unworked);
@@ -364,7 +365,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         &self,
         collector: &mut Collector<B>,
         feeder: &mut Feeder<U::Part, D>,
-        progress: &mut Progress,
+        progress: &mut LinkProgress,
     ) -> bool {
         let open = &self.parents.open;
         if self.to.handover.is_halted() {
@@ -379,13 +380,18 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     }
 
     /// Parts before `below` are not to wait for later ones.
-    fn pause(&self, feeder: &mut Feeder<U::Part, D>, below: u64, progress: &mut Progress) {
+    fn pause(&self, feeder: &mut Feeder<U::Part, D>, below: u64, progress: &mut LinkProgress) {
         let all = progress.places + 1;
         hurry(&self.to, below, all);
-        self.leave_mark(feeder, Mark::Pause { below, all }, progress);
+        self.leave_mark(feeder, PartMark::Pause { below, all }, progress);
     }
 
-    fn leave_mark(&self, feeder: &mut Feeder<U::Part, D>, mark: Mark, progress: &mut Progress) {
+    fn leave_mark(
+        &self,
+        feeder: &mut Feeder<U::Part, D>,
+        mark: PartMark,
+        progress: &mut LinkProgress,
+    ) {
         let mark = Err(Box::new(NoOutput::Mark(mark)));
         feeder.leave_gap(&self.to.handover, progress.places, mark);
         progress.places += 1;
@@ -397,8 +403,8 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         &self,
         parent: &Arc<B>,
         feeder: &mut Feeder<U::Part, D>,
-        progress: &mut Progress,
-    ) -> Result<(), Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<(), LinkEnd> {
         let to = &*self.to;
         let mut parts = None;
         let expanded = loop {
@@ -409,7 +415,7 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
                 Pause::Permits if wait_for_permit(to, feeder) && !to.handover.is_halted() => {
                     continue;
                 }
-                Pause::Permits => break Err(Ended::Unwanted),
+                Pause::Permits => break Err(LinkEnd::Unwanted),
                 Pause::Failed(source) => (Error::InputFailed { item, source }, false),
                 Pause::Panicked(source) => (Error::InputPanicked { item, source }, true),
                 Pause::Rejected(rejected) => (rejected.into_error(item), false),
@@ -433,13 +439,13 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         parent: &Arc<B>,
         parts: &mut Option<U::Parts>,
         feeder: &mut Feeder<U::Part, D>,
-        progress: &mut Progress,
+        progress: &mut LinkProgress,
     ) -> Pause {
         let to = &*self.to;
         let is_plain = to.run_settings.measures.is_none() && !to.asks_for_names();
         let in_iterator = Cell::new(false);
         let is_observed = to.event_log.is_observed();
-        let Progress { given, places, marks, .. } = progress;
+        let LinkProgress { given, places, marks, .. } = progress;
         let give = || {
             while feeder.spend(&to.handover) {
                 if self.parents.open.is_withdrawn(*places) {

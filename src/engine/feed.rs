@@ -7,7 +7,7 @@ use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
 use crate::error::{BoxError, Error, PanicMessage};
-use crate::journal::{JournalError, Plan};
+use crate::journal::{ItemPlan, JournalError};
 use crate::observe::event::Event;
 use crate::policy::Verdict;
 use crate::run::Run;
@@ -340,8 +340,8 @@ pub(super) fn look_and_push<I, T>(
     item: I,
 ) -> Result<(), Rejected> {
     let admitted = run.admit(seq, &item).and_then(|plan| match plan {
-        Plan::Run => Ok(()),
-        Plan::AlreadyDone => Err(Rejected::AlreadyDone),
+        ItemPlan::Run => Ok(()),
+        ItemPlan::AlreadyDone => Err(Rejected::AlreadyDone),
     });
     let measured = admitted.and_then(|()| {
         run.run_settings.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))

@@ -4,7 +4,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::feed::{Pulled, Source};
-use super::link::NextItem;
+use super::link::FeedCounts;
 use super::own_feeder::OwnFeeder;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -15,13 +15,13 @@ use crate::run::handover::feeder::Feeder;
 /// The input of a line whose outputs a caller takes.
 pub(super) enum Feeding<I, T, U> {
     /// The driver pulls the source, between two looks for results.
-    Here(Box<Pulling<I, T, U>>),
+    Here(Box<PulledSource<I, T, U>>),
     /// A thread of its own does.
     Elsewhere(OwnFeeder),
 }
 
 /// A source that the driver pulls.
-pub(super) struct Pulling<I, T, U> {
+pub(super) struct PulledSource<I, T, U> {
     source: Source<I, T>,
     feeder: Feeder<T, U>,
     is_over: bool,
@@ -65,7 +65,13 @@ struct PullingTime {
 impl<I, T, U> Feeding<I, T, U> {
     pub(super) fn here(source: Source<I, T>, run: &Run<T, U>) -> Self {
         let (feeder, time) = (Feeder::new(&run.handover).before_pulls(), PullingTime::default());
-        Feeding::Here(Box::new(Pulling { source, feeder, is_over: false, lack: Lack::Room, time }))
+        Feeding::Here(Box::new(PulledSource {
+            source,
+            feeder,
+            is_over: false,
+            lack: Lack::Room,
+            time,
+        }))
     }
 
     /// Pulls up to `most` items as the window has room, and one from a stream. Returns their number, which is 0 at the
@@ -134,12 +140,12 @@ impl<I, T, U> Feeding<I, T, U> {
     }
 
     /// The input so far, as the first stage counts it.
-    pub(super) fn given(&self) -> NextItem {
+    pub(super) fn given(&self) -> FeedCounts {
         let unread = match self {
             Feeding::Here(pulling) => pulling.source.unread(),
             Feeding::Elsewhere(feeder) => feeder.unread(),
         };
-        NextItem { items: self.pulled(), unread, passed_on: None }
+        FeedCounts { items: self.pulled(), unread, passed_on: None }
     }
 
     /// The largest number of results that are to come after `yielded`, if the source knows one.
@@ -156,7 +162,7 @@ impl<I, T, U> Feeding<I, T, U> {
     }
 
     /// Leaves the run, which was aborted. Returns what was pulled, and how long the driver was in the source.
-    pub(super) fn leave(self, run: &Run<T, U>) -> (NextItem, Duration) {
+    pub(super) fn leave(self, run: &Run<T, U>) -> (FeedCounts, Duration) {
         let given = self.given();
         match self {
             Feeding::Here(mut pulling) => {
@@ -171,7 +177,7 @@ impl<I, T, U> Feeding<I, T, U> {
     }
 }
 
-impl<I, T, U> Pulling<I, T, U> {
+impl<I, T, U> PulledSource<I, T, U> {
     fn pull(
         &mut self,
         run: &Run<T, U>,
@@ -179,7 +185,7 @@ impl<I, T, U> Pulling<I, T, U> {
         most: u64,
         is_ready: impl FnOnce(&mut Source<I, T>) -> Poll<()>,
     ) -> Option<u64> {
-        let Pulling { source, feeder, time, .. } = self;
+        let PulledSource { source, feeder, time, .. } = self;
         if self.is_over {
             return None;
         }

@@ -12,17 +12,17 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::engine::collector::Collector;
 use crate::engine::expand::{Expansion, Opened, Parent, Parents};
 use crate::engine::link::{
-    Earlier, Ended, Joint, LinkKind, Prepared, Progress, Relayed, Work, be_parts, between, give,
-    hurry, reject, take_permit, wait_for_room,
+    Earlier, Joint, LinkEnd, LinkKind, LinkProgress, Prepared, Relayed, Work, be_parts, between,
+    give, hurry, reject, take_permit, wait_for_room,
 };
 use crate::error::{Error, PanicMessage, Result};
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
-use crate::run::no_output::{FailedItem, Mark, NoOutput};
+use crate::run::no_output::{FailedItem, NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, PartStage};
 
 /// Folds the parts of a parent.
-pub trait Fold<P, X>: Send + Sync + 'static {
+pub trait FoldParts<P, X>: Send + Sync + 'static {
     /// What the parts are folded into.
     type Gathered: Send + 'static;
 
@@ -45,7 +45,7 @@ pub(crate) struct Gathering<P, F> {
 }
 
 /// What a stage behind a gathering gets: a parent, and what its parts of type `B` were folded to.
-type FoldedParent<P, F, B> = (Arc<P>, <F as Fold<P, B>>::Gathered);
+type FoldedParent<P, F, B> = (Arc<P>, <F as FoldParts<P, B>>::Gathered);
 
 /// The order in which parts are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ where
     B: Send + 'static,
     D: Send + 'static,
     P: Send + Sync + 'static,
-    F: Fold<P, B>,
+    F: FoldParts<P, B>,
 {
     fn kind(&self) -> LinkKind {
         LinkKind::Gathers
@@ -93,7 +93,7 @@ where
 }
 
 /// Takes the results of one run as parts, and gives out their parents as items of the next.
-pub(super) struct GatherLink<A, B, D, P, F: Fold<P, B>> {
+pub(super) struct GatherLink<A, B, D, P, F: FoldParts<P, B>> {
     pub(super) from: Earlier<A, B>,
     pub(super) to: Arc<Run<FoldedParent<P, F, B>, D>>,
     pub(super) fold: Arc<F>,
@@ -113,7 +113,7 @@ struct Gathered<P, G> {
 
 struct OpenParent<P, G> {
     opened: Opened<P>,
-    state: State<G>,
+    state: ParentState<G>,
     /// The number of parts that have arrived, failed or not.
     settled: u64,
     /// The number of parts, once it is known.
@@ -121,7 +121,7 @@ struct OpenParent<P, G> {
 }
 
 /// How far a parent is gathered.
-enum State<G> {
+enum ParentState<G> {
     New,
     Folded(G),
     /// A part failed.
@@ -135,7 +135,7 @@ impl<P, G> Gathered<P, G> {
     fn fetch(&mut self, parents: &Parents<P>) {
         for opened in parents.take_opened(self.newest) {
             self.newest = Some(opened.first);
-            let parent = OpenParent { opened, state: State::New, settled: 0, parts: None };
+            let parent = OpenParent { opened, state: ParentState::New, settled: 0, parts: None };
             self.open.push_back(parent);
         }
     }
@@ -165,13 +165,13 @@ impl<P, G> OpenParent<P, G> {
 impl<A, B, D, P, F> GatherLink<A, B, D, P, F>
 where
     P: Send + Sync,
-    F: Fold<P, B>,
+    F: FoldParts<P, B>,
 {
     /// Gathers everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
         between(&self.from, &self.to, |collector, feeder| {
             let mut gathered = Gathered { open: VecDeque::new(), newest: None };
-            let mut progress = Progress::default();
+            let mut progress = LinkProgress::default();
             let ended = self.gather_all(collector, feeder, &mut gathered, &mut progress);
             gathered.open.into_iter().for_each(OpenParent::discard);
             (progress, ended)
@@ -183,8 +183,8 @@ where
         collector: &mut Collector<B>,
         feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         gathered: &mut Gathered<P, F::Gathered>,
-        progress: &mut Progress,
-    ) -> Ended {
+        progress: &mut LinkProgress,
+    ) -> LinkEnd {
         let from = &*self.from.run;
         let mut total = None;
         while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
@@ -228,8 +228,8 @@ where
         gathered: &mut Gathered<P, F::Gathered>,
         index: u64,
         output: B,
-        progress: &mut Progress,
-    ) -> Result<Arrived, Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<Arrived, LinkEnd> {
         let parent = gathered.parent_of(index);
         parent.settled += 1;
         if self.fold_into(parent, index, Ok(output)) {
@@ -246,10 +246,10 @@ where
         index: u64,
         output: Result<B, Error>,
     ) -> bool {
-        if let State::New = parent.state {
+        if let ParentState::New = parent.state {
             self.init(parent);
         }
-        let (State::Folded(folded), Parent::Value(value)) =
+        let (ParentState::Folded(folded), Parent::Value(value)) =
             (&mut parent.state, &parent.opened.parent)
         else {
             drop_quietly(output);
@@ -271,7 +271,7 @@ where
     fn init(&self, parent: &mut OpenParent<P, F::Gathered>) {
         let Parent::Value(value) = &parent.opened.parent else { return };
         match catch(|| self.fold.init(value)) {
-            Ok(folded) => parent.state = State::Folded(folded),
+            Ok(folded) => parent.state = ParentState::Folded(folded),
             Err(source) => {
                 let name = parent.opened.name.clone();
                 self.spoil(parent, name, source);
@@ -283,7 +283,7 @@ where
     #[cold]
     fn spoil(&self, parent: &mut OpenParent<P, F::Gathered>, name: ItemPath, source: PanicMessage) {
         let error = name.failed(Error::GatherPanicked { source });
-        drop_quietly(std::mem::replace(&mut parent.state, State::Unusable(error)));
+        drop_quietly(std::mem::replace(&mut parent.state, ParentState::Unusable(error)));
         self.withdraw(parent);
     }
 
@@ -299,14 +299,14 @@ where
         gathered: &mut Gathered<P, F::Gathered>,
         (seq, index): (u64, Option<u64>),
         none: NoOutput,
-        progress: &mut Progress,
-    ) -> Result<Arrived, Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<Arrived, LinkEnd> {
         let failed = match none {
             // Before the index is needed: a failure that ends the run has no place among the parts.
             NoOutput::Failed(failed) => Some(progress.fail(&self.from.run, seq, failed)?),
             NoOutput::Withdrawn | NoOutput::Done { .. } => None,
-            NoOutput::Mark(Mark::Pause { .. }) => return Ok(Arrived::Pause),
-            NoOutput::Mark(Mark::End) => {
+            NoOutput::Mark(PartMark::Pause { .. }) => return Ok(Arrived::Pause),
+            NoOutput::Mark(PartMark::End) => {
                 let index = index.expect(KNOWN);
                 let parent = gathered.parent_of(index);
                 parent.parts = Some(index - parent.opened.first);
@@ -320,8 +320,11 @@ where
             let is_gathered = self.parents.open.holes() == Holes::Gathered;
             if is_gathered && !is_cut_short(&failed.error, &parent.opened.name) {
                 self.fold_into(parent, index, Err(failed.error));
-            } else if let State::New | State::Folded(_) = parent.state {
-                drop_quietly(std::mem::replace(&mut parent.state, State::Failed(Box::new(failed))));
+            } else if let ParentState::New | ParentState::Folded(_) = parent.state {
+                drop_quietly(std::mem::replace(
+                    &mut parent.state,
+                    ParentState::Failed(Box::new(failed)),
+                ));
                 self.withdraw(parent);
             } else {
                 drop_quietly(failed);
@@ -337,8 +340,8 @@ where
         collector: &mut Collector<B>,
         feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         gathered: &mut Gathered<P, F::Gathered>,
-        (place, progress): (usize, &mut Progress),
-    ) -> Result<(), Ended> {
+        (place, progress): (usize, &mut LinkProgress),
+    ) -> Result<(), LinkEnd> {
         if self.leaving == Order::Completion {
             let parent = gathered.open.remove(place).expect("it is there");
             return self.hand_on_one(collector, feeder, parent, progress);
@@ -355,14 +358,14 @@ where
         collector: &mut Collector<B>,
         feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         mut parent: OpenParent<P, F::Gathered>,
-        progress: &mut Progress,
-    ) -> Result<(), Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<(), LinkEnd> {
         let to = &*self.to;
         if !parent.opened.parent.is_mark() && !take_permit(&self.from.run, to, collector, feeder) {
             parent.discard();
-            return Err(Ended::Unwanted);
+            return Err(LinkEnd::Unwanted);
         }
-        if let State::New = parent.state {
+        if let ParentState::New = parent.state {
             self.init(&mut parent);
         }
         let first = parent.opened.first;
@@ -374,19 +377,19 @@ where
         }
         let OpenParent { opened: Opened { parent, .. }, state, .. } = parent;
         let handed = match (parent, state) {
-            (Parent::Value(value), State::Folded(folded)) => {
+            (Parent::Value(value), ParentState::Folded(folded)) => {
                 // What comes next may be a mark, which waits for no permit, or the end of the input; both are behind it.
                 give(to, feeder, (value, folded), progress)
                     .and_then(|()| wait_for_room(&self.from.run, to, collector, feeder))
             }
-            (parent, State::Unusable(error)) => {
+            (parent, ParentState::Unusable(error)) => {
                 drop_quietly(parent);
                 reject(to, feeder, error, progress).map(|()| {
                     progress.given += 1;
                     progress.places += 1;
                 })
             }
-            (parent, State::Failed(failed)) => {
+            (parent, ParentState::Failed(failed)) => {
                 drop_quietly(parent);
                 progress.parents_failed += 1;
                 self.leave_gap(feeder, NoOutput::Failed(*failed), progress);
@@ -400,7 +403,7 @@ where
                 self.leave_gap(feeder, *none, progress);
                 Ok(())
             }
-            (Parent::Value(_), State::New) => unreachable!("it was just begun"),
+            (Parent::Value(_), ParentState::New) => unreachable!("it was just begun"),
         };
         // Even if the run ends: the order of both does not matter then.
         self.parents.open.end(first);
@@ -412,11 +415,11 @@ where
         &self,
         feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
         none: NoOutput,
-        progress: &mut Progress,
+        progress: &mut LinkProgress,
     ) {
         let to = &*self.to;
         match (&none, to.parts.get()) {
-            (NoOutput::Mark(Mark::Pause { below, all }), _) => hurry(to, *below, *all),
+            (NoOutput::Mark(PartMark::Pause { below, all }), _) => hurry(to, *below, *all),
             (NoOutput::Failed(_), Some(parts)) => parts.fail(progress.places),
             _ => {}
         }

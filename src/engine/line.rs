@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::consume::SkippedItem;
-use super::lineup::{Lineup, LinkThread, Place};
-use super::link::{Earlier, Joint, NextItem, Prepared, Relayed};
+use super::lineup::{LinePlace, Lineup, LinkThread};
+use super::link::{Earlier, FeedCounts, Joint, Prepared, Relayed};
 use super::pool::Engine;
 use super::session::LiveCounts;
 use super::stage::{RunOf, StageEngine, StageTypes};
@@ -33,7 +33,7 @@ pub(crate) trait Line<F: StageTypes, L: StageTypes>: Send + Sync {
     fn last_mut(&mut self) -> &mut Engine<L::Input, L::Output>;
 
     /// Creates a run of each stage.
-    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<F, L>, Error>;
+    fn enlist(&mut self, lineup: &mut Lineup, place: LinePlace) -> Result<Reached<F, L>, Error>;
 
     /// What the line keeps of its last run, beside what its engines do.
     fn last_run(&self) -> &LineRun;
@@ -43,7 +43,7 @@ pub(crate) trait Line<F: StageTypes, L: StageTypes>: Send + Sync {
 
 /// A line of one stage.
 pub(crate) struct Single<'h, I, T> {
-    engine: Held<'h, I, T>,
+    engine: LineEngine<'h, I, T>,
     last_run: LineRun,
 }
 
@@ -55,7 +55,7 @@ struct Linked<'h, F: StageTypes, P: StageTypes, L: StageTypes, J> {
 }
 
 /// The engine of a stage: the line's own, or lent to it.
-enum Held<'h, I, T> {
+enum LineEngine<'h, I, T> {
     Own(Box<Engine<I, T>>),
     Lent(&'h mut Engine<I, T>),
 }
@@ -95,23 +95,23 @@ where
 
 impl<I, T> Single<'_, I, T> {
     pub(crate) fn new(engine: Engine<I, T>) -> Self {
-        Single::holding(Held::Own(Box::new(engine)))
+        Single::holding(LineEngine::Own(Box::new(engine)))
     }
 
     /// The same stage, lent to a line that is dropped before this one is used again.
     pub(crate) fn lend(&mut self) -> Single<'_, I, T> {
-        Single::holding(Held::Lent(self))
+        Single::holding(LineEngine::Lent(self))
     }
 
-    fn holding(engine: Held<'_, I, T>) -> Single<'_, I, T> {
+    fn holding(engine: LineEngine<'_, I, T>) -> Single<'_, I, T> {
         Single { engine, last_run: LineRun::default() }
     }
 
     /// `None` if the engine is lent.
     pub(crate) fn into_engine(self) -> Option<Engine<I, T>> {
         match self.engine {
-            Held::Own(engine) => Some(*engine),
-            Held::Lent(_) => None,
+            LineEngine::Own(engine) => Some(*engine),
+            LineEngine::Lent(_) => None,
         }
     }
 }
@@ -121,8 +121,8 @@ impl<I, T> Deref for Single<'_, I, T> {
 
     fn deref(&self) -> &Engine<I, T> {
         match &self.engine {
-            Held::Own(engine) => engine,
-            Held::Lent(engine) => engine,
+            LineEngine::Own(engine) => engine,
+            LineEngine::Lent(engine) => engine,
         }
     }
 }
@@ -130,8 +130,8 @@ impl<I, T> Deref for Single<'_, I, T> {
 impl<I, T> DerefMut for Single<'_, I, T> {
     fn deref_mut(&mut self) -> &mut Engine<I, T> {
         match &mut self.engine {
-            Held::Own(engine) => engine,
-            Held::Lent(engine) => engine,
+            LineEngine::Own(engine) => engine,
+            LineEngine::Lent(engine) => engine,
         }
     }
 }
@@ -160,7 +160,7 @@ where
     fn enlist(
         &mut self,
         lineup: &mut Lineup,
-        place: Place,
+        place: LinePlace,
     ) -> Result<Reached<fn(I) -> T, fn(I) -> T>, Error> {
         let run = Engine::enlist(self, lineup, None, place)?;
         Ok(Reached::new(run.clone(), self, run, lineup))
@@ -202,9 +202,9 @@ where
         &mut self.last
     }
 
-    fn enlist(&mut self, lineup: &mut Lineup, place: Place) -> Result<Reached<F, L>, Error> {
+    fn enlist(&mut self, lineup: &mut Lineup, place: LinePlace) -> Result<Reached<F, L>, Error> {
         let Reached { first, last, participants, producers, stack_size } =
-            self.before.enlist(lineup, Place::Before)?;
+            self.before.enlist(lineup, LinePlace::Before)?;
         let Prepared { upstream, join } = self.joint.prepare(last, producers);
         let kind = self.joint.kind();
         lineup.cross(kind);
@@ -283,7 +283,7 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
         check(self)?;
         cfgs.remove(0);
         let mut lineup = Lineup::new(unread, cfgs);
-        let Reached { first, last, .. } = self.enlist(&mut lineup, Place::Last(kind))?;
+        let Reached { first, last, .. } = self.enlist(&mut lineup, LinePlace::Last(kind))?;
         let all = lineup.all();
         self.engines_mut().into_iter().try_for_each(|engine| engine.watch(&all))?;
         Ok((first, last.run, lineup.links))
@@ -320,7 +320,7 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
     ) -> Error {
         begun.last.abort();
         let relayed = join_links(begun.links);
-        let given = NextItem { unread, ..NextItem::default() };
+        let given = FeedCounts { unread, ..FeedCounts::default() };
         self.settle(given, relayed, (Taken::default(), vec![]), Some(&error));
         error
     }
@@ -328,7 +328,7 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
     /// Ends the sessions, after the links have ended, and takes over their remains.
     pub(super) fn settle(
         &mut self,
-        given: NextItem,
+        given: FeedCounts,
         mut relayed: Vec<Relayed>,
         (taken, failures): (Taken, Vec<SkippedItem>),
         error: Option<&Error>,

@@ -46,7 +46,7 @@ struct Inflow {
 
 /// The place of a stage in its line.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum LinePlace {
     /// Another stage follows.
     Before,
     Last(RunKind),

@@ -7,14 +7,14 @@ use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::feed::look_and_push;
-use crate::engine::reckoning::{End, Reckoning};
+use crate::engine::reckoning::{ReceiverEnd, Reckoning};
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
 use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::handover::feeder::Feeder;
-use crate::run::no_output::{Effect, FailedItem, Mark, NoOutput};
+use crate::run::no_output::{Effect, FailedItem, NoOutput, PartMark};
 use crate::run::parts::PartStage;
 use crate::run::run_state::RunState;
 use crate::run::taken::Taken;
@@ -71,7 +71,7 @@ pub(crate) struct Relayed {
     /// The results taken from the first run.
     pub(crate) taken: Taken,
     /// The items given to the second run.
-    pub(crate) given: NextItem,
+    pub(crate) given: FeedCounts,
     pub(crate) kind: LinkKind,
     /// The number of parents that failed with a part.
     pub(crate) parents_failed: u64,
@@ -91,7 +91,7 @@ pub(crate) enum LinkKind {
 
 /// The counts of a run's feeder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct NextItem {
+pub(crate) struct FeedCounts {
     pub(crate) items: u64,
     pub(crate) unread: Option<u64>,
     /// The index at which the failure of an earlier stage was passed on; no item of this stage has it.
@@ -99,7 +99,7 @@ pub(crate) struct NextItem {
 }
 
 /// Why a link passes nothing more on.
-pub(super) enum Ended {
+pub(super) enum LinkEnd {
     /// All results of the first run were passed on.
     Complete,
     /// The second run wants no more items.
@@ -111,7 +111,7 @@ pub(super) enum Ended {
 
 /// The progress of a link.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
+pub(super) struct LinkProgress {
     /// The results of the first run.
     pub(super) reckoning: Reckoning,
     /// The number of parents that failed with a part.
@@ -124,7 +124,7 @@ pub(super) struct Progress {
     pub(super) marks: u64,
 }
 
-impl Progress {
+impl LinkProgress {
     /// Publishes how many items the second run has read.
     pub(super) fn publish_read(&self, to: &RunState) {
         to.event_log.read(self.places - self.marks);
@@ -142,27 +142,27 @@ impl Progress {
         from: &RunState,
         seq: u64,
         mut failed: FailedItem,
-    ) -> Result<FailedItem, Ended> {
+    ) -> Result<FailedItem, LinkEnd> {
         if failed.is_own() {
             failed.error = from.named_part(seq, failed.error);
         }
         self.reckoning.fail(from, seq, &failed);
         match failed.effect {
-            Effect::Ends => Err(Ended::Failed(Box::new(failed))),
+            Effect::Ends => Err(LinkEnd::Failed(Box::new(failed))),
             Effect::Skipped if self.reckoning.gives_up(from) => {
                 let error = self.reckoning.too_many(from, seq, Some(failed.error));
-                Err(Ended::Failed(Box::new(FailedItem::ending(error))))
+                Err(LinkEnd::Failed(Box::new(FailedItem::ending(error))))
             }
             Effect::Skipped => Ok(failed.in_next_stage()),
         }
     }
 
     /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
-    pub(super) fn end_of(&mut self, from: &RunState, consumed: u64, total: Option<u64>) -> Ended {
+    pub(super) fn end_of(&mut self, from: &RunState, consumed: u64, total: Option<u64>) -> LinkEnd {
         match self.reckoning.end(from, consumed, total, || None) {
-            End::Complete => Ended::Complete,
-            End::Unwanted | End::Cancelled => Ended::Unwanted,
-            End::Failed(error) => Ended::Failed(Box::new(FailedItem::ending(error))),
+            ReceiverEnd::Complete => LinkEnd::Complete,
+            ReceiverEnd::Unwanted | ReceiverEnd::Cancelled => LinkEnd::Unwanted,
+            ReceiverEnd::Failed(error) => LinkEnd::Failed(Box::new(FailedItem::ending(error))),
         }
     }
 }
@@ -186,7 +186,7 @@ impl<A, B, D> StageLink<A, B, D> {
 pub(super) fn between<A, B, C, D>(
     from: &Earlier<A, B>,
     to: &Run<C, D>,
-    hand_on: impl FnOnce(&mut Collector<B>, &mut Feeder<C, D>) -> (Progress, Ended),
+    hand_on: impl FnOnce(&mut Collector<B>, &mut Feeder<C, D>) -> (LinkProgress, LinkEnd),
 ) -> Relayed {
     let Earlier { run: from, order, window, .. } = from;
     let over = AbortGuard::new(from);
@@ -236,13 +236,13 @@ pub(super) fn wait_for_room<A, B, C, D>(
     to: &Run<C, D>,
     collector: &mut Collector<B>,
     feeder: &mut Feeder<C, D>,
-) -> Result<(), Ended> {
+) -> Result<(), LinkEnd> {
     if feeder.holds_item() {
         collector.repay(&from.handover);
     }
     match feeder.wait_for_room(&to.handover) {
         true => Ok(()),
-        false => Err(Ended::Unwanted),
+        false => Err(LinkEnd::Unwanted),
     }
 }
 
@@ -251,8 +251,8 @@ pub(super) fn give<I, T>(
     to: &Run<I, T>,
     feeder: &mut Feeder<I, T>,
     item: I,
-    progress: &mut Progress,
-) -> Result<(), Ended> {
+    progress: &mut LinkProgress,
+) -> Result<(), LinkEnd> {
     let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
         true => {
             feeder.push(&to.handover, item);
@@ -274,8 +274,8 @@ pub(super) fn reject<I, T>(
     to: &Run<I, T>,
     feeder: &mut Feeder<I, T>,
     error: Error,
-    progress: &Progress,
-) -> Result<(), Ended> {
+    progress: &LinkProgress,
+) -> Result<(), LinkEnd> {
     let mut error = to.named(error);
     match to.verdict(&mut error) {
         Verdict::Skip => {
@@ -285,7 +285,7 @@ pub(super) fn reject<I, T>(
             feeder.leave_gap(&to.handover, progress.places, Err(to.skipping(error)));
             Ok(())
         }
-        Verdict::Retry | Verdict::RetryHere | Verdict::Stop => Err(Ended::Rejected(error)),
+        Verdict::Retry | Verdict::RetryHere | Verdict::Stop => Err(LinkEnd::Rejected(error)),
     }
 }
 
@@ -300,23 +300,23 @@ pub(super) fn hurry<I, T>(to: &Run<I, T>, below: u64, all: u64) {
 fn end_input<I, T>(
     to: &Run<I, T>,
     feeder: &mut Feeder<I, T>,
-    progress: Progress,
-    ended: Ended,
+    progress: LinkProgress,
+    ended: LinkEnd,
 ) -> Relayed {
-    let Progress { reckoning: Reckoning { taken, .. }, parents_failed, given, places, .. } =
+    let LinkProgress { reckoning: Reckoning { taken, .. }, parents_failed, given, places, .. } =
         progress;
-    let mut given = NextItem { items: given, unread: None, passed_on: None };
+    let mut given = FeedCounts { items: given, unread: None, passed_on: None };
     let fault = match ended {
-        Ended::Complete => {
+        LinkEnd::Complete => {
             given.unread = Some(0);
             None
         }
-        Ended::Unwanted => None,
-        Ended::Failed(failed) => {
+        LinkEnd::Unwanted => None,
+        LinkEnd::Failed(failed) => {
             given.passed_on = Some(places);
             Some(Box::new(NoOutput::Failed(failed.in_next_stage())))
         }
-        Ended::Rejected(error) => {
+        LinkEnd::Rejected(error) => {
             given.items += 1;
             Some(to.ending(error))
         }
@@ -343,10 +343,10 @@ impl<A, B, D> Hands<'_, A, B, D> {
         &self,
         collector: &mut Collector<B>,
         feeder: &mut Feeder<B, D>,
-    ) -> (Progress, Ended) {
+    ) -> (LinkProgress, LinkEnd) {
         let from = self.from;
         let mut total = None;
-        let mut progress = Progress::default();
+        let mut progress = LinkProgress::default();
         while take_permit(from, self.to, collector, feeder) {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 let ended = progress.end_of(from, collector.consumed(), total);
@@ -383,7 +383,7 @@ impl<A, B, D> Hands<'_, A, B, D> {
             from.remove_name(seq);
             collector.done(&from.handover);
         }
-        (progress, Ended::Unwanted)
+        (progress, LinkEnd::Unwanted)
     }
 
     /// Lets the next item of the second run keep the name and journal key of the result.
@@ -399,8 +399,8 @@ impl<A, B, D> Hands<'_, A, B, D> {
         feeder: &mut Feeder<B, D>,
         seq: u64,
         output: B,
-        progress: &mut Progress,
-    ) -> Result<(), Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<(), LinkEnd> {
         self.pass_origin(seq, progress.places);
         // Even if it is rejected: it is no failure of the first run.
         progress.hand_on(self.from);
@@ -413,8 +413,8 @@ impl<A, B, D> Hands<'_, A, B, D> {
         feeder: &mut Feeder<B, D>,
         seq: u64,
         failed: FailedItem,
-        progress: &mut Progress,
-    ) -> Result<(), Ended> {
+        progress: &mut LinkProgress,
+    ) -> Result<(), LinkEnd> {
         let failed = match failed.effect {
             Effect::Ends => return progress.fail(self.from, seq, failed).map(drop),
             Effect::Skipped => {
@@ -429,9 +429,15 @@ impl<A, B, D> Hands<'_, A, B, D> {
 
     /// Passes on a mark among parts.
     #[cold]
-    fn pass_mark(&self, feeder: &mut Feeder<B, D>, seq: u64, mark: Mark, progress: &mut Progress) {
+    fn pass_mark(
+        &self,
+        feeder: &mut Feeder<B, D>,
+        seq: u64,
+        mark: PartMark,
+        progress: &mut LinkProgress,
+    ) {
         self.pass_origin(seq, progress.places);
-        if let Mark::Pause { below, all } = mark {
+        if let PartMark::Pause { below, all } = mark {
             hurry(self.to, below, all);
         }
         self.push_gap(feeder, NoOutput::Mark(mark), progress);
@@ -439,11 +445,11 @@ impl<A, B, D> Hands<'_, A, B, D> {
     }
 
     /// Leaves a gap for an index that has no name.
-    fn leave_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut Progress) {
+    fn leave_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut LinkProgress) {
         self.push_gap(feeder, *none.in_next_stage(), progress);
     }
 
-    fn push_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut Progress) {
+    fn push_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut LinkProgress) {
         feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(none)));
         progress.places += 1;
     }

@@ -34,7 +34,7 @@ use crate::run::measures::Measured;
 use crate::run::no_output::NoOutput;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::CarriedOver;
-use crate::run::run_shape::Shape;
+use crate::run::run_shape::RunShape;
 use crate::scheduler::Backoff;
 use crate::scheduler::batch::{Batch, Batching, Size};
 use crate::scheduler::window::Window;
@@ -81,7 +81,7 @@ fn hub_of(
     batching: Option<Batching>,
 ) -> Hub {
     let kind = Default::default();
-    let shape = Shape { order: Order::Input, producers, spares: 0, window, batching, kind };
+    let shape = RunShape { order: Order::Input, producers, spares: 0, window, batching, kind };
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers))
 }
 

@@ -21,12 +21,12 @@ use crate::observe::account::Account;
 
 /// The outputs of a line, from before they begin to after their end. `I` is the source that the caller pulls.
 pub(crate) struct LineOutputs<I, F: StageTypes, L: StageTypes> {
-    stage: Stage<I, F, L>,
+    stage: OutputsPhase<I, F, L>,
     /// The number of results that were yielded.
     yielded: u64,
 }
 
-enum Stage<I, F: StageTypes, L: StageTypes> {
+enum OutputsPhase<I, F: StageTypes, L: StageTypes> {
     /// A task has not polled them. An earlier run of a pool may still be ending.
     #[cfg(feature = "futures")]
     New(Source<I, F::Input>),
@@ -58,15 +58,15 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<I, F, L> {
 
     fn begun(driver: Result<OutputsDriver<I, F, L>, Error>) -> Self {
         let stage = match driver {
-            Ok(driver) => Stage::Running(Box::new(driver)),
-            Err(error) => Stage::Refused(error),
+            Ok(driver) => OutputsPhase::Running(Box::new(driver)),
+            Err(error) => OutputsPhase::Refused(error),
         };
         LineOutputs { stage, yielded: 0 }
     }
 
     /// Returns the next output, or waits for it. The last ends the run.
     pub(crate) fn next(&mut self, line: &mut dyn Line<F, L>) -> Option<Result<L::Output, Error>> {
-        let Stage::Running(driver) = &mut self.stage else { return self.take_refusal() };
+        let OutputsPhase::Running(driver) = &mut self.stage else { return self.take_refusal() };
         let Poll::Ready(step) = driver.step(Caller::Thread, |_| Poll::Ready(())) else {
             unreachable!("a thread waits");
         };
@@ -82,28 +82,28 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<I, F, L> {
 
     /// The error that they could not begin with, once.
     fn take_refusal(&mut self) -> Option<Result<L::Output, Error>> {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Refused(error) => Some(Err(error)),
+        match std::mem::replace(&mut self.stage, OutputsPhase::Over) {
+            OutputsPhase::Refused(error) => Some(Err(error)),
             _ => None,
         }
     }
 
     pub(crate) fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.stage {
-            Stage::Refused(_) => (1, Some(1)),
-            Stage::Running(driver) => (0, driver.most_left(self.yielded)),
+            OutputsPhase::Refused(_) => (1, Some(1)),
+            OutputsPhase::Running(driver) => (0, driver.most_left(self.yielded)),
             #[cfg(feature = "futures")]
-            Stage::New(_) | Stage::Ending(..) => (0, None),
-            Stage::Over => (0, Some(0)),
+            OutputsPhase::New(_) | OutputsPhase::Ending(..) => (0, None),
+            OutputsPhase::Over => (0, Some(0)),
         }
     }
 
     /// The counts so far.
     pub(crate) fn account(&self, line: &dyn Line<F, L>) -> Account {
         match &self.stage {
-            Stage::Running(driver) => driver.account(),
+            OutputsPhase::Running(driver) => driver.account(),
             #[cfg(feature = "futures")]
-            Stage::Ending(driver, _) => driver.account(),
+            OutputsPhase::Ending(driver, _) => driver.account(),
             _ => line.account(),
         }
     }
@@ -114,10 +114,10 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<I, F, L> {
     }
 
     fn end_with(&mut self, line: &mut dyn Line<F, L>, error: Option<&Error>) {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Running(driver) => driver.end(line, error),
+        match std::mem::replace(&mut self.stage, OutputsPhase::Over) {
+            OutputsPhase::Running(driver) => driver.end(line, error),
             #[cfg(feature = "futures")]
-            Stage::Ending(driver, _) => driver.end(line, error),
+            OutputsPhase::Ending(driver, _) => driver.end(line, error),
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<I, F, L> {
 impl<T: Stream, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<Polled<T>, F, L> {
     /// Outputs that begin with the first poll.
     pub(crate) fn new(source: Source<Polled<T>, F::Input>) -> Self {
-        LineOutputs { stage: Stage::New(source), yielded: 0 }
+        LineOutputs { stage: OutputsPhase::New(source), yielded: 0 }
     }
 
     /// Returns the next output, if it is there. The last ends the run.
@@ -143,49 +143,52 @@ impl<T: Stream, F: StageTypes + 'static, L: StageTypes + 'static> LineOutputs<Po
             return Poll::Ready(Some(Err(error)));
         }
         let waker = quiet(cx.waker());
-        if let Stage::New(_) = self.stage {
+        if let OutputsPhase::New(_) = self.stage {
             ready!(line.poll_idle(&waker));
-            let Stage::New(source) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            let OutputsPhase::New(source) = std::mem::replace(&mut self.stage, OutputsPhase::Over)
+            else {
                 unreachable!("it was just seen");
             };
             *self = Self::begun(OutputsDriver::begin(line, source, Caller::Task(&waker)));
         }
-        if let Stage::Running(driver) = &mut self.stage {
+        if let OutputsPhase::Running(driver) = &mut self.stage {
             let step = ready!(driver.step(Caller::Task(&waker), |source| source.poll_item(cx)));
             if let Some(Yield::Output(_) | Yield::Skipped(_)) = step {
                 return Poll::Ready(step.map(Yield::into_result));
             }
-            if let Stage::Running(driver) = std::mem::replace(&mut self.stage, Stage::Over) {
+            if let OutputsPhase::Running(driver) =
+                std::mem::replace(&mut self.stage, OutputsPhase::Over)
+            {
                 // Ends all stages: those before the last also if the last has failed.
                 driver.abort();
-                self.stage = Stage::Ending(driver, step);
+                self.stage = OutputsPhase::Ending(driver, step);
             }
         }
-        if let Stage::Ending(driver, _) = &self.stage {
+        if let OutputsPhase::Ending(driver, _) = &self.stage {
             driver.keep(&waker);
             if !line.has_ended() {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Ending(driver, step) => {
+        Poll::Ready(match std::mem::replace(&mut self.stage, OutputsPhase::Over) {
+            OutputsPhase::Ending(driver, step) => {
                 driver.end(line, step.as_ref().and_then(Yield::last_error));
                 step.map(Yield::into_result)
             }
-            Stage::Refused(error) => Some(Err(error)),
+            OutputsPhase::Refused(error) => Some(Err(error)),
             _ => None,
         })
     }
 
     /// Whether no output is to come.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over | Stage::Ending(_, None))
+        matches!(self.stage, OutputsPhase::Over | OutputsPhase::Ending(_, None))
     }
 
     /// Gives the outputs up, without waiting for hooks.
     pub(crate) fn give_up(&mut self, line: &mut dyn Line<F, L>) {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Running(driver) | Stage::Ending(driver, _) => driver.give_up(line),
+        match std::mem::replace(&mut self.stage, OutputsPhase::Over) {
+            OutputsPhase::Running(driver) | OutputsPhase::Ending(driver, _) => driver.give_up(line),
             _ => {}
         }
     }

@@ -11,10 +11,10 @@ use super::collector::Collector;
 use super::feed::Source;
 use super::feeding::{Feeding, Pull};
 use super::line::{Begun, Line, join_links};
-use super::link::{NextItem, Relayed};
+use super::link::{FeedCounts, Relayed};
 use super::own_feeder::{GatedSource, OwnFeeder};
 use super::pool::Engine;
-use super::reckoning::{End, Receiver, Reckoning};
+use super::reckoning::{ReceiverEnd, ReceiverKind, Reckoning};
 use super::stage::StageTypes;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -144,7 +144,7 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
             feeding,
             collector,
             total: None,
-            reckoning: Reckoning::new(Receiver::Last),
+            reckoning: Reckoning::new(ReceiverKind::Last),
             unreplaced: 0,
             home: HomeProcess::here(),
             waker,
@@ -265,9 +265,9 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
         }
         // A cancel of all stages ends the input of the last after its own cancel.
         match self.reckoning.end(run, consumed, self.total, || None) {
-            End::Complete | End::Unwanted => Look::Over,
-            End::Cancelled => Look::Ready(Yield::Last(Error::Cancelled {})),
-            End::Failed(error) => Look::Ready(Yield::Last(error)),
+            ReceiverEnd::Complete | ReceiverEnd::Unwanted => Look::Over,
+            ReceiverEnd::Cancelled => Look::Ready(Yield::Last(Error::Cancelled {})),
+            ReceiverEnd::Failed(error) => Look::Ready(Yield::Last(error)),
         }
     }
 
@@ -327,7 +327,7 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
     }
 
     /// Aborts the run, waits for the feeder and the links, and drops what is left. Returns their counts.
-    pub(super) fn leave(self) -> (NextItem, Vec<Relayed>, Taken) {
+    pub(super) fn leave(self) -> (FeedCounts, Vec<Relayed>, Taken) {
         let OutputsDriver { begun, feeding, collector, reckoning, .. } = self;
         let Begun { first, last, links, .. } = begun;
         last.abort();
@@ -355,7 +355,7 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
     /// The counts so far, of the items of the input. Those in flight count as cancelled if the driver pulls.
     pub(super) fn account(&self) -> Account {
         let taken = self.reckoning.taken_of_all();
-        let NextItem { items, unread, .. } = self.feeding.given();
+        let FeedCounts { items, unread, .. } = self.feeding.given();
         let (ok, failed) = (taken.ok, taken.failed());
         Account::new(items.max(ok + failed), ok, failed, 0, unread)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::feed::{Next, Source};
-use super::link::NextItem;
+use super::link::FeedCounts;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::concurrency::spawn::spawn;
@@ -16,8 +16,8 @@ const NAME: &str = "gangline-f";
 
 /// The thread that feeds a run, as seen by the thread that takes the outputs.
 pub(super) struct OwnFeeder {
-    thread: JoinHandle<NextItem>,
-    gate: Arc<Gate>,
+    thread: JoinHandle<FeedCounts>,
+    gate: Arc<PullGate>,
     /// The numbers of items, as far as the source knew them at the start.
     unread: Option<u64>,
     most: Option<usize>,
@@ -25,14 +25,14 @@ pub(super) struct OwnFeeder {
 
 /// A source that another thread pulls.
 pub(crate) struct GatedSource<I, T> {
-    source: Source<Gated<I>, T>,
-    next: Next<Gated<I>, T>,
-    gate: Arc<Gate>,
+    source: Source<GatedItems<I>, T>,
+    next: Next<GatedItems<I>, T>,
+    gate: Arc<PullGate>,
 }
 
 /// Says whether the caller's iterator is being pulled.
 #[derive(Debug, Default)]
-struct Gate {
+struct PullGate {
     state: AtomicU8,
     /// The number of items that the iterator has returned.
     pulled: AtomicU64,
@@ -46,15 +46,15 @@ const INSIDE: u8 = 1;
 const CLOSED: u8 = 2;
 
 /// The caller's iterator behind a gate, which can be closed while the feeder is inside.
-pub(crate) struct Gated<I> {
+pub(crate) struct GatedItems<I> {
     iter: I,
-    gate: Arc<Gate>,
+    gate: Arc<PullGate>,
 }
 
 /// Opens the gate again when dropped, also if the iterator panics.
-struct Inside<'a>(&'a Gate);
+struct Inside<'a>(&'a PullGate);
 
-impl Gate {
+impl PullGate {
     fn enter(&self) -> Option<Inside<'_>> {
         let entered =
             self.state.compare_exchange(OUTSIDE, INSIDE, Ordering::AcqRel, Ordering::Acquire);
@@ -83,7 +83,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl<I: Iterator> Iterator for Gated<I> {
+impl<I: Iterator> Iterator for GatedItems<I> {
     type Item = I::Item;
 
     fn next(&mut self) -> Option<I::Item> {
@@ -105,11 +105,11 @@ impl<I: Iterator> Iterator for Gated<I> {
 
 impl<I: Iterator, T> GatedSource<I, T> {
     /// Creates a source from `items`; `next` pulls and converts one item.
-    pub(crate) fn new<J>(items: J, next: Next<Gated<I>, T>) -> Self
+    pub(crate) fn new<J>(items: J, next: Next<GatedItems<I>, T>) -> Self
     where
         J: IntoIterator<IntoIter = I, Item = I::Item>,
     {
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(PullGate::default());
         let source = Source::new(Gating { items, gate: gate.clone() }, next);
         GatedSource { source, next, gate }
     }
@@ -139,7 +139,7 @@ impl OwnFeeder {
             source.feed(&run, next);
             drop(span);
             bug.disarm();
-            NextItem { items: source.pulled(), unread: source.unread(), passed_on: None }
+            FeedCounts { items: source.pulled(), unread: source.unread(), passed_on: None }
         })?;
         Ok(OwnFeeder { thread, gate, unread, most })
     }
@@ -155,13 +155,13 @@ impl OwnFeeder {
     }
 
     /// The input so far, as the first stage counts it.
-    fn given(&self) -> NextItem {
-        NextItem { items: self.gate.pulled(), unread: self.unread(), passed_on: None }
+    fn given(&self) -> FeedCounts {
+        FeedCounts { items: self.gate.pulled(), unread: self.unread(), passed_on: None }
     }
 
     /// Leaves the thread after the run was aborted. Waits for it, unless it is inside the caller's iterator, which may
     /// block for ever.
-    pub(super) fn leave(self) -> NextItem {
+    pub(super) fn leave(self) -> FeedCounts {
         // The caller's iterator may drop this value, on that thread.
         let is_own = self.thread.thread().id() == thread::current().id();
         if self.gate.close() || is_own {
@@ -179,14 +179,14 @@ impl OwnFeeder {
 /// Something that becomes an iterator behind a gate.
 struct Gating<J> {
     items: J,
-    gate: Arc<Gate>,
+    gate: Arc<PullGate>,
 }
 
 impl<J: IntoIterator> IntoIterator for Gating<J> {
     type Item = J::Item;
-    type IntoIter = Gated<J::IntoIter>;
+    type IntoIter = GatedItems<J::IntoIter>;
 
     fn into_iter(self) -> Self::IntoIter {
-        Gated { iter: self.items.into_iter(), gate: self.gate }
+        GatedItems { iter: self.items.into_iter(), gate: self.gate }
     }
 }

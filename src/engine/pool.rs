@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::lineup::{Lineup, Place};
+use super::lineup::{LinePlace, Lineup};
 use super::session::{Over, Session};
 use super::settings::PoolSettings;
 use crate::base::Order;
@@ -28,7 +28,7 @@ use crate::run::journal_writer::JournalWriter;
 use crate::run::lost_producer::LostProducers;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, Rebuilt, RunKind, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, Rebuilt, RunKind, RunShape};
 use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 
@@ -138,7 +138,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         &mut self,
         lineup: &mut Lineup,
         upstream: Option<Arc<dyn RunControl>>,
-        place: Place,
+        place: LinePlace,
     ) -> Result<Arc<Run<I, T>>, Error> {
         let mut recording =
             Recording { inherits_names: lineup.has_names(), ..Recording::default() };
@@ -147,8 +147,8 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
             recording = Recording { plans: lineup.journal.clone(), ..Recording::default() };
         }
         let kind = match place {
-            Place::Before => RunKind::Stream,
-            Place::Last(kind) => {
+            LinePlace::Before => RunKind::Stream,
+            LinePlace::Last(kind) => {
                 recording.records = lineup.journal.clone();
                 kind
             }
@@ -210,7 +210,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.report_start(&event_log, items);
-        let shape = Shape { order, producers, spares, window, batching, kind };
+        let shape = RunShape { order, producers, spares, window, batching, kind };
         let run = Run::new(shape, run_settings, earlier, in_line, event_log, recording);
         let start_up = self.producers.as_mut().map(|it| take(&mut it.start_up));
         run.handover.stats.starts_after(start_up.unwrap_or_default());

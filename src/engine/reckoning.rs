@@ -5,9 +5,9 @@
 use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::run::no_output::{Effect, FailedItem, Stage};
+use crate::run::no_output::{CountingStage, Effect, FailedItem};
 use crate::run::run_state::RunState;
-use crate::run::taken::{Failure, Taken};
+use crate::run::taken::{RunFailure, Taken};
 
 /// The results that a receiver has taken, by outcome.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,12 +17,12 @@ pub(super) struct Reckoning {
     failed_earlier: u64,
     /// The number of items that an earlier run has done, and the first stage counts.
     done_earlier: u64,
-    receiver: Receiver,
+    receiver: ReceiverKind,
 }
 
 /// Which receiver takes the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Receiver {
+pub(super) enum ReceiverKind {
     /// The link to the next stage.
     #[default]
     Link,
@@ -31,7 +31,7 @@ pub(super) enum Receiver {
 }
 
 /// Why a receiver takes nothing more.
-pub(super) enum End {
+pub(super) enum ReceiverEnd {
     Complete,
     /// The next stage, or the caller, wants no more.
     Unwanted,
@@ -40,7 +40,7 @@ pub(super) enum End {
 }
 
 impl Reckoning {
-    pub(super) fn new(receiver: Receiver) -> Self {
+    pub(super) fn new(receiver: ReceiverKind) -> Self {
         Reckoning { receiver, ..Reckoning::default() }
     }
 
@@ -52,10 +52,10 @@ impl Reckoning {
     }
 
     /// Counts an item that an earlier run has done.
-    pub(super) fn done(&mut self, run: &RunState, counted_by: Stage) {
+    pub(super) fn done(&mut self, run: &RunState, counted_by: CountingStage) {
         match counted_by {
-            Stage::This => self.taken.already_done += 1,
-            Stage::Earlier => {
+            CountingStage::This => self.taken.already_done += 1,
+            CountingStage::Earlier => {
                 self.done_earlier += 1;
                 self.tell_earlier(run, None);
             }
@@ -73,7 +73,7 @@ impl Reckoning {
             }
         }
         match failed.effect {
-            Effect::Ends => self.taken.failure = Some(Failure { seq, items: failed.items() }),
+            Effect::Ends => self.taken.failure = Some(RunFailure { seq, items: failed.items() }),
             Effect::Skipped => {
                 self.taken.skipped += failed.items();
                 self.publish(run);
@@ -88,14 +88,14 @@ impl Reckoning {
 
     /// Ends the run at `seq` because more items were skipped than allowed. They are counted already.
     pub(super) fn too_many(&mut self, run: &RunState, seq: u64, last: Option<Error>) -> Error {
-        self.taken.failure = Some(Failure { seq, items: 0 });
+        self.taken.failure = Some(RunFailure { seq, items: 0 });
         run.policy().too_many(self.taken.skipped, self.taken.items(), last)
     }
 
     /// Takes the error that ends the run and that no result carries, if there is one.
     pub(super) fn take_fatal_error(&mut self, run: &RunState, seq: u64) -> Option<Error> {
         let error = run.has_fatal_error().then(|| run.take_fatal_error()).flatten()?;
-        self.taken.failure = Some(Failure { seq, items: error.items().len() as u64 });
+        self.taken.failure = Some(RunFailure { seq, items: error.items().len() as u64 });
         Some(match error.items().first() {
             // The parts' own indices say nothing to the caller.
             Some(&part) if !matches!(error, Error::TooFewProducers { .. }) => {
@@ -113,24 +113,24 @@ impl Reckoning {
         consumed: u64,
         total: Option<u64>,
         last: impl FnOnce() -> Option<Error>,
-    ) -> End {
+    ) -> ReceiverEnd {
         // A cancel also ends a guarded input, which looks like the end of all items. So it is checked first.
         if run.is_cancelled() {
-            return End::Cancelled;
+            return ReceiverEnd::Cancelled;
         }
         if let Some(error) = self.take_fatal_error(run, consumed) {
-            return End::Failed(error);
+            return ReceiverEnd::Failed(error);
         }
         // It was taken before, when this receiver was abandoned in a hook that has now returned.
         if run.has_fatal_error() {
-            return End::Cancelled;
+            return ReceiverEnd::Cancelled;
         }
         let is_complete = total == Some(consumed);
         let gives_up = run.policy().gives_up_at_end(self.taken.skipped, self.taken.items());
         match gives_up && is_complete && !run.is_stopped() {
-            true => End::Failed(self.too_many(run, consumed, last())),
-            false if is_complete => End::Complete,
-            false => End::Unwanted,
+            true => ReceiverEnd::Failed(self.too_many(run, consumed, last())),
+            false if is_complete => ReceiverEnd::Complete,
+            false => ReceiverEnd::Unwanted,
         }
     }
 
@@ -141,7 +141,7 @@ impl Reckoning {
 
     /// Tells observers of the last stage of an item that ended in an earlier one, which has reported it.
     fn tell_earlier(&self, run: &RunState, error: Option<&Error>) {
-        if self.receiver == Receiver::Last && run.event_log.is_observed() {
+        if self.receiver == ReceiverKind::Last && run.event_log.is_observed() {
             let failure = error.map(EventLog::failure);
             run.event_log.tell(Event::ItemEndedEarlier { failure });
         }

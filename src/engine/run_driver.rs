@@ -13,7 +13,7 @@ use super::consume::Consumed;
 use super::consuming::{Consuming, MakeConsumer, Start};
 use super::feed::Source;
 use super::line::{Begun, Line, join_links};
-use super::link::NextItem;
+use super::link::FeedCounts;
 #[cfg(feature = "futures")]
 use super::polled::{Polled, PolledFeeding};
 use super::stage::{RunOf, StageTypes};
@@ -31,12 +31,12 @@ use crate::run::run_shape::{Rebuilt, RunKind};
 struct RunDriver<F: StageTypes, L: StageTypes, S> {
     begun: Begun<F, L>,
     consumer: Consuming<S>,
-    progress: Progress,
+    progress: FeedProgress,
 }
 
 /// How far the feeding has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum FeedProgress {
     /// `consumer_init` has not returned.
     Later,
     Now,
@@ -84,7 +84,7 @@ where
         let stack_size = engine.settings().stack_size;
         let receiving = engine.receive(ResultReceiver::Consumer);
         match Consuming::start(consume, begun.last.driver(), stack_size, receiving) {
-            Ok(consumer) => Ok(RunDriver { begun, consumer, progress: Progress::Later }),
+            Ok(consumer) => Ok(RunDriver { begun, consumer, progress: FeedProgress::Later }),
             Err(error) => Err(line.end_unused(begun, unread, error)),
         }
     }
@@ -94,16 +94,16 @@ where
         let Begun { first, last, .. } = &self.begun;
         // First: what is looked at below rings when it changes later.
         first.driver().keep(waker);
-        if self.progress == Progress::Later {
+        if self.progress == FeedProgress::Later {
             self.progress = match self.consumer.may_start(last) {
-                Start::Go => Progress::Now,
+                Start::Go => FeedProgress::Now,
                 Start::Awaited => return Poll::Pending,
-                Start::Never => Progress::Over,
+                Start::Never => FeedProgress::Over,
             };
         }
-        if self.progress == Progress::Now {
+        if self.progress == FeedProgress::Now {
             ready!(feed(first));
-            self.progress = Progress::Over;
+            self.progress = FeedProgress::Over;
         }
         match self.consumer.is_over(last) {
             true => Poll::Ready(()),
@@ -112,7 +112,7 @@ where
     }
 
     /// Ends the run, and returns its result. `given` is its input.
-    fn end(self, line: &mut dyn Line<F, L>, given: NextItem) -> Result<S, Error> {
+    fn end(self, line: &mut dyn Line<F, L>, given: FeedCounts) -> Result<S, Error> {
         let RunDriver { begun: Begun { first, last, links, .. }, consumer, .. } = self;
         last.abort();
         let relayed = join_links(links);
@@ -129,14 +129,14 @@ where
 pub(crate) struct RunTask<T: Stream, F: StageTypes, L: StageTypes, S> {
     consumer: MakeConsumer<L::Input, L::Output, S>,
     source: Source<Polled<T>, F::Input>,
-    stage: Stage<F, L, S>,
+    stage: RunPhase<F, L, S>,
 }
 
 #[cfg(feature = "futures")]
 type FeedingOf<F> = PolledFeeding<<F as StageTypes>::Input, <F as StageTypes>::Output>;
 
 #[cfg(feature = "futures")]
-enum Stage<F: StageTypes, L: StageTypes, S> {
+enum RunPhase<F: StageTypes, L: StageTypes, S> {
     /// An earlier run of a pool may still be ending.
     New,
     Running(Box<(RunDriver<F, L, S>, FeedingOf<F>)>),
@@ -155,7 +155,7 @@ where
         consumer: MakeConsumer<L::Input, L::Output, S>,
         source: Source<Polled<T>, F::Input>,
     ) -> Self {
-        RunTask { consumer, source, stage: Stage::New }
+        RunTask { consumer, source, stage: RunPhase::New }
     }
 
     /// # Panics
@@ -171,15 +171,15 @@ where
             return Poll::Ready(Err(error));
         }
         let waker = quiet(cx.waker());
-        if let Stage::New = self.stage {
+        if let RunPhase::New = self.stage {
             ready!(line.poll_idle(&waker));
-            self.stage = Stage::Over;
+            self.stage = RunPhase::Over;
             let driver =
                 RunDriver::begin(line, self.consumer, self.source.unread(), Rebuilt::Later)?;
             let feeding = PolledFeeding::new(&driver.begun.first);
-            self.stage = Stage::Running(Box::new((driver, feeding)));
+            self.stage = RunPhase::Running(Box::new((driver, feeding)));
         }
-        let Stage::Running(running) = &mut self.stage else {
+        let RunPhase::Running(running) = &mut self.stage else {
             panic!("a run was polled after it had ended");
         };
         let (driver, feeding) = &mut **running;
@@ -192,7 +192,7 @@ where
         if !line.has_ended() {
             return Poll::Pending;
         }
-        let Stage::Running(running) = std::mem::replace(&mut self.stage, Stage::Over) else {
+        let RunPhase::Running(running) = std::mem::replace(&mut self.stage, RunPhase::Over) else {
             unreachable!("it was just polled");
         };
         let (driver, feeding) = *running;
@@ -202,13 +202,13 @@ where
 
     /// Gives the run up, without waiting for hooks.
     pub(crate) fn give_up(&mut self, line: &mut dyn Line<F, L>) {
-        let stage = std::mem::replace(&mut self.stage, Stage::Over);
+        let stage = std::mem::replace(&mut self.stage, RunPhase::Over);
         if line.leave_run_to_parent() {
             return std::mem::forget(stage);
         }
-        if let Stage::Running(running) = stage {
+        if let RunPhase::Running(running) = stage {
             let (RunDriver { begun, consumer, .. }, feeding) = *running;
-            let NextItem { items, unread, .. } = given(&self.source);
+            let FeedCounts { items, unread, .. } = given(&self.source);
             let taken = begun.last.tally.get();
             begun.counts.iter().for_each(|counts| counts.set(items, taken));
             let account = Account::new(items, taken.ok, taken.failed(), taken.already_done, unread);
@@ -220,6 +220,6 @@ where
     }
 }
 
-fn given<I, T>(source: &Source<I, T>) -> NextItem {
-    NextItem { items: source.pulled(), unread: source.unread(), passed_on: None }
+fn given<I, T>(source: &Source<I, T>) -> FeedCounts {
+    FeedCounts { items: source.pulled(), unread: source.unread(), passed_on: None }
 }

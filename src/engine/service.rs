@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use self::board::{Board, Deadline, Duty, Ended, Expired};
+use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
 use self::slot::Slot;
 use super::feed::measure;
 use super::pool::Engine;
@@ -101,8 +101,8 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
                 let event_log = Arc::new(EventLog::new(0, None, Detail::Run));
                 let board = Arc::new(Board::new(0, event_log));
                 board.end(match error {
-                    Error::Closed {} => Ended::Closed,
-                    error => Ended::Failed(error),
+                    Error::Closed {} => ServiceEnd::Closed,
+                    error => ServiceEnd::Failed(error),
                 });
                 (board, None, None)
             }
@@ -270,9 +270,9 @@ fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {
             Duty::End => {
                 let fatal_error = run.take_fatal_error();
                 return board.end(match (run.is_cancelled(), fatal_error) {
-                    (true, _) => Ended::Cancelled,
-                    (false, Some(error)) => Ended::Failed(error),
-                    (false, None) => Ended::Closed,
+                    (true, _) => ServiceEnd::Cancelled,
+                    (false, Some(error)) => ServiceEnd::Failed(error),
+                    (false, None) => ServiceEnd::Closed,
                 });
             }
         }
@@ -281,7 +281,7 @@ fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {
 
 /// Gives up the item of a call that has missed its deadline, and reports its failure. If a hook has the item, that
 /// attempt has failed.
-fn expire<I, T>(run: &Run<I, T>, call: &Expired<T>, devices: &Devices) -> Error {
+fn expire<I, T>(run: &Run<I, T>, call: &ExpiredCall<T>, devices: &Devices) -> Error {
     let key = run.name_of(call.index);
     let attempt = withdraw(run, call.index);
     let site = attempt.map_or_else(Site::default, |(producer, attempt)| {

@@ -3,7 +3,7 @@
 use super::consume::SkippedItem;
 use super::stage::StageEngine;
 use crate::base::Order;
-use crate::engine::link::{LinkKind, NextItem, Relayed};
+use crate::engine::link::{FeedCounts, LinkKind, Relayed};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
@@ -16,7 +16,7 @@ pub(crate) struct LineRun {
     has_begun: bool,
     account: Account,
     /// Beside the errors that the last stage keeps.
-    skipped: Vec<Origin>,
+    skipped: Vec<SkipOrigin>,
 }
 
 /// The items of a run by outcome.
@@ -30,7 +30,7 @@ pub(super) struct Accounts {
 
 /// Where an item was skipped.
 #[derive(Debug, Clone, Copy)]
-struct Origin {
+struct SkipOrigin {
     passed_on: usize,
     input: Option<u64>,
 }
@@ -47,7 +47,8 @@ pub(crate) struct SkippedInStage<'a> {
 
 impl LineRun {
     pub(super) fn new(account: Account, skipped: &[SkippedItem]) -> Self {
-        let origin = |item: &SkippedItem| Origin { passed_on: item.passed_on, input: item.input };
+        let origin =
+            |item: &SkippedItem| SkipOrigin { passed_on: item.passed_on, input: item.input };
         let skipped = skipped.iter().map(origin).collect();
         LineRun { has_begun: true, account, skipped }
     }
@@ -74,7 +75,7 @@ impl LineRun {
         orders: &[Order],
     ) -> Vec<SkippedInStage<'a>> {
         let last = orders.len() - 1;
-        let failure = |(error, origin): (&'a Error, &Origin)| {
+        let failure = |(error, origin): (&'a Error, &SkipOrigin)| {
             let stage = last.saturating_sub(origin.passed_on);
             let keeps_places = orders[..stage].iter().all(|order| *order == Order::Input);
             let item = if keeps_places { error.item() } else { None };
@@ -87,7 +88,7 @@ impl LineRun {
 /// The accounts of all stages. `given` is the input of the first, and `taken` the results of the last. Of
 /// several failures, only the one that ended the run counts, in its own stage. Later stages received it as
 /// passed on; other failures before it had no effect.
-pub(super) fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Accounts {
+pub(super) fn accounts(given: FeedCounts, relayed: &[Relayed], taken: Taken) -> Accounts {
     let input = given;
     let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
     let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
@@ -136,23 +137,23 @@ fn depths(relayed: &[Relayed]) -> Vec<usize> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::run::taken::Failure;
+    use crate::run::taken::RunFailure;
 
-    fn given(items: u64, passed_on: Option<u64>) -> NextItem {
-        NextItem { items, unread: None, passed_on }
+    fn given(items: u64, passed_on: Option<u64>) -> FeedCounts {
+        FeedCounts { items, unread: None, passed_on }
     }
 
     fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
-        let failure = failure.map(|(seq, items)| Failure { seq, items });
+        let failure = failure.map(|(seq, items)| RunFailure { seq, items });
         Taken { ok, failure, ..Taken::default() }
     }
 
-    fn direct(taken: Taken, given: NextItem) -> Relayed {
+    fn direct(taken: Taken, given: FeedCounts) -> Relayed {
         Relayed { taken, given, ..Relayed::default() }
     }
 
     /// For each stage: ok, failed, cancelled.
-    fn counts(first: NextItem, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
+    fn counts(first: FeedCounts, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
         let accounts = accounts(first, relayed, last);
         accounts
             .stages

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::fake_disk::{FakeDisk, resume};
 use super::{
-    JournalError, JournalFile, JournalKey, JournalNames, JournalOutcome, JournalRecord, KeyKind,
-    Past, Plan,
+    ItemPlan, JournalError, JournalFile, JournalKey, JournalNames, JournalOutcome, JournalRecord,
+    KeyKind, Past,
 };
 
 /// Items of an input, each with its outcome: none, done or failed.
@@ -77,7 +77,7 @@ proptest! {
         let mut past = reopen(&disk, KeyKind::HashedPosition, rerun);
         for (key, (_, outcome)) in keys.iter().zip(&input) {
             let runs = if rerun { *outcome == Some(JournalOutcome::Failed) } else { *outcome != Some(JournalOutcome::Done) };
-            prop_assert_eq!(past.decide(key).unwrap() == Plan::Run, runs);
+            prop_assert_eq!(past.decide(key).unwrap() == ItemPlan::Run, runs);
         }
         let is_known = |outcome| move |item: &&(u64, Option<JournalOutcome>)| item.1 == Some(outcome);
         prop_assert_eq!(past.done(), input.iter().filter(is_known(JournalOutcome::Done)).count() as u64);
@@ -131,7 +131,7 @@ proptest! {
         let mut past = reopen(&disk, KeyKind::Name, false);
         for key in numbered(&names) {
             let outcome = records.iter().find(|record| record.key == key).map(|record| record.outcome);
-            prop_assert_eq!(past.decide(&key).unwrap() == Plan::AlreadyDone, outcome == Some(JournalOutcome::Done));
+            prop_assert_eq!(past.decide(&key).unwrap() == ItemPlan::AlreadyDone, outcome == Some(JournalOutcome::Done));
             prop_assert_eq!(past.is_failed(&key), outcome == Some(JournalOutcome::Failed));
         }
     }

@@ -15,7 +15,7 @@ use super::position_spans::{PositionSpan, PositionSpans, fold};
 
 /// The plan for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum ItemPlan {
     Run,
     /// It is not worked on: it is done, or only failed items are wanted.
     AlreadyDone,
@@ -86,14 +86,14 @@ impl Past {
     /// # Errors
     ///
     /// [`JournalError::ItemChanged`].
-    pub(crate) fn decide(&mut self, key: &JournalKey) -> Result<Plan, JournalError> {
+    pub(crate) fn decide(&mut self, key: &JournalKey) -> Result<ItemPlan, JournalError> {
         if let JournalKey::HashedPosition { position, hash } = *key {
             self.check(position, hash)?;
         }
         Ok(match self.mode {
-            _ if self.is_done(key) => Plan::AlreadyDone,
-            Mode::RerunFailed if !self.is_failed(key) => Plan::AlreadyDone,
-            _ => Plan::Run,
+            _ if self.is_done(key) => ItemPlan::AlreadyDone,
+            Mode::RerunFailed if !self.is_failed(key) => ItemPlan::AlreadyDone,
+            _ => ItemPlan::Run,
         })
     }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::fake_disk::{commit, done, line_ends, sample};
-use super::{Fingerprint, Journal, JournalError, JournalFile, JournalKey, KeyKind, Past, Plan};
+use super::{Fingerprint, ItemPlan, Journal, JournalError, JournalFile, JournalKey, KeyKind, Past};
 
 fn open(journal: &Journal) -> Result<(JournalFile, Past), JournalError> {
     JournalFile::open(journal, Fingerprint::new(journal, json!({"seed": 1}), KeyKind::Position))
@@ -74,9 +74,8 @@ fn g11_of_a_finished_run_nothing_is_left() {
     let (mut file, mut past) = open(&Journal::at(&*path).resume()).unwrap();
     let before = fs::read(&path).unwrap();
     assert!(
-        (0..5)
-            .all(|position| past.decide(&JournalKey::Position(position)).unwrap()
-                == Plan::AlreadyDone)
+        (0..5).all(|position| past.decide(&JournalKey::Position(position)).unwrap()
+            == ItemPlan::AlreadyDone)
     );
     past.check_length(5).unwrap();
     file.commit(None).unwrap();

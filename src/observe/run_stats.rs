@@ -142,7 +142,7 @@ pub(crate) struct Waits {
 
 /// The reason why a producer has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum IdleReason {
     Items,
     /// The feeder has no permit to pull more.
     Permits,
@@ -151,12 +151,12 @@ pub(crate) enum Lack {
 }
 
 impl Waits {
-    pub(crate) fn add(&mut self, lack: Lack, waited: Duration) {
+    pub(crate) fn add(&mut self, lack: IdleReason, waited: Duration) {
         self.all += waited;
         match lack {
-            Lack::Items => {}
-            Lack::Permits => self.for_permits += waited,
-            Lack::Retries => self.for_retries += waited,
+            IdleReason::Items => {}
+            IdleReason::Permits => self.for_permits += waited,
+            IdleReason::Retries => self.for_retries += waited,
         }
     }
 }
@@ -174,15 +174,15 @@ pub(crate) struct CollectorTime {
     pub(crate) waited: Duration,
     /// The time without the next result in order, while later ones had arrived.
     pub(crate) stalled: Duration,
-    pub(crate) heads: Heads,
+    pub(crate) heads: AwaitedHeads,
 }
 
-/// The largest number of items in [`Heads`].
+/// The largest number of items in [`AwaitedHeads`].
 const MOST_HEADS: usize = 20;
 
 /// The items that the collector waited for the longest.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heads {
+pub(crate) struct AwaitedHeads {
     /// The item that the collector waits for or waited for last, and the time of that wait.
     current: Option<(u64, Duration)>,
     /// By the time of the wait, so that the shortest is found first; at most [`MOST_HEADS`].
@@ -194,7 +194,7 @@ pub(crate) struct Heads {
 /// The shortest wait for one item that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);
 
-impl Heads {
+impl AwaitedHeads {
     /// Adds the time of a wait for `item`.
     pub(crate) fn add(&mut self, item: u64, waited: Duration) {
         match &mut self.current {
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_reported_each_time_it_has_doubled() {
-        let mut heads = Heads::default();
+        let mut heads = AwaitedHeads::default();
         let ms = Duration::from_millis;
         assert_eq!(heads.news_in(7), ms(100));
         heads.add(7, ms(40));
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn the_items_with_the_longest_waits_are_kept() {
-        let mut heads = Heads::default();
+        let mut heads = AwaitedHeads::default();
         let ms = Duration::from_millis;
         for item in 0..100 {
             heads.add(item, ms(1));

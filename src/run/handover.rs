@@ -80,7 +80,7 @@ use crate::concurrency::yields::Yields;
 use crate::concurrency::{Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::run::ordered_merge::OrderedMerge;
-use crate::run::outbox::{Outbox, Outcome, Results, outbox};
+use crate::run::outbox::{Outbox, OutboxReader, Outcome, outbox};
 use crate::run::run_shape::CarriedOver;
 use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
@@ -92,7 +92,7 @@ use crate::run::handover::dispatch::Dispatch;
 use crate::run::handover::permits::PermitPool;
 use crate::run::handover::stocked::Stocked;
 use crate::run::handover::window_hints::WindowHints;
-use crate::run::outbox::{Answers, End};
+use crate::run::outbox::{End, ResultSink};
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
 const COLLECTOR_DELAY: Duration = Duration::from_micros(250);
@@ -123,12 +123,12 @@ pub(crate) struct Handover<I, T> {
     /// Results of items of abandoned producers, pushed by the deadline thread. `None` without timeouts.
     late: Mutex<Option<Outbox<T>>>,
     /// The collector's ends, until the collector takes them; it puts them back when it leaves.
-    collecting: Mutex<Vec<Results<T>>>,
+    collecting: Mutex<Vec<OutboxReader<T>>>,
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
     /// Where results go instead of to a collector. Set for a service, before producers take part.
-    answers: OnceLock<Arc<dyn Answers<T>>>,
+    answers: OnceLock<Arc<dyn ResultSink<T>>>,
     pub(crate) stats: RunStats,
     flags: CachePadded<Flags>,
     /// On a cache line of its own. It is written often while the window is narrow, and each write would evict fields that
@@ -206,12 +206,12 @@ impl<I, T> Handover<I, T> {
     }
 
     /// Makes this the hand-over of a service.
-    pub(crate) fn answer_with(&self, answers: Arc<dyn Answers<T>>) {
+    pub(crate) fn answer_with(&self, answers: Arc<dyn ResultSink<T>>) {
         assert!(self.answers.set(answers).is_ok(), "a run has one destination");
     }
 
     /// Where results go instead of to a collector, in a service.
-    pub(crate) fn answers(&self) -> Option<&Arc<dyn Answers<T>>> {
+    pub(crate) fn answers(&self) -> Option<&Arc<dyn ResultSink<T>>> {
         self.answers.get()
     }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 use crate::journal::{
-    Fingerprint, Journal, JournalError, JournalFile, JournalKey, JournalOutcome, JournalRecord,
-    KeyKind, Past, Plan, check_note,
+    Fingerprint, ItemPlan, Journal, JournalError, JournalFile, JournalKey, JournalOutcome,
+    JournalRecord, KeyKind, Past, check_note,
 };
 
 /// The journal of one run: what earlier runs have recorded, and what this run records.
@@ -43,7 +43,7 @@ impl JournalWriter {
         Ok(JournalWriter { past: Mutex::new(past), last_note, book: Mutex::new(Some(book)) })
     }
 
-    pub(crate) fn plan(&self, key: &JournalKey) -> Result<Plan, JournalError> {
+    pub(crate) fn plan(&self, key: &JournalKey) -> Result<ItemPlan, JournalError> {
         lock(&self.past).decide(key)
     }
 

@@ -10,11 +10,11 @@ pub(crate) enum NoOutput {
     /// The item failed.
     Failed(FailedItem),
     /// An earlier run has done the item.
-    Done { counted_by: Stage },
+    Done { counted_by: CountingStage },
     /// The part was not worked on, since its parent has failed.
     Withdrawn,
     /// The index stands for no item, and holds no permit.
-    Mark(Mark),
+    Mark(PartMark),
 }
 
 /// An item that failed.
@@ -39,7 +39,7 @@ pub(crate) enum Effect {
 
 /// The stage that counts an item that an earlier run has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CountingStage {
     This,
     /// The first.
     Earlier,
@@ -47,7 +47,7 @@ pub(crate) enum Stage {
 
 /// A mark among parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum PartMark {
     /// All parts of a parent are before it.
     End,
     /// No more parts come until an open parent is gathered. So parts before `below`, which the oldest open parent
@@ -72,7 +72,7 @@ impl NoOutput {
 
     /// An item that an earlier run has done, in the first stage.
     pub(crate) fn done() -> Box<Self> {
-        Box::new(NoOutput::Done { counted_by: Stage::This })
+        Box::new(NoOutput::Done { counted_by: CountingStage::This })
     }
 
     /// Sets the numbers of the failures in the report.
@@ -88,7 +88,7 @@ impl NoOutput {
     }
 
     /// The mark that the index stands for, if it does.
-    pub(crate) fn mark(&self) -> Option<Mark> {
+    pub(crate) fn mark(&self) -> Option<PartMark> {
         match self {
             NoOutput::Mark(mark) => Some(*mark),
             NoOutput::Failed(_) | NoOutput::Done { .. } | NoOutput::Withdrawn => None,
@@ -99,7 +99,7 @@ impl NoOutput {
     pub(crate) fn in_next_stage(self) -> Box<Self> {
         Box::new(match self {
             NoOutput::Failed(failed) => NoOutput::Failed(failed.in_next_stage()),
-            NoOutput::Done { .. } => NoOutput::Done { counted_by: Stage::Earlier },
+            NoOutput::Done { .. } => NoOutput::Done { counted_by: CountingStage::Earlier },
             NoOutput::Withdrawn | NoOutput::Mark(_) => self,
         })
     }

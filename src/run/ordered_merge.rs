@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::base::Order;
-use crate::run::outbox::{Outcome, Results};
+use crate::run::outbox::{OutboxReader, Outcome};
 use crate::scheduler::reorder::Reorder;
 
 /// Merges the results of all lanes; a lane is the outbox of one producer.
@@ -24,7 +24,7 @@ pub(crate) struct OrderedMerge<T> {
     order: Order,
     /// One per producer; then the feeder's lane, for failures of the input, and the deadline thread's, if
     /// there is one.
-    lanes: Vec<Results<T>>,
+    lanes: Vec<OutboxReader<T>>,
     /// Results in front of others that wait for their turn.
     early: Reorder<Outcome<T>>,
     /// The lane of the next results, and their number in `left`.
@@ -33,7 +33,7 @@ pub(crate) struct OrderedMerge<T> {
 }
 
 impl<T> OrderedMerge<T> {
-    pub(crate) fn new(order: Order, lanes: Vec<Results<T>>) -> Self {
+    pub(crate) fn new(order: Order, lanes: Vec<OutboxReader<T>>) -> Self {
         OrderedMerge { order, lanes, early: Reorder::default(), current: 0, left: 0 }
     }
 
@@ -49,7 +49,7 @@ impl<T> OrderedMerge<T> {
 
     /// Whether results are held back for order. Valid after [`pop`](OrderedMerge::pop) found nothing.
     pub(crate) fn holds_back(&self) -> bool {
-        self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
+        self.early.held() > 0 || self.lanes.iter().any(OutboxReader::holds_back)
     }
 
     /// The missing item that others are held back for, if any. Valid after [`pop`](OrderedMerge::pop) found
@@ -61,7 +61,7 @@ impl<T> OrderedMerge<T> {
     /// Whether a result may have arrived since [`pop`](OrderedMerge::pop) found nothing. `true` whenever
     /// `pop` would find one.
     pub(crate) fn has_new(&mut self) -> bool {
-        self.lanes.iter_mut().any(Results::has_new)
+        self.lanes.iter_mut().any(OutboxReader::has_new)
     }
 
     /// Whether about `outputs` outputs of one producer have arrived; errors do not count.
@@ -71,11 +71,11 @@ impl<T> OrderedMerge<T> {
 
     /// For each lane, the number of results seen so far, taken or not.
     pub(crate) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lanes.iter().map(Results::seen)
+        self.lanes.iter().map(OutboxReader::seen)
     }
 
     /// The results held back for order, and the lanes, which may hold more.
-    pub(crate) fn into_parts(self) -> (Vec<Outcome<T>>, Vec<Results<T>>) {
+    pub(crate) fn into_parts(self) -> (Vec<Outcome<T>>, Vec<OutboxReader<T>>) {
         let OrderedMerge { mut early, lanes, .. } = self;
         (early.drain().collect(), lanes)
     }

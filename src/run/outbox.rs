@@ -30,7 +30,7 @@ pub(crate) struct Outbox<T> {
 
 /// The collector's end.
 #[derive(Debug)]
-pub(crate) struct Results<T> {
+pub(crate) struct OutboxReader<T> {
     outputs: Receiver<T>,
     labels: Receiver<Label>,
     /// The number of outputs available at the last look, minus those taken since.
@@ -68,7 +68,7 @@ enum Says {
 }
 
 /// Creates both ends of an outbox.
-pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
+pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, OutboxReader<T>) {
     let (output_sender, outputs) = queue(window);
     let (label_sender, labels) = queue(window);
     let outbox = Outbox {
@@ -79,7 +79,7 @@ pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
         expected: 0,
         reach: 0,
     };
-    let results = Results {
+    let results = OutboxReader {
         outputs,
         labels,
         here: 0,
@@ -127,7 +127,7 @@ impl<T> Outbox<T> {
     }
 }
 
-impl<T> Results<T> {
+impl<T> OutboxReader<T> {
     /// The number of results that were taken or available at the last look.
     pub(crate) fn seen(&self) -> u64 {
         self.collected + self.here as u64 + u64::from(self.failed.is_some())
@@ -218,7 +218,7 @@ impl<T> Results<T> {
 }
 
 /// Takes the results of a run in the place of a collector, on the thread that has them.
-pub(crate) trait Answers<T>: OpenItems {
+pub(crate) trait ResultSink<T>: OpenItems {
     /// Answers the call whose item this is, unless it is no longer open.
     fn answer(&self, item: u64, outcome: Outcome<T>);
 
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
-    fn collected(results: &mut Results<u64>) -> Vec<(u64, Option<u64>)> {
+    fn collected(results: &mut OutboxReader<u64>) -> Vec<(u64, Option<u64>)> {
         let mut all = Vec::new();
         while results.look() {
             let (seq, outcome) = results.pop();

@@ -9,7 +9,7 @@ use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers};
 use crate::run::limits::TimeLimits;
 use crate::run::measures::Measures;
-use crate::run::run_shape::{RunKind, Shape};
+use crate::run::run_shape::{RunKind, RunShape};
 use crate::scheduler::OnError;
 use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 
@@ -100,8 +100,8 @@ impl<I, T> RunSettings<I, T> {
     }
 
     /// The configuration of the scheduler for a run of this shape.
-    pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
-        let Shape { order, producers, spares, window, batching, kind } = *shape;
+    pub(crate) fn scheduling(&self, shape: &RunShape) -> Config {
+        let RunShape { order, producers, spares, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
         let run = self.limits.run;
         let (item, init, end) = match self.overdue {

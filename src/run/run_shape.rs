@@ -9,7 +9,7 @@ use crate::scheduler::batch::{Batching, DeviceBatches};
 
 /// The parameters of a run that do not depend on its item types.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct RunShape {
     pub(crate) order: Order,
     pub(crate) producers: usize,
     /// The number of producers that may replace lost ones.

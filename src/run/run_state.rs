@@ -11,7 +11,7 @@ use crate::concurrency::cancel::Pulling;
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
-use crate::journal::{JournalKey, Plan};
+use crate::journal::{ItemPlan, JournalKey};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::policy::Policy;
@@ -22,7 +22,7 @@ use crate::run::measures::Rejected;
 use crate::run::outbox::Outcome;
 use crate::run::parts::{ItemPath, PartStage};
 use crate::run::recording::Recording;
-use crate::run::run_shape::{InLine, RunKind, Shape};
+use crate::run::run_shape::{InLine, RunKind, RunShape};
 use crate::run::spans::TraceSpans;
 use crate::run::taken::ConsumerTally;
 use crate::runner::Wanted;
@@ -127,7 +127,7 @@ impl FatalError {
 
 impl RunState {
     pub(super) fn new(
-        shape: &Shape,
+        shape: &RunShape,
         policy: Policy,
         has_names: bool,
         in_line: InLine,
@@ -179,8 +179,8 @@ impl RunState {
         }
     }
 
-    pub(super) fn plan(&self, key: &JournalKey) -> Result<Plan, Rejected> {
-        let Some(journal_writer) = &self.recording.plans else { return Ok(Plan::Run) };
+    pub(super) fn plan(&self, key: &JournalKey) -> Result<ItemPlan, Rejected> {
+        let Some(journal_writer) = &self.recording.plans else { return Ok(ItemPlan::Run) };
         journal_writer.plan(key).map_err(Rejected::Journal)
     }
 

@@ -9,7 +9,7 @@ use tracing::{Level, Span};
 use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
 use crate::error::{Error, text_of};
-use crate::run::run_shape::{RunKind, Shape};
+use crate::run::run_shape::{RunKind, RunShape};
 use crate::scheduler::IndexMap;
 
 /// The target of all spans, by which subscribers select them.
@@ -36,8 +36,8 @@ enum AttemptSpans {
 
 impl TraceSpans {
     /// Creates the span of a run, and asks whether a subscriber wants those of attempts.
-    pub(crate) fn new(shape: &Shape) -> Self {
-        let Shape { order, producers, kind, .. } = *shape;
+    pub(crate) fn new(shape: &RunShape) -> Self {
+        let RunShape { order, producers, kind, .. } = *shape;
         let run = tracing::info_span!(
             target: TARGET, "run", ?order, producers, error = Empty, otel.status_code = Empty,
         );

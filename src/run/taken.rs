@@ -12,22 +12,22 @@ pub(crate) struct Taken {
     /// The number of items that an earlier run has done.
     pub(crate) already_done: u64,
     /// The failure that ended the run.
-    pub(crate) failure: Option<Failure>,
+    pub(crate) failure: Option<RunFailure>,
 }
 
 /// The failure that ended the run, met in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct RunFailure {
     pub(crate) seq: u64,
     /// The number of items that failed together.
     pub(crate) items: u64,
 }
 
-impl Failure {
+impl RunFailure {
     /// For a run that ended with an error that was not met in its turn.
     pub(crate) fn ending(taken: &Taken, error: &Error) -> Self {
         let seq = taken.items() + taken.already_done;
-        Failure { seq, items: error.items().len() as u64 }
+        RunFailure { seq, items: error.items().len() as u64 }
     }
 }
 

@@ -8,7 +8,7 @@ use futures_core::Stream;
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
 use crate::api::expand::{Expand, Fallible, Sound};
-use crate::api::into_outputs::{Access, IntoOutputs};
+use crate::api::into_outputs::{IntoOutputs, LineAccess};
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
 use crate::api::service::Service;
@@ -27,8 +27,8 @@ use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O> Pool<R, O> {
-    const ACCESS: Access<Self, R, R> =
-        Access { line: |pool| &pool.stage, line_mut: |pool| &mut pool.stage };
+    const ACCESS: LineAccess<Self, R, R> =
+        LineAccess { line: |pool| &pool.stage, line_mut: |pool| &mut pool.stage };
 
     /// Turns the pool into a [`Service`], which answers calls from any thread and from async code.
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::{Frame, FrameReader, HEADER, KINDS, Kind, frame};
+use super::frame::{Frame, FrameKind, FrameReader, HEADER, KINDS, frame};
 use super::message::{
     Bye, CallNumber, Done, Failed, HandedBack, Hello, Init, ItemsHeader, Nonce, Refused, decode,
     encode, nonce_of, protocol_of, put_part, split, take_part,
@@ -101,17 +101,19 @@ fn written(read: &Frame, most: usize) -> Vec<u8> {
 
 fn check_message(frame: &Frame) {
     match frame.kind {
-        Kind::Hello => check_hello(frame),
-        Kind::Init => check_whole::<Init>(frame),
-        Kind::Items => check_parts::<ItemsHeader>(frame),
-        Kind::GiveUp | Kind::InitDone | Kind::Recall => check_whole::<CallNumber>(frame),
-        Kind::HandedBack => check_whole::<HandedBack>(frame),
-        Kind::Refused => check_whole::<Refused>(frame),
-        Kind::InitFailed | Kind::Failed => check_whole::<Failed>(frame),
-        Kind::Done => check_parts::<Done>(frame),
-        Kind::Bye => check_whole::<Bye>(frame),
+        FrameKind::Hello => check_hello(frame),
+        FrameKind::Init => check_whole::<Init>(frame),
+        FrameKind::Items => check_parts::<ItemsHeader>(frame),
+        FrameKind::GiveUp | FrameKind::InitDone | FrameKind::Recall => {
+            check_whole::<CallNumber>(frame)
+        }
+        FrameKind::HandedBack => check_whole::<HandedBack>(frame),
+        FrameKind::Refused => check_whole::<Refused>(frame),
+        FrameKind::InitFailed | FrameKind::Failed => check_whole::<Failed>(frame),
+        FrameKind::Done => check_parts::<Done>(frame),
+        FrameKind::Bye => check_whole::<Bye>(frame),
         // Their bodies are not read.
-        Kind::End | Kind::Ready => {}
+        FrameKind::End | FrameKind::Ready => {}
     }
 }
 
@@ -170,14 +172,14 @@ fn check_hello(frame: &Frame) {
 }
 
 /// The error of a damaged message names its kind.
-fn check_damage(kind: Kind, error: &FrameError) {
+fn check_damage(kind: FrameKind, error: &FrameError) {
     let FrameError::Damaged { reason } = error else { panic!("not a damaged message: {error}") };
     assert!(reason.contains(&format!("{kind:?}")), "{reason}");
 }
 
 /// The beginning of a stream shows a nonce if it is that of a `Hello`.
 fn check_start(stream: &[u8]) {
-    let is_hello = stream.len() >= HEADER + 16 && stream[HEADER - 1] == Kind::Hello as u8;
+    let is_hello = stream.len() >= HEADER + 16 && stream[HEADER - 1] == FrameKind::Hello as u8;
     assert_eq!(nonce_of(stream).is_some(), is_hello);
 }
 

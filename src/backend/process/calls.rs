@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::frame::{Frame, Kind, frame};
+use super::frame::{Frame, FrameKind, frame};
 use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader, WorkHook};
 use super::waiting::{ChildAnswer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
@@ -101,7 +101,7 @@ impl<R: Runner> WorkerProcess<R> {
         let (shown, attempt) = self.recipe.origins(inputs, items, lease.attempt);
         let header = ItemsHeader { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
-        let written = frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
+        let written = frame(FrameKind::Items, most, |bytes| -> Result<(), BoxError> {
             message::put(bytes, &header)?;
             for (&item, input) in items.iter().zip(inputs) {
                 message::put_part(bytes, |bytes| self.recipe.encode_input(item, input, bytes))?;
@@ -131,8 +131,8 @@ impl<R: Runner> WorkerProcess<R> {
         match answer {
             ChildAnswer::Frame(frame) => {
                 let outcome = match frame.kind {
-                    Kind::Done => self.done(&frame, call, lease, hook),
-                    Kind::Failed => self.failed(&frame, call, (hook, site.clone())),
+                    FrameKind::Done => self.done(&frame, call, lease, hook),
+                    FrameKind::Failed => self.failed(&frame, call, (hook, site.clone())),
                     _ => Err(out_of_turn(&frame)),
                 };
                 outcome.unwrap_or_else(|source| {

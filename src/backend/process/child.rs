@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::connection::VARIABLE;
 use super::frame::{Frame, FrameReader};
 use super::message::{Hello, Nonce};
-use super::printed::Printed;
+use super::printed::PrintedPipe;
 use super::processes::Processes;
 use crate::concurrency::bell::Bell;
 use crate::error::{Crash, FrameError};
@@ -46,7 +46,7 @@ pub(super) struct Child {
     reader: FrameReader,
     /// Frames that were read, and not taken yet.
     frames: VecDeque<Frame>,
-    printed: Printed,
+    printed: PrintedPipe,
     state: ChildState,
     traffic: Traffic,
     /// The buffer of each read.
@@ -133,13 +133,13 @@ impl Child {
         let process = command.spawn()?;
         // The command holds the other end of the pipe, which would never reach its end.
         drop(command);
-        Child::of(process, socket, Printed::new(pipe, *producer), most)
+        Child::of(process, socket, PrintedPipe::new(pipe, *producer), most)
     }
 
     fn of(
         mut process: std::process::Child,
         socket: UnixStream,
-        printed: Printed,
+        printed: PrintedPipe,
         most: usize,
     ) -> io::Result<Self> {
         let raw = i32::try_from(process.id()).expect("a process id is positive");

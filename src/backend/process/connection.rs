@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::frame::{Frame, FrameReader, HEADER, Kind};
+use super::frame::{Frame, FrameKind, FrameReader, HEADER};
 use super::message::{self, Hello, Nonce, PROTOCOL, Refused};
 use crate::backend::remote::recipe::Terms;
 use crate::error::FrameError;
@@ -36,7 +36,7 @@ pub struct CoordinatorConnection {
 }
 
 /// Where the worker's reader hands on what it reads.
-pub(super) trait Commands {
+pub(super) trait FrameHandler {
     /// Returns the reason if the frame is not one for a worker.
     fn take(&mut self, frame: Frame) -> Result<(), FrameError>;
 }
@@ -82,7 +82,7 @@ impl CoordinatorConnection {
 
     /// Tells the coordinator that this process is a worker with that recipe.
     pub(super) fn say_ready(&self) {
-        let ready = message::encode(Kind::Ready, MOST_HELLO, &());
+        let ready = message::encode(FrameKind::Ready, MOST_HELLO, &());
         send(&self.socket, &ready.expect("an empty message is short"));
     }
 
@@ -97,7 +97,7 @@ impl CoordinatorConnection {
     }
 
     /// Reads frames until the process ends. Without its coordinator, the process kills itself.
-    pub(super) fn read(mut self, commands: &mut impl Commands) -> ! {
+    pub(super) fn read(mut self, commands: &mut impl FrameHandler) -> ! {
         let mut scratch = vec![0; 256 << 10];
         loop {
             self.wait();
@@ -141,7 +141,7 @@ pub(super) fn send(mut socket: &UnixStream, frame: &[u8]) {
 
 /// Says why this worker cannot serve, and ends it.
 pub(super) fn refuse(socket: &UnixStream, reason: String) -> ! {
-    let refused = message::encode(Kind::Refused, MOST_HELLO, &Refused { reason });
+    let refused = message::encode(FrameKind::Refused, MOST_HELLO, &Refused { reason });
     if let Ok(refused) = refused {
         send(socket, &refused);
     }

@@ -13,7 +13,7 @@ pub(super) const HEADER: usize = 5;
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     // To a worker.
     Hello = 1,
     Init = 2,
@@ -33,27 +33,27 @@ pub(super) enum Kind {
 }
 
 /// All kinds.
-pub(super) const KINDS: [Kind; 14] = [
-    Kind::Hello,
-    Kind::Init,
-    Kind::Items,
-    Kind::GiveUp,
-    Kind::End,
-    Kind::Recall,
-    Kind::Ready,
-    Kind::Refused,
-    Kind::InitDone,
-    Kind::InitFailed,
-    Kind::Done,
-    Kind::Failed,
-    Kind::Bye,
-    Kind::HandedBack,
+pub(super) const KINDS: [FrameKind; 14] = [
+    FrameKind::Hello,
+    FrameKind::Init,
+    FrameKind::Items,
+    FrameKind::GiveUp,
+    FrameKind::End,
+    FrameKind::Recall,
+    FrameKind::Ready,
+    FrameKind::Refused,
+    FrameKind::InitDone,
+    FrameKind::InitFailed,
+    FrameKind::Done,
+    FrameKind::Failed,
+    FrameKind::Bye,
+    FrameKind::HandedBack,
 ];
 
 /// One message, as it was cut out of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     pub(super) body: Vec<u8>,
 }
 
@@ -66,11 +66,11 @@ pub(super) struct FrameReader {
     filled: usize,
     body: Vec<u8>,
     /// The kind and the length of the current frame, once its header is complete.
-    open: Option<(Kind, usize)>,
+    open: Option<(FrameKind, usize)>,
 }
 
-impl Kind {
-    fn of(byte: u8) -> Result<Kind, FrameError> {
+impl FrameKind {
+    fn of(byte: u8) -> Result<FrameKind, FrameError> {
         let kind = KINDS.into_iter().find(|kind| *kind as u8 == byte);
         kind.ok_or(FrameError::UnknownKind { kind: byte })
     }
@@ -115,9 +115,9 @@ impl FrameReader {
         self.body.capacity()
     }
 
-    fn open_frame(&mut self) -> Result<(Kind, usize), FrameError> {
+    fn open_frame(&mut self) -> Result<(FrameKind, usize), FrameError> {
         let [a, b, c, d, kind] = self.header;
-        let kind = Kind::of(kind)?;
+        let kind = FrameKind::of(kind)?;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         if length > self.most {
             return Err(FrameError::TooLong { length, most: self.most });
@@ -151,7 +151,7 @@ impl fmt::Debug for FrameReader {
 ///
 /// That of `write`, or if the body is longer than `most` bytes.
 pub(super) fn frame<E: From<FrameError>>(
-    kind: Kind,
+    kind: FrameKind,
     most: usize,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    fn encoded(kind: Kind, body: &[u8]) -> Vec<u8> {
+    fn encoded(kind: FrameKind, body: &[u8]) -> Vec<u8> {
         let write = |bytes: &mut Vec<u8>| -> Result<(), FrameError> {
             bytes.extend_from_slice(body);
             Ok(())
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_frame_that_is_too_long_is_refused_by_its_header() {
         let mut reader = FrameReader::new(10);
-        let header = [11, 0, 0, 0, Kind::Items as u8];
+        let header = [11, 0, 0, 0, FrameKind::Items as u8];
         let error = reader.feed(&mut &header[..]).unwrap_err();
         assert_eq!(error, FrameError::TooLong { length: 11, most: 10 });
         assert_eq!(reader.allocated(), 0, "nothing is allocated for it");
@@ -211,7 +211,7 @@ mod tests {
             bytes.extend_from_slice(&[0; 11]);
             Ok(())
         };
-        let error = frame(Kind::Done, 10, write).unwrap_err();
+        let error = frame(FrameKind::Done, 10, write).unwrap_err();
         assert_eq!(error, FrameError::TooLong { length: 11, most: 10 });
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn half_a_frame_is_noticed_at_the_end() {
-        let whole = encoded(Kind::Done, b"four");
+        let whole = encoded(FrameKind::Done, b"four");
         for cut in 1..whole.len() {
             let mut reader = FrameReader::new(10);
             assert_eq!(read_all(&mut reader, &whole[..cut]), Ok(vec![]));
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(FrameReader::new(10).end(), Ok(()));
     }
 
-    fn frames() -> impl Strategy<Value = Vec<(Kind, Vec<u8>)>> {
+    fn frames() -> impl Strategy<Value = Vec<(FrameKind, Vec<u8>)>> {
         let body = proptest::collection::vec(any::<u8>(), 0..40);
         proptest::collection::vec((proptest::sample::select(&KINDS[..]), body), 0..12)
     }

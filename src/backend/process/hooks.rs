@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::connection::{Commands, CoordinatorConnection, refuse};
-use super::frame::{Frame, Kind, frame};
+use super::connection::{CoordinatorConnection, FrameHandler, refuse};
+use super::frame::{Frame, FrameKind, frame};
 use super::message::{
     self, Bye, CallNumber, Done, Failed, HandedBack, Init, ItemOutcome, ItemsHeader, WorkHook,
 };
@@ -64,28 +64,29 @@ struct CommandReader<R: Runner> {
     revoked: Arc<AtomicU64>,
 }
 
-impl<R: Runner + 'static> Commands for CommandReader<R> {
+impl<R: Runner + 'static> FrameHandler for CommandReader<R> {
     fn take(&mut self, frame: Frame) -> Result<(), FrameError> {
         match frame.kind {
-            Kind::GiveUp => {
+            FrameKind::GiveUp => {
                 let CallNumber { call } = message::decode(&frame)?;
                 self.revoked.store(call, Ordering::Relaxed);
                 Ok(())
             }
-            Kind::Recall => {
+            FrameKind::Recall => {
                 let CallNumber { call: last } = message::decode(&frame)?;
                 let back = self.calls.take_back(|(call, _)| call.is_some_and(|call| call > last));
                 let calls = back.into_iter().filter_map(|(call, _)| call).collect();
-                let frame = message::encode(Kind::HandedBack, usize::MAX, &HandedBack { calls })?;
+                let frame =
+                    message::encode(FrameKind::HandedBack, usize::MAX, &HandedBack { calls })?;
                 self.outlet.send_aside(&frame);
                 Ok(())
             }
-            Kind::Init | Kind::Items | Kind::End => {
+            FrameKind::Init | FrameKind::Items | FrameKind::End => {
                 if let Some(side) = self.side.take() {
                     start(side, self.calls.clone(), &frame)?;
                 }
                 let call = match frame.kind {
-                    Kind::Items => Some(message::call_of(&frame)?),
+                    FrameKind::Items => Some(message::call_of(&frame)?),
                     _ => None,
                 };
                 self.calls.push((call, frame));
@@ -154,8 +155,8 @@ impl<R: Runner> ChildHooks<R> {
         loop {
             let (_, frame) = calls.receive();
             let failed = match frame.kind {
-                Kind::Init => self.init(&frame).err(),
-                Kind::Items => self.work_on(&frame).err(),
+                FrameKind::Init => self.init(&frame).err(),
+                FrameKind::Items => self.work_on(&frame).err(),
                 _ => self.end(),
             };
             if let Some(error) = failed {
@@ -168,9 +169,9 @@ impl<R: Runner> ChildHooks<R> {
         let init: Init = message::decode(frame)?;
         let call = init.call;
         let answer = match self.make_and_init(&init) {
-            Ok(()) => message::encode(Kind::InitDone, self.side.most, &CallNumber { call })?,
+            Ok(()) => message::encode(FrameKind::InitDone, self.side.most, &CallNumber { call })?,
             Err(failure) => {
-                message::encode(Kind::InitFailed, self.side.most, &Failed { call, failure })?
+                message::encode(FrameKind::InitFailed, self.side.most, &Failed { call, failure })?
             }
         };
         self.side.outlet.send(&answer);
@@ -200,7 +201,8 @@ impl<R: Runner> ChildHooks<R> {
         if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
             // The coordinator sent the call before it knew of the panic that has cost the state.
             let calls = vec![header.call];
-            let back = message::encode(Kind::HandedBack, self.side.most, &HandedBack { calls })?;
+            let back =
+                message::encode(FrameKind::HandedBack, self.side.most, &HandedBack { calls })?;
             self.side.outlet.send(&back);
             return Ok(());
         }
@@ -282,7 +284,7 @@ impl<R: Runner> ChildHooks<R> {
         let in_hook = u64::try_from(self.in_hook.as_nanos()).unwrap_or(u64::MAX);
         let outcomes = outputs.iter().map(outcome).collect();
         let header = Done { call, took, in_hook, outcomes };
-        let written = frame(Kind::Done, self.side.most, |bytes| -> Result<()> {
+        let written = frame(FrameKind::Done, self.side.most, |bytes| -> Result<()> {
             message::put(bytes, &header)?;
             for (item, output) in items.items.iter().zip(outputs) {
                 message::put_part(bytes, |bytes| self.put_outcome(*item, output, bytes))?;
@@ -307,7 +309,7 @@ impl<R: Runner> ChildHooks<R> {
     }
 
     fn failed(&self, call: u64, failure: CallFailure) -> Result<Vec<u8>, FrameError> {
-        message::encode(Kind::Failed, self.side.most, &Failed { call, failure })
+        message::encode(FrameKind::Failed, self.side.most, &Failed { call, failure })
     }
 
     /// Calls `producer_end`, answers, and ends the process. Returns if the answer cannot be written.
@@ -319,7 +321,7 @@ impl<R: Runner> ChildHooks<R> {
             let ended = call(Hook::ProducerEnd, Site::default, || runner.producer_end(&cx, state));
             failure = ended.err().map(|error| CallFailure::of(&self.side.recipe, *error));
         }
-        match message::encode(Kind::Bye, self.side.most, &Bye { failure }) {
+        match message::encode(FrameKind::Bye, self.side.most, &Bye { failure }) {
             Ok(bye) => {
                 self.side.outlet.send(&bye);
                 process::exit(0)

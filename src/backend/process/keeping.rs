@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::frame::Kind;
+use super::frame::FrameKind;
 use super::keeper::Keeper;
 use super::message::{self, Bye};
 use super::shift::Shift;
@@ -97,7 +97,7 @@ impl<R: Runner> Keeper<R> {
             tracing::warn!(producer, "a worker has ended by itself: {}", child.reap_gone());
             return Ok(());
         }
-        let end = message::encode(Kind::End, usize::MAX, &());
+        let end = message::encode(FrameKind::End, usize::MAX, &());
         child.send(end.expect("an empty message can be encoded"));
         let call = self.worker.next_call();
         let (limit, bell) = (self.worker.settings.limits.end, self.worker.bell());
@@ -114,7 +114,7 @@ impl<R: Runner> Keeper<R> {
                 return Err(Error::TimedOut { hook, site: Box::new(site), limit });
             }
         };
-        if frame.kind != Kind::Bye {
+        if frame.kind != FrameKind::Bye {
             let source = out_of_turn(&frame);
             return Err(refusal(&frame).unwrap_or(WorkerError::Frame { source }).into());
         }

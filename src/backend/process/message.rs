@@ -6,7 +6,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::frame::{Frame, Kind, frame};
+use super::frame::{Frame, FrameKind, frame};
 use crate::backend::remote::failure::CallFailure;
 use crate::backend::remote::recipe::Terms;
 use crate::error::FrameError;
@@ -116,7 +116,7 @@ pub(super) struct Bye {
 
 /// Encodes a message without parts.
 pub(super) fn encode<T: Serialize>(
-    kind: Kind,
+    kind: FrameKind,
     most: usize,
     header: &T,
 ) -> Result<Vec<u8>, FrameError> {
@@ -179,7 +179,7 @@ pub(super) fn take_part<'a>(parts: &mut &'a [u8]) -> Result<&'a [u8], FrameError
 
 impl Hello {
     pub(super) fn encode(&self, nonce: Nonce, most: usize) -> Result<Vec<u8>, FrameError> {
-        frame(Kind::Hello, most, |bytes| {
+        frame(FrameKind::Hello, most, |bytes| {
             bytes.extend_from_slice(&nonce.0.to_le_bytes());
             bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
             put(bytes, self)
@@ -203,7 +203,7 @@ pub(super) fn protocol_of(frame: &Frame) -> Option<u32> {
 pub(super) fn nonce_of(start: &[u8]) -> Option<Nonce> {
     let (header, rest) = start.split_first_chunk::<{ super::frame::HEADER }>()?;
     let nonce = rest.first_chunk()?;
-    (header[4] == Kind::Hello as u8).then(|| Nonce(u128::from_le_bytes(*nonce)))
+    (header[4] == FrameKind::Hello as u8).then(|| Nonce(u128::from_le_bytes(*nonce)))
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_message_with_bytes_too_many_is_damaged() {
-        let mut frame = cut(&encode(Kind::GiveUp, 100, &CallNumber { call: 5 }).unwrap());
+        let mut frame = cut(&encode(FrameKind::GiveUp, 100, &CallNumber { call: 5 }).unwrap());
         assert_eq!(decode::<CallNumber>(&frame).unwrap(), CallNumber { call: 5 });
         frame.body.push(1);
         let error = decode::<CallNumber>(&frame).unwrap_err();
@@ -249,7 +249,7 @@ mod tests {
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5),
         ) {
             let header = ItemsHeader { call: 3, attempt: 2, hook: WorkHook::Batch, items };
-            let bytes = frame(Kind::Items, 1 << 20, |bytes| -> Result<(), FrameError> {
+            let bytes = frame(FrameKind::Items, 1 << 20, |bytes| -> Result<(), FrameError> {
                 put(bytes, &header)?;
                 parts.iter().try_for_each(|part| put_part(bytes, |bytes| {
                     bytes.extend_from_slice(part);

@@ -9,7 +9,7 @@ const LONGEST_LINE: usize = 16 << 10;
 
 /// The reading end of a worker's standard output and error.
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct PrintedPipe {
     pub(super) pipe: PipeReader,
     producer: usize,
     is_open: bool,
@@ -23,10 +23,10 @@ struct OutputLines {
     tail: Vec<u8>,
 }
 
-impl Printed {
+impl PrintedPipe {
     /// `pipe` does not block.
     pub(super) fn new(pipe: PipeReader, producer: usize) -> Self {
-        Printed { pipe, producer, is_open: true, lines: OutputLines::default() }
+        PrintedPipe { pipe, producer, is_open: true, lines: OutputLines::default() }
     }
 
     /// Whether more may come.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
 use super::calls::{CallOutcome, Sent};
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::keeper::Keeper;
 use super::message::{self, CallNumber, Done, HandedBack};
 use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};
@@ -215,7 +215,8 @@ impl<'a, R: Runner> Shift<'a, R> {
         if self.recall == RecallState::Wanted {
             self.recall = RecallState::No;
             if self.sent.len() > 1 {
-                let recall = message::encode(Kind::Recall, usize::MAX, &CallNumber { call: first });
+                let recall =
+                    message::encode(FrameKind::Recall, usize::MAX, &CallNumber { call: first });
                 child.send(recall.expect("a number can be encoded"));
                 self.recall = RecallState::Sent;
             }
@@ -226,7 +227,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             return self.end_with(ChildAnswer::Died(crash));
         }
         match self.watch.wait(child, &bell) {
-            WaitEnd::Frame(frame) if frame.kind == Kind::HandedBack => self.take_back(frame),
+            WaitEnd::Frame(frame) if frame.kind == FrameKind::HandedBack => self.take_back(frame),
             WaitEnd::Frame(frame) => self.take_answer(frame),
             WaitEnd::Bell => {
                 if run.handover.dispatch.signals.recalls.take(producer)
@@ -258,7 +259,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     /// Takes the answer to the first call. The child then begins the next.
     fn take_answer(&mut self, frame: Frame) {
         let mut wait = Duration::ZERO;
-        if frame.kind == Kind::Done
+        if frame.kind == FrameKind::Done
             && let Ok((Done { took, in_hook, .. }, _)) = message::split::<Done>(&frame)
         {
             self.ahead.note(Duration::from_micros(took));

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::child::{Child, EventBell, Wake};
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::message::{self, CallNumber};
 use crate::error::{Crash, FrameError};
 
@@ -80,7 +80,7 @@ impl CallWatch {
     /// Tells the child if nothing waits for the call any more.
     pub(super) fn heed(&mut self, child: &mut Child, call: u64, interest: Interest) {
         if interest != Interest::Wanted && !std::mem::replace(&mut self.is_given_up, true) {
-            let give_up = message::encode(Kind::GiveUp, usize::MAX, &CallNumber { call });
+            let give_up = message::encode(FrameKind::GiveUp, usize::MAX, &CallNumber { call });
             child.send(give_up.expect("a number can be encoded"));
         }
         match interest {
@@ -126,7 +126,7 @@ pub(super) fn wait_for_answer(
         }
         match watch.wait(child, bell) {
             // All calls were answered while the worker was told to hand them back.
-            WaitEnd::Frame(frame) if frame.kind == Kind::HandedBack => {}
+            WaitEnd::Frame(frame) if frame.kind == FrameKind::HandedBack => {}
             WaitEnd::Frame(frame) => return ChildAnswer::Frame(frame),
             WaitEnd::Bell => {}
             WaitEnd::Ended(end) => return end.answer(child),

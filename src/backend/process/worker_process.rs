@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::child::{Child, ChildStart, EventBell, program, shown_program};
-use super::frame::{Frame, Kind};
+use super::frame::{Frame, FrameKind};
 use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
 use super::processes::Processes;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
@@ -209,7 +209,7 @@ impl<R: Runner> WorkerProcess<R> {
         let child = self.child.as_mut().expect("it was just started");
         match wait_for_answer(child, &bell, 0, Some(READY_WITHIN), interest) {
             ChildAnswer::Frame(frame) => match frame.kind {
-                Kind::Ready => Ok(()),
+                FrameKind::Ready => Ok(()),
                 _ => Err(unexpected(&frame)),
             },
             ChildAnswer::Died(crash) => {
@@ -226,7 +226,7 @@ impl<R: Runner> WorkerProcess<R> {
     fn init(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Unready> {
         let call = self.next_call();
         let most = self.settings.processes.max_frame as usize;
-        let init = message::encode(Kind::Init, most, &self.init_message(call)?)?;
+        let init = message::encode(FrameKind::Init, most, &self.init_message(call)?)?;
         let (limit, bell) = (self.settings.limits.init, self.bell().clone());
         let child = self.child.as_mut().expect("it was just started");
         child.send(init);
@@ -234,11 +234,11 @@ impl<R: Runner> WorkerProcess<R> {
         let (hook, site) = (Hook::ProducerInit, self.setup.site(&[], None));
         match answer {
             ChildAnswer::Frame(frame) => match frame.kind {
-                Kind::InitDone => match message::decode::<CallNumber>(&frame)?.call == call {
+                FrameKind::InitDone => match message::decode::<CallNumber>(&frame)?.call == call {
                     true => Ok(()),
                     false => Err(unexpected(&frame)),
                 },
-                Kind::InitFailed => {
+                FrameKind::InitFailed => {
                     let Failed { failure, .. } = message::decode(&frame)?;
                     Err(Unready::Failed(failure.into_error(&self.recipe, (hook, site))))
                 }
@@ -284,7 +284,7 @@ fn unexpected(frame: &Frame) -> Unready {
 
 /// The reason of a worker that refuses to serve.
 pub(super) fn refusal(frame: &Frame) -> Option<WorkerError> {
-    if frame.kind != Kind::Refused {
+    if frame.kind != FrameKind::Refused {
         return None;
     }
     Some(match message::decode(frame) {

@@ -19,7 +19,7 @@ use crate::run::measures::Measures;
 use crate::run::output_memory::measured;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 
@@ -65,7 +65,7 @@ impl Model {
         let run_settings = RunSettings { measures: Some(measures), ..RunSettings::default() };
         let (order, window) = (Order::Input, WINDOW);
         let (batching, kind) = (None, Default::default());
-        let shape = Shape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         let in_line = InLine { upstream, ..InLine::default() };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());

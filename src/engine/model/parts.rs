@@ -12,7 +12,7 @@ use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::expand::{ExpandLink, Parents, Unfold, closing};
-use crate::engine::gather::{Fold, GatherLink};
+use crate::engine::gather::{FoldParts, GatherLink};
 use crate::engine::link::Earlier;
 use crate::engine::link::be_parts;
 use crate::error::{BoxError, Error, Result};
@@ -25,7 +25,7 @@ use crate::run::handover::item_queue::NextItem;
 use crate::run::parts::{Holes, OpenParents, PartStage};
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::run::settle;
 use crate::runner::RunControl;
 use crate::scheduler::OnError;
@@ -57,7 +57,7 @@ impl Unfold<u64> for Split {
 
 struct Collect;
 
-impl Fold<u64, u64> for Collect {
+impl FoldParts<u64, u64> for Collect {
     type Gathered = Vec<u64>;
 
     fn init(&self, _: &u64) -> Vec<u64> {
@@ -99,7 +99,8 @@ fn new_run<I, T>(
 ) -> Arc<Run<I, T>> {
     let order = if stage == 1 { model.order } else { Order::Input };
     let window = model.windows[stage];
-    let shape = Shape { order, producers, spares: 0, window, batching, kind: Default::default() };
+    let shape =
+        RunShape { order, producers, spares: 0, window, batching, kind: Default::default() };
     let policy = Policy { on_error: OnError::Skip, ..Policy::default() };
     let settings = Arc::new(RunSettings { policy, ..RunSettings::default() });
     let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));

@@ -24,7 +24,7 @@ use crate::run::failures::withdrawn;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
 use crate::run::recording::Recording;
-use crate::run::run_shape::{CarriedOver, InLine, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::runner::RunControl;
 use crate::scheduler::window::Window;
 
@@ -70,7 +70,7 @@ enum End {
 fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<u64, u64>>, Arc<Run<u64, u64>>) {
     let stage = |producers, window, upstream| {
         let (batching, kind) = (None, Default::default());
-        let shape = Shape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
             let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());

@@ -27,7 +27,7 @@ use crate::run::Run;
 use crate::run::limits::TimeLimits;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::window::Window;
@@ -246,7 +246,7 @@ impl Scene {
             limits: TimeLimits { item, ..TimeLimits::default() },
             ..RunSettings::default()
         };
-        let shape = Shape {
+        let shape = RunShape {
             order: Order::Input,
             producers: self.producers,
             spares: self.spares,

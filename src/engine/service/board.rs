@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::places::{Asked, Left, Places, Polled};
+use super::places::{Left, PlaceRequest, PlaceState, Places};
 use super::slot::{Slot, wake};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
@@ -17,7 +17,7 @@ use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
-use crate::run::outbox::{Answers, End};
+use crate::run::outbox::{End, ResultSink};
 use crate::runner::OpenItems;
 use crate::scheduler::IndexMap;
 use crate::scheduler::Priority;
@@ -27,16 +27,16 @@ use crate::scheduler::Priority;
 /// A call is answered by the thread that removes it from here: a producer, the service's own thread at its
 /// deadline or at the end, or the caller that gives it up. So it is answered once.
 pub(crate) struct Board<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<ServiceState<T>>,
     /// For the service's own thread, and for callers of `drain`.
     changed: Condvar,
     event_log: Arc<EventLog>,
     home: HomeProcess,
 }
 
-struct State<T> {
+struct ServiceState<T> {
     /// By the index of their items.
-    open: IndexMap<Open<T>>,
+    open: IndexMap<OpenCall<T>>,
     next: u64,
     places: Places<Waker>,
     deadlines: BTreeSet<(Instant, Late)>,
@@ -53,7 +53,7 @@ struct State<T> {
 }
 
 /// A call that is accepted, or an item of a stream.
-struct Open<T> {
+struct OpenCall<T> {
     slot: Arc<Slot<T>>,
     deadline: Option<Deadline>,
     /// A background item has no place in the queue.
@@ -76,7 +76,7 @@ enum Late {
 }
 
 /// How a service ends.
-pub(super) enum Ended {
+pub(super) enum ServiceEnd {
     Closed,
     Cancelled,
     /// By an error, with which every open and every later call is answered.
@@ -86,19 +86,19 @@ pub(super) enum Ended {
 /// What the service's own thread does next.
 pub(super) enum Duty<T> {
     /// Withdraw the items of these calls, whose deadline has passed, and then answer the calls.
-    Expire(Vec<Expired<T>>),
+    Expire(Vec<ExpiredCall<T>>),
     /// Answer all open calls and end the thread: the run is over.
     End,
 }
 
 /// A call that has missed its deadline.
-pub(super) struct Expired<T> {
+pub(super) struct ExpiredCall<T> {
     pub(super) index: u64,
     slot: Arc<Slot<T>>,
     pub(super) limit: Duration,
 }
 
-impl<T> Expired<T> {
+impl<T> ExpiredCall<T> {
     pub(super) fn answer(self, error: Error) {
         self.slot.answer(Err(error));
     }
@@ -106,7 +106,7 @@ impl<T> Expired<T> {
 
 impl<T> Board<T> {
     pub(super) fn new(places: usize, event_log: Arc<EventLog>) -> Self {
-        let state = State {
+        let state = ServiceState {
             open: IndexMap::default(),
             next: 0,
             places: Places::new(places),
@@ -142,12 +142,12 @@ impl<T> Board<T> {
     }
 
     /// Takes a place, or queues the caller for one.
-    pub(super) fn take(&self, deadline: Option<Deadline>) -> Result<Asked, Error> {
+    pub(super) fn take(&self, deadline: Option<Deadline>) -> Result<PlaceRequest, Error> {
         self.check_home()?;
         let mut state = lock(&self.state);
         state.check()?;
         let asked = state.places.take();
-        if let Asked::Queued(arrival) = asked {
+        if let PlaceRequest::Queued(arrival) = asked {
             self.note_deadline(&mut state, deadline, Late::Caller(arrival));
         }
         Ok(asked)
@@ -167,12 +167,12 @@ impl<T> Board<T> {
         let mut state = lock(&self.state);
         let (polled, spare) = state.places.poll(arrival, waker);
         let answer = match polled {
-            Polled::Granted => {
+            PlaceState::Granted => {
                 state.forget_deadline(deadline, Late::Caller(arrival));
                 Poll::Ready(Ok(()))
             }
-            Polled::Waits => Poll::Pending,
-            Polled::SentAway => {
+            PlaceState::Waits => Poll::Pending,
+            PlaceState::SentAway => {
                 let late = deadline.filter(|deadline| deadline.at <= now());
                 let late = late.map(|late| Error::DeadlineExceeded {
                     limit: late.limit,
@@ -211,7 +211,7 @@ impl<T> Board<T> {
         let index = state.next;
         state.next += 1;
         self.event_log.read(state.next);
-        state.open.insert(index, Open { slot: slot.clone(), deadline, priority });
+        state.open.insert(index, OpenCall { slot: slot.clone(), deadline, priority });
         self.note_deadline(&mut state, deadline, Late::Call(index));
         Ok(index)
     }
@@ -301,7 +301,7 @@ impl<T> Board<T> {
     }
 
     /// Takes out the calls whose deadline has passed, and sends away the callers without a place.
-    fn expire(&self, mut state: MutexGuard<'_, State<T>>, now: Instant) -> Duty<T> {
+    fn expire(&self, mut state: MutexGuard<'_, ServiceState<T>>, now: Instant) -> Duty<T> {
         let (mut late, mut wakers) = (vec![], vec![]);
         while let Some(&(at, what)) = state.deadlines.first().filter(|(at, _)| *at <= now) {
             state.deadlines.remove(&(at, what));
@@ -318,17 +318,17 @@ impl<T> Board<T> {
             let state = lock(&self.state);
             let limit = state.open.get(&index)?.deadline?.limit;
             let slot = self.settle(state, index, |account| account.failed += 1)?;
-            Some(Expired { index, slot, limit })
+            Some(ExpiredCall { index, slot, limit })
         };
         Duty::Expire(late.into_iter().filter_map(take).collect())
     }
 
     /// Answers all open calls, and refuses all later ones.
-    pub(super) fn end(&self, ended: Ended) {
+    pub(super) fn end(&self, ended: ServiceEnd) {
         let mut state = lock(&self.state);
         state.is_closed = true;
-        state.is_cancelled = matches!(ended, Ended::Cancelled);
-        if let Ended::Failed(error) = ended {
+        state.is_cancelled = matches!(ended, ServiceEnd::Cancelled);
+        if let ServiceEnd::Failed(error) = ended {
             state.reason = Some(Arc::new(error));
         }
         state.deadlines.clear();
@@ -342,7 +342,7 @@ impl<T> Board<T> {
         drop(state);
         self.changed.notify_all();
         wakers.into_iter().for_each(wake);
-        for (Open { slot, .. }, error) in open.into_values().zip(errors) {
+        for (OpenCall { slot, .. }, error) in open.into_values().zip(errors) {
             slot.answer(Err(error));
         }
     }
@@ -351,11 +351,11 @@ impl<T> Board<T> {
     /// look at the account as soon as it has the answer.
     fn settle(
         &self,
-        mut state: MutexGuard<'_, State<T>>,
+        mut state: MutexGuard<'_, ServiceState<T>>,
         index: u64,
         count: impl Fn(&mut Account),
     ) -> Option<Arc<Slot<T>>> {
-        let Open { slot, deadline, priority } = state.open.remove(&index)?;
+        let OpenCall { slot, deadline, priority } = state.open.remove(&index)?;
         state.forget_deadline(deadline, Late::Call(index));
         count(&mut state.account);
         let Account { ok, failed, cancelled, .. } = state.account;
@@ -398,7 +398,7 @@ impl<T> Board<T> {
         }));
     }
 
-    fn note_deadline(&self, state: &mut State<T>, deadline: Option<Deadline>, what: Late) {
+    fn note_deadline(&self, state: &mut ServiceState<T>, deadline: Option<Deadline>, what: Late) {
         let Some(Deadline { at, .. }) = deadline else { return };
         let is_first = state.deadlines.first().is_none_or(|&(first, _)| at < first);
         state.deadlines.insert((at, what));
@@ -409,15 +409,15 @@ impl<T> Board<T> {
 
     fn wait_for<'a>(
         &self,
-        state: MutexGuard<'a, State<T>>,
+        state: MutexGuard<'a, ServiceState<T>>,
         most: Duration,
-    ) -> MutexGuard<'a, State<T>> {
+    ) -> MutexGuard<'a, ServiceState<T>> {
         let waited = self.changed.wait_timeout(state, most);
         waited.expect("nothing panics under a lock of ours").0
     }
 }
 
-impl<T> State<T> {
+impl<T> ServiceState<T> {
     /// Fails if calls are not accepted. Between the abort of a run and its reason they still are: the service's own
     /// thread then answers them with the others.
     fn check(&self) -> Result<(), Error> {
@@ -439,7 +439,7 @@ impl<T> State<T> {
     }
 }
 
-impl<T: Send> Answers<T> for Board<T> {
+impl<T: Send> ResultSink<T> for Board<T> {
     fn answer(&self, item: u64, outcome: Outcome<T>) {
         self.answer_with(item, outcome);
     }
@@ -478,7 +478,7 @@ mod tests {
         assert!(board.try_take(1).expect("the reason is not known yet"));
         let slot = Arc::new(Slot::new());
         board.open(&slot, None, Priority::Normal).expect("the same");
-        board.end(Ended::Failed(Error::Active {}));
+        board.end(ServiceEnd::Failed(Error::Active {}));
         let Poll::Ready(Err(error)) = slot.poll(Waker::noop()) else { panic!("it is answered") };
         assert!(matches!(error, Error::ServiceEnded { .. }), "{error:?}");
         assert!(matches!(board.try_take(1), Err(Error::ServiceEnded { .. })));

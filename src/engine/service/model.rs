@@ -17,7 +17,7 @@ use crate::engine::model::{check, explore};
 use crate::producers::producer_threads::ThreadIds;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::recording::Recording;
-use crate::run::run_shape::{CarriedOver, InLine, Shape};
+use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::{Outcome, Standing};
 
@@ -67,7 +67,7 @@ fn start(places: usize, batch: Option<Batch>) -> Model {
 }
 
 fn start_with(places: usize, batching: Option<Batching>) -> Model {
-    let shape = Shape {
+    let shape = RunShape {
         order: Order::Input,
         producers: PRODUCERS,
         spares: 0,

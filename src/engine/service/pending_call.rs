@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::Calls;
 use super::board::Deadline;
-use super::places::Asked;
+use super::places::PlaceRequest;
 use super::slot::Slot;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::parker::{block_on, block_on_soon};
@@ -18,11 +18,11 @@ pub(crate) struct PendingCall<I, T> {
     deadline: Option<Deadline>,
     /// A background item has no place in the queue.
     priority: Priority,
-    stage: Stage<I, T>,
+    stage: CallPhase<I, T>,
 }
 
 /// The stages of a call.
-enum Stage<I, T> {
+enum CallPhase<I, T> {
     /// Its caller waits for a place.
     Queued {
         arrival: u64,
@@ -44,9 +44,9 @@ impl<I, T> PendingCall<I, T> {
     /// Begins a call. If all places are taken, it waits for one.
     pub(crate) fn begin(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
         match calls.board.take(deadline) {
-            Ok(Asked::Granted) => Self::with_place(calls, input, deadline),
-            Ok(Asked::Queued(arrival)) => {
-                Self::at(calls, deadline, Stage::Queued { arrival, input })
+            Ok(PlaceRequest::Granted) => Self::with_place(calls, input, deadline),
+            Ok(PlaceRequest::Queued(arrival)) => {
+                Self::at(calls, deadline, CallPhase::Queued { arrival, input })
             }
             Err(error) => {
                 drop_quietly(input);
@@ -57,14 +57,14 @@ impl<I, T> PendingCall<I, T> {
 
     /// Begins a call that has a place.
     pub(crate) fn with_place(calls: &Calls<I, T>, input: I, deadline: Option<Deadline>) -> Self {
-        let mut call = Self::at(calls, deadline, Stage::Over);
+        let mut call = Self::at(calls, deadline, CallPhase::Over);
         call.submit(input);
         call
     }
 
     /// Offers an item of a stream, which needs no place.
     pub(super) fn in_background(calls: &Calls<I, T>, input: I) -> Self {
-        let mut call = Self::at(calls, None, Stage::Over);
+        let mut call = Self::at(calls, None, CallPhase::Over);
         call.priority = Priority::Background;
         call.submit(input);
         call
@@ -72,22 +72,22 @@ impl<I, T> PendingCall<I, T> {
 
     /// Makes a call that was refused.
     pub(crate) fn refused(calls: &Calls<I, T>, error: Error) -> Self {
-        Self::at(calls, None, Stage::Refused(error))
+        Self::at(calls, None, CallPhase::Refused(error))
     }
 
-    fn at(calls: &Calls<I, T>, deadline: Option<Deadline>, stage: Stage<I, T>) -> Self {
+    fn at(calls: &Calls<I, T>, deadline: Option<Deadline>, stage: CallPhase<I, T>) -> Self {
         PendingCall { calls: calls.clone(), deadline, priority: Priority::Normal, stage }
     }
 
     fn submit(&mut self, input: I) {
         let slot = Arc::new(Slot::new());
         self.stage = match self.calls.submit(input, &slot, self.deadline, self.priority) {
-            Ok(index) => Stage::Open { index, slot },
+            Ok(index) => CallPhase::Open { index, slot },
             Err(error) => {
                 if self.priority == Priority::Normal {
                     self.calls.board.release();
                 }
-                Stage::Refused(error)
+                CallPhase::Refused(error)
             }
         };
     }
@@ -95,17 +95,17 @@ impl<I, T> PendingCall<I, T> {
     /// Whether the call has its answer, or was refused.
     pub(super) fn is_answered(&self) -> bool {
         match &self.stage {
-            Stage::Open { slot, .. } => slot.is_answered(),
-            Stage::Queued { .. } => false,
-            Stage::Refused(_) | Stage::Over => true,
+            CallPhase::Open { slot, .. } => slot.is_answered(),
+            CallPhase::Queued { .. } => false,
+            CallPhase::Refused(_) | CallPhase::Over => true,
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        if let Stage::Open { .. } = &self.stage
+        if let CallPhase::Open { .. } = &self.stage
             && let Err(error) = self.calls.board.check_home()
         {
-            std::mem::forget(std::mem::replace(&mut self.stage, Stage::Over));
+            std::mem::forget(std::mem::replace(&mut self.stage, CallPhase::Over));
             return Poll::Ready(Err(error));
         }
         self.poll_at_home(cx)
@@ -113,10 +113,11 @@ impl<I, T> PendingCall<I, T> {
 
     /// Like [`poll`](PendingCall::poll), in the process that began the call.
     fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        if let Stage::Queued { arrival, .. } = self.stage {
+        if let CallPhase::Queued { arrival, .. } = self.stage {
             let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());
             let Poll::Ready(granted) = asked else { return Poll::Pending };
-            let Stage::Queued { input, .. } = std::mem::replace(&mut self.stage, Stage::Over)
+            let CallPhase::Queued { input, .. } =
+                std::mem::replace(&mut self.stage, CallPhase::Over)
             else {
                 unreachable!("it was just seen");
             };
@@ -128,15 +129,15 @@ impl<I, T> PendingCall<I, T> {
                 }
             }
         }
-        if let Stage::Open { slot, .. } = &self.stage {
+        if let CallPhase::Open { slot, .. } = &self.stage {
             let answer = slot.poll(cx.waker());
             if answer.is_ready() {
-                self.stage = Stage::Over;
+                self.stage = CallPhase::Over;
             }
             return answer;
         }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Refused(error) => Poll::Ready(Err(error)),
+        match std::mem::replace(&mut self.stage, CallPhase::Over) {
+            CallPhase::Refused(error) => Poll::Ready(Err(error)),
             _ => panic!("a call was polled after it had been answered"),
         }
     }
@@ -160,20 +161,20 @@ impl<I, T> PendingCall<I, T> {
 
 impl<I, T> Drop for PendingCall<I, T> {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut self.stage, Stage::Over);
-        if let Stage::Over = stage {
+        let stage = std::mem::replace(&mut self.stage, CallPhase::Over);
+        if let CallPhase::Over = stage {
             return;
         }
         if self.calls.board.check_home().is_err() {
             return std::mem::forget(stage);
         }
         match stage {
-            Stage::Queued { arrival, input } => {
+            CallPhase::Queued { arrival, input } => {
                 self.calls.board.leave(arrival, self.deadline);
                 drop_quietly(input);
             }
-            Stage::Open { index, .. } => self.calls.give_up(index),
-            Stage::Refused(_) | Stage::Over => {}
+            CallPhase::Open { index, .. } => self.calls.give_up(index),
+            CallPhase::Refused(_) | CallPhase::Over => {}
         }
     }
 }

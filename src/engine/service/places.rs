@@ -19,7 +19,7 @@ pub(super) struct Places<W> {
 
 /// The outcome of asking for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum PlaceRequest {
     /// It has a place.
     Granted,
     /// It waits, under this number.
@@ -28,7 +28,7 @@ pub(super) enum Asked {
 
 /// The state of a caller that asked for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Polled {
+pub(super) enum PlaceState {
     Granted,
     Waits,
     /// The caller is no longer in the queue: its time is over, or the service accepts no calls.
@@ -63,24 +63,24 @@ impl<W> Places<W> {
     }
 
     /// Takes a place, or queues the caller.
-    pub(super) fn take(&mut self) -> Asked {
+    pub(super) fn take(&mut self) -> PlaceRequest {
         if self.try_take(1) {
-            return Asked::Granted;
+            return PlaceRequest::Granted;
         }
         self.arrivals += 1;
         self.waiting.insert(self.arrivals, None);
-        Asked::Queued(self.arrivals)
+        PlaceRequest::Queued(self.arrivals)
     }
 
     /// Takes the place that was kept for a caller. If it still waits, keeps `waker` for it. Returns the waker that
     /// is not needed, if any: it is the user's, and not dropped here.
-    pub(super) fn poll(&mut self, arrival: u64, waker: W) -> (Polled, Option<W>) {
+    pub(super) fn poll(&mut self, arrival: u64, waker: W) -> (PlaceState, Option<W>) {
         if self.granted.remove(&arrival) {
-            return (Polled::Granted, Some(waker));
+            return (PlaceState::Granted, Some(waker));
         }
         match self.waiting.get_mut(&arrival) {
-            Some(kept) => (Polled::Waits, kept.replace(waker)),
-            None => (Polled::SentAway, Some(waker)),
+            Some(kept) => (PlaceState::Waits, kept.replace(waker)),
+            None => (PlaceState::SentAway, Some(waker)),
         }
     }
 
@@ -119,15 +119,17 @@ mod tests {
     #[test]
     fn callers_get_places_in_the_order_of_their_arrival() {
         let mut places = Places::new(1);
-        assert_eq!(places.take(), Asked::Granted);
-        let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
+        assert_eq!(places.take(), PlaceRequest::Granted);
+        let (PlaceRequest::Queued(first), PlaceRequest::Queued(second)) =
+            (places.take(), places.take())
+        else {
             panic!("there is one place");
         };
-        assert_eq!(places.poll(second, "second"), (Polled::Waits, None));
-        assert_eq!(places.poll(first, "first"), (Polled::Waits, None));
+        assert_eq!(places.poll(second, "second"), (PlaceState::Waits, None));
+        assert_eq!(places.poll(first, "first"), (PlaceState::Waits, None));
         assert_eq!(places.release(), Some("first"));
         assert!(!places.try_take(1), "it is kept for the first");
-        assert_eq!(places.poll(first, "again"), (Polled::Granted, Some("again")));
+        assert_eq!(places.poll(first, "again"), (PlaceState::Granted, Some("again")));
         assert_eq!(places.release(), Some("second"));
         assert_eq!(places.leave(second), Left::PassedOn(None), "none waits");
         assert!(places.try_take(1));
@@ -136,14 +138,16 @@ mod tests {
     #[test]
     fn a_caller_that_leaves_passes_its_place_on() {
         let mut places = Places::new(1);
-        assert_eq!(places.take(), Asked::Granted);
-        let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
+        assert_eq!(places.take(), PlaceRequest::Granted);
+        let (PlaceRequest::Queued(first), PlaceRequest::Queued(second)) =
+            (places.take(), places.take())
+        else {
             panic!("there is one place");
         };
-        assert_eq!(places.poll(second, "second"), (Polled::Waits, None));
+        assert_eq!(places.poll(second, "second"), (PlaceState::Waits, None));
         assert_eq!(places.release(), None, "the first has not asked to be woken");
         assert_eq!(places.leave(first), Left::PassedOn(Some("second")));
-        assert_eq!(places.poll(second, "again"), (Polled::Granted, Some("again")));
+        assert_eq!(places.poll(second, "again"), (PlaceState::Granted, Some("again")));
     }
 
     #[test]
@@ -156,9 +160,9 @@ mod tests {
     #[test]
     fn callers_that_are_sent_away_are_known_no_more() {
         let mut places = Places::new(0);
-        let Asked::Queued(arrival) = places.take() else { panic!("there is no place") };
-        assert_eq!(places.poll(arrival, "first"), (Polled::Waits, None));
+        let PlaceRequest::Queued(arrival) = places.take() else { panic!("there is no place") };
+        assert_eq!(places.poll(arrival, "first"), (PlaceState::Waits, None));
         assert_eq!(places.refuse_all(), ["first"]);
-        assert_eq!(places.poll(arrival, "again"), (Polled::SentAway, Some("again")));
+        assert_eq!(places.poll(arrival, "again"), (PlaceState::SentAway, Some("again")));
     }
 }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use super::Calls;
 use super::board::Deadline;
 use super::pending_call::PendingCall;
-use super::places::Asked;
+use super::places::PlaceRequest;
 use crate::error::Error;
 
 /// A place, or the wait for one. Dropping it passes the place on.
@@ -27,8 +27,8 @@ impl<I, T> Reservation<I, T> {
     /// Takes a place, or queues for one. It has no deadline, since that of a call begins with the call.
     pub(crate) fn begin(calls: &Calls<I, T>) -> Result<Self, Error> {
         let stage = match calls.board.take(None)? {
-            Asked::Granted => ReservationStage::Held,
-            Asked::Queued(arrival) => ReservationStage::Waits(arrival),
+            PlaceRequest::Granted => ReservationStage::Held,
+            PlaceRequest::Queued(arrival) => ReservationStage::Waits(arrival),
         };
         Ok(Reservation { calls: calls.clone(), stage })
     }

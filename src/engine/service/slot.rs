@@ -9,18 +9,18 @@ use crate::error::Error;
 /// Where the answer of one call arrives.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<SlotState<T>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct SlotState<T> {
     answer: Option<Result<T, Error>>,
     waker: Option<Waker>,
 }
 
 impl<T> Slot<T> {
     pub(crate) fn new() -> Self {
-        Slot { state: Mutex::new(State { answer: None, waker: None }) }
+        Slot { state: Mutex::new(SlotState { answer: None, waker: None }) }
     }
 
     /// Whether the answer is there and was not taken.
@@ -56,7 +56,7 @@ impl<T> Slot<T> {
 /// An answer that was not taken is the user's value, and so is a waker.
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        let State { answer, waker } = &mut *lock(&self.state);
+        let SlotState { answer, waker } = &mut *lock(&self.state);
         drop_quietly((answer.take(), waker.take()));
     }
 }

@@ -13,7 +13,7 @@ fn past(mode: Mode, keys: KeyKind, commits: &[&str]) -> Past {
 }
 
 fn plans(past: &mut Past, positions: std::ops::Range<u64>) -> Vec<bool> {
-    let runs = |position| past.decide(&JournalKey::Position(position)).unwrap() == Plan::Run;
+    let runs = |position| past.decide(&JournalKey::Position(position)).unwrap() == ItemPlan::Run;
     positions.map(runs).collect()
 }
 

@@ -330,7 +330,7 @@ mod tests {
     use crate::base::Order;
     use crate::policy::{Policy, Stragglers};
     use crate::run::run_settings::RunSettings;
-    use crate::run::run_shape::{RunKind, Shape};
+    use crate::run::run_shape::{RunKind, RunShape};
     use crate::scheduler::batch::Batch;
     use crate::scheduler::{self, Copies, Memory};
 
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn an_expired_lease_does_not_take_the_inputs_of_the_next() {
         let batching = Some(Batching::new(Batch::up_to(2)));
-        let shape = Shape {
+        let shape = RunShape {
             order: Order::Input,
             producers: 2,
             spares: 0,
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn the_input_of_a_withdrawn_item_is_not_kept() {
         let batching = Some(Batching::new(Batch::up_to(2)));
-        let shape = Shape {
+        let shape = RunShape {
             order: Order::Input,
             producers: 1,
             spares: 0,
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn each_copy_of_a_failed_batch_has_inputs_of_its_own() {
         let batching = Some(Batching::new(Batch::up_to(2)));
-        let shape = Shape {
+        let shape = RunShape {
             order: Order::Input,
             producers: 2,
             spares: 0,

@@ -8,7 +8,7 @@ use super::lane::ProducerLane;
 use super::neighbours::Neighbours;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
-use crate::observe::run_stats::{Lack, Waits};
+use crate::observe::run_stats::{IdleReason, Waits};
 use crate::run::outbox::{Outbox, Outcome, outbox};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
@@ -154,7 +154,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     /// Records that the producer had nothing to do between `since` and now.
-    pub(super) fn has_waited(&mut self, lack: Lack, since: Instant) {
+    pub(super) fn has_waited(&mut self, lack: IdleReason, since: Instant) {
         self.waited.add(lack, now() - since);
         self.note_waits();
     }
@@ -284,7 +284,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         if self.ends == EndsHolder::Own {
             self.handover.stocked.clear(self.producer);
         }
-        let (mut since, mut lack) = (None, Lack::Items);
+        let (mut since, mut lack) = (None, IdleReason::Items);
         loop {
             // The clock is read once per round: one that finds an item counts up to its start only.
             let began = now();
@@ -367,7 +367,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     /// Takes items from the intake, all but the first into the inbox. If there are none, sleeps, and sets what it lacks.
-    fn take(&mut self, lack: &mut Lack) -> FromIntake<I> {
+    fn take(&mut self, lack: &mut IdleReason) -> FromIntake<I> {
         let handover = self.handover;
         if handover.is_aborted() {
             return FromIntake::Over;
@@ -418,12 +418,12 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for
     /// its next attempt keeps its place in the window. So behind a full window with such items, the wait is for a retry.
-    fn lack(&self, until: Option<RunTime>) -> Lack {
+    fn lack(&self, until: Option<RunTime>) -> IdleReason {
         let has_retries = || self.handover.dispatch.has_retries();
         match self.handover.window_hints.is_starving() {
-            is_full if (is_full || until.is_some()) && has_retries() => Lack::Retries,
-            true => Lack::Permits,
-            false => Lack::Items,
+            is_full if (is_full || until.is_some()) && has_retries() => IdleReason::Retries,
+            true => IdleReason::Permits,
+            false => IdleReason::Items,
         }
     }
 
@@ -508,12 +508,12 @@ mod model {
     use crate::base::Order;
     use crate::run::run_settings::RunSettings;
     use crate::run::run_shape::CarriedOver;
-    use crate::run::run_shape::Shape;
+    use crate::run::run_shape::RunShape;
 
     /// All `items` start in the first producer's lane. `slow` of them last until all others are done.
     /// `is_slow` decides by the producer, the number of items it has done before, and the item.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
-        let shape = Shape {
+        let shape = RunShape {
             order: Order::Input,
             producers,
             spares: 0,

@@ -2,7 +2,7 @@
 
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Inbox, Mutex, Stealer};
-use crate::run::outbox::{Outbox, Results, outbox};
+use crate::run::outbox::{Outbox, OutboxReader, outbox};
 
 /// One producer's part of the hand-over.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) type LaneEnds<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 
 impl<I, T> ProducerLane<I, T> {
     /// Creates a lane, and the collector's end of its outbox.
-    pub(super) fn new(window: usize) -> (Self, Results<T>) {
+    pub(super) fn new(window: usize) -> (Self, OutboxReader<T>) {
         let inbox = Inbox::new();
         let (outbox, results) = outbox(window);
         let lane = ProducerLane {

@@ -8,12 +8,12 @@ use crate::scheduler::budget::{MemoryBudget, Room};
 
 /// The memory that the items in flight of all stages of a line may take, with the runs of these stages.
 pub(crate) struct SharedBudget {
-    state: Mutex<State>,
+    state: Mutex<SharedBudgetState>,
     /// The runs with a bound, by stage.
     runs: Vec<Weak<dyn Bounded>>,
 }
 
-struct State {
+struct SharedBudgetState {
     budget: MemoryBudget,
     /// Whether a feeder has found no room since the runs last looked for some.
     is_awaited: bool,
@@ -21,7 +21,7 @@ struct State {
     was_full: bool,
 }
 
-impl State {
+impl SharedBudgetState {
     fn note(&mut self, stage: usize, has_room: bool) {
         self.is_awaited |= !has_room;
         self.was_full |= !has_room && self.budget.is_measured(stage);
@@ -54,7 +54,7 @@ pub(crate) fn share_budget(runs: &[Arc<dyn Bounded>]) {
     let at_work: Vec<_> = bounded.iter().map(|&(_, (_, at_work))| at_work).collect();
     let budget = MemoryBudget::new(most, &at_work);
     let runs = bounded.iter().map(|(run, _)| Arc::downgrade(run)).collect();
-    let state = Mutex::new(State { budget, is_awaited: false, was_full: false });
+    let state = Mutex::new(SharedBudgetState { budget, is_awaited: false, was_full: false });
     let shared = Arc::new(SharedBudget { state, runs });
     for (stage, (run, _)) in bounded.into_iter().enumerate() {
         run.share(StageBudget { shared: shared.clone(), stage });

@@ -8,18 +8,19 @@ use crate::run::no_output::NoOutput;
 use crate::run::outbox::{Outbox, outbox};
 
 /// Producers that take from one input and steal from each other, as the hand-over lets them.
-struct Producers {
+struct StealingProducers {
     inboxes: Vec<VecDeque<u64>>,
     outboxes: Vec<Outbox<u64>>,
     next: u64,
     delivered: BTreeSet<u64>,
 }
 
-impl Producers {
+impl StealingProducers {
     fn new(lanes: usize, order: Order) -> (Self, OrderedMerge<u64>) {
         let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
         let inboxes = vec![VecDeque::new(); lanes];
-        let producers = Producers { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
+        let producers =
+            StealingProducers { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
         (producers, OrderedMerge::new(order, results))
     }
 
@@ -48,27 +49,27 @@ impl Producers {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum MergeStep {
     Take(usize, u64),
     Steal(usize, usize),
     Work(usize, bool),
     Pop(usize),
 }
 
-fn steps(lanes: usize) -> impl Strategy<Value = Vec<Step>> {
+fn steps(lanes: usize) -> impl Strategy<Value = Vec<MergeStep>> {
     let lane = 0..lanes;
     let step = prop_oneof![
-        1 => (lane.clone(), 1u64..20).prop_map(|(lane, count)| Step::Take(lane, count)),
-        2 => (lane.clone(), lane.clone()).prop_map(|(thief, victim)| Step::Steal(thief, victim)),
-        8 => (lane, proptest::bool::weighted(0.3)).prop_map(|(lane, fails)| Step::Work(lane, fails)),
-        2 => (0usize..20).prop_map(Step::Pop),
+        1 => (lane.clone(), 1u64..20).prop_map(|(lane, count)| MergeStep::Take(lane, count)),
+        2 => (lane.clone(), lane.clone()).prop_map(|(thief, victim)| MergeStep::Steal(thief, victim)),
+        8 => (lane, proptest::bool::weighted(0.3)).prop_map(|(lane, fails)| MergeStep::Work(lane, fails)),
+        2 => (0usize..20).prop_map(MergeStep::Pop),
     ];
     proptest::collection::vec(step, 0..300)
 }
 
 fn pop(
     merge: &mut OrderedMerge<u64>,
-    producers: &Producers,
+    producers: &StealingProducers,
     popped: &mut Vec<u64>,
     order: Order,
 ) -> bool {
@@ -95,14 +96,14 @@ proptest! {
         order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
         steps in (2usize..5).prop_flat_map(steps),
     ) {
-        let (mut producers, mut merge) = Producers::new(5, order);
+        let (mut producers, mut merge) = StealingProducers::new(5, order);
         let mut popped = Vec::new();
         for step in steps {
             match step {
-                Step::Take(lane, count) => producers.take(lane, count),
-                Step::Steal(thief, victim) => producers.steal(thief, victim),
-                Step::Work(lane, fails) => producers.work(lane, fails),
-                Step::Pop(most) => {
+                MergeStep::Take(lane, count) => producers.take(lane, count),
+                MergeStep::Steal(thief, victim) => producers.steal(thief, victim),
+                MergeStep::Work(lane, fails) => producers.work(lane, fails),
+                MergeStep::Pop(most) => {
                     (0..most).for_each(|_| _ = pop(&mut merge, &producers, &mut popped, order));
                 }
             }

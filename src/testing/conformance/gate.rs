@@ -7,7 +7,7 @@ use crate::base::Result;
 
 /// Holds hooks back that [visit] its port, in this process or in another one of this machine.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct HookGate {
     listener: TcpListener,
 }
 
@@ -17,9 +17,9 @@ pub(super) struct Visitor {
     _stream: TcpStream,
 }
 
-impl Gate {
+impl HookGate {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Gate { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))? })
+        Ok(HookGate { listener: TcpListener::bind((Ipv4Addr::LOCALHOST, 0))? })
     }
 
     pub(super) fn port(&self) -> Result<u16> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
 
-use super::gate::Gate;
-use super::probe::{Answer, Answers, Task, Work, panic_text};
-use super::record::{Act, Record};
+use super::gate::HookGate;
+use super::probe::{Answer, Answers, Task, TaskWork, panic_text};
+use super::record::{Act, PoolRecord};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Order, Result};
 use crate::runner::Runner;
@@ -20,7 +20,7 @@ where
     R: Runner<Input = Task, Output = Answer, Summary = Answers> + 'static,
 {
     for order in BOTH {
-        for fault in [Work::Fail, Work::Panic] {
+        for fault in [TaskWork::Fail, TaskWork::Panic] {
             for at in [0, 25] {
                 let mut trial = Trial::plain(make, order)?;
                 failed(trial.run(tasks(60, &[(at, fault)])), "a hook of a producer failed")?;
@@ -29,7 +29,7 @@ where
         }
         for act in [Act::Fail, Act::Panic] {
             let mut trial =
-                Trial::new(make, Record::with_act(40, act), |builder| builder.order(order))?;
+                Trial::new(make, PoolRecord::with_act(40, act), |builder| builder.order(order))?;
             failed(trial.run(passing(0..60)), "consumer_work failed")?;
             trial.check_next_run()?;
         }
@@ -40,7 +40,7 @@ where
             if left == 0 {
                 panic!("the input panics on purpose")
             }
-            Some(Task::new(left, Work::Pass))
+            Some(Task::new(left, TaskWork::Pass))
         });
         let error = failed(trial.pool.run(torn), "its input panicked")?;
         ensure!(error.is_input(), "the input panicked: {}", text_of(&error));
@@ -52,8 +52,8 @@ where
         let set = |builder: Setup<R>| {
             builder.order(order).retries(1).backoff(Duration::ZERO, Duration::ZERO)
         };
-        let mut trial = Trial::new(make, Record::new(), set)?;
-        let some = [(0, Work::FailAtFirst), (17, Work::FailAtFirst)];
+        let mut trial = Trial::new(make, PoolRecord::new(), set)?;
+        let some = [(0, TaskWork::FailAtFirst), (17, TaskWork::FailAtFirst)];
         let answers = trial.run(tasks(30, &some))?;
         ensure!(answers.all.len() == 30, "{} of 30 items came", answers.all.len());
         let second = answers.all.iter().filter(|answer| answer.attempt == 2).count();
@@ -67,11 +67,11 @@ where
     R: Runner<Input = Task, Output = Answer, Summary = Answers> + 'static,
 {
     let notes = Notes::new()?;
-    let mut trial = Trial::new(make, Record::with_notes(&notes.folder), |builder| builder)?;
+    let mut trial = Trial::new(make, PoolRecord::with_notes(&notes.folder), |builder| builder)?;
     trial.run(passing(0..20))?;
     let ends = trial.record.progress().ends;
     ensure!(ends == 1, "consumer_end was called {ends} times in a run that succeeded");
-    failed(trial.run(tasks(20, &[(5, Work::Fail)])), "a hook failed")?;
+    failed(trial.run(tasks(20, &[(5, TaskWork::Fail)])), "a hook failed")?;
     let ends = trial.record.progress().ends;
     ensure!(ends == 0, "consumer_end was called in a run that failed");
     trial.run(vec![])?;
@@ -86,7 +86,7 @@ where
     drop(trial);
     notes.check(0, 2 * producers)?;
 
-    let record = Record::with_act(10, Act::Stop);
+    let record = PoolRecord::with_act(10, Act::Stop);
     let mut trial = Trial::new(make, record, |builder| builder)?;
     trial.run(passing(0..60))?;
     let ends = trial.record.progress().ends;
@@ -101,8 +101,8 @@ where
     for order in BOTH {
         // A hook that looks at `is_cancelled` is in an item.
         let mut trial = Trial::plain(make, order)?;
-        let (gate, token) = (Gate::new()?, trial.pool.cancel_token());
-        let endless = tasks(60, &[(3, Work::UntilCancelled(gate.port()?))]);
+        let (gate, token) = (HookGate::new()?, trial.pool.cancel_token());
+        let endless = tasks(60, &[(3, TaskWork::UntilCancelled(gate.port()?))]);
         let outcome = trial.run_while(endless, &gate, |_| {
             let visitor = gate.arrival();
             token.cancel();
@@ -123,7 +123,7 @@ where
             if number == 30 {
                 token.cancel();
             }
-            Task::new(number, Work::Pass)
+            Task::new(number, TaskWork::Pass)
         });
         let error = failed(trial.pool.run(endless), "it was cancelled")?;
         ensure!(error.is_cancelled(), "it was cancelled: {}", text_of(&error));
@@ -136,7 +136,7 @@ where
             if number == 30 {
                 token.drain();
             }
-            Task::new(number, Work::Pass)
+            Task::new(number, TaskWork::Pass)
         });
         let count = trial.pool.run(drained)?.all.len();
         ensure!(count == 31, "31 items were pulled before a drain, {count} were completed");
@@ -148,9 +148,9 @@ pub(super) fn clean<R>(make: &Make<R>, limit: Duration) -> Result<()>
 where
     R: Runner<Input = Task, Output = Answer, Summary = Answers> + 'static,
 {
-    for fault in [None, Some(Work::Fail), Some(Work::Panic)] {
+    for fault in [None, Some(TaskWork::Fail), Some(TaskWork::Panic)] {
         let (alive, gone) = bounded::<()>(0);
-        let mut trial = Trial::new(make, Record::with_alive(alive), |builder| builder)?;
+        let mut trial = Trial::new(make, PoolRecord::with_alive(alive), |builder| builder)?;
         let faults: Vec<_> = fault.map(|fault| (5, fault)).into_iter().collect();
         let outcome = trial.run(tasks(20, &faults));
         ensure!(outcome.is_ok() == fault.is_none(), "a run with {fault:?} is {outcome:?}");
@@ -174,9 +174,9 @@ where
 {
     for order in BOTH {
         let set = |builder: Setup<R>| builder.order(order).on_error(OnError::Skip);
-        let mut trial = Trial::new(make, Record::new(), set)?;
+        let mut trial = Trial::new(make, PoolRecord::new(), set)?;
         let guilty = [0, 9, 10, 11];
-        let answers = trial.run(tasks(60, &guilty.map(|number| (number, Work::Panic))))?;
+        let answers = trial.run(tasks(60, &guilty.map(|number| (number, TaskWork::Panic))))?;
         let tainted = answers.all.iter().find(|answer| answer.is_tainted);
         ensure!(tainted.is_none(), "a state that saw a panic is used again: {tainted:?}");
         ensure!(answers.all.len() == 56, "56 of 60 items pass, {} came", answers.all.len());
@@ -189,7 +189,7 @@ where
         }
     }
     let mut trial = Trial::plain(make, Order::Input)?;
-    let error = failed(trial.run(tasks(20, &[(5, Work::Panic)])), "a hook panicked")?;
+    let error = failed(trial.run(tasks(20, &[(5, TaskWork::Panic)])), "a hook panicked")?;
     ensure!(error.item() == Some(5), "item 5 panicked: {}", text_of(&error));
     trial.check_next_run()
 }

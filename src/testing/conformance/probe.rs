@@ -11,7 +11,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 use super::gate::{announce, visit};
-use super::record::{Act, Record};
+use super::record::{Act, PoolRecord};
 use crate::base::Result;
 use crate::cfg::CfgNode;
 use crate::error::Error;
@@ -26,19 +26,19 @@ pub(super) const NOTES: &str = "conformance.notes";
 /// [`from_cfg`](Probe::from_cfg).
 #[derive(Debug)]
 pub struct Probe {
-    record: Arc<Record>,
+    record: Arc<PoolRecord>,
 }
 
 /// An item of the suite.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Task {
     number: u64,
-    work: Work,
+    work: TaskWork,
 }
 
 /// What a hook does with a task.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) enum Work {
+pub(super) enum TaskWork {
     Pass,
     Fail,
     FailAtFirst,
@@ -84,7 +84,7 @@ thread_local! {
 }
 
 impl Task {
-    pub(super) fn new(number: u64, work: Work) -> Self {
+    pub(super) fn new(number: u64, work: TaskWork) -> Self {
         Task { number, work }
     }
 
@@ -100,7 +100,7 @@ impl Answers {
 }
 
 impl Probe {
-    pub(super) fn new(record: Arc<Record>) -> Self {
+    pub(super) fn new(record: Arc<PoolRecord>) -> Self {
         Probe { record }
     }
 
@@ -117,7 +117,7 @@ impl Probe {
     /// assert!(Probe::from_cfg(&CfgNode::new()).is_ok());
     /// ```
     pub fn from_cfg(_: &CfgNode) -> Result<Self> {
-        Ok(Probe { record: Arc::new(Record::new()) })
+        Ok(Probe { record: Arc::new(PoolRecord::new()) })
     }
 
     fn note_presence(&self) {
@@ -136,20 +136,20 @@ impl Probe {
         let Task { number, work } = *task;
         let failure = || Err(failure_text(number).into());
         match work {
-            Work::Pass => {}
-            Work::Fail => return failure(),
-            Work::FailAtFirst if cx.attempt() == 1 => return failure(),
-            Work::FailAtFirst => {}
-            Work::Panic => {
+            TaskWork::Pass => {}
+            TaskWork::Fail => return failure(),
+            TaskWork::FailAtFirst if cx.attempt() == 1 => return failure(),
+            TaskWork::FailAtFirst => {}
+            TaskWork::Panic => {
                 state.is_tainted = true;
                 panic!("{}", panic_text(number));
             }
-            Work::Wait(port) => visit(port),
-            Work::WaitAndFail(port) => {
+            TaskWork::Wait(port) => visit(port),
+            TaskWork::WaitAndFail(port) => {
                 visit(port);
                 return failure();
             }
-            Work::UntilCancelled(port) => {
+            TaskWork::UntilCancelled(port) => {
                 let _announced = announce(port);
                 while !cx.is_cancelled() {
                     // A hook has no other way to learn of it.

@@ -15,8 +15,8 @@ pub(super) enum Act {
 
 /// The notes of one pool.
 #[derive(Debug, Default)]
-pub(super) struct Record {
-    progress: Mutex<Progress>,
+pub(super) struct PoolRecord {
+    progress: Mutex<RecordedProgress>,
     changed: Condvar,
     act: Option<(u64, Act)>,
     alive: Option<Sender<()>>,
@@ -26,7 +26,7 @@ pub(super) struct Record {
 
 /// How far a run is.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct RecordedProgress {
     pub(super) pulled: u64,
     /// The largest number of items that were pulled and not consumed.
     pub(super) most_in_flight: u64,
@@ -38,24 +38,24 @@ pub(super) struct Progress {
     pub(super) is_over: bool,
 }
 
-impl Record {
+impl PoolRecord {
     pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// Has the consumer do this with the answer of that number.
     pub(super) fn with_act(number: u64, act: Act) -> Self {
-        Record { act: Some((number, act)), ..Self::default() }
+        PoolRecord { act: Some((number, act)), ..Self::default() }
     }
 
     /// Keeps the sender as long as anything of the pool lives.
     pub(super) fn with_alive(alive: Sender<()>) -> Self {
-        Record { alive: Some(alive), ..Self::default() }
+        PoolRecord { alive: Some(alive), ..Self::default() }
     }
 
     /// Has states leave notes in this folder.
     pub(super) fn with_notes(folder: &Path) -> Self {
-        Record { notes: Some(folder.to_owned()), ..Self::default() }
+        PoolRecord { notes: Some(folder.to_owned()), ..Self::default() }
     }
 
     pub(super) fn notes(&self) -> Option<&Path> {
@@ -70,7 +70,7 @@ impl Record {
         self.act.filter(|(at, _)| *at == number).map(|(_, act)| act)
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut Progress)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut RecordedProgress)) {
         change(&mut self.progress());
         self.changed.notify_all();
     }
@@ -86,7 +86,7 @@ impl Record {
     }
 
     /// Waits until the run is that far, or over. Returns whether it is that far.
-    pub(super) fn wait_until(&self, is_far: impl Fn(&Progress) -> bool) -> bool {
+    pub(super) fn wait_until(&self, is_far: impl Fn(&RecordedProgress) -> bool) -> bool {
         let mut progress = self.progress();
         while !is_far(&progress) && !progress.is_over {
             progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +94,7 @@ impl Record {
         is_far(&progress)
     }
 
-    pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
+    pub(super) fn progress(&self) -> MutexGuard<'_, RecordedProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! The laws about results: accounted, named, bounded, ordered, prompt; and batches.
 
-use super::gate::Gate;
-use super::probe::{Answer, Answers, Task, Work, failure_text, panic_text};
-use super::record::{Act, Record};
+use super::gate::HookGate;
+use super::probe::{Answer, Answers, Task, TaskWork, failure_text, panic_text};
+use super::record::{Act, PoolRecord};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Hook, Order, Result};
 use crate::runner::Runner;
@@ -37,14 +37,14 @@ where
         check_account(&trial, 30, 30, 0)?;
         trial.run(vec![])?;
         check_account(&trial, 0, 0, 0)?;
-        let outcome = trial.run(tasks(500, &[(20, Work::Fail)]));
+        let outcome = trial.run(tasks(500, &[(20, TaskWork::Fail)]));
         failed(outcome, "an item failed")?;
         let ok = trial.record.progress().consumed.len() as u64;
         check_account(&trial, 500, ok, 1)?;
 
         let set = |builder: Setup<R>| builder.order(order).on_error(OnError::Skip);
-        let mut trial = Trial::new(make, Record::new(), set)?;
-        let some = [(0, Work::Fail), (7, Work::Panic), (29, Work::Fail)];
+        let mut trial = Trial::new(make, PoolRecord::new(), set)?;
+        let some = [(0, TaskWork::Fail), (7, TaskWork::Panic), (29, TaskWork::Fail)];
         let answers = trial.run(tasks(30, &some))?;
         ensure!(answers.all.len() == 27, "27 of 30 items pass, {} came", answers.all.len());
         check_account(&trial, 30, 27, 3)?;
@@ -53,7 +53,7 @@ where
         let errors = trial.pool.failures().len();
         ensure!(errors == 3, "3 items are skipped, the pool has {errors} errors");
 
-        let record = Record::with_act(10, Act::Stop);
+        let record = PoolRecord::with_act(10, Act::Stop);
         let mut trial = Trial::new(make, record, |builder| builder.order(order))?;
         let answers = trial.run(passing(0..500))?;
         let consumed = trial.record.progress().consumed.len();
@@ -71,8 +71,8 @@ pub(super) fn named<R>(make: &Make<R>) -> Result<()>
 where
     R: Runner<Input = Task, Output = Answer, Summary = Answers> + 'static,
 {
-    let mut trial = Trial::new(make, Record::new(), |builder| builder.on_error(OnError::Skip))?;
-    trial.run(tasks(20, &[(3, Work::Fail), (11, Work::Panic)]))?;
+    let mut trial = Trial::new(make, PoolRecord::new(), |builder| builder.on_error(OnError::Skip))?;
+    trial.run(tasks(20, &[(3, TaskWork::Fail), (11, TaskWork::Panic)]))?;
     let producers = trial.pool.devices().len();
     for (item, text) in [(3, failure_text(3)), (11, panic_text(11))] {
         let found = trial.pool.failures().iter().find(|error| error.item() == Some(item));
@@ -89,7 +89,7 @@ where
         ensure!(shown.contains(&text), "the cause {text:?} is missing: {shown}");
     }
     for (act, text) in [(Act::Fail, failure_text(4)), (Act::Panic, panic_text(4))] {
-        let mut trial = Trial::new(make, Record::with_act(4, act), |builder| builder)?;
+        let mut trial = Trial::new(make, PoolRecord::with_act(4, act), |builder| builder)?;
         let error = failed(trial.run(passing(0..20)), "consumer_work failed")?;
         let shown = text_of(&error);
         let site = (error.hook(), error.item());
@@ -106,12 +106,12 @@ where
     for order in BOTH {
         for window in [1, 2, 7] {
             let set = |builder: Setup<R>| builder.order(order).window(window);
-            let mut trial = Trial::new(make, Record::new(), set)?;
+            let mut trial = Trial::new(make, PoolRecord::new(), set)?;
             trial.run(passing(0..100))?;
             check_window(&trial.record, window)?;
             // The first item is slow, so the window fills.
-            let gate = Gate::new()?;
-            let slow = tasks(100, &[(0, Work::Wait(gate.port()?))]);
+            let gate = HookGate::new()?;
+            let slow = tasks(100, &[(0, TaskWork::Wait(gate.port()?))]);
             let outcome = trial.run_while(slow, &gate, |record| {
                 let _visitor = gate.arrival()?;
                 let is_full = record.wait_until(|progress| progress.pulled >= window as u64);
@@ -125,7 +125,7 @@ where
     Ok(())
 }
 
-fn check_window(record: &Record, window: usize) -> Result<()> {
+fn check_window(record: &PoolRecord, window: usize) -> Result<()> {
     let most = record.progress().most_in_flight;
     ensure!(most <= window as u64, "{most} items were in flight in a window of {window}");
     Ok(())
@@ -143,9 +143,9 @@ where
         "a hook was given the index of another item"
     );
     // The first item waits until the window is full of later ones.
-    let gate = Gate::new()?;
-    let slow = tasks(60, &[(0, Work::Wait(gate.port()?))]);
-    let mut trial = Trial::new(make, Record::new(), |builder| builder.window(8))?;
+    let gate = HookGate::new()?;
+    let slow = tasks(60, &[(0, TaskWork::Wait(gate.port()?))]);
+    let mut trial = Trial::new(make, PoolRecord::new(), |builder| builder.window(8))?;
     let outcome = trial.run_while(slow, &gate, |record| {
         let _visitor = gate.arrival()?;
         record.wait_until(|progress| progress.pulled >= 8);
@@ -157,8 +157,8 @@ where
     check_failures_in_order(make)?;
 
     let set = |builder: Setup<R>| builder.on_error(OnError::Skip);
-    let mut trial = Trial::new(make, Record::new(), set)?;
-    let answers = trial.run(tasks(40, &[(3, Work::Fail), (30, Work::Fail)]))?;
+    let mut trial = Trial::new(make, PoolRecord::new(), set)?;
+    let answers = trial.run(tasks(40, &[(3, TaskWork::Fail), (30, TaskWork::Fail)]))?;
     let expected = (0..40).filter(|number| ![3, 30].contains(number));
     ensure!(answers.numbers().into_iter().eq(expected), "skipped items leave no gap in the order");
 
@@ -174,9 +174,9 @@ where
     R: Runner<Input = Task, Output = Answer, Summary = Answers> + 'static,
 {
     // A later item fails, while the one that fails first in order is still in its hook.
-    let gate = Gate::new()?;
-    let mut trial = Trial::new(make, Record::new(), |builder| builder.window(8))?;
-    let some = [(4, Work::WaitAndFail(gate.port()?)), (6, Work::Fail)];
+    let gate = HookGate::new()?;
+    let mut trial = Trial::new(make, PoolRecord::new(), |builder| builder.window(8))?;
+    let some = [(4, TaskWork::WaitAndFail(gate.port()?)), (6, TaskWork::Fail)];
     let outcome = trial.run_while(tasks(300, &some), &gate, |record| {
         let _visitor = gate.arrival()?;
         // No more may come: after item 6 has failed, nothing is pulled.
@@ -205,7 +205,7 @@ where
                 Some(batch) => builder.order(order).batch(batch),
                 None => builder.order(order),
             };
-            let mut trial = Trial::new(make, Record::new(), set)?;
+            let mut trial = Trial::new(make, PoolRecord::new(), set)?;
             // The input gives an item when the one before is consumed.
             let record = trial.record.clone();
             let slow = passing(0..12).into_iter().inspect(|task| {
@@ -218,10 +218,10 @@ where
     }
     // One item is slow. All others are done meanwhile.
     for slow in [0, 5] {
-        let gate = Gate::new()?;
+        let gate = HookGate::new()?;
         let set = |builder: Setup<R>| builder.order(Order::Completion).window(20);
-        let mut trial = Trial::new(make, Record::new(), set)?;
-        let some = [(slow, Work::Wait(gate.port()?))];
+        let mut trial = Trial::new(make, PoolRecord::new(), set)?;
+        let some = [(slow, TaskWork::Wait(gate.port()?))];
         let outcome = trial.run_while(tasks(20, &some), &gate, |record| {
             let _visitor = gate.arrival()?;
             record.wait_until(|progress| progress.consumed.len() >= 19);
@@ -241,8 +241,8 @@ where
         let set = |builder: Setup<R>| {
             builder.order(order).batch(Batch::of(4)).window(16).on_error(OnError::Skip)
         };
-        let mut trial = Trial::new(make, Record::new(), set)?;
-        let answers = trial.run(tasks(24, &[(9, Work::Fail)]))?;
+        let mut trial = Trial::new(make, PoolRecord::new(), set)?;
+        let answers = trial.run(tasks(24, &[(9, TaskWork::Fail)]))?;
         check_account(&trial, 24, 23, 1)?;
         let alone = answers.all.iter().filter(|answer| answer.batch != 4).count();
         ensure!(alone == 0, "{alone} items came to a hook in batches that are not of 4 items");

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::gate::Gate;
-use super::probe::{Answer, Answers, NOTES, Probe, Task, Work};
-use super::record::Record;
+use super::gate::HookGate;
+use super::probe::{Answer, Answers, NOTES, Probe, Task, TaskWork};
+use super::record::PoolRecord;
 use crate::api::builder::Builder;
 use crate::api::pool::{AnyOrderRunner, RuntimeOrder};
 use crate::base::{BoxError, Order, Result};
@@ -21,7 +21,7 @@ pub(super) type Make<R> = dyn Fn(Probe) -> Setup<R> + Send + Sync;
 /// A pool of the candidate.
 pub(super) struct Trial<R: Runner + 'static> {
     pub(super) pool: AnyOrderRunner<R>,
-    pub(super) record: Arc<Record>,
+    pub(super) record: Arc<PoolRecord>,
 }
 
 /// Returns an error with this text unless the condition holds.
@@ -42,7 +42,7 @@ where
 {
     pub(super) fn new(
         make: &Make<R>,
-        record: Record,
+        record: PoolRecord,
         set: impl FnOnce(Setup<R>) -> Setup<R>,
     ) -> Result<Self> {
         let record = Arc::new(record);
@@ -58,7 +58,7 @@ where
 
     /// In this order, without further settings.
     pub(super) fn plain(make: &Make<R>, order: Order) -> Result<Self> {
-        Trial::new(make, Record::new(), |builder| builder.order(order))
+        Trial::new(make, PoolRecord::new(), |builder| builder.order(order))
     }
 
     /// Runs tasks, and forgets what the record has of an earlier run.
@@ -74,8 +74,8 @@ where
     pub(super) fn run_while(
         &mut self,
         tasks: Vec<Task>,
-        gate: &Gate,
-        meanwhile: impl FnOnce(&Record) -> Result<()> + Send,
+        gate: &HookGate,
+        meanwhile: impl FnOnce(&PoolRecord) -> Result<()> + Send,
     ) -> Result<Result<Answers, Error>> {
         let record = self.record.clone();
         record.change(|progress| *progress = Default::default());
@@ -107,12 +107,13 @@ where
 
 /// Tasks that pass.
 pub(super) fn passing(numbers: std::ops::Range<u64>) -> Vec<Task> {
-    numbers.map(|number| Task::new(number, Work::Pass)).collect()
+    numbers.map(|number| Task::new(number, TaskWork::Pass)).collect()
 }
 
 /// Tasks `0..count`, of which some do something else.
-pub(super) fn tasks(count: u64, others: &[(u64, Work)]) -> Vec<Task> {
-    let work = |number| others.iter().find(|(at, _)| *at == number).map_or(Work::Pass, |it| it.1);
+pub(super) fn tasks(count: u64, others: &[(u64, TaskWork)]) -> Vec<Task> {
+    let work =
+        |number| others.iter().find(|(at, _)| *at == number).map_or(TaskWork::Pass, |it| it.1);
     (0..count).map(|number| Task::new(number, work(number))).collect()
 }
 
