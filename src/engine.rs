@@ -9,16 +9,13 @@ mod consume;
 pub(crate) mod consuming;
 pub(crate) mod expand;
 pub(crate) mod feed;
-mod feeding;
+pub(crate) mod feeding;
 pub(crate) mod gather;
 pub(crate) mod line;
 mod lineup;
 pub(crate) mod link;
 pub(crate) mod outputs;
 mod outputs_driver;
-pub(crate) mod own_feeder;
-#[cfg(feature = "futures")]
-pub(crate) mod polled;
 pub(crate) mod pool;
 mod reckoning;
 pub(crate) mod run_driver;

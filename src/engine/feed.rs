@@ -1,7 +1,14 @@
 //! The caller's iterator, pulled on the caller's thread.
 
 use std::cell::Cell;
+#[cfg(feature = "futures")]
+use std::pin::Pin;
+#[cfg(feature = "futures")]
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "futures")]
+use futures_core::Stream;
 
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
@@ -12,8 +19,7 @@ use crate::observe::event::Event;
 use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
-use crate::run::measures::Rejected;
-use crate::run::measures::{Measured, Measures};
+use crate::run::measures::{Measured, Measures, Rejected};
 use crate::run::no_output::NoOutput;
 
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
@@ -393,5 +399,50 @@ fn exact<I>(iter: &I, remaining: fn(&I) -> (usize, Option<usize>)) -> Option<u64
     match catch(|| remaining(iter)) {
         Ok((least, Some(most))) if least == most => Some(least as u64),
         _ => None,
+    }
+}
+
+/// A stream, and the item that was polled last. As an iterator it yields that item.
+///
+/// The stream is polled first, and its item then goes the way of all items.
+#[cfg(feature = "futures")]
+pub(crate) struct Polled<S: Stream> {
+    stream: Pin<Box<S>>,
+    /// What the stream has returned, until it is pulled.
+    item: Option<S::Item>,
+}
+
+/// The stream is pinned by its box; items are moved.
+#[cfg(feature = "futures")]
+impl<S: Stream> Unpin for Polled<S> {}
+
+#[cfg(feature = "futures")]
+impl<S: Stream> Iterator for Polled<S> {
+    type Item = S::Item;
+
+    fn next(&mut self) -> Option<S::Item> {
+        self.item.take()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.stream.size_hint()
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<S: Stream, T> Source<Polled<S>, T> {
+    /// Creates a source from `stream`; `next` takes and converts the item that was polled.
+    pub(crate) fn polled(stream: S, next: Next<Polled<S>, T>) -> Self {
+        Source::new(Polled { stream: Box::pin(stream), item: None }, next)
+    }
+
+    /// Polls for the next item, or the end. Call it before each pull.
+    pub(super) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(polled) = self.iter_mut() else { return Poll::Ready(()) };
+        match catch(|| polled.stream.as_mut().poll_next(cx)) {
+            Ok(poll) => polled.item = ready!(poll),
+            Err(message) => self.break_with(message),
+        }
+        Poll::Ready(())
     }
 }

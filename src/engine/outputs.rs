@@ -7,12 +7,12 @@ use std::task::{Context, ready};
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
+#[cfg(feature = "futures")]
+use super::feed::Polled;
 use super::feed::Source;
+use super::feeding::GatedSource;
 use super::line::Line;
 use super::outputs_driver::{Caller, OutputsDriver, Yield};
-use super::own_feeder::GatedSource;
-#[cfg(feature = "futures")]
-use super::polled::Polled;
 use super::stage::StageTypes;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;

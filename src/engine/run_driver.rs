@@ -12,11 +12,15 @@ use futures_core::Stream;
 use super::consume::Consumed;
 use super::consuming::{Consuming, MakeConsumer, Start};
 use super::feed::Source;
+#[cfg(feature = "futures")]
+use super::feed::{FeederTime, Polled, Pulled};
 use super::line::{Begun, Line, join_links};
 use super::link::FeedCounts;
 #[cfg(feature = "futures")]
-use super::polled::{Polled, PolledFeeding};
+use super::outputs_driver::MOST_PER_POLL;
 use super::stage::{RunOf, StageTypes};
+#[cfg(feature = "futures")]
+use crate::base::panic::drop_quietly;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::concurrency::parker::block_on;
@@ -24,6 +28,10 @@ use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
 use crate::observe::account::Account;
 use crate::producers::participants::ResultReceiver;
+#[cfg(feature = "futures")]
+use crate::run::Run;
+#[cfg(feature = "futures")]
+use crate::run::handover::feeder::Feeder;
 use crate::run::run_shape::{Rebuilt, RunKind};
 
 /// The driver of a run that a consumer ends. The sessions are kept by the engines, so that a leaked driver can still be
@@ -222,4 +230,60 @@ where
 
 fn given<I, T>(source: &Source<I, T>) -> FeedCounts {
     FeedCounts { items: source.pulled(), unread: source.unread(), passed_on: None }
+}
+
+/// The feeding of a run from a stream, by the task that waits for the run.
+#[cfg(feature = "futures")]
+pub(super) struct PolledFeeding<I, T> {
+    feeder: Feeder<I, T>,
+    time: FeederTime,
+}
+
+#[cfg(feature = "futures")]
+impl<I, T> PolledFeeding<I, T> {
+    pub(super) fn new(run: &Run<I, T>) -> Self {
+        PolledFeeding { feeder: Feeder::new(&run.handover).before_pulls(), time: FeederTime::new() }
+    }
+
+    /// Pulls as long as the stream has items and the window has room. Ready once the input has ended.
+    pub(super) fn poll<S: Stream>(
+        &mut self,
+        run: &Run<I, T>,
+        source: &mut Source<Polled<S>, I>,
+        cx: &mut Context<'_>,
+        waker: &Waker,
+    ) -> Poll<()> {
+        let PolledFeeding { feeder, time } = self;
+        time.feed_again(run);
+        for _ in 0..MOST_PER_POLL {
+            let is_halted = run.handover.is_halted();
+            let may_go_on = match is_halted {
+                // An item that waits for room is given out first, and the task does not block.
+                true => feeder.awaits_no_end(&run.handover),
+                false => feeder.awaits_no_permit(&run.handover),
+            };
+            if !may_go_on {
+                time.starve(run);
+                return Poll::Pending;
+            }
+            if is_halted {
+                source.end(run, feeder);
+                time.leave(run);
+                return Poll::Ready(());
+            }
+            let _pulling = run.pulling();
+            ready!(source.poll_item(cx));
+            if let Pulled::End = source.pull_polled(run, feeder) {
+                time.leave(run);
+                return Poll::Ready(());
+            }
+        }
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Drops the item that waits for room.
+    pub(super) fn leave(mut self) {
+        self.feeder.take_held().into_iter().for_each(drop_quietly);
+    }
 }
