@@ -9,6 +9,11 @@ import time
 from pathlib import Path
 
 
+def wait_until(holds):
+    while not holds():
+        time.sleep(0.01)
+
+
 class Unrebuildable(Exception):
     """Its arguments are not those of its class."""
 
@@ -136,9 +141,20 @@ def load_exits(_context):
 
 def load_fails_on_one(context):
     if context.worker == 1:
-        # So that another worker is ready.
-        time.sleep(1)
         raise RuntimeError("no weights")
+
+
+def load_fails_beside_work(context):
+    """Another worker is ready once it works."""
+    if context.worker == 1:
+        wait_until(Path(os.environ["WORK_FILE"]).exists)
+        raise RuntimeError("no weights")
+
+
+def note_work(_, x):
+    Path(os.environ["WORK_FILE"]).touch()
+    time.sleep(0.001)
+    return x
 
 
 def load_fails_on_the_quickest(context):
@@ -196,13 +212,19 @@ def ms(_, x):
 
 
 def wait_for_others(_, x):
-    """The first waits until many others have ended."""
-    folder, number = x
-    end = time.monotonic() + 5
-    while number == 0 and len(os.listdir(folder)) < 40 and time.monotonic() < end:
-        time.sleep(0.01)
+    """The first waits until so many others have ended."""
+    folder, number, others = x
+    wait_until(lambda: number > 0 or len(os.listdir(folder)) >= others)
     Path(folder, str(number)).touch()
-    return len(os.listdir(folder))
+    return number
+
+
+def echo_beside_another(_, xs):
+    """A list waits until two workers have begun one."""
+    folder = Path(os.environ["WORKERS"])
+    (folder / str(os.getpid())).touch()
+    wait_until(lambda: len(os.listdir(folder)) == 2)
+    return xs
 
 
 def read_stdin(_, x):

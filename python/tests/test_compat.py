@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HERE
+from conftest import HERE, PATIENCE
 
 from gangline import JobFailed, PoolError
 from gangline.compat import CfgNode, GPUPool, OrderedRunner, UnorderedRunner
@@ -23,7 +23,7 @@ def run(name, folder, **environment):
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
 

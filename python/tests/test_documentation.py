@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HERE
+from conftest import HERE, PATIENCE
 
 import gangline
 
@@ -44,7 +44,7 @@ def test_the_program_of_the_front_page_runs(tmp_path):
     [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     script = tmp_path / "first.py"
     script.write_text(code)
-    subprocess.run([sys.executable, script], check=True, timeout=60)
+    subprocess.run([sys.executable, script], check=True, timeout=PATIENCE)
 
 
 def test_the_signature_is_that_of_the_page():

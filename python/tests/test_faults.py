@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import zipapp
 
 import pytest
 import tasks
-from conftest import HERE, processes, wait_until
+from conftest import HERE, PATIENCE, processes, wait_until
 
 from gangline import Pool, PoolError
 
@@ -112,10 +111,18 @@ def test_a_worker_that_dies_in_load_is_an_error():
     assert "status 103" in str(error.value)
 
 
-def test_a_load_that_fails_on_one_device_leaves_the_others(capfd):
-    with Pool(tasks.load_fails_on_one, tasks.sleep, workers=2) as pool:
-        assert pool.map([0.05] * 60) == [0.05] * 60
-    assert "worker 1 cannot load: RuntimeError: no weights" in capfd.readouterr().err
+def test_a_load_that_fails_on_one_device_leaves_the_others(capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORK_FILE", str(tmp_path / "begun"))
+
+    def inputs():
+        said = ""
+        while "worker 1 cannot load: RuntimeError: no weights" not in said:
+            yield 1
+            said += capfd.readouterr().err
+        yield 2
+
+    with Pool(tasks.load_fails_beside_work, tasks.note_work, workers=2) as pool:
+        assert pool.map(inputs())[-1] == 2
 
 
 def test_fewer_workers_than_asked_for_are_an_error():
@@ -123,7 +130,7 @@ def test_fewer_workers_than_asked_for_are_an_error():
         Pool(tasks.load_fails_on_one, tasks.sleep, workers=2, min_workers=2) as pool,
         pytest.raises(PoolError) as error,
     ):
-        pool.map([0.05] * 60)
+        pool.map(itertools.repeat(0.01))
     assert "load failed on worker 1" in str(error.value)
 
 
@@ -139,7 +146,7 @@ def test_no_load_that_works_is_an_error_with_min_workers_too():
 
 
 def test_a_timeout_ends_a_task():
-    with Pool(None, tasks.sleep, workers=1, timeout=0.5) as pool:
+    with Pool(None, tasks.sleep, workers=1, timeout=2) as pool:
         records = list(pool.imap([0, 1000, 0]))
     assert [record.ok for record in records] == [True, False, True]
 
@@ -190,7 +197,7 @@ with gangline.Pool(None, tasks.echo_all, workers=2, batch=100, window=1000) as p
     print(sum(len(value) for value in pool.map(bytes(100_000) for _ in range(500))))
 """
     )
-    out, err = process.communicate(timeout=50)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (out, err) == ("50000000\n", "")
 
 
@@ -211,16 +218,14 @@ with gangline.Pool(None, tasks.print_much, workers=2) as pool:
     print(pool.map([100, 1]), file=sys.stdout)
 """
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert out == "[100, 1]\n"
     assert len(err) == 101 << 20
 
 
 def test_ten_thousand_short_tasks_in_order():
-    started = time.monotonic()
     with Pool(None, tasks.ms, workers=2) as pool:
         assert pool.map(range(10_000)) == list(range(10_000))
-    assert time.monotonic() - started < 50
 
 
 def test_an_endless_input_ends_with_its_reader():
@@ -241,7 +246,7 @@ with gangline.Pool(None, tasks.echo, workers=2) as pool:
     print(next(pool.imap(inputs())).value)
 """
     )
-    assert process.communicate(timeout=20)[0] == "1\n"
+    assert process.communicate(timeout=PATIENCE)[0] == "1\n"
     assert process.returncode == 0
 
 
@@ -261,7 +266,7 @@ for record in pool.imap(itertools.chain([0, 0], itertools.repeat(1000))):
     assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "0\n"]
     # As a terminal does: to the whole group.
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGINT
     assert err.count("KeyboardInterrupt") == 1
     assert not processes(tag)
@@ -280,8 +285,8 @@ with gangline.Pool(None, tasks.sleep, workers=2) as pool:
     assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "0\n"]
     assert len(processes(tag)) > 3
     process.send_signal(number)
-    process.wait(10)
-    assert wait_until(lambda: not processes(tag), 3.0)
+    process.wait(PATIENCE)
+    assert wait_until(lambda: not processes(tag))
 
 
 def test_a_fork_of_the_driver_does_not_hold_the_pool_open(script):
@@ -299,7 +304,7 @@ os.kill(child, signal.SIGKILL)
 print("closed")
 """
     )
-    assert process.communicate(timeout=20)[0] == "[1, 2]\nclosed\n"
+    assert process.communicate(timeout=PATIENCE)[0] == "[1, 2]\nclosed\n"
 
 
 def test_a_fork_of_the_driver_cannot_use_the_pool(script):
@@ -324,7 +329,7 @@ with gangline.Pool(None, tasks.echo, workers=2) as pool:
     print(pool.map([3]))
 """
     )
-    out = process.communicate(timeout=20)[0]
+    out = process.communicate(timeout=PATIENCE)[0]
     assert out.count("this pool is of process") == 2 and out.endswith("\n[3]\n"), out
 
 
@@ -337,7 +342,7 @@ print(pool.map([1, 2]))
 """,
         env={**os.environ, "END_FILE": str(tmp_path / "ended")},
     )
-    assert process.communicate(timeout=20)[0] == "[1, 2]\n"
+    assert process.communicate(timeout=PATIENCE)[0] == "[1, 2]\n"
     assert (tmp_path / "ended").read_text().startswith("ended\n")
 
 
@@ -345,7 +350,7 @@ def test_a_dropped_pool_ends(tag):
     pool = Pool(None, tasks.echo, workers=2)
     pool.map([1])
     del pool
-    assert wait_until(lambda: not processes(tag), 5.0)
+    assert wait_until(lambda: not processes(tag))
 
 
 def test_a_script_without_a_guard_starts_no_pools_in_workers(script):
@@ -363,7 +368,7 @@ finally:
 print("end")
 """
     )
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (out, err) == ("[0, 2, 4]\nend\n", "")
 
 
@@ -389,7 +394,7 @@ note("end")
 """,
         env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
     )
-    assert process.communicate(timeout=20) == ("", "")
+    assert process.communicate(timeout=PATIENCE) == ("", "")
     notes = (tmp_path / "notes").read_text().split()
     assert [notes.count(text) for text in ("finally", "end")] == [1, 1], notes
     # Handlers of the interpreter's end are run by each process, as with modules.
@@ -409,7 +414,7 @@ process.join()
 print(process.exitcode)
 """
     )
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert out == "[1]\n1\n"
     assert "put that below `if __name__ == '__main__':`" in err
 
@@ -422,7 +427,12 @@ def test_a_module_that_is_run_by_name_is_found(script, tmp_path):
         "if __name__ == '__main__':\n with gangline.Pool(None, double, workers=1) as pool: print(pool.map([1, 2]))\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-m", "package.tool"], capture_output=True, text=True, cwd=tmp_path, timeout=20, check=False
+        [sys.executable, "-m", "package.tool"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (ended.stdout, ended.stderr) == ("[2, 4]\n", "")
 
@@ -438,7 +448,7 @@ def test_a_folder_and_an_archive_with_a_main_module_are_found(tmp_path):
     zipapp.create_archive(folder, tmp_path / "app.pyz")
     for what in (["app"], ["app.pyz"], ["-m", "app"]):
         ended = subprocess.run(
-            [sys.executable, *what], capture_output=True, text=True, cwd=tmp_path, timeout=20, check=False
+            [sys.executable, *what], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE, check=False
         )
         assert (ended.stdout, ended.stderr) == ("[2, 4]\n", ""), what
 
@@ -456,7 +466,9 @@ one = Point()
 one.x = 1
 with gangline.Pool(None, work, workers=1) as pool: print(pool.map([one])[0].x)
 """
-    ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (ended.stdout, ended.stderr) == ("2\n", "")
 
 
@@ -468,7 +480,7 @@ def test_a_function_below_the_first_use_of_a_pool_is_named(script):
         "def later(state, x): return x\n"
         "with gangline.Pool(None, later, workers=1) as pool: pool.map([1])\n"
     )
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert "later is not defined in" in said and "above the line that first uses a pool" in said, said
 
@@ -480,5 +492,7 @@ def test_a_script_from_standard_input_has_functions():
         "def double(_, x): return 2 * x\n"
         "with gangline.Pool(None, double, workers=1) as pool: print(pool.map([1, 2]))\n"
     )
-    ended = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert ended.stdout == "[2, 4]\n", ended.stderr

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HERE
+from conftest import HERE, PATIENCE
 
 needed = {
     name: pytest.importorskip(name, reason=f"{name} cannot be installed here")
@@ -20,7 +20,7 @@ SIDE = 256
 
 def run(folder, *arguments):
     command = [sys.executable, str(SCRIPT), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def segment(folder, *arguments, out="masks.zarr", status=1):

@@ -1,7 +1,7 @@
 """Functions of a notebook's cells."""
 
 import pytest
-from conftest import processes, wait_until
+from conftest import PATIENCE, processes, wait_until
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -18,7 +18,7 @@ def test_functions_of_cells_are_sent():
         "print([record.value for record in records], records[2].error.splitlines()[0])",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, timeout=50, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
     assert notebook.cells[2].outputs[0].text == "[0, 3, None, 9] ValueError: two\n"
 
 
@@ -31,7 +31,7 @@ def test_an_interrupted_cell_leaves_no_process_and_the_next_one_runs(tag, tmp_pa
     client.start_channels()
     started = tmp_path / "started"
     try:
-        client.wait_for_ready(timeout=50)
+        client.wait_for_ready(timeout=PATIENCE)
         cell = client.execute(
             f"""
 import gangline, pathlib, time
@@ -42,14 +42,14 @@ with gangline.Pool(None, work, workers=2) as pool:
     pool.map(range(4))
 """
         )
-        assert wait_until(started.exists, 50.0)
+        assert wait_until(started.exists)
         manager.interrupt_kernel()
-        while (reply := client.get_shell_msg(timeout=20))["parent_header"]["msg_id"] != cell:
+        while (reply := client.get_shell_msg(timeout=PATIENCE))["parent_header"]["msg_id"] != cell:
             pass
         assert reply["content"].get("ename") == "KeyboardInterrupt"
         # The kernel itself is left.
         assert wait_until(lambda: len(processes(tag)) == 1)
-        assert client.execute("1 + 1", reply=True, timeout=20)["content"]["status"] == "ok"
+        assert client.execute("1 + 1", reply=True, timeout=PATIENCE)["content"]["status"] == "ok"
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

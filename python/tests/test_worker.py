@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import PATIENCE
 
 np = pytest.importorskip("numpy")
 
@@ -41,7 +42,7 @@ class Talk:
         self.say({"items": [{"item": at, "attempt": 1, "input": value} for at, value in enumerate(values)]})
 
     def end(self):
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=PATIENCE)
         assert out == ""
         return self.process.returncode, err
 
