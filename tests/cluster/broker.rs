@@ -1,5 +1,6 @@
 //! A broker and its workers, which end with their values.
 
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,8 +22,8 @@ pub const LEASE: Duration = Duration::from_millis(1500);
 /// A `nats-server` with a folder of its own.
 pub struct Broker {
     server: Child,
-    port: u16,
-    monitor: u16,
+    port: Port,
+    monitor: Port,
     folder: tempfile::TempDir,
     options: Vec<String>,
     variables: Vec<(String, String)>,
@@ -30,6 +31,12 @@ pub struct Broker {
 
 /// A worker process.
 pub struct Worker(Child);
+
+/// A port that no other test takes as long as this lives, also while no program listens on it.
+pub struct Port {
+    pub number: u16,
+    _lock: File,
+}
 
 pub type ChoresBuilder = Builder<Chores, InputOrder>;
 
@@ -55,12 +62,12 @@ impl Broker {
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let variables: Vec<_> = variables.iter().map(owned).collect();
-        let server = serve(port, monitor, &folder, &options, &variables);
+        let server = serve(port.number, monitor.number, &folder, &options, &variables);
         Broker { server, port, monitor, folder, options, variables }
     }
 
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://127.0.0.1:{}", self.port.number)
     }
 
     pub fn nats(&self) -> Nats {
@@ -79,7 +86,7 @@ impl Broker {
 
     /// A connection to it that can be cut.
     pub fn proxy(&self) -> Proxy {
-        Proxy::to(self.port)
+        Proxy::to(self.port.number)
     }
 
     /// With variables in its environment.
@@ -89,6 +96,30 @@ impl Broker {
         command.env("GANGLINE_DEVICES", format!("cpu*{producers}"));
         command.envs(env.iter().copied()).stdin(Stdio::null());
         Worker::start(command)
+    }
+
+    /// Starts a worker and waits until the broker knows it. It joins soon, however long a busy machine has taken to start it.
+    pub fn ready_worker(&self, producers: usize) -> Worker {
+        self.ready_worker_with(producers, &[])
+    }
+
+    /// With variables in its environment.
+    pub fn ready_worker_with(&self, producers: usize, env: &[(&str, &str)]) -> Worker {
+        let before = self.known_workers();
+        let worker = self.worker_with(producers, env);
+        while self.known_workers() <= before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        worker
+    }
+
+    /// The number of workers that it knows, also of those that have left.
+    fn known_workers(&self) -> u64 {
+        let status = self.status("/jsz?streams=true");
+        let accounts = status["account_details"].as_array().into_iter().flatten();
+        let streams = accounts.filter_map(|it| it["stream_detail"].as_array()).flatten();
+        let mut cards = streams.filter(|it| it["name"] == "KV_gangline-workers");
+        cards.next().map_or(0, |it| it["state"]["messages"].as_u64().unwrap())
     }
 
     pub fn kill(&mut self) {
@@ -119,7 +150,7 @@ impl Broker {
     /// At the same address, with what it had stored.
     pub fn restart(&mut self) {
         let Broker { port, monitor, folder, options, variables, .. } = self;
-        self.server = serve(*port, *monitor, folder, options, variables);
+        self.server = serve(port.number, monitor.number, folder, options, variables);
     }
 
     /// Removes what it has stored.
@@ -167,7 +198,7 @@ impl Broker {
 
     /// What it says of itself to those that watch it.
     pub fn status(&self, path: &str) -> serde_json::Value {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();
+        let mut socket = TcpStream::connect(("127.0.0.1", self.monitor.number)).unwrap();
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
         socket.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
@@ -255,12 +286,15 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Below those that the system gives to clients: one of them could take that of a broker that is restarted.
-pub fn free_port() -> u16 {
+pub fn free_port() -> Port {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ports");
+    std::fs::create_dir_all(&folder).unwrap();
     for n in 0..1000 {
         let drawn = RandomState::new().hash_one((std::process::id(), n));
-        let port = 10_000 + (drawn % 20_000) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
+        let number = 10_000 + (drawn % 20_000) as u16;
+        let lock = File::create(folder.join(number.to_string())).unwrap();
+        if lock.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", number)).is_ok() {
+            return Port { number, _lock: lock };
         }
     }
     panic!("no port is free")
@@ -286,7 +320,7 @@ fn serve(
     let mut server =
         server.expect("nats-server can be started: it is a package of the distribution");
     // Its files may be slow on a busy machine.
-    for _ in 0..25_000 {
+    for _ in 0..100_000 {
         if let Some(status) = server.try_wait().unwrap() {
             let log = std::fs::read_to_string(folder.path().join("log"));
             panic!("nats-server ended with {status}: {}", log.unwrap_or_default());

@@ -128,7 +128,7 @@ fn a_mute_broker_is_asked_once_to_remove_the_items_of_a_cancelled_run() {
 
 fn a_broker_that_is_gone_for_good_ends_the_run() {
     let mut broker = Broker::start();
-    let _worker = broker.worker(1);
+    let _worker = broker.ready_worker(1);
     let nats = broker.nats().wait_for(Duration::from_secs(2));
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let mut pool = builder.build().unwrap();

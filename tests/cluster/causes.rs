@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gangline::OrderedRunner;
 use gangline::cluster::Nats;
+use gangline::event::Event;
 use rustix::process::Signal;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
@@ -26,7 +27,6 @@ fn in_cluster(nats: Nats) -> ChoresBuilder {
 }
 
 fn short(nats: Nats) -> Nats {
-    // Long enough for a worker to start on a busy machine.
     nats.lease_time(LEASE).wait_for(Duration::from_secs(5))
 }
 
@@ -100,16 +100,18 @@ fn a_bucket_that_is_deleted_is_made_again() {
 
 fn a_stream_that_is_deleted_is_named() {
     let broker = Broker::start();
+    let worker = broker.ready_worker(1);
+    // Else it could join before.
+    worker.signal(Signal::STOP);
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
+        scope.spawn(|| {
             broker.await_messages("KV_gangline-keys", 1);
             request(&broker, "$JS.API.STREAM.DELETE.gangline-items");
-            broker.worker(1)
+            worker.signal(Signal::CONT);
         });
         let text = error_of(in_cluster(short(broker.nats())));
         assert!(text.contains("the broker refuses its consumer: "), "{text}");
         assert!(text.contains("stream not found"), "{text}");
-        drop(worker.join().unwrap());
     });
 }
 
@@ -141,7 +143,7 @@ impl Configured {
     }
 
     fn worker(&self, user: &str) -> Worker {
-        self.broker.worker_with(1, &[("GANGLINE_NATS", &self.url(user))])
+        self.broker.ready_worker_with(1, &[("GANGLINE_NATS", &self.url(user))])
     }
 }
 
@@ -160,10 +162,18 @@ fn a_password_that_is_changed_is_named() {
         let mut worker = configured.worker("w:old");
         let nats = Nats::connect(configured.url("c:old"));
         let url = configured.broker.url();
-        let mut pool = in_cluster(short(nats)).build().unwrap();
+        let (begun, begins) = crossbeam_channel::unbounded();
+        let builder = in_cluster(short(nats)).observer(move |_: Duration, event: &Event| {
+            if let Event::ItemStarted { .. } = event {
+                _ = begun.send(());
+            }
+        });
+        let mut pool = builder.build().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 text_in(&path("begun"));
+                // Until the coordinator knows that, the item is one that waits for a worker.
+                begins.recv().unwrap();
                 configured.restart(&users(c, w));
             });
             let text = format!("{:#}", pool.run([Chore::Hang(path("begun"))]).unwrap_err());
@@ -245,7 +255,7 @@ fn limits_of_an_account_are_named() {
     std::fs::write(&config, users).unwrap();
     let broker = Broker::with_options(&["-c", config.to_str().unwrap()]);
     let url = broker.url().replace("nats://", "nats://c:p@");
-    let _worker = broker.worker_with(1, &[("GANGLINE_NATS", &url)]);
+    let _worker = broker.ready_worker_with(1, &[("GANGLINE_NATS", &url)]);
     let text = error_of(in_cluster(short(Nats::connect(url))));
     assert!(text.contains("the broker refuses its consumer: "), "{text}");
     assert!(text.contains("maximum consumers limit"), "{text}");

@@ -78,7 +78,7 @@ fn terminate_without_a_broker(awaited: &str) {
     let mut broker = Broker::start();
     let folder = tempfile::tempdir().unwrap();
     let path = |name| folder.path().join(name);
-    let mut worker = broker.worker(1);
+    let mut worker = broker.ready_worker(1);
     let nats = broker.nats().wait_for(Duration::from_secs(2));
     let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
     std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn a_worker_that_is_terminated_before_it_has_connected_ends() {
 
 fn a_run_without_workers_fails_in_time() {
     let broker = Broker::start();
-    let mut worker = broker.worker(1);
+    let mut worker = broker.ready_worker(1);
     let nats = broker.nats().wait_for(Duration::from_secs(4));
     let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
     assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
@@ -117,7 +117,7 @@ fn a_run_without_workers_fails_in_time() {
     let WorkerError::Cluster { source, .. } = &**source else { panic!("{error:#}") };
     assert!(matches!(source, ClusterError::NoWorkers { here: 0, .. }), "{error:#}");
     // It serves again with another worker.
-    let _worker = broker.worker(1);
+    let _worker = broker.ready_worker(1);
     assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
 }
 

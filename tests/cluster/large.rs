@@ -236,7 +236,7 @@ fn a_full_broker_holds_the_run_up_and_goes_on() {
 fn an_item_that_a_full_broker_never_takes_ends_the_run() {
     let broker = Broker::start();
     bounded(&broker, "gangline-items", "gangline.items.>", 100 << 10);
-    let _worker = broker.worker(1);
+    let _worker = broker.ready_worker(1);
     let nats = broker.nats().wait_for(Duration::from_secs(3));
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let mut pool = builder.build().unwrap();
@@ -248,7 +248,7 @@ fn an_item_that_a_full_broker_never_takes_ends_the_run() {
 fn a_result_that_a_full_broker_never_takes_ends_the_run() {
     let broker = Broker::start();
     bounded(&broker, "gangline-results", "gangline.results.>", 100 << 10);
-    let _worker = broker.worker(1);
+    let _worker = broker.ready_worker(1);
     let nats = broker.nats().wait_for(Duration::from_secs(3));
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let mut pool = builder.build().unwrap();

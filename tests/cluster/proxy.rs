@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::broker::free_port;
+use crate::broker::{Port, free_port};
 
 /// Passes on what clients and a broker send, until it is cut.
 pub struct Proxy {
-    port: u16,
+    port: Port,
     shared: Arc<Shared>,
 }
 
@@ -36,7 +36,7 @@ impl Proxy {
     /// To a broker at this port.
     pub fn to(broker: u16) -> Self {
         let port = free_port();
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", port.number)).unwrap();
         let shared = Arc::<Shared>::default();
         let copied = shared.clone();
         // It ends with the process.
@@ -56,7 +56,7 @@ impl Proxy {
     }
 
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://127.0.0.1:{}", self.port.number)
     }
 
     /// Drops all connections, and every new one.

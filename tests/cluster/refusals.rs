@@ -39,7 +39,7 @@ fn no_worker_within_the_time_is_an_error() {
 
 fn a_worker_of_another_version_is_named() {
     let broker = Broker::start();
-    let worker = || broker.worker_with(1, &[("TEST_LATER_VERSION", "1")]);
+    let worker = || broker.ready_worker_with(1, &[("TEST_LATER_VERSION", "1")]);
     let _workers = [worker(), worker(), worker()];
     let text = text_of(in_cluster(broker.nats()));
     let named = text.matches(r#"its version is "2", the coordinator's is "1""#);
@@ -48,14 +48,15 @@ fn a_worker_of_another_version_is_named() {
 
 fn a_worker_that_cannot_make_its_runner_is_named() {
     let broker = Broker::start();
-    let _worker = broker.worker(1);
+    let _worker = broker.ready_worker(1);
     let cfg = CfgNode::new().with("broken", true).unwrap();
     let text = text_of(in_cluster(broker.nats()).cfg(cfg));
     assert!(text.contains("the recipe is broken"), "{text}");
 }
 
 fn a_broker_that_is_not_there_is_an_error() {
-    let url = format!("nats://127.0.0.1:{}", free_port());
+    let port = free_port();
+    let url = format!("nats://127.0.0.1:{}", port.number);
     let text = text_of(in_cluster(Nats::connect(&url)));
     assert!(text.starts_with(&format!("no connection to the broker at {url}")), "{text}");
 }

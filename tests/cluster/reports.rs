@@ -269,11 +269,24 @@ fn each_run_has_its_own_times() {
 
 fn a_timeline_has_a_line_for_each_worker() {
     let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
     let _workers = [broker.worker(1), broker.worker(3)];
     let nats = broker.nats().min_workers(2);
     let builder = broker.builder().cluster(&CHORES, nats).timeline().key(|_| "a key");
     let mut pool = builder.build().unwrap();
-    let (_, report) = pool.run_with_report((0..20).map(|_| Chore::Sleep(50)));
+    // All four producers are needed for the first four.
+    let names = ["1", "2", "3", "4"];
+    let mut items: Vec<_> = names.map(|name| Chore::Await(path(name), path("go"))).into();
+    items.resize(20, Chore::Sleep(1));
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            names.iter().for_each(|name| _ = text_in(&path(name)));
+            std::thread::sleep(ms(50));
+            std::fs::write(path("go"), "").unwrap();
+        });
+        pool.run_with_report(items).1
+    });
     let timeline = report.timeline.as_ref().unwrap();
     assert_eq!(timeline.busy_ns.len(), 2);
     for (row, busy) in report.producers.iter().zip(&timeline.busy_ns) {
