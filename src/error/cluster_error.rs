@@ -61,16 +61,17 @@ pub enum ClusterError {
         /// What the broker says; it names the subject.
         violation: String,
     },
-    /// Too few workers have joined within [`wait_for`](crate::cluster::Nats::wait_for).
+    /// After [`wait_for`](crate::cluster::Nats::wait_for) there are too few workers: the others have not joined, or are
+    /// gone.
     #[non_exhaustive]
     NoWorkers {
-        /// The number of workers that have joined.
+        /// The number of workers that take part.
         here: usize,
         /// The [minimum](crate::cluster::Nats::min_workers).
         least: usize,
         /// The time that was waited.
         waited: Duration,
-        /// Why workers that are there do not serve.
+        /// Why workers that are there do not serve, and how others were lost.
         refusals: Vec<String>,
     },
     /// The worker that had the item is gone: its lease has ended without a sign of life.
@@ -141,7 +142,10 @@ impl fmt::Display for ClusterError {
             ),
             ClusterError::NoWorkers { here, least, waited, refusals } => {
                 let waited = HumanDuration(*waited);
-                write!(f, "{here} of at least {least} workers have joined within {waited:#}")?;
+                write!(
+                    f,
+                    "{here} of at least {least} workers take part after a wait of {waited:#}"
+                )?;
                 match refusals.as_slice() {
                     [] => {
                         f.write_str("; start them with `GANGLINE_NATS` set to the broker's address")

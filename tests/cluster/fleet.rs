@@ -19,6 +19,7 @@ tests![
     a_worker_that_is_terminated_without_a_broker_waits_for_no_hook,
     a_worker_that_is_terminated_before_it_has_connected_ends,
     a_run_without_workers_fails_in_time,
+    a_run_whose_last_worker_was_killed_says_so,
     a_worker_that_waits_for_a_seat_gets_one,
     a_worker_starts_ordinary_programs,
 ];
@@ -119,6 +120,19 @@ fn a_run_without_workers_fails_in_time() {
     // It serves again with another worker.
     let _worker = broker.ready_worker(1);
     assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+}
+
+/// It had begun no item, so none fails of its loss.
+fn a_run_whose_last_worker_was_killed_says_so() {
+    let broker = Broker::start();
+    let mut worker = broker.ready_worker(1);
+    let nats = broker.nats().wait_for(Duration::from_secs(4));
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    worker.signal(Signal::KILL);
+    worker.wait();
+    let text = format!("{:#}", pool.run(squares(0..5)).unwrap_err());
+    assert!(text.starts_with("0 of at least 1 workers take part after a wait of 4 s; "), "{text}");
+    assert!(text.ends_with(": it gave no sign of life for 1.5 s"), "{text}");
 }
 
 fn a_worker_that_waits_for_a_seat_gets_one() {

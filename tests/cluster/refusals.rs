@@ -33,7 +33,7 @@ fn in_cluster(nats: Nats) -> ChoresBuilder {
 fn no_worker_within_the_time_is_an_error() {
     let broker = Broker::start();
     let text = text_of(in_cluster(broker.nats()));
-    assert!(text.contains("0 of at least 1 workers have joined within 3 s"), "{text}");
+    assert!(text.contains("0 of at least 1 workers take part after a wait of 3 s"), "{text}");
     assert!(text.contains("GANGLINE_NATS"), "{text}");
 }
 

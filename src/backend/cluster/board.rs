@@ -132,9 +132,11 @@ impl LaneBoard {
         state.fatal.clone()
     }
 
-    /// Why workers do not serve: each reason once.
+    /// Why workers do not serve, or do so no more: each reason once.
     pub(super) fn refusals(&self) -> Vec<String> {
-        let reasons: BTreeSet<_> = lock(&self.state).refusals.values().cloned().collect();
+        let state = lock(&self.state);
+        let lost = state.seats.iter().filter_map(|seat| seat.lost.clone());
+        let reasons: BTreeSet<_> = state.refusals.values().cloned().chain(lost).collect();
         reasons.into_iter().collect()
     }
 }
@@ -276,7 +278,7 @@ impl LaneBoard {
             return JoinReply::Full;
         };
         seat.take(worker);
-        seat.ring();
+        state.seats.iter_mut().for_each(|seat| seat.lost = None);
         self.changed.notify_all();
         JoinReply::Seated
     }
@@ -287,7 +289,7 @@ impl LaneBoard {
     pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
-        let gone = state.seats[lane].worker.take().expect("it was just found there");
+        let gone = state.seats[lane].worker.clone().expect("it was just found there");
         let mut sequences = vec![];
         let mut news = vec![];
         let held = state.publications.iter().filter(|(_, it)| it.lane == lane && !it.is_answered);
@@ -301,9 +303,7 @@ impl LaneBoard {
         }
         let seat = &mut state.seats[lane];
         seat.news.extend(news);
-        // A lane without a run has nothing to report.
-        seat.departed.extend(seat.run.map(|_| Departed { times: seat.times, lost }));
-        seat.ring();
+        seat.vacate(lost);
         Some((lane, sequences))
     }
 

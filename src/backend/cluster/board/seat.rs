@@ -30,6 +30,8 @@ pub(super) struct Seat {
     pub(super) left_run: Option<u64>,
     /// Whether no further worker gets the seat, since its producer was quarantined.
     pub(super) is_banned: bool,
+    /// How its worker was lost, until one takes any seat.
+    pub(super) lost: Option<String>,
 }
 
 #[derive(Debug)]
@@ -65,10 +67,20 @@ impl SeatedWorker {
 }
 
 impl Seat {
-    /// Seats a worker.
+    /// Seats a worker, and rings.
     pub(super) fn take(&mut self, worker: SeatedWorker) {
         (self.last, self.times) = (Some(worker.id.clone()), HookTimes::default());
         self.worker = Some(Arc::new(worker));
+        self.ring();
+    }
+
+    /// Takes the seat from its worker, and rings; `lost` says why, if the worker did not leave in order.
+    pub(super) fn vacate(&mut self, lost: Option<Arc<str>>) {
+        let gone = self.worker.take();
+        self.lost = gone.zip(lost.as_ref()).map(|(gone, lost)| format!("{}: {lost}", gone.host));
+        // A lane without a run has nothing to report.
+        self.departed.extend(self.run.map(|_| Departed { times: self.times, lost }));
+        self.ring();
     }
 
     /// Ranks the seat for a worker; the seat with the lowest rank suits it best.
