@@ -133,6 +133,13 @@ fn a_run_whose_last_worker_was_killed_says_so() {
     let text = format!("{:#}", pool.run(squares(0..5)).unwrap_err());
     assert!(text.starts_with("0 of at least 1 workers take part after a wait of 4 s; "), "{text}");
     assert!(text.ends_with(": it gave no sign of life for 1.5 s"), "{text}");
+    // Another one is not lost, but leaves.
+    let mut worker = broker.ready_worker(1);
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+    worker.signal(Signal::TERM);
+    worker.wait();
+    let text = format!("{:#}", pool.run(squares(0..5)).unwrap_err());
+    assert!(text.contains("; start them with `GANGLINE_NATS` set"), "{text}");
 }
 
 fn a_worker_that_waits_for_a_seat_gets_one() {

@@ -469,8 +469,11 @@ impl Slots {
         }
     }
 
-    /// Asks for a seat again, since the coordinator has forgotten this worker.
+    /// Asks for a seat again, since the coordinator has forgotten this worker. A part that ends has left its seat.
     pub(super) async fn rejoin(&self, join: WorkerNews) {
+        if lock(&self.state).is_closed {
+            return;
+        }
         let subject = self.connection.names.notices(&self.key.run);
         let answer = self.connection.client.request(subject, self.notice(join).into()).await;
         let reply = answer.ok().and_then(|it| wire::decode::<JoinReply>(&it.payload).ok());
