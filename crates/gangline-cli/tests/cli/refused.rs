@@ -65,7 +65,7 @@ fn refused(calls: &[i64], line: &str) -> [Ran; 2] {
 }
 
 /// A job for each way to end.
-const WAYS: &str = "-j2 --timeout 300ms --shell -- 'case $1 in sleep) sleep 1000 ;; kill) kill -9 $$ ;; \
+const WAYS: &str = "-j2 --timeout 1 --shell -- 'case $1 in sleep) sleep 1000 ;; kill) kill -9 $$ ;; \
                     left) sleep 1000 & ;; esac; echo $1' ::: a sleep kill left";
 
 #[test]

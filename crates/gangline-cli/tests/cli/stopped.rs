@@ -97,7 +97,7 @@ fn a_job_that_was_continued_may_end_after_a_signal() {
 #[test]
 fn a_job_that_has_stopped_runs_into_its_time_limit() {
     let place = Place::new();
-    let ran = place.run_typed(&format!("--timeout 300ms {}", stopping("STOP")));
+    let ran = place.run_typed(&format!("--timeout 1 {}", stopping("STOP")));
     assert_eq!(ran.code, Some(3), "{ran:?}");
     ran.check_said(3, &["job 2 has stopped (SIGSTOP)", "job 2 was ended: it took longer than"]);
 }

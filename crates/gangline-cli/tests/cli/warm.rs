@@ -189,13 +189,7 @@ fn last_words_are_kept() {
 
 #[test]
 fn a_worker_that_hangs_is_ended() {
-    check(
-        "--timeout 300ms",
-        "a hang b",
-        1,
-        "a\nb\n",
-        &["job 2 was ended: it took longer than 300 ms"],
-    );
+    check("--timeout 1", "a hang b", 1, "a\nb\n", &["job 2 was ended: it took longer than 1 s"]);
 }
 
 #[test]
@@ -293,7 +287,7 @@ fn one_works(slots: usize, broken: &str) {
     let place = place();
     let good = slots - 1;
     place.write("some", format!("if [ $1 = {good} ]; then . ./worker; else {broken}; fi"));
-    let options = format!("-j{slots} --warm --start-timeout 300ms");
+    let options = format!("-j{slots} --warm --start-timeout 1s");
     let ran = place.run_typed(&format!("{options} -- sh some {{worker}} ::: 1 2 3 4 5 6 7 8 9"));
     ran.check(0, "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
 }
@@ -450,17 +444,17 @@ fn no_worker_outlives_the_program() {
 #[test]
 fn loading_a_worker_is_no_part_of_the_first_job() {
     let place = place();
-    place.write("slow", format!("sleep 0.5\n{WORKER}"));
+    place.write("slow", format!("sleep 2\n{WORKER}"));
     place
         .run_typed("-j1 --warm --preload --report r.json -- sh slow {worker} ::: a b")
         .check(0, "a\nb\n");
     let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
-    assert!(report["producers"][0]["init"].as_f64().unwrap() >= 0.5, "{report}");
-    assert!(report["lasted"].as_f64().unwrap() < 0.5, "{report}");
+    assert!(report["producers"][0]["init"].as_f64().unwrap() >= 2.0, "{report}");
+    assert!(report["lasted"].as_f64().unwrap() < 2.0, "{report}");
     place.run_typed("-j1 --warm --joblog log -- sh slow {worker} ::: a b").check(0, "a\nb\n");
     let first = place.read("log").lines().nth(1).map(str::to_owned).unwrap();
     let took: f64 = first.split('\t').nth(3).unwrap().trim().parse().unwrap();
-    assert!(took < 0.5, "{first}");
+    assert!(took < 2.0, "{first}");
 }
 
 #[test]
