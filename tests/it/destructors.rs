@@ -317,7 +317,7 @@ fn an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order: O
         Err(Grudge(is_armed.clone()).into())
     };
     let builder = AnyOrderRunner::builder(map(init, |_, _, x: u64| Ok(x))).order(order).devices(2);
-    let build = || builder.init_timeout(Duration::from_millis(250)).build();
+    let build = || builder.init_timeout(Duration::from_millis(500)).build();
     let error = catch_unwind(AssertUnwindSafe(build)).expect("building panics").unwrap_err();
     assert!(error.is_timeout(), "{error:#}");
 }

@@ -10,15 +10,21 @@ use gangline::OrderedRunner;
 use gangline::event::Event;
 
 use crate::hooks::Hooks;
-use crate::support::{Counter, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 /// A runner with a narrow window, which its first item fills for a while; and how often it was told that it is full.
 fn narrow() -> (OrderedRunner<Hooks>, Arc<AtomicU64>) {
     let full = Arc::new(AtomicU64::new(0));
     let told = full.clone();
-    let hooks = Hooks::new().work(|_, x| {
-        if x == 0 {
-            thread::sleep(Duration::from_millis(150));
+    let next = Gate::new();
+    let hooks = Hooks::new().work(move |_, x| {
+        match x {
+            0 => {
+                next.pass();
+                // Waits of 100 ms and more are told. This one begins as soon as the second item is out.
+                thread::sleep(Duration::from_millis(500));
+            }
+            _ => next.open(),
         }
         Ok(x)
     });

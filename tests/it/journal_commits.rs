@@ -251,7 +251,7 @@ fn a_run_that_took_too_long_has_committed(order: Order) {
     });
     let limited =
         AnyOrderRunner::builder(hooks).order(order).devices(1).journal(at_the_end(&place));
-    let mut pool = limited.run_timeout(Duration::from_millis(60)).build().unwrap();
+    let mut pool = limited.run_timeout(Duration::from_millis(500)).build().unwrap();
     let error = pool.run(0..20).unwrap_err();
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
     gate.open();
@@ -448,7 +448,7 @@ fn a_run_that_left_its_consumer_behind_is_accounted(order: Order) {
     let hooks = hooks.flush(counting(&ends)).consumer_end(counting(&ends));
     let builder =
         AnyOrderRunner::builder(hooks).order(order).devices(1).window(1).on_error(OnError::Skip);
-    let builder = builder.journal(place.resume()).run_timeout(Duration::from_millis(60));
+    let builder = builder.journal(place.resume()).run_timeout(Duration::from_millis(500));
     let mut pool = builder.build().unwrap();
     let error = pool.run(0..20).unwrap_err();
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");

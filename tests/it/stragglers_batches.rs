@@ -216,7 +216,7 @@ fn a_batch_that_has_lost_and_is_abandoned_fails_no_item() {
             doubled(inputs)
         });
         let mut pool = builder(doubler, Order::Input)
-            .item_timeout(Duration::from_millis(250))
+            .item_timeout(Duration::from_secs(1))
             .min_producers(2)
             .build()
             .unwrap();
@@ -286,7 +286,7 @@ fn a_batch_that_takes_too_long_when_some_of_it_is_won_names_the_rest_alone() {
             doubled(inputs)
         });
         let builder = builder(doubler, Order::Input).batch(Batch::of(2)).window(4);
-        let limit = Duration::from_millis(250);
+        let limit = Duration::from_secs(1);
         let mut pool = builder.on_error(OnError::Stop).item_timeout(limit).build().unwrap();
         let error = pool.run(0..2).unwrap_err();
         assert_eq!((error.is_timeout(), error.item()), (true, Some(1)), "{error:#}");

@@ -22,7 +22,7 @@ fn a_part_that_exceeds_its_time_fails_its_parent() {
                 }
                 Ok(part)
             });
-            let parts = builder(hang, order, 2).item_timeout(Duration::from_millis(30));
+            let parts = builder(hang, order, 2).item_timeout(Duration::from_millis(300));
             let mut parts = parts.on_error(OnError::Skip).build().unwrap();
             let parents = pool(pass::<u64>(), Order::Input, 1);
             let mut last = pool(pass::<Gathered<u64>>(), Order::Input, 1);

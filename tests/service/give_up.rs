@@ -108,7 +108,7 @@ fn deadlines_answer_calls_in_hooks_in_the_queue_and_before_it() {
         });
         let builder = OrderedRunner::builder(hooks).devices(1).window(2);
         let service = builder.build().unwrap().into_service();
-        let limited = service.with_deadline(Duration::from_millis(30));
+        let limited = service.with_deadline(Duration::from_millis(300));
         let in_hook = limited.call_async(0);
         started.reach(1);
         let queued = limited.call_async(1);

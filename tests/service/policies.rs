@@ -73,7 +73,7 @@ fn an_item_that_takes_too_long_answers_its_caller() {
             Ok(x)
         });
         let builder = OrderedRunner::builder(hooks).devices(2);
-        let builder = builder.item_timeout(Duration::from_millis(50));
+        let builder = builder.item_timeout(Duration::from_millis(300));
         let service = builder.build().unwrap().into_service();
         let error = service.call(1).unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
@@ -93,7 +93,7 @@ fn too_few_producers_end_the_service_and_answer_every_call() {
             Ok(x)
         });
         let builder = OrderedRunner::builder(hooks).devices(1);
-        let builder = builder.item_timeout(Duration::from_millis(50));
+        let builder = builder.item_timeout(Duration::from_millis(300));
         let service = builder.build().unwrap().into_service();
         let tickets = service.try_submit_all(vec![0, 1, 2]).unwrap();
         for ticket in tickets {

@@ -374,7 +374,7 @@ fn a_lost_producer_costs_the_stream_nothing() {
             Ok(x)
         });
         let builder = OrderedRunner::builder(hooks).devices(2);
-        let builder = builder.item_timeout(Duration::from_millis(100)).replace_lost(2);
+        let builder = builder.item_timeout(Duration::from_millis(300)).replace_lost(2);
         let service = builder.build().unwrap().into_service();
         let stream = service.stream(0..50);
         let taken = thread::spawn(move || stream.collect::<Vec<_>>());
@@ -399,7 +399,7 @@ fn the_stream_ends_with_the_reason_of_a_service_that_ends_by_itself() {
             Ok(x)
         });
         let builder = OrderedRunner::builder(hooks).devices(1);
-        let builder = builder.item_timeout(Duration::from_millis(50));
+        let builder = builder.item_timeout(Duration::from_millis(300));
         let service = builder.build().unwrap().into_service();
         let results: Vec<_> = service.stream(0..).collect();
         let (last, before) = results.split_last().unwrap();

@@ -115,9 +115,9 @@ fn error_is_closed(error: &Error) -> bool {
 fn the_deadline_begins_with_the_call() {
     no_hang(|| {
         let (service, gate, _) = held_up(2);
-        let mut handle = service.with_deadline(Duration::from_millis(40));
+        let mut handle = service.with_deadline(Duration::from_millis(300));
         assert!(poll_ready(&mut handle).is_ready());
-        std::thread::sleep(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(350));
         let call = Service::call(&mut handle, 1);
         let mut call = pin!(call);
         let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));

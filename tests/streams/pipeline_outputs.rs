@@ -180,7 +180,7 @@ fn leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use(order: Ord
             Ok(x)
         });
         let builder = AnyOrderRunner::builder(hooks).order(order).devices(1);
-        let limit = std::time::Duration::from_millis(30);
+        let limit = std::time::Duration::from_millis(300);
         let mut a = builder.window(4).run_timeout(limit).build().unwrap();
         let mut b = Hooks::new().windowed(order, 1, 1);
         let mut both = gangline::Pipeline::new(&mut a).then(&mut b);

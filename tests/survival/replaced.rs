@@ -11,7 +11,8 @@ use gangline::{CancelToken, Error, OnError, OrderedRunner, UnorderedRunner};
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
 
-const SOON: Duration = Duration::from_millis(30);
+/// Longer than a busy machine keeps a hook from its end.
+const SOON: Duration = Duration::from_millis(300);
 
 /// What the hooks of a pool have done, and the gate that stuck ones wait at.
 #[derive(Clone, Default)]
@@ -132,7 +133,7 @@ fn an_abandoned_hook_that_returns_ends_its_state_and_is_not_used_again() {
             }
             Ok(x)
         });
-        let builder = OrderedRunner::builder(hooks).devices(1).item_timeout(10 * SOON);
+        let builder = OrderedRunner::builder(hooks).devices(1).item_timeout(SOON);
         let mut pool = builder.retries(1).replace_lost(1).build().unwrap();
         assert_eq!(pool.run(0..10).unwrap(), (0..10).collect::<Vec<_>>());
         seen.gate.pass();
@@ -231,7 +232,7 @@ fn a_producer_abandoned_at_the_end_of_a_run_is_replaced_for_the_next() {
     no_hang(|| {
         let seen = Seen::default();
         let builder = OrderedRunner::builder(seen.stuck_at(&[5])).devices(1).replace_lost(1);
-        let mut pool = builder.run_timeout(2 * SOON).build().unwrap();
+        let mut pool = builder.run_timeout(SOON).build().unwrap();
         assert!(pool.run(0..10).unwrap_err().is_timeout());
         assert_eq!(pool.run(0..5).unwrap(), [0, 1, 2, 3, 4]);
         assert_eq!(replacements(&pool.report()), 1);
@@ -366,11 +367,11 @@ fn the_end_of_a_run_waits_for_a_replacement_also_if_the_lost_one_comes_back() {
             gate.open();
             ends.reach(1);
             cancels.cancel();
-            std::thread::sleep(SOON);
+            std::thread::sleep(SOON / 10);
             returns.store(1, SeqCst);
             Ok(x)
         });
-        let builder = OrderedRunner::builder(hooks).devices(1).item_timeout(10 * SOON);
+        let builder = OrderedRunner::builder(hooks).devices(1).item_timeout(SOON);
         let pool = builder.replace_lost(1).cancel_token(token).build().unwrap();
         let service = pool.into_service();
         let ticket = service.try_submit(0).unwrap();
@@ -399,7 +400,7 @@ fn a_lost_producer_that_comes_back_last_holds_up_no_end() {
             match x {
                 0 => gate.pass(),
                 9 => {
-                    std::thread::sleep(SOON);
+                    std::thread::sleep(SOON / 10);
                     gate.open();
                     ends.reach(1);
                 }
@@ -407,7 +408,7 @@ fn a_lost_producer_that_comes_back_last_holds_up_no_end() {
             }
             Ok(x)
         });
-        let builder = UnorderedRunner::builder(hooks).devices(2).item_timeout(10 * SOON);
+        let builder = UnorderedRunner::builder(hooks).devices(2).item_timeout(SOON);
         let mut pool = builder.on_error(OnError::Skip).replace_lost(1).build().unwrap();
         // The last is read once the replacement has failed.
         let items = (0..10).inspect(|&x| {
