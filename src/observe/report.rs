@@ -55,6 +55,7 @@ pub(crate) use self::run_report::leave_out_vacant;
 pub use self::run_report::{RunReport, StageReport, Stall};
 pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
+pub(crate) use self::split_report::CallInput;
 pub use self::split_report::SplitReport;
 use self::styled::Styled;
 pub use self::timeline::{Throughput, Timeline};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Destination, Origin};
-use super::report::split_report::SplitReport;
+use super::report::split_report::{CallInput, SplitReport};
 use super::worker_report::WorkerReport;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
@@ -397,8 +397,8 @@ impl RunStats {
     }
 
     /// Notes a call of the hook for batches. `error` is that of a batch that is split.
-    pub(crate) fn batch_called(&self, is_batch: bool, error: Option<&str>) {
-        lock(&self.splits).note(is_batch, error);
+    pub(crate) fn batch_called(&self, input: CallInput, error: Option<&str>) {
+        lock(&self.splits).note(input, error);
     }
 
     pub(crate) fn splits(&self) -> SplitReport {

@@ -2,6 +2,7 @@
 
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
+use crate::observe::report::CallInput;
 use crate::run::Run;
 use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
@@ -131,14 +132,15 @@ fn is_short(error: &Error) -> bool {
     catch(|| is_out_of_memory(error)).unwrap_or(false)
 }
 
-/// Counts the call of the hook for a batch or a part of one. An item that was alone from the beginning is neither,
-/// such as one that is tried again. `split_by` is the error of a batch that is split.
+/// Counts the call of the hook in a run with batches. `split_by` is the error of a batch that is split.
 fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&str>) {
-    let is_batch = lease.items.len() > 1 && lease.piece == Piece::Whole;
-    let is_part = || lease.piece == Piece::Part && run.handover.batching().is_some();
-    if is_batch || is_part() {
-        run.handover.stats.batch_called(is_batch, split_by);
-    }
+    let input = match (lease.piece, lease.items.len()) {
+        (Piece::Whole, 2..) => CallInput::Batch,
+        _ if run.handover.batching().is_none() => return,
+        (Piece::Part, _) => CallInput::Part,
+        (Piece::Whole, _) => CallInput::Single,
+    };
+    run.handover.stats.batch_called(input, split_by);
 }
 
 /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.

@@ -32,9 +32,23 @@ pub struct SplitReport {
     pub split: u64,
     /// How many calls of the hook the batches took, including those for their parts.
     pub calls: u64,
+    /// How many further calls of the hook, in a run with batches, got a single item that was no part of a batch.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub singles: u64,
     /// The error of the first batch that was split, in the order in which they failed; at most 8 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// What a call of the hook in a run with batches was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallInput {
+    /// A batch of at least two items.
+    Batch,
+    /// A part of a batch that was split.
+    Part,
+    /// An item that was alone from the beginning, or is tried again.
+    Single,
 }
 
 /// Sentences clip the error to this many characters.
@@ -42,7 +56,12 @@ const LONGEST: usize = 160;
 
 impl SplitReport {
     /// Records a call of the hook. `error` is the error of a batch that is split.
-    pub(crate) fn note(&mut self, is_batch: bool, error: Option<&str>) {
+    pub(crate) fn note(&mut self, input: CallInput, error: Option<&str>) {
+        if input == CallInput::Single {
+            self.singles += 1;
+            return;
+        }
+        let is_batch = input == CallInput::Batch;
         self.calls += 1;
         self.batches += u64::from(is_batch);
         self.split += u64::from(is_batch && error.is_some());
@@ -56,6 +75,7 @@ impl SplitReport {
         self.batches = self.batches.saturating_add(other.batches);
         self.split = self.split.saturating_add(other.split);
         self.calls = self.calls.saturating_add(other.calls);
+        self.singles = self.singles.saturating_add(other.singles);
         self.error = self.error.or_else(|| other.error.clone());
         self
     }
@@ -88,5 +108,24 @@ impl SplitReport {
             Many(self.calls, "call"),
             Count(self.batches),
         )
+    }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_items_are_counted_apart() {
+        let mut splits = SplitReport::default();
+        splits.note(CallInput::Batch, Some("no"));
+        (0..2).for_each(|_| splits.note(CallInput::Part, None));
+        (0..3).for_each(|_| splits.note(CallInput::Single, None));
+        let SplitReport { batches, split, calls, singles, .. } = splits.clone().and(&splits);
+        assert_eq!((batches, split, calls, singles), (2, 2, 6, 6));
     }
 }

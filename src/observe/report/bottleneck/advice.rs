@@ -39,7 +39,7 @@ pub(super) fn worked(totals: &Totals) -> u64 {
 pub(super) fn calls(totals: &Totals) -> u64 {
     match totals.splits.calls {
         0 => worked(totals),
-        calls => calls,
+        calls => calls + totals.splits.singles,
     }
 }
 
