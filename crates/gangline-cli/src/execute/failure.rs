@@ -9,6 +9,7 @@ use crate::error::{CliError, Context};
 use crate::exit;
 use gangline::Error;
 use gangline::error::JournalError;
+use gangline::journal::Difference;
 
 /// The exit status for an error of the library.
 pub(crate) fn of_run(error: Error) -> CliError {
@@ -30,6 +31,9 @@ pub(crate) fn of_run(error: Error) -> CliError {
                 path.display()
             ),
         ),
+        Error::Journal { source: JournalError::Differs { path, differences, .. }, .. } => {
+            CliError::new(exit, differs(&path, &differences))
+        }
         Error::Journal { source: JournalError::Missing { path, .. }, .. } => CliError::new(
             exit,
             format!(
@@ -51,6 +55,24 @@ pub(crate) fn of_run(error: Error) -> CliError {
         error => CliError::new(exit, error),
     }
 }
+
+/// The options that the journal was begun with are the user's to repeat: no configuration is to be restored.
+fn differs(path: &Path, differences: &[Difference]) -> String {
+    let shown: Vec<String> = differences.iter().take(MOST_TOLD).map(ToString::to_string).collect();
+    let more = match differences.len().saturating_sub(MOST_TOLD) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(
+        "the journal {} is of another run: {}{more}; give the command and options that it began with, or \
+         another --journal",
+        path.display(),
+        shown.join(", ")
+    )
+}
+
+/// The maximum number of differences in a message.
+const MOST_TOLD: usize = 8;
 
 /// A new journal would take the place of another.
 pub(crate) fn journal_exists(path: &Path) -> CliError {
