@@ -13,7 +13,7 @@ use crate::execute::retries::{Cost, Settled};
 use crate::execute::shared::{Output, SharedRun};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, JobOutcome, JobResult, NextAttempt, Printed};
+use crate::output::outcome::{JobFailed, JobOutcome, JobResult, NextAttempt, OnTerminal, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -411,24 +411,27 @@ impl<W: JobWork> JobRunner<W> {
     ) -> io::Result<()> {
         let shared = &self.lanes.shared;
         let tag = outcome.tag.as_deref();
+        let nothing = Captured::default();
+        let stderr = match printed.stderr_on_terminal {
+            OnTerminal::NotYet => &printed.stderr,
+            OnTerminal::Already => &nothing,
+        };
         if let Some(records) = &self.lane.records {
             records.print(unwritten, outcome, printed, &shared.terminal)?;
             if records.show_done() {
                 // The reader of jobs may wait for room.
                 self.lane.gate.nudge();
             }
-            return shared.terminal.write_captured(None, &Captured::default(), &printed.stderr);
+            return shared.terminal.write_captured(None, &nothing, stderr);
         }
         match (&printed.file, shared.rules.showing) {
             (Some(path), _) => {
                 let mut line = path.as_os_str().as_bytes().to_vec();
                 line.push(b'\n');
                 shared.terminal.write(tag, OutputStream::Stdout, &line)?;
-                shared.terminal.write_captured(tag, &Captured::default(), &printed.stderr)
+                shared.terminal.write_captured(tag, &nothing, stderr)
             }
-            (None, Output::Whole) => {
-                shared.terminal.write_captured(tag, &printed.stdout, &printed.stderr)
-            }
+            (None, Output::Whole) => shared.terminal.write_captured(tag, &printed.stdout, stderr),
             (None, _) => {
                 let [stdout, stderr] = &printed.unshown;
                 shared.terminal.write_captured(tag, stdout, stderr)?;

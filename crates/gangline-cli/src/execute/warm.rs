@@ -66,6 +66,9 @@ pub(crate) struct WorkerFacts {
     pub(crate) pid: Option<Pid>,
 }
 
+/// How much of what a worker said is compared, in bytes.
+const COMPARED: usize = 64 << 10;
+
 /// When the worker of a slot is started for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstStart {
@@ -186,6 +189,9 @@ impl Warm {
         let mut said = Captured::default();
         let started = self.start(index, &mut worker, &self.inputs.command, &mut said);
         self.show_said(&said);
+        if started.is_err() {
+            worker.shown = said.tail(COMPARED);
+        }
         // A program that is not there fails the first job.
         if let Err(result) = started
             && result.blames_worker()

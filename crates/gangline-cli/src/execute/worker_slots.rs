@@ -32,6 +32,8 @@ pub(super) struct SlotWorker {
     /// What it has said that it takes.
     pub(super) takes: MessageForm,
     pub(super) spill: Arc<Spill>,
+    /// What it said when it failed to start for the first time, which was shown.
+    pub(super) shown: Vec<u8>,
     /// Consecutive starts that failed.
     pub(super) unready: u32,
     /// Items at which it ended, without a result in between.

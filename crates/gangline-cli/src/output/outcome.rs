@@ -56,6 +56,16 @@ pub(crate) struct Printed {
     pub(crate) file: Option<PathBuf>,
     /// What standard output was made of.
     pub(crate) form: StdoutForm,
+    /// Whether the terminal has the standard error already.
+    pub(crate) stderr_on_terminal: OnTerminal,
+}
+
+/// Whether the terminal has a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnTerminal {
+    #[default]
+    NotYet,
+    Already,
 }
 
 /// What the standard output of a job was made of.

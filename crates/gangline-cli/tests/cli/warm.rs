@@ -281,6 +281,21 @@ fn a_worker_is_started_anew_so_often() {
     assert_eq!(place.read("starts").lines().count(), 7);
 }
 
+/// As a `load` that raises: its traceback is the same at each start.
+#[test]
+fn what_each_start_says_is_shown_once() {
+    let place = Place::new();
+    let padding = "x".repeat(300);
+    place.write("worker", format!("echo {padding} >&2; echo 'no model file' >&2; exit 1"));
+    let ran = place.run_typed("-j1 --warm --retry-delay 0s -- sh worker ::: a");
+    ran.check_said(
+        103,
+        &["slot 0 is given up: job 1", "it said: no model file", "no worker is left"],
+    );
+    let lines = ran.stderr.lines().filter(|line| *line == "no model file").count();
+    assert_eq!(lines, 1, "{ran:?}");
+}
+
 /// All slots but the last are broken in this way.
 #[track_caller]
 fn one_works(slots: usize, broken: &str) {

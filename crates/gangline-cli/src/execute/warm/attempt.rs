@@ -13,13 +13,13 @@ use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::MessageForm;
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
-use crate::execute::warm::Warm;
 use crate::execute::warm::asked::{Asked, Broken};
 use crate::execute::warm::conversing::Message;
+use crate::execute::warm::{COMPARED, Warm};
 use crate::execute::worker_slots::{Fate, SlotWorker};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobOutcome, JobResult, Printed, short};
+use crate::output::outcome::{JobOutcome, JobResult, OnTerminal, Printed, short};
 use crate::plain::Plain;
 
 /// What came of asking a worker.
@@ -86,6 +86,10 @@ impl Warm {
         let mut said = Captured::default();
         let is_started = worker.conversation.is_some();
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
+            // A `load` that raises says the same at each start.
+            if !worker.shown.is_empty() && said.tail(COMPARED) == worker.shown {
+                asked[first].printed.stderr_on_terminal = OnTerminal::Already;
+            }
             asked[first].printed.stderr = said;
             (asked[first].started, asked[first].took) = (started, clock.elapsed());
             return Asking::Unready(self.fail_to_start(result));
@@ -222,7 +226,7 @@ impl Warm {
 
     /// The slot starts no worker any more. If no slot does, the run is over.
     fn give_up(&self, index: usize, asked: &Asked<'_>, result: &JobResult) -> Fate {
-        let said = match String::from_utf8_lossy(&asked.printed.stderr.tail(200)).trim() {
+        let said = match last_lines(&asked.printed.stderr).trim() {
             "" => String::new(),
             said => format!("; it said: {}", Plain(said)),
         };
@@ -258,6 +262,17 @@ impl Warm {
 
 const NONE_LEFT: &str = "no worker is left that could be started";
 const GIVEN_UP: &str = "was given up, like all others";
+
+/// The last lines that a worker said, in at most 200 bytes: whole ones, or the end of the last.
+fn last_lines(said: &Captured) -> String {
+    let tail = said.tail(200);
+    let text = String::from_utf8_lossy(&tail);
+    let is_cut = said.len() > tail.len() as u64;
+    match text.trim_end().split_once('\n').filter(|_| is_cut) {
+        Some((_, whole)) => whole.to_owned(),
+        None => text.into_owned(),
+    }
+}
 
 /// The same result for another job.
 fn repeated(result: &JobResult) -> JobResult {
