@@ -1,5 +1,6 @@
 //! The same network arranged in several ways, one after the other.
 
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -97,13 +98,19 @@ impl Plan {
         let exact = device == Device::Cpu;
         let default = if exact { Precision::F32 } else { Precision::Tf32 };
         let kind = args.get("--network")?.unwrap_or(Kind::Bert);
+        let report: Option<PathBuf> = args.get("--report")?;
+        if let Some(path) = &report {
+            // Now: after all measurements it would be lost.
+            let opened = File::options().append(true).create(true).open(path);
+            opened.map_err(|e| format!("--report {}: {e}", path.display()))?;
+        }
         let plan = Plan {
             device,
             workload: Workload::new(kind, Size::of(args, device)?, count("--items", 512)?)?,
             seconds,
             precision: args.get("--precision")?.filter(|_| !exact).unwrap_or(default),
             workers: count("--workers", 4)?,
-            report: args.get("--report")?,
+            report,
         };
         plan.precision.set();
         Ok(plan)

@@ -14,6 +14,7 @@ mod slide;
 mod tiled;
 mod tissue;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -88,6 +89,11 @@ fn run(args: &Args) -> Result<ExitCode, BoxError> {
     let options = options(args)?;
     let folder: PathBuf = needed(args, "--slides")?;
     let slides = job::slides_in(&folder)?;
+    let report_path: Option<PathBuf> = args.get("--report")?;
+    if let Some(path) = &report_path {
+        // Now: after hours of work the report would be lost.
+        File::options().append(true).create(true).open(path).map_err(|e| job::at(path, &e))?;
+    }
     model::load_runtime(args.get("--onnxruntime")?)?;
     std::fs::create_dir_all(&options.output).map_err(|e| job::at(&options.output, &e))?;
     if args.get::<String>("--sequential")?.is_some() {
@@ -95,7 +101,7 @@ fn run(args: &Args) -> Result<ExitCode, BoxError> {
         return Ok(ExitCode::SUCCESS);
     }
     let Outcome { account, report, tiles, batches } = job::in_parallel(slides, &options)?;
-    if let Some(path) = args.get::<PathBuf>("--report")? {
+    if let Some(path) = report_path {
         write_report(&path, &report)?;
     }
     let (ok, earlier, failed) = (account.ok, account.already_done, account.failed);
