@@ -193,7 +193,8 @@ def serve(driver: Driver, loop: Loop, functions: bytes) -> None:
             state = load(loop.context)
     except BaseException as error:
         driver.say(load_failed=loop.context.worker, error=full_text(error)[: LARGEST_TEXT // 2])
-        raise
+        # The driver shows the traceback: Python would print it once more.
+        raise SystemExit(1) from None
     driver.say(ready=loop.context.worker)
     loop.serve(lambda _: state, work, end)
 

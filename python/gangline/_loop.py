@@ -277,14 +277,19 @@ class Loop:
         try:
             if self._batch is None:
                 return [self._success(items[0], work(state, inputs[0]))]
-            outputs = list(work(state, inputs))
+            returned = work(state, inputs)
+            outputs = None if is_one_value(returned) else list(returned)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return self._failed(items, error)
-        if len(outputs) != len(items):
+        if outputs is None or len(outputs) != len(items):
             # Not a failure of the list: it would be divided, and be wrong at each size.
-            wrong = ValueError(f"work returned {len(outputs)} outputs for {len(items)} inputs")
+            wrong = ValueError(
+                f"with batch, work returns a list of outputs, got {type(returned).__name__}"
+                if outputs is None
+                else f"work returned {len(outputs)} outputs for {len(items)} inputs"
+            )
             return [self._failure(item, wrong) for item in items]
         return [self._success(item, output) for item, output in zip(items, outputs)]
 
@@ -313,6 +318,15 @@ class Loop:
             self._has_lost_gpu = is_lost_gpu(error)
             return [json.dumps({"error": self._codec.describe(error), "of": "list"})]
         return [self._failure(item, error) for item in items]
+
+
+def is_one_value(returned: Any) -> bool:
+    """Whether what ``work`` has returned for a list is no list: a number, a text, nothing.
+
+    >>> is_one_value(1), is_one_value("one"), is_one_value([1]), is_one_value(iter([1]))
+    (True, True, False, False)
+    """
+    return isinstance(returned, (str, bytes)) or not (hasattr(returned, "__iter__") or hasattr(returned, "__getitem__"))
 
 
 def release_memory(error: BaseException) -> None:

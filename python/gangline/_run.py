@@ -329,8 +329,7 @@ class Run:
         return True
 
     def _load_failed(self, worker: int, text: str) -> None:
-        if worker not in self._failed_loads:
-            show(f"gangline: worker {worker} cannot load: {text}\n")
+        is_new = worker not in self._failed_loads
         self._failed_loads[worker] = text
         left = self._options.count_workers() - len(self._failed_loads)
         least = self._options.min_workers
@@ -338,6 +337,8 @@ class Run:
         if left < least if least is not None else not self._is_ready:
             self._end(PoolError(f"load failed on worker {worker}: {text}"))
             self._signal(signal.SIGTERM)
+        elif is_new:
+            show(f"gangline: worker {worker} cannot load: {text}\n")
 
     def _memory_of(self, content: _Message) -> mmap.mmap:
         while content["memory"] not in self._memories:

@@ -99,10 +99,11 @@ def test_a_closure_is_sent_with_cloudpickle():
         assert pool.map(range(3)) == [0, 3, 6]
 
 
-def test_an_exception_in_load_is_raised():
+def test_an_exception_in_load_is_raised(capfd):
     with Pool(tasks.load_fails, tasks.echo, workers=2) as pool, pytest.raises(PoolError) as error:
         pool.map(range(4))
     assert re.match(r"load failed on worker \d: RuntimeError: no weights\n\nTraceback", str(error.value))
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_worker_that_dies_in_load_is_an_error():
@@ -113,9 +114,10 @@ def test_a_worker_that_dies_in_load_is_an_error():
 
 def test_a_load_that_fails_on_one_device_leaves_the_others(capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("WORK_FILE", str(tmp_path / "begun"))
+    said = ""
 
     def inputs():
-        said = ""
+        nonlocal said
         while "worker 1 cannot load: RuntimeError: no weights" not in said:
             yield 1
             said += capfd.readouterr().err
@@ -123,6 +125,8 @@ def test_a_load_that_fails_on_one_device_leaves_the_others(capfd, monkeypatch, t
 
     with Pool(tasks.load_fails_beside_work, tasks.note_work, workers=2) as pool:
         assert pool.map(inputs())[-1] == 2
+    said += capfd.readouterr().err
+    assert said.count("Traceback") == 1
 
 
 def test_fewer_workers_than_asked_for_are_an_error():

@@ -145,6 +145,14 @@ gangline.worker(None, work, batch=8)
     assert talk.end()[0] == 69
 
 
+def test_one_output_for_a_list_is_named_by_its_type():
+    talk = Talk("gangline.worker(None, lambda _, xs: sum(xs), batch=8)")
+    talk.ask_list([0, 1])
+    errors = {talk.hear()["error"] for _ in range(2)}
+    assert errors == {"ValueError: with batch, work returns a list of outputs, got int"}
+    talk.end()
+
+
 def test_a_wrong_number_of_outputs_names_both_numbers():
     talk = Talk("gangline.worker(None, lambda _, xs: xs[1:], batch=8)")
     talk.ask_list([0, 1, 2])
