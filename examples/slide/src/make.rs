@@ -1,140 +1,97 @@
 //! Slides with known tissue, and a model that finds its dark parts, to try the program with.
 
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::BufWriter;
 use std::path::Path;
 
 use gangline::Result;
-use tiff::encoder::{TiffEncoder, TiffKind};
+use tiff::encoder::TiffEncoder;
 
 use crate::job::at;
 use crate::onnx;
-use crate::tiled::{Packing, Page, SIDE, Sample};
+use crate::options::Make;
+use crate::tiled::{SIDE, write_page};
 
-/// Pieces of tissue, with darker spots in them. Colours are computed from the place, so no slide has to be in memory.
+/// Pieces of tissue, and darker spots in them. Colours are computed from the place, so no slide has to be in memory.
 struct Specimen {
     side: u32,
-    pieces: Vec<Disc>,
-    spots: Vec<Disc>,
-    /// Its samples are floats, and one is not a number.
-    is_broken: bool,
+    /// Each lies above those before it.
+    discs: Vec<Disc>,
 }
 
-#[derive(Clone, Copy)]
 struct Disc {
     x: f64,
     y: f64,
     radius: f64,
+    rgb: [u8; 3],
 }
 
-/// Writes slides into a folder, `truth.csv` with the pixels of the spots, and `model.onnx`. Every other slide is
-/// BigTIFF with LZW. With `faulty`, there are also a truncated slide, an empty file, and one that is not a number.
-pub(crate) fn make(folder: &Path, slides: u64, side: u32, width: u64, faulty: bool) -> Result<()> {
+const GLASS: [u8; 3] = [238, 238, 238];
+const TISSUE: [u8; 3] = [226, 160, 190];
+const SPOT: [u8; 3] = [120, 60, 150];
+
+/// Writes slides into a folder, `truth.csv` with the pixels of the spots, and `model.onnx`.
+pub(crate) fn make(options: &Make) -> Result<()> {
+    let folder = &options.output;
     std::fs::create_dir_all(folder).map_err(|e| at(folder, &e))?;
     let mut truth = String::from("slide,spots\n");
-    for number in 0..slides {
+    for number in 0..options.slides {
         let name = format!("slide-{number:03}.tif");
         // Slides of a folder differ in size.
-        let specimen = Specimen::new(number, side - side / 8 * (number % 4) as u32);
-        let spots = specimen.write(&folder.join(&name), number % 2 == 1)?;
-        truth += &format!("{name},{spots}\n");
-    }
-    if faulty {
-        let path = folder.join("faulty-truncated.tif");
-        Specimen::new(1, side).write(&path, false)?;
-        let length = path.metadata()?.len();
-        File::options().write(true).open(&path)?.set_len(length / 2)?;
-        File::create(folder.join("faulty-empty.tif"))?;
-        let broken = Specimen { is_broken: true, ..Specimen::new(2, side) };
-        broken.write(&folder.join("faulty-nan.tif"), false)?;
+        let specimen = Specimen::new(number, options.side - options.side / 8 * (number % 4));
+        truth += &format!("{name},{}\n", specimen.write(&folder.join(&name))?);
     }
     std::fs::write(folder.join("truth.csv"), truth)?;
-    Ok(std::fs::write(folder.join("model.onnx"), onnx::darkness(width))?)
+    Ok(std::fs::write(folder.join("model.onnx"), onnx::darkness(options.width))?)
 }
 
 impl Specimen {
-    fn new(number: u64, side: u32) -> Specimen {
+    fn new(number: u32, side: u32) -> Specimen {
         let length = f64::from(side);
-        let mut random = (1..).map(move |i| f64::from(noise(number as u32, i) % 1000) / 1000.0);
+        let mut random = (1..).map(|i| f64::from(noise(number, i) % 1000) / 1000.0);
         let mut next = || random.next().expect("it never ends");
-        let (mut pieces, mut spots) = (Vec::new(), Vec::new());
-        // One piece in each of three corners.
+        let mut discs = Vec::new();
+        // One piece in each of three corners, with a spot on the left and one on the right.
         for (x, y) in [(0.27, 0.27), (0.73, 0.3), (0.35, 0.74)] {
-            let [dx, dy] = [next(), next()].map(|shift| (shift - 0.5) * 0.06);
-            let piece = Disc {
-                x: (x + dx) * length,
-                y: (y + dy) * length,
-                radius: (0.12 + 0.06 * next()) * length,
-            };
-            pieces.push(piece);
+            let [x, y] = [x, y].map(|at| (at + (next() - 0.5) * 0.06) * length);
+            let radius = (0.12 + 0.06 * next()) * length;
+            discs.push(Disc { x, y, radius, rgb: TISSUE });
             for side in [-0.45, 0.45] {
-                let x = piece.x + side * piece.radius;
-                let y = piece.y + (next() - 0.5) * piece.radius;
-                spots.push(Disc { x, y, radius: (0.1 + 0.15 * next()) * piece.radius });
+                let y = y + (next() - 0.5) * radius;
+                let x = x + side * radius;
+                discs.push(Disc { x, y, radius: (0.1 + 0.15 * next()) * radius, rgb: SPOT });
             }
         }
-        Specimen { side, pieces, spots, is_broken: false }
+        Specimen { side, discs }
     }
 
     /// Returns the number of pixels in the spots.
-    fn write(&self, path: &Path, is_big: bool) -> Result<u64> {
-        let file = BufWriter::new(File::create(path)?);
-        match is_big {
-            true => self.write_pages(TiffEncoder::new_big(file)?, Packing::Lzw),
-            false => self.write_pages(TiffEncoder::new(file)?, Packing::Deflate),
-        }
-    }
-
-    fn write_pages<W: Write + Seek, K: TiffKind>(
-        &self,
-        mut file: TiffEncoder<W, K>,
-        packing: Packing,
-    ) -> Result<u64> {
+    fn write(&self, path: &Path) -> Result<u64> {
+        let mut file = TiffEncoder::new(BufWriter::new(File::create(path)?))?;
         let mut spots = 0;
         let mut scale = 1;
         while scale == 1 || self.side / scale >= SIDE {
-            let (width, sample) =
-                (self.side / scale, if self.is_broken { Sample::Float } else { Sample::Byte });
-            let reduced = u32::from(scale > 1);
-            let description = String::new();
-            let page =
-                Page { width, height: width, colours: 3, sample, packing, reduced, description };
-            page.write(&mut file, |left, top| {
+            let (size, reduced) = ([self.side / scale; 2], u32::from(scale > 1));
+            write_page(&mut file, size, 3, reduced, "slide make", |left, top| {
                 let mut tile = Vec::with_capacity((SIDE * SIDE * 3) as usize);
-                for (x, y) in
-                    (top..top + SIDE).flat_map(|y| (left..left + SIDE).map(move |x| (x, y)))
-                {
-                    let (rgb, is_spot) = self.colour(x * scale, y * scale);
-                    spots += u64::from(is_spot && scale == 1);
-                    tile.extend(rgb);
+                for (x, y) in (0..SIDE * SIDE).map(|i| (left + i % SIDE, top + i / SIDE)) {
+                    let rgb = self.colour(x * scale, y * scale);
+                    spots += u64::from(scale == 1 && rgb == SPOT);
+                    let grain = noise(x * scale, y * scale).to_le_bytes();
+                    tile.extend([0, 1, 2].map(|i| rgb[i] + grain[i] % 12));
                 }
-                if self.is_broken { self.floats(&tile, scale == 1) } else { tile }
+                tile
             })?;
             scale *= 4;
         }
         Ok(spots)
     }
 
-    fn colour(&self, x: u32, y: u32) -> ([u8; 3], bool) {
-        let within = |disc: &Disc| {
-            (f64::from(x) - disc.x).powi(2) + (f64::from(y) - disc.y).powi(2) < disc.radius.powi(2)
-        };
-        let (rgb, is_spot) = match self.pieces.iter().any(within) {
-            false => ([238, 238, 238], false),
-            true if self.spots.iter().any(within) => ([120, 60, 150], true),
-            true => ([226, 160, 190], false),
-        };
-        let grain = noise(x, y).to_le_bytes();
-        ([0, 1, 2].map(|i| rgb[i] + grain[i] % 12), is_spot)
-    }
-
-    fn floats(&self, bytes: &[u8], is_largest: bool) -> Vec<u8> {
-        let value = |(i, &byte): (usize, &u8)| match i {
-            // One NaN in each tile of the largest level, so that a tile with tissue has one.
-            1000 if is_largest => f32::NAN,
-            _ => f32::from(byte) / 255.0,
-        };
-        bytes.iter().enumerate().flat_map(|pair| value(pair).to_ne_bytes()).collect()
+    /// The colour of a pixel, without its grain.
+    fn colour(&self, x: u32, y: u32) -> [u8; 3] {
+        let is_within =
+            |disc: &&Disc| (f64::from(x) - disc.x).hypot(f64::from(y) - disc.y) < disc.radius;
+        self.discs.iter().rev().find(is_within).map_or(GLASS, |disc| disc.rgb)
     }
 }
 
@@ -150,29 +107,35 @@ fn noise(x: u32, y: u32) -> u32 {
 mod tests {
     use std::sync::Arc;
 
+    use clap::Parser;
+
     use super::*;
+    use crate::options::Command;
     use crate::slide::{Bytes, Reader, Slide, TileCache};
-    use crate::tissue::{Grid, Tissue};
+    use crate::tissue::Tissue;
+
+    fn reader() -> Reader {
+        Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 20, Bytes)))
+    }
 
     #[test]
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        for is_big in [false, true] {
-            let specimen = Specimen::new(3, 600);
-            let path = folder.path().join("slide.tif");
-            specimen.write(&path, is_big).unwrap();
-            let slide = Slide::open(u64::from(is_big), &path).unwrap();
-            assert_eq!(slide.levels.len(), 1);
-            let mut reader = Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 20, Bytes)));
-            // Across four tiles of the file, and beyond the edge of the slide.
-            for (x, y) in [(200, 240), (520, 560)] {
-                let square = reader.square(&slide, 0, x, y, 100).unwrap();
-                for (i, rgb) in square.chunks_exact(3).enumerate() {
-                    let (x, y) = (x + i as u32 % 100, y + i as u32 / 100);
-                    let is_within = x < 600 && y < 600;
-                    let wanted = if is_within { specimen.colour(x, y).0 } else { [255; 3] };
-                    assert_eq!(rgb, wanted, "{x} {y}");
-                }
+        let specimen = Specimen::new(3, 600);
+        let path = folder.path().join("slide.tif");
+        specimen.write(&path).unwrap();
+        let slide = Slide::open(0, &path).unwrap();
+        assert_eq!(slide.levels.len(), 1);
+        // Across four tiles of the file, and beyond the edge of the slide.
+        for (x, y) in [(200, 240), (520, 560)] {
+            let pixels = reader().pixels(&slide, 0, [x, y], [100, 100]).unwrap();
+            for (i, rgb) in pixels.chunks_exact(3).enumerate() {
+                let (x, y) = (x + i as u32 % 100, y + i as u32 / 100);
+                let is_within = x < 600 && y < 600;
+                let (wanted, grain) = (specimen.colour(x, y), noise(x, y).to_le_bytes());
+                let wanted =
+                    [0, 1, 2].map(|i| if is_within { wanted[i] + grain[i] % 12 } else { 255 });
+                assert_eq!(rgb, wanted, "{x} {y}");
             }
         }
     }
@@ -182,19 +145,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("slide.tif");
         let specimen = Specimen::new(0, 600);
-        specimen.write(&path, false).unwrap();
+        specimen.write(&path).unwrap();
         let slide = Slide::open(0, &path).unwrap();
-        let mut reader = Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 20, Bytes)));
-        let tissue = Tissue::find(&mut reader, &slide).unwrap();
-        assert_eq!(tissue.sections(), 3);
-        let tiles = tissue.tiles(&slide, Grid { level: 0, side: 64, stride: 48, cell: 8 }).unwrap();
+        let tissue = Tissue::find(&mut reader(), &slide).unwrap();
+        assert_eq!(tissue.sections.count, 3);
+        let words = "slide run --slides s --model m --output o --tile 64 --overlap 25 --cell 8";
+        let Command::Run(options) = Command::parse_from(words.split(' ')) else { panic!("run") };
+        let tiles = tissue.tiles(&slide, &options).unwrap();
         for (x, y) in (0..600).flat_map(|y| (0..600).map(move |x| (x, y))) {
-            let is_glass = specimen.colour(x, y).0[1] > 200;
             let has = |at: u32, from: u32| (from..from + 64).contains(&at);
-            assert!(
-                is_glass || tiles.iter().any(|tile| has(x, tile.x) && has(y, tile.y)),
-                "{x} {y}"
-            );
+            let is_covered = tiles.iter().any(|tile| has(x, tile[0]) && has(y, tile[1]));
+            assert!(is_covered || specimen.colour(x, y) == GLASS, "{x} {y}");
         }
     }
 }

@@ -2,71 +2,39 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use gangline::{Device, Result};
 use ort::ep;
 use ort::session::Session;
 use ort::value::TensorRef;
 
-/// A model on one device. Its input has the shape N x 3 x side x side, with red, green and blue from 0 to 1. Its output
+use crate::options::Options;
+
+/// A model on one device. Its input has the shape N x 3 x tile x tile, with red, green and blue from 0 to 1. Its output
 /// has probabilities in one of the shapes N, N x classes and N x classes x height x width.
 pub(crate) struct Model {
     session: Session,
-    settings: Settings,
+    options: Arc<Options>,
     /// The input of a batch.
     input: Vec<f32>,
 }
 
-/// The settings of a model.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) path: PathBuf,
-    /// The class that the map shows; `None` is the last.
-    pub(crate) class: Option<usize>,
-    /// Pixels of a tile's side.
-    pub(crate) side: usize,
-    /// Cells of the map on a tile's side.
-    pub(crate) cells: usize,
-    /// Every list has one tile.
-    pub(crate) is_single: bool,
-}
+const NOT_FOUND: &str = "ONNX Runtime was not found: name its library with --onnxruntime or ORT_DYLIB_PATH, or install \
+    it for the `python3` in PATH with `pip install onnxruntime` (GPUs: `onnxruntime-gpu`), or get it from \
+    https://github.com/microsoft/onnxruntime/releases";
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ModelError {
-    #[error(
-        "ONNX Runtime was not found: name its library with --onnxruntime or ORT_DYLIB_PATH, or install it for the \
-         `python3` in PATH with `pip install onnxruntime` (GPUs: `onnxruntime-gpu`), or get it from \
-         https://github.com/microsoft/onnxruntime/releases"
-    )]
-    NotFound,
-    #[error("{library} cannot be loaded as ONNX Runtime 1.17 or later: {cause}")]
-    NotLoaded { library: String, cause: String },
-    #[error("ONNX Runtime has no use for {0}: devices are cpu, cuda:0 and so on")]
-    Device(Device),
-    #[error("the model's output has the shape {shape:?} for {tiles} tiles: {wanted}")]
-    Shape { shape: Vec<i64>, tiles: usize, wanted: &'static str },
-    #[error(
-        "the model takes {0} tiles at a time: export it with a free N, or take --batch 1 if it is 1"
-    )]
-    Fixed(i64),
-    #[error("the model gives {0}, which is no probability: does it end with a sigmoid or softmax?")]
-    NoProbability(f32),
-}
-
-/// A Python program that prints the paths of its installation's library.
+/// A Python program that prints the path of its installation's library, as Linux or macOS names it.
 const WHERE: &str = "import glob, importlib.util as u
-print(*glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.so.*'
-    ) + glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.*.dylib'))";
+print(*glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.*'))";
 
 /// Loads ONNX Runtime from the named file, `ORT_DYLIB_PATH`, or the Python installation in `PATH`.
 pub(crate) fn load_runtime(named: Option<PathBuf>) -> Result<()> {
     let named = named.or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
-    let library = named.or_else(of_python).ok_or(ModelError::NotFound)?;
-    let not_loaded = |cause: ort::LoadDynamicError| {
-        let library = library.display().to_string();
-        ModelError::NotLoaded { library, cause: cause.to_string() }
-    };
-    ort::init_from(&library).map_err(not_loaded)?.commit();
+    let library = named.or_else(of_python).ok_or(NOT_FOUND)?;
+    let wrong =
+        |e| format!("{} cannot be loaded as ONNX Runtime 1.17 or later: {e}", library.display());
+    ort::init_from(&library).map_err(wrong)?.commit();
     Ok(())
 }
 
@@ -76,23 +44,28 @@ fn of_python() -> Option<PathBuf> {
     (!library.trim().is_empty()).then(|| library.trim().into())
 }
 
+const SHAPES: &str = "N, N x classes or N x classes x height x width is needed, with the class of --class, and sides that \
+    --tile / --cell divides or is divided by";
+const ENDS: &str = "does it end with a sigmoid or softmax?";
+const FREE: &str = "export it with a free N, or take --batch 1 if it is 1";
+
 impl Model {
     /// Loads the model, and tries it with an empty tile. A model of the wrong shape then fails before the run.
-    pub(crate) fn open(settings: &Settings, device: &Device) -> Result<Model> {
+    pub(crate) fn open(options: Arc<Options>, device: &Device) -> Result<Model> {
         let session = match device {
-            Device::Cpu => session(&settings.path, None)?,
-            Device::Cuda(index) => session(&settings.path, Some(*index as i32))?,
-            other => return Err(ModelError::Device(*other).into()),
+            Device::Cpu => session(&options.model, None)?,
+            Device::Cuda(index) => session(&options.model, Some(*index as i32))?,
+            other => return Err(format!("{other} is neither cpu nor a GPU such as cuda:0").into()),
         };
-        let length = session.inputs().first().and_then(|input| input.dtype().tensor_shape());
-        match length.and_then(|shape| shape.first().copied()) {
-            Some(1) if settings.is_single => {}
-            // A list that the model refuses would be divided into single tiles.
-            Some(length @ 1..) => return Err(ModelError::Fixed(length).into()),
-            _ => {}
+        let shape = session.inputs().first().and_then(|input| input.dtype().tensor_shape());
+        let length = shape.and_then(|shape| shape.first().copied()).unwrap_or(-1);
+        let is_single = options.batch.is_some_and(|size| size.get() == 1);
+        // A batch that the model refuses would be divided into single tiles.
+        if length > 1 || length == 1 && !is_single {
+            return Err(format!("the model takes {length} tiles at a time: {FREE}").into());
         }
-        let mut model = Model { session, settings: settings.clone(), input: Vec::new() };
-        let blank = vec![255; settings.side * settings.side * 3];
+        let blank = vec![255; options.tile.pow(2) as usize * 3];
+        let mut model = Model { session, options, input: Vec::new() };
         model.run([blank.as_slice()])?.remove(0)?;
         Ok(model)
     }
@@ -103,45 +76,35 @@ impl Model {
         tiles: impl IntoIterator<Item = &'t [u8]>,
     ) -> Result<Vec<Result<Vec<u8>>>> {
         self.input.clear();
-        let mut count = 0;
         for tile in tiles {
             for colour in 0..3 {
                 let values = tile[colour..].iter().step_by(3);
                 self.input.extend(values.map(|&value| f32::from(value) / 255.0));
             }
-            count += 1;
         }
-        let Settings { class, side, cells, .. } = self.settings;
+        let (side, cells) = (self.options.tile as usize, self.options.cells());
+        let count = self.input.len() / (3 * side * side);
         let input = TensorRef::from_array_view(([count, 3, side, side], self.input.as_slice()))?;
         let outputs = self.session.run(ort::inputs![input])?;
         let (shape, values) = outputs[0].try_extract_tensor::<f32>()?;
-        let wrong = |wanted| ModelError::Shape { shape: shape.to_vec(), tiles: count, wanted };
+        let wrong =
+            || format!("the model's output has the shape {shape:?} for {count} tiles: {SHAPES}");
         let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
-        let (classes, height, width) = match lengths[..] {
-            [n] if n == count => (1, 1, 1),
-            [n, classes] if n == count => (classes, 1, 1),
-            [n, classes, height, width] if n == count => (classes, height, width),
-            _ => {
-                return Err(
-                    wrong("N, N x classes or N x classes x height x width is needed").into()
-                );
-            }
+        let (tiles, classes, height, width) = match lengths[..] {
+            [tiles] => (tiles, 1, 1, 1),
+            [tiles, classes] => (tiles, classes, 1, 1),
+            [tiles, classes, height, width] => (tiles, classes, height, width),
+            _ => return Err(wrong().into()),
         };
-        let class = class.unwrap_or(classes.saturating_sub(1));
-        if class >= classes {
-            return Err(wrong("it lacks the class that --class asks for").into());
-        }
-        if [height, width].iter().any(|&n| n == 0 || n % cells != 0 && cells % n != 0) {
-            return Err(wrong(
-                "--tile / --cell must divide its height and width, or be divided by them",
-            )
-            .into());
-        }
-        let of_tile = |tile: usize| {
-            let from = (tile * classes + class) * height * width;
-            to_cells(&values[from..from + height * width], width, cells)
+        let class = self.options.class.unwrap_or(classes.saturating_sub(1));
+        let fits = |length: usize| {
+            length > 0 && (length.is_multiple_of(cells) || cells.is_multiple_of(length))
         };
-        Ok((0..count).map(|tile| Ok(of_tile(tile)?)).collect())
+        if tiles != count || class >= classes || !fits(height) || !fits(width) {
+            return Err(wrong().into());
+        }
+        let maps = values.chunks_exact(height * width).skip(class).step_by(classes);
+        Ok(maps.map(|map| to_cells(map, width, cells)).collect())
     }
 }
 
@@ -157,9 +120,9 @@ fn session(model: &Path, gpu: Option<i32>) -> ort::Result<Session> {
 
 /// Repeats or averages probabilities to the number of cells. Rounding to 255 steps also hides differences in the last
 /// digits, which a model may have between batches of different sizes.
-fn to_cells(values: &[f32], width: usize, cells: usize) -> Result<Vec<u8>, ModelError> {
+fn to_cells(values: &[f32], width: usize, cells: usize) -> Result<Vec<u8>> {
     if let Some(value) = values.iter().find(|value| !(-1e-5..=1.00001).contains(*value)) {
-        return Err(ModelError::NoProbability(*value));
+        return Err(format!("the model gives {value}, which is no probability: {ENDS}").into());
     }
     let height = values.len() / width;
     let span = |cell: usize, length: usize| {

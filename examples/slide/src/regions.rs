@@ -1,6 +1,6 @@
 //! Connected regions of a grid of cells, and their outlines.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 /// Cells by row, each with the number of its region from 1, or 0 for none. Regions are numbered in the order of their
 /// first cells.
@@ -11,12 +11,12 @@ pub(crate) struct Regions {
     pub(crate) count: u32,
 }
 
-/// A corner of cells.
-pub(crate) type Corner = (usize, usize);
+/// A corner of cells, or a step from one to the next.
+type Point = (i64, i64);
 
 /// The rings around a region: the outer one first, then those around its holes. A ring is closed, and has corners only at
 /// its turns.
-pub(crate) type Rings = Vec<Vec<Corner>>;
+pub(crate) type Rings = Vec<Vec<Point>>;
 
 impl Regions {
     /// Joins cells that share an edge.
@@ -25,23 +25,17 @@ impl Regions {
         let mut count = 0;
         let mut todo = Vec::new();
         for first in 0..cells.len() {
-            if !cells[first] || labels[first] != 0 {
-                continue;
+            if cells[first] && labels[first] == 0 {
+                count += 1;
+                todo.push(first);
             }
-            count += 1;
-            labels[first] = count;
-            todo.push(first);
             while let Some(cell) = todo.pop() {
-                let x = cell % width;
-                let left = (x > 0).then(|| cell - 1);
-                let right = (x + 1 < width).then(|| cell + 1);
-                for next in
-                    [left, right, cell.checked_sub(width), Some(cell + width)].into_iter().flatten()
-                {
-                    if cells.get(next) == Some(&true) && labels[next] == 0 {
-                        labels[next] = count;
-                        todo.push(next);
-                    }
+                if cells[cell] && labels[cell] == 0 {
+                    labels[cell] = count;
+                    todo.extend((cell % width > 0).then(|| cell - 1));
+                    todo.extend(((cell + 1) % width > 0).then_some(cell + 1));
+                    todo.extend(cell.checked_sub(width));
+                    todo.extend((cell + width < cells.len()).then_some(cell + width));
                 }
             }
         }
@@ -50,68 +44,58 @@ impl Regions {
 
     /// Returns the outline of each region.
     pub(crate) fn outlines(&self) -> Vec<Rings> {
-        let mut edges = vec![BTreeMap::<Corner, Vec<Corner>>::new(); self.count as usize];
+        let mut outlines = vec![Rings::new(); self.count as usize];
+        let mut seen = HashSet::new();
         let height = self.labels.len() / self.width;
-        let at = |x: usize, y: usize| match x < self.width && y < height {
-            true => self.labels[y * self.width + x],
-            false => 0,
-        };
-        for (cell, &label) in self.labels.iter().enumerate().filter(|(_, label)| **label != 0) {
-            let (x, y) = (cell % self.width, cell / self.width);
-            // Each edge has the region on its right hand, with y downwards.
-            let mut edge = |from: Corner, to: Corner, beyond: u32| {
-                if beyond != label {
-                    edges[label as usize - 1].entry(from).or_default().push(to);
+        for start in (0..=height as i64).flat_map(|y| (0..=self.width as i64).map(move |x| (x, y)))
+        {
+            // The first corner of an outer ring starts to the right, and that of a hole downwards.
+            for step in [(1, 0), (0, 1)] {
+                let (left, label) = self.sides(start, step);
+                if label != 0 && left != label && !seen.contains(&(start, step)) {
+                    outlines[label as usize - 1].push(self.ring(start, step, &mut seen));
                 }
-            };
-            edge((x, y), (x + 1, y), if y == 0 { 0 } else { at(x, y - 1) });
-            edge((x + 1, y), (x + 1, y + 1), at(x + 1, y));
-            edge((x + 1, y + 1), (x, y + 1), at(x, y + 1));
-            edge((x, y + 1), (x, y), if x == 0 { 0 } else { at(x - 1, y) });
+            }
         }
-        edges.into_iter().map(rings).collect()
+        outlines
     }
-}
 
-/// Links the edges of one region. The first edge of all is the top of its first cell, so the outer ring comes first.
-fn rings(mut edges: BTreeMap<Corner, Vec<Corner>>) -> Rings {
-    let mut rings = Vec::new();
-    // Row by row, as cells come.
-    while let Some(start) = edges.keys().min_by_key(|(x, y)| (*y, *x)).copied() {
-        let mut ring = vec![start];
-        let mut from = start;
-        let mut before = None;
+    /// Follows the outline from a corner, with the region on the right hand.
+    fn ring(&self, start: Point, first: Point, seen: &mut HashSet<(Point, Point)>) -> Vec<Point> {
+        let label = self.sides(start, first).1;
+        let (mut ring, mut at, mut step) = (vec![start], start, first);
         loop {
-            let ends = edges.get_mut(&from).expect("each corner has as many edges out as in");
-            // Two cells of a region meet at a corner: the turn to the left joins them there, so that no ring meets itself.
-            let to = match (ends.len(), before) {
-                (2.., Some(before)) => {
-                    let left = ends.iter().position(|&to| turn(before, from, to) < 0);
-                    ends.swap_remove(left.expect("one of the two edges turns left"))
-                }
-                _ => ends.remove(0),
+            seen.insert((at, step));
+            at = (at.0 + step.0, at.1 + step.1);
+            let (left, right) = self.sides(at, step);
+            // Where two cells of the region meet at a corner, the turn to the left joins them, so that no ring meets itself.
+            let next = match (left == label, right == label) {
+                (true, _) => (step.1, -step.0),
+                (false, true) => step,
+                (false, false) => (-step.1, step.0),
             };
-            if ends.is_empty() {
-                edges.remove(&from);
+            if next != step || at == start {
+                ring.push(at);
             }
-            if before.is_some_and(|before| turn(before, from, to) == 0) {
-                ring.pop();
+            if at == start {
+                return ring;
             }
-            ring.push(to);
-            (before, from) = (Some(from), to);
-            if to == start {
-                break;
-            }
+            step = next;
         }
-        rings.push(ring);
     }
-    rings
-}
 
-/// The direction of a turn, with y downwards: greater than 0 to the right, less to the left, and 0 straight on.
-fn turn(a: Corner, b: Corner, c: Corner) -> i64 {
-    let [a, b, c] = [a, b, c].map(|(x, y)| (x as i64, y as i64));
-    (b.0 - a.0) * (c.1 - b.1) - (b.1 - a.1) * (c.0 - b.0)
+    /// The labels on the left and right hand of a step from a corner, with y downwards.
+    fn sides(&self, (x, y): Point, (dx, dy): Point) -> (u32, u32) {
+        let label = |x: i64, y: i64| match usize::try_from(x) {
+            Ok(column) if column < self.width && y >= 0 => {
+                self.labels.get(y as usize * self.width + column).copied().unwrap_or(0)
+            }
+            _ => 0,
+        };
+        let (left, right) = ((dx + dy, dy - dx), (dx - dy, dx + dy));
+        let beside = |(dx, dy): Point| label(x + (dx - 1) / 2, y + (dy - 1) / 2);
+        (beside(left), beside(right))
+    }
 }
 
 #[cfg(test)]

@@ -2,34 +2,17 @@
 
 use gangline::Result;
 
+use crate::options::Options;
 use crate::regions::Regions;
-use crate::slide::{Reader, Slide};
-
-/// A square for the model, by its upper left corner in pixels of the level that the model sees.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tile {
-    pub(crate) x: u32,
-    pub(crate) y: u32,
-}
-
-/// The division of slides into tiles.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grid {
-    pub(crate) level: usize,
-    /// Pixels of a tile's side.
-    pub(crate) side: u32,
-    /// Pixels from one tile to the next.
-    pub(crate) stride: u32,
-    /// Pixels of the side of a cell of the map. Both of the above are multiples of it.
-    pub(crate) cell: u32,
-}
+use crate::slide::{Corner, Reader, Slide};
 
 /// The tissue of a slide, on a grid of cells.
 #[derive(Debug)]
 pub(crate) struct Tissue {
     /// Pixels of the largest level on the side of a cell.
     step: f64,
-    regions: Regions,
+    /// The pieces of tissue: the slide's sub-sections.
+    pub(crate) sections: Regions,
     /// The share of cells that are tissue.
     pub(crate) share: f64,
 }
@@ -44,84 +27,66 @@ const LEAST_CELLS: usize = 12;
 impl Tissue {
     /// Finds the pixels of the smallest level that have more colour than glass. The threshold is Otsu's.
     pub(crate) fn find(reader: &mut Reader, slide: &Slide) -> Result<Tissue> {
-        let level = slide.levels.len() - 1;
-        let page = slide.level(level)?;
-        let every = page.width.max(page.height).div_ceil(LONGEST);
-        let (width, height) =
-            (page.width.div_ceil(every) as usize, page.height.div_ceil(every) as usize);
-        let mut colour = vec![0_u8; width * height];
-        let across = page.width.div_ceil(page.tile.0);
-        for index in 0..across * page.height.div_ceil(page.tile.1) {
-            let tile = reader.tile(slide, level, index)?;
-            let (left, top) = (index % across * page.tile.0, index / across * page.tile.1);
-            for (i, rgb) in tile.rgb.chunks_exact(3).enumerate() {
-                let (x, y) = (left + i as u32 % tile.width, top + i as u32 / tile.width);
-                if x.is_multiple_of(every) && y.is_multiple_of(every) {
-                    let range = rgb.iter().max().zip(rgb.iter().min());
-                    let (most, least) = range.expect("a pixel has three colours");
-                    colour[(y / every) as usize * width + (x / every) as usize] = most - least;
-                }
-            }
+        let last = slide.levels.len() - 1;
+        let level = slide.level(last)?;
+        let every = level.width.max(level.height).div_ceil(LONGEST) as usize;
+        let mut colour = Vec::new();
+        for y in (0..level.height).step_by(every) {
+            let line = reader.pixels(slide, last, [0, y], [level.width, 1])?;
+            let range =
+                |rgb: &[u8]| rgb.iter().max().zip(rgb.iter().min()).map_or(0, |(a, b)| a - b);
+            colour.extend(line.chunks_exact(3).step_by(every).map(range));
         }
+        let width = (level.width as usize).div_ceil(every);
         let threshold = otsu(&colour).max(LEAST_COLOUR);
-        let mut cells: Vec<bool> =
-            colour.iter().map(|&value| usize::from(value) > threshold).collect();
-        let mut sizes = vec![0; cells.len() + 1];
+        let mut cells: Vec<bool> = colour.iter().map(|&it| usize::from(it) > threshold).collect();
         let regions = Regions::of(width, &cells);
+        let mut sizes = vec![0; regions.count as usize + 1];
         regions.labels.iter().for_each(|&label| sizes[label as usize] += 1);
         for (cell, &label) in cells.iter_mut().zip(&regions.labels) {
             *cell &= sizes[label as usize] >= LEAST_CELLS;
         }
         let share = cells.iter().filter(|cell| **cell).count() as f64 / cells.len() as f64;
-        let step = page.downsample * f64::from(every);
-        Ok(Tissue { step, regions: Regions::of(width, &cells), share })
-    }
-
-    /// The number of pieces of tissue: the slide's sub-sections.
-    pub(crate) fn sections(&self) -> u32 {
-        self.regions.count
+        let step = level.downsample * every as f64;
+        Ok(Tissue { step, sections: Regions::of(width, &cells), share })
     }
 
     /// The tiles of all sections, one section after the other, each row by row.
-    pub(crate) fn tiles(&self, slide: &Slide, grid: Grid) -> Result<Vec<Tile>> {
-        let level = slide.level(grid.level)?;
+    pub(crate) fn tiles(&self, slide: &Slide, options: &Options) -> Result<Vec<Corner>> {
+        let level = slide.level(options.level)?;
         let step = self.step / level.downsample;
-        let mut bounds = vec![None::<[usize; 4]>; self.sections() as usize];
-        let place = |i: usize| (i % self.regions.width, i / self.regions.width);
-        for (i, &label) in self.regions.labels.iter().enumerate().filter(|(_, label)| **label != 0)
-        {
-            let (x, y) = place(i);
-            let [x0, y0, x1, y1] = bounds[label as usize - 1].unwrap_or([x, y, x, y]);
-            bounds[label as usize - 1] = Some([x0.min(x), y0.min(y), x1.max(x), y1.max(y)]);
+        let Regions { width, labels, count } = &self.sections;
+        // The first and last cell of each section, across and down.
+        let mut bounds = vec![[(usize::MAX, 0); 2]; *count as usize];
+        for (i, &label) in labels.iter().enumerate().filter(|(_, label)| **label != 0) {
+            for (bound, at) in bounds[label as usize - 1].iter_mut().zip([i % width, i / width]) {
+                *bound = (bound.0.min(at), bound.1.max(at));
+            }
         }
-        let first = |cell: usize| (cell as f64 * step) as u32 / grid.cell * grid.cell;
-        let end = |cell: usize, length: u32| (((cell + 1) as f64 * step) as u32).min(length);
-        let steps = |from, to: u32| {
+        let corners = |(first, last): (usize, usize), length: u32| {
+            let first = (first as f64 * step) as u32 / options.cell * options.cell;
+            let end = (((last + 1) as f64 * step) as u32).min(length);
             // The last tile reaches the end.
-            let rest = to.saturating_sub(from + grid.side).div_ceil(grid.stride);
-            (0..=rest).map(move |i| from + i * grid.stride)
+            let rest = end.saturating_sub(first + options.tile).div_ceil(options.stride());
+            (0..=rest).map(move |i| first + i * options.stride())
         };
         let mut tiles = Vec::new();
-        for (section, [x0, y0, x1, y1]) in bounds.into_iter().flatten().enumerate() {
-            for y in steps(first(y0), end(y1, level.height)) {
-                for x in steps(first(x0), end(x1, level.width)) {
-                    if self.has(
-                        section as u32 + 1,
-                        [x, y].map(|at| f64::from(at) / step),
-                        f64::from(grid.side) / step,
-                    ) {
-                        tiles.push(Tile { x, y });
-                    }
-                }
+        for ([across, down], label) in bounds.into_iter().zip(1..) {
+            for y in corners(down, level.height) {
+                let row = corners(across, level.width).map(|x| [x, y]);
+                tiles.extend(row.filter(|corner| self.has(label, *corner, options.tile, step)));
             }
         }
         Ok(tiles)
     }
 
-    /// Whether a square has a cell of a section. The corner and the side are in cells.
-    fn has(&self, label: u32, corner: [f64; 2], side: f64) -> bool {
-        let Regions { width, labels, .. } = &self.regions;
-        let [columns, rows] = corner.map(|from| from as usize..(from + side).ceil() as usize);
+    /// Whether a tile has a cell of a section. A cell has `step` pixels on its side.
+    fn has(&self, label: u32, corner: Corner, side: u32, step: f64) -> bool {
+        let Regions { width, labels, .. } = &self.sections;
+        let [columns, rows] = corner.map(|from| {
+            let from = f64::from(from) / step;
+            from as usize..(from + f64::from(side) / step).ceil() as usize
+        });
         let columns = columns.start.min(*width)..columns.end.min(*width);
         let rows = rows.start..rows.end.min(labels.len() / width);
         rows.into_iter().any(|y| labels[y * width..][columns.clone()].contains(&label))

@@ -7,8 +7,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tiff::encoder::TiffEncoder;
+use tiff::tags::Tag;
 
+/// One tile at a time.
+const ONE: [&str; 6] = ["--devices", "cpu", "--batch", "1", "--readers", "1"];
 const SMALL: [&str; 4] = ["--tile", "64", "--cell", "8"];
 
 fn slide() -> Command {
@@ -71,14 +75,15 @@ fn devices_and_batches_change_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let slides = folder.path().join("slides");
     make(&slides, "700", &[]);
-    let wanted = folder.path().join("loop");
-    succeeds(run(&slides, &wanted, &["--sequential"]));
+    let wanted = folder.path().join("one by one");
+    succeeds(run(&slides, &wanted, &ONE));
     let wanted = files(&wanted);
     assert_eq!(wanted.len(), 9, "{:?}", wanted.keys());
-    for (devices, batch) in [("cpu", "1"), ("cpu*3", "16"), ("cpu*2", "auto"), ("cpu*2", "7")] {
-        let output = folder.path().join(format!("{devices} {batch}"));
-        succeeds(run(&slides, &output, &["--devices", devices, "--batch", batch]));
-        assert!(files(&output) == wanted, "{devices} {batch}");
+    for more in ["--devices=cpu*3 --batch=16", "--devices=cpu*2 --batch=7 --readers=3", "--cache=1"]
+    {
+        let output = folder.path().join(more);
+        succeeds(run(&slides, &output, &more.split(' ').collect::<Vec<_>>()));
+        assert!(files(&output) == wanted, "{more}");
     }
 }
 
@@ -101,8 +106,8 @@ fn a_run_that_is_killed_loses_no_slide() {
         child.wait().unwrap();
     }
     succeeds(run(&slides, &output, &[]));
-    let wanted = folder.path().join("loop");
-    succeeds(run(&slides, &wanted, &["--sequential"]));
+    let wanted = folder.path().join("one by one");
+    succeeds(run(&slides, &wanted, &ONE));
     assert!(files(&output) == files(&wanted), "{:?}", files(&output).keys());
 }
 
@@ -111,9 +116,13 @@ fn a_run_that_is_killed_loses_no_slide() {
 fn faulty_slides_fail_alone_and_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let [good, all] = ["good", "all"].map(|name| folder.path().join(name));
-    // Large enough for a second level: the mask of the NaN slide is whole, and one of its tiles is not.
-    make(&good, "1100", &["--slides", "2"]);
-    make(&all, "1100", &["--slides", "2", "--faulty"]);
+    for slides in [&good, &all] {
+        make(slides, "700", &["--slides", "2"]);
+    }
+    let whole = fs::read(all.join("slide-001.tif")).unwrap();
+    fs::write(all.join("faulty-truncated.tif"), &whole[..whole.len() / 2]).unwrap();
+    fs::write(all.join("faulty-empty.tif"), "").unwrap();
+    write_floats(&all.join("faulty-nan.tif"));
     let [good_maps, all_maps] = ["good maps", "all maps"].map(|name| folder.path().join(name));
     succeeds(run(&good, &good_maps, &[]));
     let output = run(&all, &all_maps, &[]).output().unwrap();
@@ -140,6 +149,7 @@ fn areas_are_where_the_spots_are_and_batches_are_full() {
         let areas: Value = serde_json::from_slice(&areas).unwrap();
         let features = areas["features"].as_array().unwrap();
         assert_eq!(features.len(), 6, "{name}");
+        features.iter().for_each(is_as_qupath_reads_it);
         let found: f64 =
             features.iter().map(|feature| area(&feature["geometry"]["coordinates"][0])).sum();
         let share = found / spots.parse::<f64>().unwrap();
@@ -148,10 +158,65 @@ fn areas_are_where_the_spots_are_and_batches_are_full() {
     }
 }
 
+/// As its documentation has it: https://qupath.readthedocs.io/en/stable/docs/advanced/exporting_annotations.html
+fn is_as_qupath_reads_it(feature: &Value) {
+    assert_eq!(feature["type"], "Feature");
+    let properties = &feature["properties"];
+    assert_eq!(properties["objectType"], "annotation");
+    assert_eq!(properties["classification"], json!({"name": "Positive", "color": [200, 0, 0]}));
+    assert!(
+        properties["measurements"]["Mean probability"].as_f64().is_some_and(|mean| mean >= 0.5)
+    );
+    assert_eq!(feature["geometry"]["type"], "Polygon");
+    let rings = feature["geometry"]["coordinates"].as_array().unwrap();
+    for (ring, number) in rings.iter().zip(0..) {
+        let corners = ring.as_array().unwrap();
+        assert!(corners.len() >= 5 && corners.first() == corners.last(), "{ring}");
+        // RFC 7946: the outer ring is counterclockwise, and holes are clockwise.
+        assert_eq!(signed_area(ring) > 0.0, number == 0, "{ring}");
+    }
+}
+
+/// Writes a slide of floats that is all tissue. A pixel of its largest level is not a number.
+fn write_floats(path: &Path) {
+    let mut file = TiffEncoder::new(fs::File::create(path).unwrap()).unwrap();
+    for (side, reduced) in [(512_u32, 0_u32), (256, 1)] {
+        let mut page = file.image_directory().unwrap();
+        let mut tile = [0.9_f32, 0.6, 0.7].repeat(256 * 256);
+        if reduced == 0 {
+            tile[1000] = f32::NAN;
+        }
+        let count = (side / 256).pow(2) as usize;
+        let at = page.write_data(tile.as_slice()).unwrap();
+        let offsets = vec![u32::try_from(at).unwrap(); count];
+        let lengths = vec![256 * 256 * 12_u32; count];
+        page.write_tag(Tag::NewSubfileType, reduced).unwrap();
+        for (tag, value) in [(Tag::ImageWidth, side), (Tag::ImageLength, side)] {
+            page.write_tag(tag, value).unwrap();
+        }
+        for (tag, value) in [(Tag::Compression, 1_u16), (Tag::SamplesPerPixel, 3)] {
+            page.write_tag(tag, value).unwrap();
+        }
+        page.write_tag(Tag::PhotometricInterpretation, 2_u16).unwrap();
+        page.write_tag(Tag::BitsPerSample, [32_u16; 3].as_slice()).unwrap();
+        page.write_tag(Tag::SampleFormat, [3_u16; 3].as_slice()).unwrap();
+        for tag in [Tag::TileWidth, Tag::TileLength] {
+            page.write_tag(tag, 256_u32).unwrap();
+        }
+        page.write_tag(Tag::TileOffsets, offsets.as_slice()).unwrap();
+        page.write_tag(Tag::TileByteCounts, lengths.as_slice()).unwrap();
+        page.finish().unwrap();
+    }
+}
+
 fn area(ring: &Value) -> f64 {
+    signed_area(ring).abs()
+}
+
+fn signed_area(ring: &Value) -> f64 {
     let corner = |corner: &Value| (corner[0].as_f64().unwrap(), corner[1].as_f64().unwrap());
     let corners: Vec<_> = ring.as_array().unwrap().iter().map(corner).collect();
     let twice: f64 =
         corners.windows(2).map(|pair| pair[0].0 * pair[1].1 - pair[1].0 * pair[0].1).sum();
-    twice.abs() / 2.0
+    twice / 2.0
 }
