@@ -19,7 +19,6 @@ mod outputs_driver;
 pub(crate) mod pool;
 mod reckoning;
 pub(crate) mod run_driver;
-mod run_totals;
 pub(crate) mod service;
 mod session;
 pub(crate) mod settings;
