@@ -12,7 +12,6 @@ pub(crate) mod feed;
 pub(crate) mod feeding;
 pub(crate) mod gather;
 pub(crate) mod line;
-mod lineup;
 pub(crate) mod link;
 pub(crate) mod outputs;
 mod outputs_driver;

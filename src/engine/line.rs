@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::consume::SkippedItem;
-use super::lineup::{LinePlace, Lineup, LinkThread};
 use super::link::{Earlier, FeedCounts, Joint, Prepared, Relayed};
 use super::pool::Engine;
 use super::session::LiveCounts;
+use super::session::{LinePlace, Lineup, LinkThread};
 use super::stage::{RunOf, StageEngine, StageTypes};
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
 use crate::base::Order;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::lineup::{LinePlace, Lineup};
+use super::session::{LinePlace, Lineup};
 use super::session::{Over, Session};
 use super::settings::PoolSettings;
 use crate::base::Order;

@@ -6,8 +6,8 @@ use std::task::{Poll, Waker};
 
 use serde_json::Value;
 
-use super::lineup::AllRuns;
 use super::pool::Engine;
+use super::session::AllRuns;
 use crate::base::Order;
 use crate::concurrency::lock;
 use crate::error::{Error, Result};
