@@ -20,7 +20,6 @@ mod reckoning;
 pub(crate) mod run_driver;
 pub(crate) mod service;
 mod session;
-pub(crate) mod settings;
 mod stage;
 pub(crate) mod totals;
 

@@ -7,6 +7,7 @@ pub(crate) mod deadline_thread;
 pub(crate) mod leasing;
 pub(crate) mod lifetime;
 pub(crate) mod participants;
+pub(crate) mod pool_settings;
 pub(crate) mod producer_factory;
 pub(crate) mod producer_loop;
 pub(crate) mod producer_threads;

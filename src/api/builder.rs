@@ -37,12 +37,12 @@ use crate::concurrency::cancel::CancelToken;
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, DeviceMemory, Devices, GpuLock};
 use crate::engine::pool::Engine;
-use crate::engine::settings::PoolSettings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
 use crate::observe::observing::Observers;
 use crate::policy::Policy;
+use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
 #[cfg(test)]
 use crate::producers::{backend::Backend, shared::Shared};

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::session::{LinePlace, Lineup};
 use super::session::{Over, Session};
-use super::settings::PoolSettings;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
@@ -21,6 +20,7 @@ use crate::observe::event_log::{Detail, EventLog, ObserveOptions};
 use crate::observe::observing::{Observers, Observing};
 use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::{Receiving, ResultReceiver};
+use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
 use crate::producers::{Building, Producers};
 use crate::run::Run;

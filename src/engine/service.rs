@@ -23,7 +23,6 @@ use self::slot::Slot;
 use super::feed::measure;
 use super::pool::Engine;
 use super::session::Session;
-use super::settings::PoolSettings;
 use super::totals::report_of;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
@@ -38,6 +37,7 @@ use crate::observe::report::RunReport;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;
 use crate::producers::Producers;
+use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_threads::ThreadIds;
 use crate::run::Run;
 use crate::run::item_names::ItemEntry;

@@ -39,7 +39,7 @@ pub(crate) struct PoolSettings {
 
 impl PoolSettings {
     /// Locks the GPUs of the devices, if that was asked for. `seen` are the requests of the token that are spent.
-    pub(super) fn lock_gpus(
+    pub(crate) fn lock_gpus(
         &self,
         seen: SeenRequests,
         building: &Building,
@@ -58,7 +58,7 @@ impl PoolSettings {
     }
 
     /// How the producers' threads are made.
-    pub(super) fn threads(
+    pub(crate) fn threads(
         &self,
         cfg: &Arc<CfgNode>,
         gpus: Option<Arc<HeldGpus>>,
