@@ -6,7 +6,6 @@
 
 mod collector;
 mod consume;
-pub(crate) mod consuming;
 pub(crate) mod expand;
 pub(crate) mod feed;
 pub(crate) mod feeding;
