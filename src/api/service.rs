@@ -15,9 +15,9 @@ pub use self::ticket::{Call, Full, Ticket};
 use crate::api::pool::{AnyOrderRunner, Pool};
 use crate::engine::service::ServiceHost;
 use crate::engine::service::board::Deadline;
-use crate::engine::service::pending_call::PendingCall;
+use crate::engine::service::calls::PendingCall;
 #[cfg(feature = "tower")]
-use crate::engine::service::reservation::Reservation;
+use crate::engine::service::calls::Reservation;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;

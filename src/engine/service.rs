@@ -4,22 +4,18 @@
 //! that has the result counts it and puts it there. So neither a feeder nor a consumer takes part. One thread of
 //! the service answers what no producer does: calls at their deadlines, and the rest at the end.
 
-pub(crate) mod background;
 pub(crate) mod board;
+pub(crate) mod calls;
 #[cfg(all(test, shuttle))]
 mod model;
-pub(crate) mod pending_call;
-mod places;
-#[cfg(feature = "tower")]
-pub(crate) mod reservation;
-pub(crate) mod slot;
+pub(crate) mod places;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
-use self::slot::Slot;
+use self::places::Slot;
 use super::feed::measure;
 use super::pool::Engine;
 use super::session::Session;

@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 
 use super::Service;
 use crate::concurrency::exclusive::Exclusive;
-use crate::engine::service::background::BackgroundStream;
+use crate::engine::service::calls::BackgroundStream;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::runner::Runner;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::engine::service::pending_call::PendingCall;
+use crate::engine::service::calls::PendingCall;
 use crate::error::Error;
 use crate::runner::Runner;
 

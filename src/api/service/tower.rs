@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use super::{Call, Service};
-use crate::engine::service::reservation::Reservation;
+use crate::engine::service::calls::Reservation;
 use crate::error::Error;
 use crate::runner::Runner;
 

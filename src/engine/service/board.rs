@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::places::{Left, PlaceRequest, PlaceState, Places};
-use super::slot::{Slot, wake};
+use super::places::{Left, PlaceRequest, PlaceState, Places, Slot, wake};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::background::BackgroundStream;
-use super::pending_call::PendingCall;
+use super::calls::BackgroundStream;
+use super::calls::PendingCall;
 use super::*;
 use crate::base::Order;
 use crate::concurrency::now;
