@@ -27,7 +27,8 @@ fn in_cluster(nats: Nats) -> ChoresBuilder {
 }
 
 fn short(nats: Nats) -> Nats {
-    nats.lease_time(LEASE).wait_for(Duration::from_secs(5))
+    // Long enough for a busy machine to start the broker again.
+    nats.lease_time(LEASE).wait_for(Duration::from_secs(8))
 }
 
 fn error_of(builder: ChoresBuilder) -> String {

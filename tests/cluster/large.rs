@@ -237,7 +237,7 @@ fn an_item_that_a_full_broker_never_takes_ends_the_run() {
     let broker = Broker::start();
     bounded(&broker, "gangline-items", "gangline.items.>", 100 << 10);
     let _worker = broker.ready_worker(1);
-    let nats = broker.nats().wait_for(Duration::from_secs(3));
+    let nats = broker.nats().wait_for(Duration::from_secs(6));
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let mut pool = builder.build().unwrap();
     let text = refusal(&pool.run([Chore::Text("x".repeat(200 << 10))]).unwrap_err());
@@ -249,7 +249,7 @@ fn a_result_that_a_full_broker_never_takes_ends_the_run() {
     let broker = Broker::start();
     bounded(&broker, "gangline-results", "gangline.results.>", 100 << 10);
     let _worker = broker.ready_worker(1);
-    let nats = broker.nats().wait_for(Duration::from_secs(3));
+    let nats = broker.nats().wait_for(Duration::from_secs(6));
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let mut pool = builder.build().unwrap();
     refusal(&pool.run([Chore::Large(200 << 10)]).unwrap_err());

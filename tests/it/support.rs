@@ -9,7 +9,7 @@ use gangline::closures::Map;
 use gangline::{ConsumerContext, Error, ProducerContext, Result, Runner};
 
 /// Generous, since it only tells a hang from a slow machine.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs `f` on a thread of its own, and fails if it takes longer than [`LIMIT`].
 #[track_caller]

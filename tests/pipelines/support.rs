@@ -14,7 +14,7 @@ pub type Pool<R> = gangline::AnyOrderRunner<R>;
 
 pub const ORDERS: [Order; 2] = [Order::Input, Order::Completion];
 
-/// Runs `f` on a thread, and fails if it takes two minutes.
+/// Runs `f` on a thread, and fails if it takes five minutes.
 pub fn no_hang<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -22,7 +22,7 @@ pub fn no_hang<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
         let _ = done.send(());
         value
     });
-    if is_done.recv_timeout(Duration::from_secs(120)) == Err(mpsc::RecvTimeoutError::Timeout) {
+    if is_done.recv_timeout(Duration::from_secs(300)) == Err(mpsc::RecvTimeoutError::Timeout) {
         panic!("it hangs");
     }
     thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
