@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::index_map::IndexMap;
+use crate::items::IndexMap;
 
 /// The bytes that the items in flight of all stages of a line may take together.
 ///

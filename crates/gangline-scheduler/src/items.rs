@@ -1,7 +1,9 @@
 //! Records of the items that have failed, or that several producers work on.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use super::health::Blame;
-use super::index_map::IndexMap;
 use super::lease::{ProducerId, Sized};
 use super::priority::Priority;
 use super::retry_queue::Claims;
@@ -236,6 +238,29 @@ impl Items {
     }
 }
 
+/// A map by the indices of items.
+pub type IndexMap<V> = HashMap<u64, V, BuildHasherDefault<IndexHasher>>;
+
+/// Spreads indices over the buckets. Input cannot make them collide, since indices are assigned here.
+#[derive(Debug, Default)]
+pub struct IndexHasher(u64);
+
+impl Hasher for IndexHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only indices are hashed")
+    }
+
+    fn write_u64(&mut self, index: u64) {
+        // Fibonacci hashing. The well-mixed upper half goes into both halves, since the table uses both ends.
+        let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,5 +353,19 @@ mod tests {
             "a decision is due, or a lease covers it"
         );
         assert!(items.remove(0).is_some() && items.remove(0).is_none());
+    }
+
+    #[test]
+    fn indices_are_spread_over_both_ends_of_a_hash() {
+        let hash = |index: u64| {
+            let mut hasher = IndexHasher::default();
+            hasher.write_u64(index);
+            hasher.finish()
+        };
+        let different = |part: fn(u64) -> u64| {
+            (0..1_000).map(hash).map(part).collect::<std::collections::HashSet<_>>().len()
+        };
+        assert!(different(|hash| hash & 0x3ff) > 500, "the lower bits choose the bucket");
+        assert!(different(|hash| hash >> 57) > 100, "the upper ones are compared first");
     }
 }

@@ -77,7 +77,6 @@ mod flow;
 mod gpus;
 pub mod hand_over;
 mod health;
-mod index_map;
 mod items;
 pub mod largest_device;
 mod lease;
@@ -113,8 +112,7 @@ pub use self::events::{Event, Expired};
 pub use self::flow::{Activity, Input};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
-pub use self::index_map::{IndexHasher, IndexMap};
-pub use self::items::{Items, Outcome, Standing};
+pub use self::items::{IndexHasher, IndexMap, Items, Outcome, Standing};
 pub use self::lease::{
     Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
 };

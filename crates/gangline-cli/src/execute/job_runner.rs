@@ -13,7 +13,9 @@ use crate::execute::retries::{Cost, Settled};
 use crate::execute::shared::{Output, SharedRun};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, JobOutcome, JobResult, NextAttempt, OnTerminal, Printed};
+use crate::output::outcome::{
+    JobFailed, JobOutcome, JobResult, NextAttempt, Printed, ShownOnTerminal,
+};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use crate::plan::texts::OnSlot;
@@ -413,8 +415,8 @@ impl<W: JobWork> JobRunner<W> {
         let tag = outcome.tag.as_deref();
         let nothing = Captured::default();
         let stderr = match printed.stderr_on_terminal {
-            OnTerminal::NotYet => &printed.stderr,
-            OnTerminal::Already => &nothing,
+            ShownOnTerminal::NotYet => &printed.stderr,
+            ShownOnTerminal::Already => &nothing,
         };
         if let Some(records) = &self.lane.records {
             records.print(unwritten, outcome, printed, &shared.terminal)?;

@@ -57,12 +57,12 @@ pub(crate) struct Printed {
     /// What standard output was made of.
     pub(crate) form: StdoutForm,
     /// Whether the terminal has the standard error already.
-    pub(crate) stderr_on_terminal: OnTerminal,
+    pub(crate) stderr_on_terminal: ShownOnTerminal,
 }
 
 /// Whether the terminal has a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum OnTerminal {
+pub(crate) enum ShownOnTerminal {
     #[default]
     NotYet,
     Already,

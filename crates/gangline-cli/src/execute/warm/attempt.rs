@@ -19,7 +19,7 @@ use crate::execute::warm::{COMPARED, Warm};
 use crate::execute::worker_slots::{Fate, SlotWorker};
 use crate::exit;
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobOutcome, JobResult, OnTerminal, Printed, short};
+use crate::output::outcome::{JobOutcome, JobResult, Printed, ShownOnTerminal, short};
 use crate::plain::Plain;
 
 /// What came of asking a worker.
@@ -88,7 +88,7 @@ impl Warm {
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
             // A `load` that raises says the same at each start.
             if !worker.shown.is_empty() && said.tail(COMPARED) == worker.shown {
-                asked[first].printed.stderr_on_terminal = OnTerminal::Already;
+                asked[first].printed.stderr_on_terminal = ShownOnTerminal::Already;
             }
             asked[first].printed.stderr = said;
             (asked[first].started, asked[first].took) = (started, clock.elapsed());
