@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,26 +69,24 @@ def write(group: zarr.Group, image: np.ndarray, mask: np.ndarray, pixel: float) 
         place.attrs["ome"] = ome
 
 
-def run(model: str, out: Path, files: Iterable[str], scale: float, **places: Any) -> list[gangline.Record]:
+def run(model: str, out: Path, files: list[str], scale: float, **places: Any) -> list[gangline.Record]:
     """Segment the micrographs that the group does not have yet, and print a line of JSON for each."""
-    files = list(files)
     if twice := [name for name, count in Counter(Path(path).stem for path in files).items() if count > 1]:
         raise ValueError(f"several micrographs have the name {twice[0]}, by which the group knows them")
     settings: dict[str, Any] = {"model": hashlib.sha256(Path(model).read_bytes()).hexdigest(), "scale": scale}
-    ome: dict[str, Any] = {"version": "0.5", "bioformats2raw.layout": 3}
-    group = zarr.open_group(out, mode="a", zarr_format=3, attributes={"ome": ome, "settings": settings})
+    attributes: dict[str, Any] = {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, "settings": settings}
+    group = zarr.open_group(out, mode="a", zarr_format=3, attributes=attributes)
     if group.attrs.get("settings") != settings:
         raise ValueError(f"{out} has masks of another model or --scale: take another group")
     left = [path for path in files if not (out / Path(path).stem).exists()]
     records = []
-    work = functools.partial(segment, out, scale)
-    with gangline.Pool(functools.partial(load, model), work, **places) as pool:
+    with gangline.Pool(functools.partial(load, model), functools.partial(segment, out, scale), **places) as pool:
         for record in pool.imap(left, keys=left):
             shown = record.value if record.ok else {"error": str(record.error).splitlines()[0]}
             print(json.dumps({"micrograph": record.key, "seconds": round(record.seconds, 3), **shown}), flush=True)
             records.append(record)
-    series = sorted(each.parent.name for each in out.glob("[!.]*/labels"))
-    zarr.open_group(out / "OME", mode="w", zarr_format=3, attributes={"ome": {"version": "0.5", "series": series}})
+    ome = {"version": "0.5", "series": sorted(each.parent.name for each in out.glob("[!.]*/labels"))}
+    zarr.open_group(out / "OME", mode="w", zarr_format=3, attributes={"ome": ome})
     return records
 
 
@@ -104,32 +101,23 @@ def particles(seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:
 
 def make(folder: Path, count: int, side: int) -> None:
     """Write micrographs, the last one truncated, and a model that compares the mean of 49 pixels with a threshold."""
-    import onnx
-    from onnx import TensorProto, helper
+    from onnx import TensorProto, helper, parser, save
 
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
-        with mrcfile.new(folder / f"{number:03}.mrc", particles(number, side)[0], overwrite=True) as file:
-            file.voxel_size = 1.5
+        mrcfile.write(folder / f"{number:03}.mrc", particles(number, side)[0], overwrite=True, voxel_size=1.5)
     os.truncate(last := folder / f"{count - 1:03}.mrc", last.stat().st_size // 2)
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, "y", "x"]) for name in ("image", "mask")]
-    nodes = [
-        helper.make_node("Conv", ["image", "w", "b"], ["dark"], pads=[3] * 4),
-        helper.make_node("Sigmoid", ["dark"], ["mask"]),
-    ]
-    values = [
-        helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 7, 7], [-10 / 49] * 49),
-        helper.make_tensor("b", TensorProto.FLOAT, [1], [-5.0]),
-    ]
-    graph = helper.make_graph(nodes, "particles", ends[:1], ends[1:], values)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
-    onnx.save(model, folder / "model.onnx")
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+    particles (float[1, 1, y, x] image) => (float[1, 1, y, x] mask) <float[1] b = {-5}>
+    { dark = Conv <pads = [3, 3, 3, 3]> (image, w, b)  mask = Sigmoid (dark) }""")
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 7, 7], [-10 / 49] * 49))
+    save(model, folder / "model.onnx")
 
 
 def main() -> int:
     """Run the command line; the exit status is 1 if a micrograph failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(required=True, dest="command")
     making = commands.add_parser("make", help="write micrographs and a model")
     making.add_argument("folder", type=Path)
     making.add_argument("--count", type=int, default=12, help="how many micrographs")
