@@ -205,7 +205,7 @@ mod tests {
             let words = paths.map(|(name, path)| format!("{name}={}", path.display()));
             let words = ["slide", "run"].map(str::to_owned).into_iter().chain(words);
             let Command::Run(options) = Command::parse_from(words) else { panic!("run") };
-            options
+            *options
         };
         let (options, slides) = (Arc::new(of("loop")), slides_in(folder.path()).unwrap());
         let mut reader = Reader::new(Arc::new(TileCache::with_weighter(100, 1 << 24, Bytes)));

@@ -23,7 +23,7 @@ use self::options::{Command, Options};
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Make(made) => make::make(&made).map(|()| ExitCode::SUCCESS),
-        Command::Run(options) => run(options),
+        Command::Run(options) => run(*options),
     };
     done.unwrap_or_else(|e| {
         eprintln!("error: {e}");

@@ -12,7 +12,7 @@ use gangline::Devices;
 #[command(name = "slide")]
 pub(crate) enum Command {
     Make(Make),
-    Run(Options),
+    Run(Box<Options>),
 }
 
 /// Writes slides with known tissue and a model, to try the program with
