@@ -215,4 +215,19 @@ mod tests {
         assert_eq!(causes[0].errors(), ["the hook failed for item {}"]);
         assert_eq!(causes.len(), 1);
     }
+
+    #[test]
+    fn parts_that_fail_alike_are_one_cause() {
+        let failure = |item: u64| Failure {
+            item: Some(item),
+            parts: vec![5],
+            hook: Some("producer_work".to_owned()),
+            error: format!("part 5 of item {item} failed"),
+            causes: vec![format!("producer_work failed for item {}", 7 * item), "six".to_owned()],
+            ..Failure::default()
+        };
+        let failures = [failure(6), failure(13)];
+        let causes = by_cause(&failures);
+        assert_eq!((causes.len(), causes[0].errors()), (1, vec![Cow::Borrowed("six")]));
+    }
 }

@@ -188,10 +188,12 @@ pub(super) fn failed(report: &RunReport, failure: &Failure, key: usize) -> Strin
 }
 
 /// Returns the causes of a failure, from the outermost. The text of the failure itself is left out, since the line has
-/// the item and the place. A cause that the text before ends with is left out too.
+/// the item and the place; so is that of a part, which names the same place again. A cause that the text before ends with
+/// is left out too.
 pub(super) fn errors(failure: &Failure) -> Vec<&str> {
     let mut errors: Vec<&str> = Vec::new();
-    for text in &failure.causes {
+    let is_of_part = !failure.parts.is_empty() && failure.causes.len() > 1;
+    for text in failure.causes.iter().skip(usize::from(is_of_part)) {
         if !errors.last().is_some_and(|last| last.ends_with(text.as_str())) {
             errors.push(text);
         }
