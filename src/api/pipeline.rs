@@ -106,6 +106,29 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         run(&mut *self.line, consumer_of::<S>, Source::new(items, sound), sound)
     }
 
+    /// As [`run`](Pipeline::run), and returns the [report](Pipeline::report) beside the result.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, each};
+    ///
+    /// let parse = OrderedRunner::new(each(|text: &str| Ok(text.parse::<i32>()?)), 1)?;
+    /// let double = OrderedRunner::new(each(|x: i32| Ok(2 * x)), 1)?;
+    /// let (result, report) = parse.then(double).run_with_report(["1", "2"]);
+    /// assert_eq!((result?, report.stages.len()), (vec![2, 4], 2));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first value of the pair has the errors of [`run`](Pipeline::run).
+    pub fn run_with_report(
+        &mut self,
+        items: impl IntoIterator<Item = R::Input>,
+    ) -> (Result<S::Summary, Error>, RunReport) {
+        let result = self.run(items);
+        (result, self.report())
+    }
+
     /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
     /// place.
     ///
