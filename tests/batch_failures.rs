@@ -187,14 +187,14 @@ fn only_batches_and_their_parts_are_calls_of_batches() {
 fn splits_are_counted_and_named() {
     // They work for longer than all the rest of the run takes, so that the splits are what limits it.
     let single: Hook = |inputs| {
-        thread::sleep(Duration::from_micros(200));
+        thread::sleep(Duration::from_millis(1));
         match inputs.len() {
             1 => Ok(inputs.drain(..).map(Ok).collect()),
             _ => Err("one at a time, please".into()),
         }
     };
     let up_to_eight: Hook = |inputs| {
-        thread::sleep(Duration::from_micros(200));
+        thread::sleep(Duration::from_millis(10));
         match inputs.len() {
             ..=8 => Ok(inputs.drain(..).map(Ok).collect()),
             length => Err(format!("{length} are too many").into()),

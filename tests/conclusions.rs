@@ -6,7 +6,7 @@ use std::time::Duration;
 use gangline::report::Bottleneck;
 use gangline::{ConsumerContext, OrderedRunner, ProducerContext, Result, RunReport, Runner};
 
-const LONG: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_millis(600);
 
 /// Hooks that take some time.
 #[derive(Default)]

@@ -77,6 +77,8 @@ mod tests {
         });
         assert!(!is_ready);
         assert!(looks <= MOST, "it looked {looks} times");
+        // On a busy machine all of these may have been slow.
+        let yields = Yields::default();
         assert_eq!((yields.may_yield(MOST - 1), yields.may_yield(MOST)), (true, false));
     }
 

@@ -18,7 +18,7 @@ pub static PROBE: Recipe<Probe> = Recipe::new("probe", Probe::from_cfg);
 
 fn laws(nats: Nats) -> Laws<Probe> {
     let laws = Laws::new(move |probe| AnyOrderRunner::builder(probe).cluster(&PROBE, nats.clone()));
-    laws.limit(std::time::Duration::from_secs(120))
+    laws.limit(std::time::Duration::from_secs(300))
 }
 
 /// With workers of these numbers of producers, which are all there when a run begins.

@@ -81,7 +81,7 @@ fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
 fn the_wait_for_the_next_attempt_is_no_work() {
     no_hang(|| {
         for batch in [None, Some(Batch::up_to(2))] {
-            let soon = Duration::from_millis(20);
+            let soon = Duration::from_millis(50);
             let hooks = Hooks::new().work(|cx, x| match cx.attempt() {
                 1 => Err("not the first time".into()),
                 _ => Ok(x),

@@ -138,7 +138,7 @@ fn a_full_set_of_slots_is_not_a_slow_input() {
     let place = Place::new();
     let list: String = (0..40).map(|job| format!("{job}\n")).collect();
     place.write("in", list);
-    let report = report(&place, "-j2 --input in --shell -- 'sleep 0.02'");
+    let report = report(&place, "-j2 --input in --shell -- 'sleep 0.1'");
     assert_eq!(report["bottleneck"], "producers", "{report}");
     let conclusion = report["conclusion"].as_str().unwrap();
     assert!(conclusion.contains("-j"), "{conclusion}");
