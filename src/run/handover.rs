@@ -109,8 +109,6 @@ pub(crate) struct Handover<I, T> {
     stocked: Stocked,
     /// The number of producers that work at the same time.
     producers: usize,
-    /// One producer's share of the window at first, in items.
-    share: usize,
     /// The number of items given out in all, or [`UNKNOWN`].
     total: AtomicU64,
     /// The collector sleeps here.
@@ -188,7 +186,6 @@ impl<I, T> Handover<I, T> {
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             stocked: Stocked::new(producers),
             producers,
-            share: (window / producers).max(1),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::among(producers)),
             permits: PermitPool::new(window),

@@ -180,7 +180,9 @@ impl Batch {
         Batch { most: items, sizing: Sizing::Given, patience: Patience::Endless }
     }
 
-    /// The items available when a producer is free, at most `items`.
+    /// The items available when a producer is free, at most `items`. If a
+    /// [window](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window) is given, at most each
+    /// producer's share of it.
     ///
     /// 0 is refused when the runner is built.
     pub fn up_to(items: usize) -> Self {
@@ -251,12 +253,17 @@ impl Batching {
         Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
     }
 
-    /// Limits an automatic size to half of each producer's share of the window. The other half is for its next batch.
+    /// Limits batches that do not wait to each producer's share of the window. Otherwise one producer would take nearly
+    /// all of a narrow window, and the others what is left. A size that is chosen is limited to half of the share: the other half
+    /// is for the next batch.
     pub fn limit_to_window(&mut self, window: usize, producers: usize) {
-        if self.rule.is_chosen() {
-            let most = window / producers.saturating_mul(2).max(1);
-            self.limits.items = self.limits.items.min(most.max(1) as u64);
-        }
+        let producers = producers.max(1);
+        let most = match self.rule.patience {
+            _ if self.rule.is_chosen() => window / producers.saturating_mul(2),
+            Patience::None => window / producers,
+            Patience::For(_) | Patience::Endless => return,
+        };
+        self.limits.items = self.limits.items.min(most.max(1) as u64);
     }
 
     /// The size that was chosen for a device, if sizes are chosen.
@@ -328,6 +335,21 @@ mod tests {
         let rules = [Batch::of(4), Batch::up_to(4), Batch::of(4).within(5 * MS)];
         let waits = rules.map(|batch| batch.wait());
         assert_eq!(waits, [None, Some(Duration::ZERO), Some(5 * MS)]);
+    }
+
+    #[test]
+    fn batches_that_do_not_wait_leave_each_producer_its_share_of_the_window() {
+        let most = |rule, window, producers| {
+            let mut batching = Batching::new(rule);
+            batching.limit_to_window(window, producers);
+            batching.limits.items
+        };
+        assert_eq!(most(Batch::up_to(32), 33, 2), 16, "not 32 and 1 in turns");
+        assert_eq!(most(Batch::up_to(32), 64, 2), 32);
+        assert_eq!(most(Batch::up_to(32), 3, 4), 1);
+        assert_eq!(most(Batch::auto(), 64, 2), 16);
+        assert_eq!(most(Batch::of(32), 33, 2), 32, "it waits until it is full");
+        assert_eq!(most(Batch::up_to(32).within(5 * MS), 33, 2), 32);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Hand-written cases of the behaviour that users rely on.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -1032,4 +1033,46 @@ fn an_item_that_was_withdrawn_does_not_count_by_the_copy_of_a_batch_that_failed(
     assert_eq!(came, Together::Split(vec![1]));
     let standings = scheduler.finish(copy.id, &[Outcome::Succeeded; 2], at(53));
     assert_eq!(standings, [Standing::Stale, Standing::Counts]);
+}
+
+/// A run with this window, and how many items are leased to each producer, in turns.
+fn shares(rule: Batch, window: usize, producers: usize, turns: usize) -> Vec<usize> {
+    let mut batching = Batching::new(rule);
+    batching.limit_to_window(window, producers);
+    let config = Config { batching: Some(batching), window, ..config(producers) };
+    let mut scheduler = offered(config, window as u64);
+    let mut next = window as u64;
+    let mut sizes = vec![];
+    let mut leased = VecDeque::new();
+    for turn in 0..turns {
+        if turn >= producers {
+            let Lease { id, items, .. } = leased.pop_front().expect("each producer has one");
+            scheduler.finish(id, &vec![Outcome::Succeeded; items.len()], at(turn as u64));
+            items.iter().for_each(|_| {
+                offer(&mut scheduler, next, at(turn as u64));
+                next += 1;
+            });
+        }
+        let next_lease = lease(&mut scheduler, turn % producers, at(turn as u64));
+        sizes.push(next_lease.items.len());
+        leased.push_back(next_lease);
+    }
+    sizes
+}
+
+#[test]
+fn a_window_just_above_a_batch_makes_no_batches_of_one() {
+    assert_eq!(shares(Batch::up_to(32), 33, 2, 6), [16; 6]);
+    assert_eq!(shares(Batch::up_to(32), 33, 1, 3), [32; 3]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn batches_that_do_not_wait_are_even_in_every_window(
+        most in 1..40_usize, producers in 1..6_usize, more in 0..80_usize,
+    ) {
+        let window = most.max(producers) + more;
+        let even = most.min(window / producers);
+        proptest::prop_assert_eq!(shares(Batch::up_to(most), window, producers, 12), [even; 12]);
+    }
 }

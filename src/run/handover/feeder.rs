@@ -69,7 +69,7 @@ impl<I, T> Feeder<I, T> {
             return false;
         }
         if self.permits == 0 {
-            self.permits = handover.free_permits(handover.lot());
+            self.permits = handover.permits.take_lots(handover.lot());
         }
         if self.permits == 0 {
             let since = now();
@@ -126,7 +126,7 @@ impl<I, T> Feeder<I, T> {
             return false;
         }
         if self.permits == 0 {
-            self.permits = handover.free_permits(1);
+            self.permits = handover.permits.take_lots(1);
         }
         self.permits > 0
     }
@@ -144,7 +144,7 @@ impl<I, T> Feeder<I, T> {
         }
         let least = handover.lot();
         if self.permits == 0 && handover.permits.has_or_awaits(Want::Permits { least }) {
-            self.permits = handover.free_permits(least);
+            self.permits = handover.permits.take_lots(least);
         }
         self.permits > 0
     }
@@ -307,7 +307,7 @@ impl<I, T> Handover<I, T> {
             return 0;
         }
         // Only the feeder takes permits, so they are still there.
-        self.free_permits(least)
+        self.permits.take_lots(least)
     }
 
     /// Waits until `want` is available. Returns `false` if the feeder is to stop.
@@ -374,27 +374,12 @@ impl<I, T> Handover<I, T> {
         self.dispatch.note_feeder(Activity::Working);
     }
 
-    /// Takes the free permits if there are at least `lot`. If a lot is a full batch, it takes whole lots only: the rest
-    /// would not fill a batch.
-    fn free_permits(&self, lot: usize) -> usize {
-        match lot < self.dispatch.largest_batch() {
-            true => self.permits.take_all(lot),
-            false => self.permits.take_lots(lot),
-        }
-    }
-
-    /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as
-    /// they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits
-    /// come back, and the window has room for a batch. If the size is chosen, the window has room for several.
-    ///
-    /// If batches may be incomplete, it waits for at most one producer's share of the window. Otherwise a window with room
-    /// for one and a half batches would keep only one producer busy.
+    /// The number of permits that the feeder waits for and takes at once: those of one full batch. If it took single permits
+    /// as they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits come back, and
+    /// the window has room for a batch. If the size is chosen, the window has room for several.
     fn lot(&self) -> usize {
         match self.dispatch.batching.map(|batching| batching.rule) {
             Some(rule) if rule.is_chosen() => 1,
-            Some(rule) if rule.wait() == Some(Duration::ZERO) => {
-                self.dispatch.largest_batch().min(self.share)
-            }
             _ => self.dispatch.largest_batch(),
         }
     }

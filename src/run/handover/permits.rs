@@ -82,18 +82,12 @@ impl PermitPool {
         self.wake_if_awaited(lock(&self.state));
     }
 
-    /// Takes a multiple of `lot` permits, as many as are free.
+    /// Takes a multiple of `lot` permits, as many as are free: the rest would not fill a batch.
     pub(super) fn take_lots(&self, lot: usize) -> usize {
         let mut state = lock(&self.state);
         let taken = state.free - state.free % lot;
         state.free -= taken;
         taken
-    }
-
-    /// Takes all free permits if there are at least `least`.
-    pub(super) fn take_all(&self, least: usize) -> usize {
-        let mut state = lock(&self.state);
-        if state.free < least { 0 } else { std::mem::take(&mut state.free) }
     }
 
     pub(super) fn has(&self, want: Want) -> bool {

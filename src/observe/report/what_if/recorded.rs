@@ -277,9 +277,12 @@ impl RecordedRun {
 
     fn run_with(&self, settings: &Settings, steps: Option<&mut String>) -> Duration {
         let producers = settings.producers.unwrap_or(self.config.producers);
-        let rule = settings.batch.or(self.rule);
-        let batching = rule.map(Batching::new);
-        let window = Window::new(settings.window.or(self.window), producers, batching);
+        let (rule, given) = (settings.batch.or(self.rule), settings.window.or(self.window));
+        let mut batching = rule.map(Batching::new);
+        if let (Some(batching), Some(items)) = (&mut batching, given) {
+            batching.limit_to_window(items, producers);
+        }
+        let window = Window::new(given, producers, batching);
         let config = Config {
             producers,
             batching,
