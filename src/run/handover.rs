@@ -58,6 +58,7 @@ pub(crate) mod item_queue;
 mod lane;
 mod neighbours;
 mod permits;
+mod retry_watch;
 pub(crate) mod shared_budget;
 pub(crate) mod signals;
 mod stocked;
@@ -78,13 +79,13 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::yields::Yields;
 use crate::concurrency::{Mutex, lock, now};
-use crate::observe::run_stats::RunStats;
+use crate::observe::run_stats::{IdleReason, RunStats};
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::{Outbox, OutboxReader, Outcome, outbox};
 use crate::run::run_shape::CarriedOver;
 use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
-use crate::scheduler::{Activity, Config};
+use crate::scheduler::{Activity, Config, RunTime};
 
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;
@@ -378,6 +379,17 @@ impl<I, T> Handover<I, T> {
             Some(due) => self.waiting.wait_at_most(due.saturating_duration_since(now()), is_ready),
         }
         self.let_collector_be();
+    }
+
+    /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for
+    /// its next attempt keeps its place in the window. So behind a full window with such items, the wait is for a retry.
+    fn lack(&self, until: Option<RunTime>) -> IdleReason {
+        let has_retries = || self.dispatch.has_retries();
+        match self.window_hints.is_starving() {
+            is_full if (is_full || until.is_some()) && has_retries() => IdleReason::Retries,
+            true => IdleReason::Permits,
+            false => IdleReason::Items,
+        }
     }
 
     /// Returns at the latest after [`COLLECTOR_DELAY`], since wake-ups may be missed here. This path has no

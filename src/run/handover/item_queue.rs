@@ -197,15 +197,18 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
-        let since = now();
-        self.handover.stats.producer_waits(self.producer, since);
+        let watch = &self.handover.dispatch.signals.retry_watch;
+        let sleep = watch.begin();
+        self.handover.stats.producer_waits(self.producer, sleep.since);
         self.handover.window_hints.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
         if !self.handover.yields.until(|| dispatch.signals.take_wake_up(self.producer)) {
             dispatch.sleep(self.producer, until);
         }
-        self.has_waited(self.lack(until), since);
+        let lack = self.handover.lack(until);
+        self.waited.for_retries += watch.end(sleep, lack, until);
+        self.has_waited(lack, sleep.since);
     }
 
     /// Waits for an item. `None` if the producer is to leave.
@@ -397,13 +400,15 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             Next::Wait => None,
             Next::WaitUntil(time) => Some(time),
         };
-        *lack = self.lack(until);
+        *lack = handover.lack(until);
+        let sleep = signals.retry_watch.begin();
         let is_ready = || has_news() || signals.is_woken(self.producer);
         match until.map(|until| until.since(handover.dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
             Some(most) => signals.idle.wait_at_most(most, is_ready),
             None => signals.idle.wait_unless(is_ready),
         }
+        self.waited.for_retries += signals.retry_watch.end(sleep, *lack, until);
         // A woken producer must ask again: the scheduler woke no other for this work.
         match signals.take_wake_up(self.producer) {
             true => match handover.dispatch.lease(self.producer, self.readiness) {
@@ -414,17 +419,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             false => handover.dispatch.stop_waiting(self.producer),
         }
         FromIntake::Waited
-    }
-
-    /// The reason for having nothing to do. `until` is set if the scheduler has work for later. An item that waits for
-    /// its next attempt keeps its place in the window. So behind a full window with such items, the wait is for a retry.
-    fn lack(&self, until: Option<RunTime>) -> IdleReason {
-        let has_retries = || self.handover.dispatch.has_retries();
-        match self.handover.window_hints.is_starving() {
-            is_full if (is_full || until.is_some()) && has_retries() => IdleReason::Retries,
-            true => IdleReason::Permits,
-            false => IdleReason::Items,
-        }
     }
 
     /// Takes a share of the intake. Returns the first item, and whether there may be more for others.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
+use super::retry_watch::RetryWatch;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::concurrency::bell::Bell;
@@ -44,6 +45,8 @@ pub(crate) struct Signals {
     has_waiting: CachePadded<AtomicBool>,
     /// Producers without untracked items sleep here.
     pub(super) idle: CachePadded<EventCount>,
+    /// How long producers watched for retries.
+    pub(super) retry_watch: RetryWatch,
 }
 
 /// What is left to do once the lock of the scheduler is released.
@@ -98,6 +101,7 @@ impl Signals {
             recalls: Recalls::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             idle: CachePadded::new(EventCount::among(producers)),
+            retry_watch: RetryWatch::default(),
         }
     }
 
