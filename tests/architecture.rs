@@ -57,6 +57,9 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     ("observe", "Recorder", 40, 20),
     ("observe", "ReportLane", 40, 19),
     ("observe", "ProgressBoard", 40, 16),
+    // Plain data but for fields that conclusions alone need.
+    ("observe", "RunReport", 40, 39),
+    ("observe", "Totals", 40, 23),
 ];
 /// A file of fewer lines is small.
 const SMALL: usize = 50;

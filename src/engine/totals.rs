@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::consume::SkippedItem;
 use super::pool::Engine;
 use super::stage::StageEngine;
-use crate::base::{Measure, Order};
+use crate::base::{Measure, Order, memory};
 use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::link::{FeedCounts, LinkKind, Relayed};
@@ -227,22 +227,22 @@ impl<I, T> Engine<I, T> {
         let (source_working, source_waiting) = stats.source();
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
+        let was_full = run.handover.permits.memory().is_some_and(StageBudget::was_full);
+        let measures = self.run_settings.measures.as_ref().filter(|_| was_full);
+        let window_memory = measures.and_then(|it| it.most(Measure::Memory));
         Totals {
             account: self.account,
             pipeline,
             lasted: run.event_log.elapsed(),
+            computing: run.event_log.computing(),
             error: error.map(|error| text_of(error).to_string()),
             cancelled: error.is_some_and(Error::is_cancelled),
             start_up: stats.start_up(),
             consumer_init: init,
             window,
             window_limit: self.window().most_behind_head() as u64,
-            window_memory: self
-                .run_settings
-                .measures
-                .as_ref()
-                .and_then(|it| it.most(Measure::Memory))
-                .filter(|_| run.handover.permits.memory().is_some_and(StageBudget::was_full)),
+            window_memory,
+            memory: window_memory.and_then(|_| memory::limit()),
             producers: (0..self.settings.devices.len())
                 .map(|producer| self.producer_totals(run, producer))
                 .collect(),

@@ -258,6 +258,9 @@ pub struct Totals {
     /// The duration of `consumer_init`, before any item was read.
     #[serde(default)]
     pub consumer_init: Duration,
+    /// The time on all processors that the process took meanwhile; zero if it is not known.
+    #[serde(default)]
+    pub(crate) computing: Duration,
     /// The error that ended the run early, as text with its causes; `None` if nothing did.
     pub error: Option<String>,
     /// Whether that error was a cancel.
@@ -270,6 +273,9 @@ pub struct Totals {
     /// The bound on the [memory](crate::Builder::window_memory) of items in flight, in bytes, if it kept items back.
     #[serde(default)]
     pub window_memory: Option<u64>,
+    /// The memory that the process may have, in bytes, if that bound kept items back.
+    #[serde(default)]
+    pub(crate) memory: Option<u64>,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerTotals>,
     /// The kind of source.

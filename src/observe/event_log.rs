@@ -25,6 +25,8 @@ use crate::error::Error;
 /// the rings.
 pub(crate) struct EventLog {
     begun: Instant,
+    /// The time on processors that the process had taken by then.
+    computed: Duration,
     recorder: Mutex<Recorder>,
     /// `None` if there are no observers.
     pub(super) feed: Option<Feed>,
@@ -155,7 +157,8 @@ impl EventLog {
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
-        EventLog { begun, recorder: Mutex::new(Recorder::new(description)), feed }
+        let computed = processor_time();
+        EventLog { begun, computed, recorder: Mutex::new(Recorder::new(description)), feed }
     }
 
     /// Adds where, when and how the run takes place.
@@ -165,6 +168,11 @@ impl EventLog {
 
     pub(crate) fn elapsed(&self) -> Duration {
         now() - self.begun
+    }
+
+    /// The time on all processors that the process has taken since the run began.
+    pub(crate) fn computing(&self) -> Duration {
+        processor_time().saturating_sub(self.computed)
     }
 
     /// Records an event that happens now.
@@ -374,4 +382,17 @@ impl EventWriter {
         self.written += 1;
         self.ring.push(entry);
     }
+}
+
+/// The time on all processors that this process has taken so far. Zero where the system does not say.
+#[cfg(target_os = "linux")]
+fn processor_time() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn processor_time() -> Duration {
+    Duration::ZERO
 }

@@ -5,6 +5,7 @@
 //! [page](RunReport::to_html), and as a [trace](RunReport::to_trace) for Perfetto. Only JSON can be read
 //! back.
 
+mod advised_setting;
 mod bins;
 mod bottleneck;
 mod bottleneck_stage;

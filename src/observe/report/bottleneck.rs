@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use self::advice::{FEWEST_EACH, SERVICE, calls, worked};
 use self::early::SHORTEST;
-use super::formats::{Many, Time, capitalised};
+use super::advised_setting::{AdvisedSetting, Circumstances};
+use super::formats::{Count, Many, Time, capitalised};
 use super::head_cost;
 use super::live_producers::{all_producers, lost, mean, without_vacant, words};
 use super::producer_report::share;
@@ -75,7 +76,7 @@ pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is 
 pub(super) const MOST: f64 = 0.75;
 
 /// The share of the time from which a wait counts. Without such a wait, the run would gain a tenth.
-const LEAST_WAIT: f64 = 0.1;
+pub(super) const LEAST_WAIT: f64 = 0.1;
 
 /// The lead of the busiest producer over the mean from which work is uneven, as a share of the time.
 const LEAST_UNEVEN: f64 = 0.1;
@@ -92,32 +93,67 @@ pub(super) const CLOSE: f64 = 0.1;
 /// The calls of the hook per producer below which a run with an uneven end had too few items.
 const FEW_EACH: f64 = 4.0;
 
+/// What a report says about the bottleneck of a run.
+#[derive(Debug, Default)]
+pub(super) struct Conclusion {
+    pub(super) bottleneck: Bottleneck,
+    pub(super) sentence: String,
+    pub(super) advice: Vec<AdvisedSetting>,
+}
+
 /// Decides the bottleneck of a run, and describes it in a sentence.
-pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
+pub(super) fn decide(totals: &Totals, at: &Circumstances<'_>) -> Conclusion {
     let totals = &*without_vacant(totals);
+    if let Some(early) = decided_early(totals) {
+        return early;
+    }
     let shares = TimeShares::of(totals);
-    let early = decided_early(totals);
-    let bottleneck = early.as_ref().map_or_else(|| shares.bottleneck(), |it| it.0);
+    let bottleneck = shares.limit(totals);
     // Other parts, if they limited the run, did so in spite of the splits.
     let split = match bottleneck {
         Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => totals.splits.clause(),
         _ => None,
     };
-    let (bottleneck, clause) = match (split, early) {
-        (Some(clause), _) => (Bottleneck::Splits, clause),
-        (None, Some(decided)) => return decided,
-        (None, None) => (bottleneck, shares.clause(bottleneck, totals)),
+    let mut conclusion = match (split, bottleneck) {
+        (Some(clause), _) => Conclusion::without_advice(Bottleneck::Splits, clause),
+        (None, Bottleneck::Unknown) => return too_short(totals),
+        (None, _) => Conclusion::of(bottleneck, &shares, totals, at),
     };
-    let sentence = capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals)));
-    (bottleneck, sentence + &and_head(bottleneck, totals))
+    let (opening, clause) = (opening(totals), &conclusion.sentence);
+    let sentence = capitalised(&format!("{opening}{clause}{}.", lost(totals)));
+    conclusion.sentence = done_before(totals) + &sentence;
+    conclusion.and_head(totals, at)
 }
 
-/// The sentence about the head of the line, unless the run's own has advice for the window.
-pub(super) fn and_head(bottleneck: Bottleneck, totals: &Totals) -> String {
-    let is_said = matches!(bottleneck, Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff);
-    match head_cost::sentence(totals).filter(|_| !is_said) {
-        Some(sentence) => format!(" {sentence}"),
-        None => String::new(),
+impl Conclusion {
+    /// Its sentence is a clause.
+    pub(super) fn of(
+        bottleneck: Bottleneck,
+        shares: &TimeShares,
+        totals: &Totals,
+        at: &Circumstances<'_>,
+    ) -> Self {
+        let advice = shares.advised(bottleneck, totals, at);
+        let sentence = shares.clause(bottleneck, totals, at, &advice);
+        Conclusion { bottleneck, sentence, advice }
+    }
+
+    pub(super) fn without_advice(bottleneck: Bottleneck, sentence: String) -> Self {
+        Conclusion { bottleneck, sentence, advice: vec![] }
+    }
+
+    /// Adds a sentence about the head of the line, unless its own has advice for the window.
+    pub(super) fn and_head(mut self, totals: &Totals, at: &Circumstances<'_>) -> Self {
+        let is_said =
+            matches!(self.bottleneck, Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff);
+        if is_said || !head_cost::matters(totals) {
+            return self;
+        }
+        let mut advised = head_cost::advised(totals, at);
+        advised.retain(|setting| !self.advice.contains(setting));
+        self.sentence.push_str(&format!(" {}", head_cost::sentence(totals, &advised)));
+        self.advice.extend(advised);
+        self
     }
 }
 
@@ -175,6 +211,17 @@ impl TimeShares {
         }
     }
 
+    /// The bottleneck of a run that may have been short, or may have had few items. Then chance decides what took the most
+    /// time.
+    fn limit(&self, totals: &Totals) -> Bottleneck {
+        match () {
+            () if is_short(totals) => Bottleneck::Unknown,
+            () if !has_few(totals) => self.bottleneck(),
+            () if has_ended_early(totals) || totals.window == SERVICE => Bottleneck::Unknown,
+            () => self.limit_of_few(self.bottleneck(), totals),
+        }
+    }
+
     /// The busiest part if it sets the pace, or else the reason why producers wait.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
@@ -210,13 +257,13 @@ impl TimeShares {
 
     /// What limited a run of few items for so many producers: a part that a few items show as well, or that they were few.
     /// They were if a producer worked all the time while others had none.
-    fn limit_of_few(&self, producers: usize) -> Bottleneck {
-        match self.bottleneck() {
+    pub(super) fn limit_of_few(&self, limit: Bottleneck, totals: &Totals) -> Bottleneck {
+        match limit {
             limit @ (Bottleneck::Source
             | Bottleneck::Consumer
             | Bottleneck::Rebuilding
             | Bottleneck::Backoff) => limit,
-            _ if self.busiest.0 >= MOST && producers > 1 => Bottleneck::TooFew,
+            _ if self.busiest.0 >= MOST && totals.producers.len() > 1 => Bottleneck::TooFew,
             _ => Bottleneck::Unknown,
         }
     }
@@ -235,6 +282,11 @@ impl TimeShares {
     /// The share of the time that producers worked or rebuilt states, on average.
     pub(super) fn at_work(&self) -> f64 {
         (self.producers + self.rebuilding).min(1.0)
+    }
+
+    /// The share of the time with a full window.
+    pub(super) fn full(&self) -> f64 {
+        self.full
     }
 
     pub(super) fn source(&self) -> f64 {
@@ -267,40 +319,55 @@ fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
     producer.held_up.max(both.saturating_sub(totals.lasted))
 }
 
-/// The bottleneck and its sentence, if the counts of the run and its start decide without shares of its time.
-pub(super) fn decided_early(totals: &Totals) -> Option<(Bottleneck, String)> {
+/// The conclusion, if the counts of the run or its start decide without shares of its time.
+pub(super) fn decided_early(totals: &Totals) -> Option<Conclusion> {
     if let Some(sentence) = nothing_was_done(totals) {
-        return Some((Bottleneck::Unknown, sentence));
+        return Some(Conclusion::without_advice(Bottleneck::Unknown, sentence));
     }
-    let is_whole = !early::has_ended_early(totals);
-    if let Some(clause) = early::start_up(totals).filter(|_| is_whole) {
-        return Some((Bottleneck::StartUp, capitalised(&format!("{clause}."))));
-    }
-    let is_short = totals.lasted < SHORTEST;
-    let has_few = worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
-    if !is_short && !has_few {
-        return None;
-    }
-    let is_run = is_whole && !is_short && totals.window != SERVICE;
-    let limit = is_run.then(|| TimeShares::of(totals).limit_of_few(totals.producers.len()));
-    match limit.unwrap_or_default() {
-        Bottleneck::TooFew => {
-            let sentence = capitalised(&format!("{}.", early::too_few(totals)));
-            Some((Bottleneck::TooFew, sentence))
+    let clause = early::start_up(totals).filter(|_| !has_ended_early(totals))?;
+    let sentence = done_before(totals) + &capitalised(&format!("{clause}."));
+    Some(Conclusion::without_advice(Bottleneck::StartUp, sentence))
+}
+
+/// Whether the run did not have all of its items: it failed, was cancelled or was stopped.
+pub(super) fn has_ended_early(totals: &Totals) -> bool {
+    let was_stopped =
+        totals.account.cancelled > 0 || totals.account.unread.is_some_and(|it| it > 0);
+    totals.error.is_some() || totals.cancelled || was_stopped
+}
+
+/// Whether the run mostly consisted of starting and ending threads.
+pub(super) fn is_short(totals: &Totals) -> bool {
+    totals.lasted < SHORTEST
+}
+
+/// What an earlier run had done, as a sentence before that about the rest.
+pub(super) fn done_before(totals: &Totals) -> String {
+    let done = totals.account.already_done;
+    match done {
+        0 => String::new(),
+        _ => {
+            let all = Many(done + worked(totals), "item");
+            format!("An earlier run had already done {} of {all}. ", Count(done))
         }
-        Bottleneck::Unknown => Some(too_short(totals)),
-        _ => None,
     }
 }
 
-fn too_short(totals: &Totals) -> (Bottleneck, String) {
+/// Whether the run had too few items for a share of each producer.
+pub(super) fn has_few(totals: &Totals) -> bool {
+    worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64)
+}
+
+pub(super) fn too_short(totals: &Totals) -> Conclusion {
     let ended = ended(totals).map_or(String::new(), |ended| format!(", and {ended}"));
     let (items, producers) = (Many(worked(totals), "item"), all_producers(totals));
     let lasted = Time(totals.lasted);
+    let before = done_before(totals);
+    let what = if before.is_empty() { "run" } else { "rest" };
     let sentence = format!(
-        "The run is too short to say what limited it: it had {items} for {producers} in {lasted}{ended}."
+        "{before}The {what} is too short to say what limited it: it had {items} for {producers} in {lasted}{ended}."
     );
-    (Bottleneck::Unknown, sentence)
+    Conclusion::without_advice(Bottleneck::Unknown, sentence)
 }
 
 fn ended(totals: &Totals) -> Option<&'static str> {

@@ -3,16 +3,20 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::bottleneck::{Bottleneck, CLOSE, MOST, TimeShares, and_head, decided_early, opening};
+use super::advised_setting::Circumstances;
+use super::bottleneck::{
+    Bottleneck, CLOSE, Conclusion, LEAST_WAIT, MOST, TimeShares, decided_early, done_before,
+    has_ended_early, has_few, is_short, opening, too_short,
+};
 use super::formats::{Percent, capitalised};
 use super::live_producers::{lost, without_vacant};
 use crate::observe::account::Account;
 use crate::observe::event::Totals;
 
 /// What limited the run of a pipeline.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct StageDecision {
-    pub(super) sentence: (Bottleneck, String),
+    pub(super) conclusion: Conclusion,
     /// The number of the stage, from 1. `None` if no stage stands out.
     pub(super) stage: Option<usize>,
 }
@@ -21,6 +25,7 @@ pub(super) struct StageDecision {
 struct StageShares<'a> {
     name: &'a str,
     totals: Cow<'a, Totals>,
+    at: Circumstances<'a>,
     shares: TimeShares,
 }
 
@@ -39,40 +44,72 @@ struct WorkingPart {
 /// or the consumer. If there is none, the cause is a stage where producers
 /// waited for a reason of its own.
 pub(super) fn decide<'a>(
-    stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>)>,
+    stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>, Circumstances<'a>)>,
     account: Account,
 ) -> StageDecision {
-    let stage = |(name, totals): (&'a str, &'a Arc<Totals>)| {
+    let stage = |(name, totals, at): (&'a str, &'a Arc<Totals>, Circumstances<'a>)| {
         let totals = without_vacant(totals);
-        StageShares { name, shares: TimeShares::of(&totals).without_neighbours(), totals }
+        let shares = TimeShares::of(&totals).without_neighbours();
+        StageShares { name, totals, at, shares }
     };
     let stages: Vec<StageShares<'_>> = stages.map(stage).collect();
     let whole = whole(&stages, account);
-    if let Some(sentence) = decided_early(&whole) {
-        return StageDecision { sentence, stage: None };
+    if let Some(conclusion) = decided_early(&whole) {
+        return StageDecision { conclusion, stage: None };
     }
     let mut parts = parts(&stages);
     parts.sort_by(|one, other| other.share.total_cmp(&one.share));
-    let opening = opening(&whole);
+    let opening = format!("{}{}", done_before(&whole), capitalised(&opening(&whole)));
     let limiting = match parts[0] {
+        _ if is_short(&whole) => None,
         busiest if busiest.share >= MOST => {
             let bottleneck = stages[busiest.stage].shares.if_they_wait(busiest.bottleneck);
             Some(WorkingPart { bottleneck, ..busiest })
         }
         _ => own_cause(&stages),
     };
+    let limiting = limiting.and_then(|part| in_spite_of_few(part, &stages[part.stage], &whole));
     let Some(WorkingPart { stage, bottleneck, .. }) = limiting else {
-        let sentence = capitalised(&format!("{opening}{}.", mixed(&stages, &parts)));
-        return StageDecision { sentence: (Bottleneck::Mixed, sentence), stage: None };
+        let are_few = stages.iter().all(|stage| has_few(&stage.totals));
+        let conclusion = match are_few || is_short(&whole) {
+            true => too_short(&whole),
+            false => Conclusion::without_advice(
+                Bottleneck::Mixed,
+                after(&opening, &format!("{}.", mixed(&stages, &parts))),
+            ),
+        };
+        return StageDecision { conclusion, stage: None };
     };
-    let StageShares { totals, shares, .. } = &stages[stage];
-    let clause = shares.clause(bottleneck, totals);
+    let StageShares { totals, at, shares, .. } = &stages[stage];
+    let mut conclusion = Conclusion::of(bottleneck, shares, totals, at);
     let place = place(&stages, stage);
     let runner_up = runner_up(&stages, &parts);
-    let lost = lost(totals);
-    let mut sentence = capitalised(&format!("{opening}in {place} {clause}{runner_up}{lost}."));
-    sentence.push_str(&and_head(bottleneck, totals));
-    StageDecision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
+    let (clause, lost) = (&conclusion.sentence, lost(totals));
+    conclusion.sentence = after(&opening, &format!("in {place} {clause}{runner_up}{lost}."));
+    StageDecision { conclusion: conclusion.and_head(totals, at), stage: Some(stage + 1) }
+}
+
+/// What limited the run, if its stage had few items for its own producers. `None` if that is not known.
+fn in_spite_of_few(
+    part: WorkingPart,
+    stage: &StageShares<'_>,
+    whole: &Totals,
+) -> Option<WorkingPart> {
+    if !has_few(&stage.totals) {
+        return Some(part);
+    }
+    let bottleneck = match has_ended_early(whole) {
+        true => Bottleneck::Unknown,
+        false => stage.shares.limit_of_few(part.bottleneck, &stage.totals),
+    };
+    (bottleneck != Bottleneck::Unknown).then_some(WorkingPart { bottleneck, ..part })
+}
+
+/// The clause after the opening, as a sentence if there is none.
+fn after(opening: &str, clause: &str) -> String {
+    let begins = opening.is_empty() || opening.ends_with(". ");
+    let clause = if begins { capitalised(clause) } else { clause.to_owned() };
+    format!("{opening}{clause}")
 }
 
 /// The run of all stages as one: only what decides whether there is anything to say.
@@ -143,15 +180,18 @@ fn described(stages: &[StageShares<'_>], part: WorkingPart) -> String {
 
 fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
     let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
+    let is_full = stages.iter().any(|stage| stage.shares.full() >= LEAST_WAIT);
+    let larger =
+        if is_full { "; if parts are slow in turns, use a larger `window(n)`" } else { "" };
     format!(
-        "no single part limited the run; at work were, busiest first: {}; if parts are slow in turns, use a larger \
-         `window(n)`",
+        "no single part limited the run; at work were, busiest first: {}{larger}",
         at_work.join(", ")
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use super::*;
@@ -166,7 +206,13 @@ mod tests {
             waiting: share(1.0 - working),
             ..ProducerTotals::default()
         };
-        Totals { lasted: share(1.0), producers: vec![producer(), producer()], ..Totals::default() }
+        Totals {
+            account: Account { ok: 1_000, ..Account::default() },
+            lasted: share(1.0),
+            window: 64,
+            producers: vec![producer(), producer()],
+            ..Totals::default()
+        }
     }
 
     /// Three stages; what lies before and after each is at work all the time, as it is beside a slow stage.
@@ -185,13 +231,16 @@ mod tests {
 
     fn decided(row: [Totals; 3], account: Account) -> StageDecision {
         let row = row.map(Arc::new);
-        decide(["decode", "stage 2", "write"].into_iter().zip(&row), account)
+        let settings = BTreeMap::new();
+        let at = Circumstances { settings: &settings, cores: None };
+        let stages = ["decode", "stage 2", "write"].into_iter().zip(&row);
+        decide(stages.map(|(name, totals)| (name, totals, at)), account)
     }
 
     fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
         let account = Account { ok: 1_000, ..Account::default() };
-        let StageDecision { sentence: (bottleneck, sentence), stage } = decided(row, account);
-        (stage, bottleneck, sentence)
+        let StageDecision { conclusion, stage } = decided(row, account);
+        (stage, conclusion.bottleneck, conclusion.sentence)
     }
 
     #[test]
@@ -255,11 +304,37 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_few_items_says_nothing() {
-        let account = Account { ok: 3, ..Account::default() };
-        let StageDecision { sentence: (bottleneck, sentence), stage } =
-            decided(row([0.9; 3]), account);
+    fn items_are_few_or_many_for_the_producers_of_one_stage() {
+        let of = |row: [Totals; 3], ok: [u64; 3]| {
+            let mut row = row;
+            for (stage, ok) in row.iter_mut().zip(ok) {
+                stage.account.ok = ok;
+            }
+            let StageDecision { conclusion, stage } =
+                decided(row, Account { ok: ok[0], ..Account::default() });
+            (stage, conclusion.bottleneck, conclusion.sentence)
+        };
+        // Four items are enough for two producers, though not for the six of all stages.
+        let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [4; 3]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Producers), "{sentence}");
+        let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [3; 3]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::TooFew));
+        let says = "In stage 2 of 3 too few items limited the run: it had 3 items for 2 producers";
+        assert!(sentence.starts_with(says), "{sentence}");
+        // One item had many parts in the second stage.
+        let (stage, bottleneck, sentence) = of(row([0.1, 0.97, 0.3]), [1, 500, 500]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Producers), "{sentence}");
+        let (stage, bottleneck, sentence) = of(row([0.3; 3]), [3; 3]);
         assert_eq!((stage, bottleneck), (None, Bottleneck::Unknown));
         assert!(sentence.contains("3 items for 6 producers"), "{sentence}");
+    }
+
+    #[test]
+    fn what_an_earlier_run_had_done_is_said_first() {
+        let account = Account { ok: 900, already_done: 100, ..Account::default() };
+        let conclusion = decided(row([0.2, 0.97, 0.3]), account).conclusion;
+        let says =
+            "An earlier run had already done 100 of 1,000 items. In stage 2 of 3 the producers";
+        assert!(conclusion.sentence.starts_with(says), "{}", conclusion.sentence);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::formats::{Percent, Time, capitalised};
+use super::advised_setting::{AdvisedSetting, Circumstances};
+use super::formats::{Bytes, Percent, Time, capitalised};
 use super::live_producers::{mean, words};
 use super::producer_report::share;
 use crate::observe::event::{ProducerTotals, Totals};
@@ -12,6 +13,10 @@ const LEAST: f64 = 0.02;
 
 /// The factor by which an advised window is larger. Three steps make it 64 times as large.
 pub(super) const GROWTH: u64 = 4;
+
+/// The part of all memory that a window may take: half. Inputs that were not read, states of producers and other programs
+/// need the rest.
+const MEMORY_SHARE: u64 = 2;
 
 /// A larger window is no advice: it would take minutes to fill, and much memory.
 const LARGEST_WINDOW: f64 = 65_536.0;
@@ -41,10 +46,17 @@ fn lost_share(totals: &Totals) -> f64 {
     mean(totals, |producer: &ProducerTotals| producer.held_up) * stalled_share(totals)
 }
 
-/// What the head of the line cost, and what to change. `None` if it cost nothing that matters.
-pub(super) fn sentence(totals: &Totals) -> Option<String> {
-    let is_much = lost_share(totals) >= LEAST;
-    is_much.then(|| capitalised(&format!("{}; {}.", cost(totals), advice(totals))))
+/// What the head of the line cost, and what to change.
+pub(super) fn sentence(totals: &Totals, advised: &[AdvisedSetting]) -> String {
+    match advice(totals, advised) {
+        advice if advice.is_empty() => capitalised(&format!("{}.", cost(totals))),
+        advice => capitalised(&format!("{}; {advice}.", cost(totals))),
+    }
+}
+
+/// Whether the head of the line cost enough to be mentioned.
+pub(super) fn matters(totals: &Totals) -> bool {
+    lost_share(totals) >= LEAST
 }
 
 /// What the head of the line cost, as a clause.
@@ -64,46 +76,67 @@ pub(super) fn cost(totals: &Totals) -> String {
     )
 }
 
-/// What helps, as far as the run shows it.
-pub(super) fn advice(totals: &Totals) -> String {
-    let wider = match (totals.window_memory, sufficient_window(totals)) {
-        (Some(_), _) => format!("use {}, ", larger_window(totals)),
-        (None, Some(window)) => {
-            format!("use `window({window})` if memory has room for its results, ")
-        }
-        (None, None) => String::new(),
+/// The settings that help, as far as the run shows it.
+pub(super) fn advised(totals: &Totals, at: &Circumstances<'_>) -> Vec<AdvisedSetting> {
+    let window = match totals.window_memory {
+        Some(_) => larger_window(totals),
+        None => sufficient_window(totals),
     };
-    format!(
-        "{wider}take results as they come (`UnorderedRunner`), or, if items are slow by chance, let a second {} copy \
-         them (`speculate()`)",
-        words(totals).producer,
-    )
+    let copies = at.may_speculate(totals).then_some(AdvisedSetting::Speculate);
+    [window, Some(AdvisedSetting::CompletionOrder), copies].into_iter().flatten().collect()
 }
 
-/// A setting with which more items are in flight.
-pub(super) fn larger_window(totals: &Totals) -> String {
+/// The settings as a clause.
+pub(super) fn advice(totals: &Totals, advised: &[AdvisedSetting]) -> String {
+    let clause = |setting: &AdvisedSetting| match setting {
+        AdvisedSetting::Window(_) => {
+            Some(format!("use `{setting}` if memory has room for its results"))
+        }
+        AdvisedSetting::WindowMemory(_) => Some(format!("use `{setting}`")),
+        AdvisedSetting::CompletionOrder => Some(format!("take results as they come (`{setting}`)")),
+        AdvisedSetting::Speculate => Some(format!(
+            "or, if items are slow by chance, let a second {} copy them (`{setting}`)",
+            words(totals).producer
+        )),
+        _ => None,
+    };
+    advised.iter().filter_map(clause).collect::<Vec<_>>().join(", ")
+}
+
+/// A setting with which more items are in flight. `None` if memory has no room for twice as many.
+pub(super) fn larger_window(totals: &Totals) -> Option<AdvisedSetting> {
     match totals.window_memory {
-        Some(bytes) => format!("`window_memory({})`", bytes.saturating_mul(GROWTH)),
-        None => format!("`window({})`", larger(totals.window, totals.window_limit)),
+        Some(bytes) => {
+            let most = totals.memory.map_or(u64::MAX, |all| all / MEMORY_SHARE);
+            let larger = bytes.saturating_mul(GROWTH).min(most);
+            (larger >= bytes.saturating_mul(2)).then_some(AdvisedSetting::WindowMemory(larger))
+        }
+        // One that is set does not grow.
+        None => {
+            let larger = totals.window.saturating_mul(GROWTH).max(totals.window_limit);
+            Some(AdvisedSetting::Window(larger))
+        }
     }
 }
 
-/// The window that is advised to a run with this one. It is at least the `limit` to which a window grows by itself: one
-/// that is set does not grow.
-pub(super) fn larger(window: u64, limit: u64) -> u64 {
-    window.saturating_mul(GROWTH).max(limit)
+/// Says how much memory there is, if there is no room for a window that is larger by [`GROWTH`].
+pub(super) fn memory_bound(totals: &Totals) -> Option<Bytes> {
+    let all = totals.memory.filter(|_| totals.window_memory.is_some())?;
+    let wanted = totals.window_memory?.saturating_mul(GROWTH);
+    (wanted > all / MEMORY_SHARE).then_some(Bytes(all))
 }
 
 /// The window at which the other producers would have had items during the whole of the longest wait.
-fn sufficient_window(totals: &Totals) -> Option<u64> {
+fn sufficient_window(totals: &Totals) -> Option<AdvisedSetting> {
     let (_, longest) = totals.worst_heads.first()?;
     let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
-    window_behind(*longest, done, totals.window).map(|window| window.max(totals.window_limit))
+    let window = window_behind(*longest, done, totals.window)?;
+    Some(AdvisedSetting::Window(window.max(totals.window_limit)))
 }
 
 /// The window at which all producers but one have items during the longest wait. `done` has the items and the working
 /// time of each producer.
-pub(super) fn window_behind(
+fn window_behind(
     longest: Duration,
     done: impl ExactSizeIterator<Item = (u64, Duration)>,
     window: u64,
@@ -118,6 +151,8 @@ pub(super) fn window_behind(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::observe::account::Account;
 
@@ -145,6 +180,12 @@ mod tests {
             producers: vec![producer; 4],
             ..Totals::default()
         }
+    }
+
+    fn sentence(totals: &Totals) -> Option<String> {
+        let settings = BTreeMap::new();
+        let at = Circumstances { settings: &settings, cores: None };
+        matters(totals).then(|| super::sentence(totals, &advised(totals, &at)))
     }
 
     #[test]

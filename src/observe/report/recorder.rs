@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::advised_setting::Circumstances;
 use super::bins::{Bins, nanos};
 use super::kept_failures::Failures;
 use super::latency::Distribution;
@@ -136,7 +137,7 @@ impl Recorder {
     }
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
-        let (bottleneck, conclusion) = bottleneck::decide(totals);
+        let decided = bottleneck::decide(totals, &Circumstances::of(&self.provenance));
         let producers = totals.producers.iter();
         RunReport {
             ending: match (&totals.error, totals.cancelled) {
@@ -145,8 +146,9 @@ impl Recorder {
                 (None, false) => Ending::Finished,
             },
             error: totals.error.clone(),
-            bottleneck,
-            conclusion,
+            bottleneck: decided.bottleneck,
+            conclusion: decided.sentence,
+            advice: decided.advice,
             account: totals.account,
             lasted: totals.lasted,
             window: totals.window,

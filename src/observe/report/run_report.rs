@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::advised_setting::AdvisedSetting;
 use super::bottleneck::Bottleneck;
 use super::latency::Latencies;
 use super::producer_report::ProducerReport;
@@ -67,6 +68,9 @@ pub struct RunReport {
     pub bottleneck_stage: Option<usize>,
     /// The bottleneck as a sentence, with its reasons and what to change.
     pub conclusion: String,
+    /// The settings that the conclusion advises, in its order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) advice: Vec<AdvisedSetting>,
     /// The [devices used](crate::Devices::fallbacks) instead of others that are not available, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,

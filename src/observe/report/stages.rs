@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bottleneck_stage;
+use super::advised_setting::Circumstances;
+use super::bottleneck_stage::{self, StageDecision};
 use super::kept_failures::MOST as MOST_FAILURES;
 use super::retries::RetryReport;
 use super::run_report::{RunReport, StageReport};
@@ -52,18 +53,17 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     let first = reports().next().expect("a pipeline has stages");
     let last = reports().next_back().expect("a pipeline has stages");
     let names = || stages.iter().map(|stage| stage.name.as_str());
-    let decided = totals.as_ref();
-    let decided = decided.map(|totals| bottleneck_stage::decide(names().zip(totals), account));
-    let (bottleneck, conclusion) =
-        decided.as_ref().map_or_else(Default::default, |decided| decided.sentence.clone());
+    let decided = totals.map(|totals| decide(&stages, &totals, account));
+    let StageDecision { conclusion, stage: bottleneck_stage } = decided.unwrap_or_default();
     let mut whole = RunReport {
         description: is_named.then(|| names().collect::<Vec<_>>().join(", ")),
         provenance: provenance(&stages),
         ending: last.ending,
         error: last.error.clone(),
-        bottleneck,
-        conclusion,
-        bottleneck_stage: decided.and_then(|decided| decided.stage),
+        bottleneck: conclusion.bottleneck,
+        conclusion: conclusion.sentence,
+        advice: conclusion.advice,
+        bottleneck_stage,
         fallbacks: reports().flat_map(|report| report.fallbacks.clone()).collect(),
         order: match reports().all(|report| report.order == Order::Input) {
             true => Order::Input,
@@ -92,6 +92,13 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     add_lists(&mut whole, &stages);
     whole.stages = stages;
     whole
+}
+
+fn decide(stages: &[StageReport], totals: &[Arc<Totals>], account: Account) -> StageDecision {
+    let stages = stages.iter().zip(totals).map(|(StageReport { name, report }, totals)| {
+        (name.as_str(), totals, Circumstances::of(&report.provenance))
+    });
+    bottleneck_stage::decide(stages, account)
 }
 
 /// Says how retried parts ended, once all items have a verdict. Without all failures it is not known.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::observe::event::{ProducerTotals, Totals};
+use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::head_cost::GROWTH;
 use crate::observe::report::live_producers::is_of_cluster;
 use crate::scheduler::batch::SizeBound;
@@ -49,22 +50,17 @@ pub(super) fn producers_have_time(totals: &Totals) -> bool {
     all.div_f64(totals.producers.len().max(1) as f64) < totals.source_working.mul_f64(1.0 / SLACK)
 }
 
-/// The setting with [`more_producers`]. A number as devices makes producers on CPUs, so it is no setting for others.
-pub(super) fn more_devices(totals: &Totals) -> Option<String> {
-    let more = more_producers(totals)?;
-    let are_cpus = totals.producers.iter().all(|producer| producer.place == "cpu");
-    Some(if are_cpus { format!("`devices({more})`") } else { format!("{more} of them") })
-}
-
-/// The number of producers with which the source or the consumer would limit the run, or the items would be too few.
+/// The number of producers with which the source or the consumer would limit the run, the items would be too few, or the
+/// processors would be.
 ///
 /// `None` if that is no more than the present number. Also in a cluster, and in a service, which has no source and no
 /// consumer.
-fn more_producers(totals: &Totals) -> Option<u64> {
+pub(super) fn more_producers(totals: &Totals, at: &Circumstances<'_>) -> Option<u64> {
     let now = totals.producers.len() as u64;
     let pace = totals.source_working.max(totals.consumer_working).as_secs_f64();
     let needed = work(totals).as_secs_f64() / pace.max(1e-9);
     let most = (calls(totals) / FEWEST_EACH).min(now.saturating_mul(MOST_MORE));
+    let most = most.min(most_on_cores(totals, at).unwrap_or(most));
     let more = ((SLACK * needed).ceil() as u64).min(most);
     let has_both = totals.window != SERVICE;
     (has_both
@@ -72,6 +68,20 @@ fn more_producers(totals: &Totals) -> Option<u64> {
         && needed > SLACK * now as f64
         && !totals.producers.iter().any(is_of_cluster))
     .then_some(more)
+}
+
+/// The number of producers that the processors have time for, if each takes as much of it as now.
+fn most_on_cores(totals: &Totals, at: &Circumstances<'_>) -> Option<u64> {
+    let cores = at.cores?;
+    let used = totals.computing.as_secs_f64() / totals.lasted.as_secs_f64().max(1e-9);
+    let most = totals.producers.len() as f64 * cores as f64 / used.max(1e-9);
+    Some(most as u64)
+}
+
+/// The number of processors, if they are the limit: all of them computed.
+pub(super) fn busy_cores(totals: &Totals, at: &Circumstances<'_>) -> Option<u64> {
+    let now = totals.producers.len() as f64;
+    at.cores.filter(|_| most_on_cores(totals, at).is_some_and(|most| (most as f64) < SLACK * now))
 }
 
 /// The share of attempts that failed and were repeated, if it is large enough to mention.
@@ -82,38 +92,28 @@ pub(super) fn failing(totals: &Totals) -> Option<f64> {
     (share >= LEAST_FAILING).then_some(share)
 }
 
-/// The advice about batches.
-///
-/// `Batch::auto()` is advised only to a run with time to find sizes: it begins with batches of one.
-pub(super) fn batches(totals: &Totals) -> String {
-    let is_chosen = totals.producers.iter().any(|producer| producer.batch_size.is_some());
-    let is_long = calls(totals) >= CALLS_TO_LEARN * totals.producers.len() as u64;
-    match larger_batches(totals) {
-        _ if memory(totals).is_some() => String::new(),
-        _ if totals.splits.batches == 0 => {
-            "; if a device is faster with many items at once, use larger batches (`batch`, with a runner that \
-             implements `producer_work_batch`)"
-                .to_owned()
-        }
-        _ if is_chosen => String::new(),
-        _ if is_long => "; let the run choose the size of batches (`batch(Batch::auto())`)".to_owned(),
-        Some(size) => format!("; try larger batches (`batch(Batch::up_to({size}))`)"),
-        None => String::new(),
-    }
+/// Whether the run has batches, by its settings or its calls.
+pub(super) fn has_batches(totals: &Totals, at: &Circumstances<'_>) -> bool {
+    totals.splits.batches > 0 || at.settings.contains_key("batch")
 }
 
-/// The advice about batches that exceed the memory of the devices.
-pub(super) fn memory(totals: &Totals) -> Option<String> {
-    let most = totals.producers.iter().filter_map(most_in_memory).max()?;
-    Some(format!(
-        "their memory has room for batches of at most {most}, so use `batch(Batch::up_to({most}))` or make items \
-         smaller; "
-    ))
+/// A setting with larger batches. A size that the run chooses is advised only to one with time to find it: it begins with
+/// batches of one.
+pub(super) fn larger_batches(totals: &Totals, at: &Circumstances<'_>) -> Option<AdvisedSetting> {
+    let is_chosen = totals.producers.iter().any(|producer| producer.batch_size.is_some());
+    let is_long = calls(totals) >= CALLS_TO_LEARN * totals.producers.len() as u64;
+    match larger_size(totals) {
+        _ if totals.splits.batches == 0 || is_chosen || at.chooses_batches() => None,
+        _ if is_long => Some(AdvisedSetting::AutoBatch),
+        size => size
+            .filter(|&size| at.largest_batch().is_none_or(|most| size > most))
+            .map(AdvisedSetting::Batch),
+    }
 }
 
 /// A size of batches larger by [`GROWTH`], or as large as the items and the window allow for all producers. `None` if
 /// that is less than twice the present size.
-fn larger_batches(totals: &Totals) -> Option<u64> {
+fn larger_size(totals: &Totals) -> Option<u64> {
     let producers = totals.producers.len().max(1) as u64;
     let now = worked(totals).div_ceil(calls(totals).max(1));
     let most = (worked(totals) / FEWEST_EACH).min(totals.window) / producers;
@@ -128,19 +128,28 @@ pub(super) fn smaller_batches(totals: &Totals) -> Option<u64> {
     (totals.splits.batches > 0 && even < worked(totals).div_ceil(calls)).then_some(even)
 }
 
-/// The number of items per state at which recycling takes a small share of the work.
-pub(super) fn longer_lives(recycling: f64, working: f64, totals: &Totals) -> u64 {
-    let recycled: u64 = totals.producers.iter().map(|producer| producer.recycles).sum();
-    let each = worked(totals) as f64 / recycled.max(1) as f64;
-    (each * recycling / (RECYCLING * working.max(0.01))).ceil() as u64
+/// The number of items per state at which recycling takes a small share of the work, unless states were lost.
+pub(super) fn longer_lives(
+    recycling: f64,
+    working: f64,
+    totals: &Totals,
+) -> Option<AdvisedSetting> {
+    let sum = |of: fn(&ProducerTotals) -> u64| totals.producers.iter().map(of).sum::<u64>();
+    let each = worked(totals) as f64 / sum(|it| it.recycles).max(1) as f64;
+    let items = each * recycling / (RECYCLING * working.max(0.01));
+    let is_recycled = sum(|it| it.states_lost) == 0;
+    is_recycled.then_some(AdvisedSetting::RecycleAfter(items.ceil() as u64))
 }
 
 fn work(totals: &Totals) -> Duration {
     totals.producers.iter().map(|producer| producer.working).sum()
 }
 
-/// The largest batch that fits into the memory of the producer's device, if that is known.
-fn most_in_memory(producer: &ProducerTotals) -> Option<u64> {
-    let chosen = producer.batch_size.as_ref().filter(|it| it.bound == SizeBound::Memory);
-    producer.batch_ceiling.or(chosen.map(|it| it.size))
+/// The largest batch that fits into the memory of a device, if that is known.
+pub(super) fn most_in_memory(totals: &Totals) -> Option<u64> {
+    let of = |producer: &ProducerTotals| {
+        let chosen = producer.batch_size.as_ref().filter(|it| it.bound == SizeBound::Memory);
+        producer.batch_ceiling.or(chosen.map(|it| it.size))
+    };
+    totals.producers.iter().filter_map(of).max()
 }

@@ -3,36 +3,76 @@
 use super::advice::SERVICE;
 use super::{Bottleneck, CLOSE, LEAST_REBUILDING, LEAST_WAIT, MOST, TimeShares, advice, early};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
+use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::formats::{Many, Percent};
 use crate::observe::report::head_cost;
 use crate::observe::report::live_producers::{self, producers};
 
 impl TimeShares {
+    /// The settings to change, in the order in which the conclusion names them. None of them is set already, and the machine
+    /// has room for each.
+    pub(super) fn advised(
+        &self,
+        bottleneck: Bottleneck,
+        totals: &Totals,
+        at: &Circumstances<'_>,
+    ) -> Vec<AdvisedSetting> {
+        let smaller = || advice::smaller_batches(totals).map(AdvisedSetting::Batch);
+        let (first, second, third) = match bottleneck {
+            Bottleneck::Head => return head_cost::advised(totals, at),
+            Bottleneck::Producers => {
+                let memory = advice::most_in_memory(totals).map(AdvisedSetting::Batch);
+                let devices = advice::more_producers(totals, at).map(AdvisedSetting::Devices);
+                let batches = advice::larger_batches(totals, at).filter(|_| memory.is_none());
+                (memory, devices, batches)
+            }
+            Bottleneck::Rebuilding => {
+                (advice::longer_lives(self.rebuilding, self.producers, totals), None, None)
+            }
+            Bottleneck::Window => (head_cost::larger_window(totals), None, None),
+            // If the two times need not overlap, the input may have ended before.
+            Bottleneck::Backoff
+                if self.full + self.backing_off > 1.0 && totals.window != SERVICE =>
+            {
+                (head_cost::larger_window(totals), None, None)
+            }
+            Bottleneck::Uneven => {
+                let copies = at.may_speculate(totals).then_some(AdvisedSetting::Speculate);
+                (smaller(), copies, None)
+            }
+            Bottleneck::TooFew => (smaller(), None, None),
+            _ => return vec![],
+        };
+        [first, second, third].into_iter().flatten().collect()
+    }
+
     pub(in crate::observe::report) fn clause(
         &self,
         bottleneck: Bottleneck,
         totals: &Totals,
+        at: &Circumstances<'_>,
+        advice: &[AdvisedSetting],
     ) -> String {
         match bottleneck {
             Bottleneck::Source => match self.origin {
                 Origin::Iterator => self.source_clause(totals),
                 Origin::StageBefore => self.stage_before_clause(totals),
             },
-            Bottleneck::Producers => self.producers_clause(totals),
-            Bottleneck::Rebuilding => self.rebuilding_clause(totals),
+            Bottleneck::Producers => self.producers_clause(totals, at, advice),
+            Bottleneck::Rebuilding => self.rebuilding_clause(totals, advice),
             Bottleneck::Consumer => match self.destination {
                 Destination::Consumer => self.consumer_clause(),
                 Destination::Outputs | Destination::FedOutputs => self.caller_clause(),
                 Destination::NextStage => self.next_stage_clause(),
             },
-            Bottleneck::Window => self.window_clause(totals),
-            Bottleneck::Backoff => self.backoff_clause(totals),
+            Bottleneck::Window => self.window_clause(totals, advice),
+            Bottleneck::Backoff => self.backoff_clause(totals, advice),
             Bottleneck::Head => {
-                let (cost, advice) = (head_cost::cost(totals), head_cost::advice(totals));
+                let (cost, advice) = (head_cost::cost(totals), head_cost::advice(totals, advice));
                 format!("the order limited the run: {cost}; {advice}")
             }
-            Bottleneck::Uneven => self.uneven_clause(totals),
-            Bottleneck::TooFew => early::too_few(totals),
+            Bottleneck::Uneven => self.uneven_clause(totals, advice),
+            Bottleneck::TooFew => early::too_few(totals, advice),
             Bottleneck::Mixed | Bottleneck::Unknown | Bottleneck::Splits | Bottleneck::StartUp => {
                 self.mixed_clause(totals)
             }
@@ -68,40 +108,64 @@ impl TimeShares {
         )
     }
 
-    fn producers_clause(&self, totals: &Totals) -> String {
+    fn producers_clause(
+        &self,
+        totals: &Totals,
+        at: &Circumstances<'_>,
+        advice: &[AdvisedSetting],
+    ) -> String {
         let producers = self.words.producers;
         let failing = advice::failing(totals).map_or(String::new(), |share| {
             format!("find out why items fail ({} of the attempts failed); ", Percent(share))
         });
-        let more = advice::more_devices(totals).map_or(String::new(), |more| {
-            format!(" (the source and the consumer keep up with {more})")
+        let memory = advice::most_in_memory(totals);
+        let room = memory.map_or(String::new(), |most| {
+            let batch = AdvisedSetting::Batch(most);
+            format!(
+                "their memory has room for batches of at most {most}, so use `{batch}` or make items smaller; "
+            )
         });
+        let more = match advice::busy_cores(totals, at) {
+            Some(cores) => format!(
+                "make the hook faster or use more or faster machines, since this one computed on all of its {}",
+                Many(cores, "core")
+            ),
+            None => format!("use more {producers}{} or faster devices", how_many(totals, advice)),
+        };
+        let batches = match advice.iter().find(|it| it.is_batch()) {
+            _ if memory.is_some() => String::new(),
+            Some(auto @ AdvisedSetting::AutoBatch) => {
+                format!("; let the run choose the size of batches (`{auto}`)")
+            }
+            Some(larger) => format!("; try larger batches (`{larger}`)"),
+            None if advice::has_batches(totals, at) => String::new(),
+            None => "; if a device is faster with many items at once, use larger batches (`batch`, with a runner that \
+                     implements `producer_work_batch`)"
+                .to_owned(),
+        };
         format!(
-            "the {producers} limited the run: {} worked {} of the time{}{}; {failing}{}use more \
-             {producers}{more} or faster devices{}",
+            "the {producers} limited the run: {} worked {} of the time{}{}; {failing}{room}{more}{batches}",
             live_producers::producers(totals),
             Percent(self.producers),
             self.and_rebuilt(),
             self.runner_up(),
-            advice::memory(totals).unwrap_or_default(),
-            advice::batches(totals),
         )
     }
 
-    fn rebuilding_clause(&self, totals: &Totals) -> String {
+    fn rebuilding_clause(&self, totals: &Totals, advice: &[AdvisedSetting]) -> String {
         let sum = |of: fn(&ProducerTotals) -> u64| {
             totals.producers.iter().map(of).fold(0, u64::saturating_add)
         };
         let (lost, recycled) = (sum(|it| it.states_lost), sum(|it| it.recycles));
         let (states, why, change) = match lost {
             0 => {
-                let items = advice::longer_lives(self.rebuilding, self.producers, totals);
+                let longer = advice.first().map_or(String::new(), |it| format!(" (`{it}`)"));
                 let why = format!(
                     "{} {} recycled",
                     Many(recycled, "state"),
                     if recycled == 1 { "was" } else { "were" }
                 );
-                ("recycled", why, format!("recycle them less often (`recycle_after({items})`)"))
+                ("recycled", why, format!("recycle them less often{longer}"))
             }
             _ => {
                 let calls = Many(sum(|producer| producer.rebuilds), "call");
@@ -154,9 +218,20 @@ impl TimeShares {
         )
     }
 
-    fn window_clause(&self, totals: &Totals) -> String {
+    fn window_clause(&self, totals: &Totals, advice: &[AdvisedSetting]) -> String {
+        let memory = head_cost::memory_bound(totals);
+        let change = match (advice.first(), memory) {
+            (Some(larger), None) => format!("use `{larger}`"),
+            (Some(larger), Some(all)) => {
+                format!("use `{larger}`, half of the {all} of this machine, but not more")
+            }
+            (None, all) => format!(
+                "make items or results smaller, or use a machine with more memory{}",
+                all.map_or(String::new(), |all| format!(", since this one has {all}"))
+            ),
+        };
         format!(
-            "the {} limited the run: it was full for {} of the time, and kept {} waiting for {} of it; use {}",
+            "the {} limited the run: it was full for {} of the time, and kept {} waiting for {} of it; {change}",
             match totals.window_memory {
                 Some(_) => "memory of the window",
                 None => "window",
@@ -164,20 +239,13 @@ impl TimeShares {
             Percent(self.full),
             producers(totals),
             Percent(self.held_up),
-            head_cost::larger_window(totals),
         )
     }
 
-    fn backoff_clause(&self, totals: &Totals) -> String {
-        let larger = match totals.window {
-            // The input had ended, or there is no window.
-            _ if self.full < LEAST_WAIT => String::new(),
-            SERVICE => String::new(),
-            _ => format!(
-                ", or use {}, so that they have other items meanwhile",
-                head_cost::larger_window(totals)
-            ),
-        };
+    fn backoff_clause(&self, totals: &Totals, advice: &[AdvisedSetting]) -> String {
+        let larger = advice.first().map_or(String::new(), |larger| {
+            format!(", or use `{larger}`, so that they have other items meanwhile")
+        });
         format!(
             "the backoff before retries limited the run: {} had only items that waited for a retry for {} of \
              the time; find out why items fail, or make `backoff` shorter{larger}",
@@ -186,18 +254,24 @@ impl TimeShares {
         )
     }
 
-    fn uneven_clause(&self, totals: &Totals) -> String {
+    fn uneven_clause(&self, totals: &Totals, advice: &[AdvisedSetting]) -> String {
         let (share, producer) = self.busiest;
-        let smaller = if totals.splits.batches > 0 { "make batches smaller, " } else { "" };
+        let changes = advice.iter().filter_map(|setting| match setting {
+            AdvisedSetting::Batch(_) => Some(format!(", use smaller batches (`{setting}`)")),
+            AdvisedSetting::Speculate => {
+                Some(format!(", or let a second producer copy slow items (`{setting}`)"))
+            }
+            _ => None,
+        });
         format!(
             "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \
-             {} on average; put long items first, {smaller}or let a second producer copy slow items \
-             (`speculate()`)",
+             {} on average; put long items first{}",
             self.words.producer,
             totals.producers[producer].place,
             Percent(share),
             producers(totals),
             Percent(self.producers),
+            changes.collect::<String>(),
         )
     }
 
@@ -210,9 +284,15 @@ impl TimeShares {
                 self.and_rebuilt(),
             );
         }
+        // A window that was not full held nothing up.
+        let larger = match totals.window_memory {
+            _ if self.full < LEAST_WAIT => "",
+            Some(_) => "; if parts are slow in turns, use a larger `window_memory`",
+            None => "; if parts are slow in turns, use a larger `window(n)`",
+        };
         format!(
             "no single part limited the run: {} was at work {} of the time, the {} {}{}, {} {}, \
-             and the window was full for {}; if parts are slow in turns, use a larger `window(n)`",
+             and the window was full for {}{larger}",
             self.source_name(),
             Percent(self.source),
             self.words.producers,
@@ -261,5 +341,18 @@ impl TimeShares {
         } else {
             String::new()
         }
+    }
+}
+
+/// The number of producers that the other parts keep up with. A number as devices makes producers on CPUs, so it is no
+/// setting for others.
+fn how_many(totals: &Totals, advice: &[AdvisedSetting]) -> String {
+    let are_cpus = totals.producers.iter().all(|producer| producer.place == "cpu");
+    match advice.iter().find(|it| matches!(it, AdvisedSetting::Devices(_))) {
+        Some(AdvisedSetting::Devices(more)) if !are_cpus => {
+            format!(" (the source and the consumer keep up with {more} of them)")
+        }
+        Some(setting) => format!(" (the source and the consumer keep up with `{setting}`)"),
+        None => String::new(),
     }
 }

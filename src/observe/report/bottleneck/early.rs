@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::advice::{calls, smaller_batches, worked};
+use super::advice::{calls, worked};
 use crate::observe::event::Totals;
+use crate::observe::report::advised_setting::AdvisedSetting;
 use crate::observe::report::formats::{Many, Percent, Time};
 use crate::observe::report::live_producers::{all_producers, is_of_cluster, mean};
 
@@ -39,28 +40,22 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
     })
 }
 
-/// Whether the run did not have all of its items: it failed, was cancelled or was stopped.
-pub(super) fn has_ended_early(totals: &Totals) -> bool {
-    let was_stopped =
-        totals.account.cancelled > 0 || totals.account.unread.is_some_and(|it| it > 0);
-    totals.error.is_some() || totals.cancelled || was_stopped
-}
-
-pub(super) fn too_few(totals: &Totals) -> String {
+pub(super) fn too_few(totals: &Totals, advice: &[AdvisedSetting]) -> String {
     let (items, calls) = (worked(totals), calls(totals));
     let batches = match calls < items {
         true => format!(" in {}", Many(calls, "call")),
         false => String::new(),
     };
-    let smaller = smaller_batches(totals).map_or(String::new(), |size| {
-        format!("use smaller batches (`batch(Batch::up_to({size}))`), ")
-    });
-    // Otherwise all of them begin at once.
-    let order = if calls > totals.producers.len() as u64 { "put long items first, " } else { "" };
-    let them = if items == 1 { "it" } else { "them" };
+    let change = match advice.iter().find(|it| it.is_batch()) {
+        Some(smaller) => format!("use smaller batches (`{smaller}`)"),
+        None if items == 1 => "split it into parts".to_owned(),
+        // All of them begin at once.
+        None if calls <= totals.producers.len() as u64 => "split them into parts".to_owned(),
+        None => "put long items first, split them into parts".to_owned(),
+    };
     format!(
-        "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {smaller}{order}split \
-         {them} into parts, or put more items into one run",
+        "too few items limited the run: it had {}{batches} for {}, which worked {} of the time; {change}, or put more \
+         items into one run",
         Many(items, "item"),
         all_producers(totals),
         Percent(mean(totals, |producer| producer.working)),

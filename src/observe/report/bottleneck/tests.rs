@@ -24,6 +24,18 @@ fn totals(working: &[f64]) -> Totals {
     }
 }
 
+/// The bottleneck and its sentence, of a run with default settings.
+fn decide(totals: &Totals) -> (Bottleneck, String) {
+    let conclusion = decided(totals, &[], None);
+    (conclusion.bottleneck, conclusion.sentence)
+}
+
+fn decided(totals: &Totals, settings: &[(&str, &str)], cores: Option<u64>) -> Conclusion {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let settings = settings.iter().map(owned).collect();
+    super::decide(totals, &Circumstances { settings: &settings, cores })
+}
+
 fn time(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
@@ -354,6 +366,8 @@ fn attempts_that_fail_are_work_of_the_producers_for_nothing() {
 fn a_larger_window_is_advised_beside_a_backoff_only_if_it_was_full() {
     let tail = each(totals(&[0.3, 0.3]), |producer| producer.backing_off = time(6.0));
     says(&tail, Bottleneck::Backoff, &["make `backoff` shorter."]);
+    let before = Totals { source_waiting: time(3.9), ..tail.clone() };
+    says(&before, Bottleneck::Backoff, &["make `backoff` shorter."]);
     let full = Totals { source_waiting: time(9.0), ..tail };
     says(&full, Bottleneck::Backoff, &["shorter, or use `window(256)`, so that"]);
 }
@@ -373,7 +387,7 @@ fn a_run_of_few_items_or_batches_says_so() {
     says(&batches, Bottleneck::TooFew, &["16 items in 2 calls", "`batch(Batch::up_to(4))`"]);
     let splits = SplitReport { batches: 5, calls: 5, ..SplitReport::default() };
     let uneven = Totals { splits, ..of(500, &[0.99, 0.5, 0.5, 0.5]) };
-    let parts = ["use smaller batches (`batch(Batch::up_to(63))`), put long items first"];
+    let parts = ["; use smaller batches (`batch(Batch::up_to(63))`), or put more items"];
     says(&uneven, Bottleneck::TooFew, &parts);
     let (_, sentence) = decide(&of(1, &[0.9, 0.0]));
     assert!(sentence.contains("; split it into parts"), "it has no order: {sentence}");
@@ -425,4 +439,123 @@ fn states_that_are_recycled_often_limit_a_run() {
     });
     let parts = ["Rebuilding recycled states", "500 states were recycled", "`recycle_after(80)`"];
     says(&recycled, Bottleneck::Rebuilding, &parts);
+}
+
+#[test]
+fn no_more_memory_is_advised_than_the_machine_has() {
+    let held_up = each(totals(&[0.5, 0.5]), |producer| producer.held_up = time(4.0));
+    let of = |bytes| Totals {
+        source_waiting: time(5.5),
+        window_memory: Some(bytes),
+        memory: Some(16 << 30),
+        ..held_up.clone()
+    };
+    let gib = 1 << 30;
+    let said = |bytes| decided(&of(bytes), &[], None);
+    let roomy = said(gib);
+    assert_eq!(roomy.advice, [AdvisedSetting::WindowMemory(4 * gib)]);
+    assert!(roomy.sentence.ends_with("; use `window_memory(4294967296)`."), "{}", roomy.sentence);
+    let capped = said(3 * gib);
+    assert_eq!(capped.advice, [AdvisedSetting::WindowMemory(8 * gib)]);
+    let says =
+        "use `window_memory(8589934592)`, half of the 17.2 GB of this machine, but not more.";
+    assert!(capped.sentence.ends_with(says), "{}", capped.sentence);
+    for bytes in [5 * gib, 8 * gib, 64 * gib] {
+        let full = said(bytes);
+        assert_eq!((full.bottleneck, full.advice), (Bottleneck::Window, vec![]));
+        let says = "use a machine with more memory, since this one has 17.2 GB.";
+        assert!(full.sentence.ends_with(says), "{}", full.sentence);
+    }
+}
+
+#[test]
+fn no_setting_is_advised_that_is_set_already() {
+    let uneven = totals(&[0.3, 0.99, 0.3]);
+    assert_eq!(decided(&uneven, &[], None).advice, [AdvisedSetting::Speculate]);
+    let copies = decided(&uneven, &[("speculate", "yes")], None);
+    assert_eq!(copies.advice, []);
+    assert!(copies.sentence.ends_with("; put long items first."), "{}", copies.sentence);
+
+    let late = each(totals(&[0.5, 0.5]), |producer| producer.held_up = time(4.0));
+    let late = Totals { source_waiting: time(5.0), head_stalled: time(5.0), ..late };
+    let copies = decided(&late, &[("speculate", "yes")], None);
+    assert_eq!(copies.bottleneck, Bottleneck::Head);
+    assert_eq!(copies.advice, [AdvisedSetting::CompletionOrder]);
+
+    let splits = SplitReport { batches: 100, calls: 100, ..SplitReport::default() };
+    let batches = Totals { splits, window: 4_096, ..totals(&[0.98, 0.98]) };
+    let with = |rule| decided(&batches, &[("batch", rule)], None).advice;
+    let (more, larger) = (AdvisedSetting::Devices(16), AdvisedSetting::Batch(40));
+    assert_eq!(with("up to 10"), [more, larger]);
+    assert_eq!(with("40 within 5 ms"), [more], "larger ones did not come about");
+    assert_eq!(with("auto, at most 64"), [more]);
+    let long = Totals { splits: SplitReport { calls: 500, ..batches.splits.clone() }, ..batches };
+    assert_eq!(
+        decided(&long, &[("batch", "of 2")], None).advice,
+        [more, AdvisedSetting::AutoBatch]
+    );
+    assert_eq!(decided(&long, &[("batch", "auto")], None).advice, [more]);
+}
+
+#[test]
+fn no_more_producers_are_advised_than_the_cores_have_time_for() {
+    let on = |cores, computing| {
+        let totals = Totals { computing: time(computing), ..totals(&[0.98, 0.98]) };
+        decided(&totals, &[], cores)
+    };
+    let devices = |producers| [AdvisedSetting::Devices(producers)];
+    assert_eq!(on(Some(2), 0.5).advice, devices(16), "they sleep");
+    assert_eq!(on(Some(8), 19.0).advice, devices(8), "each computes");
+    assert_eq!(on(None, 19.0).advice, devices(16), "it is not known");
+    let full = on(Some(2), 19.0);
+    assert_eq!((full.bottleneck, full.advice), (Bottleneck::Producers, vec![]));
+    let says = "make the hook faster or use more or faster machines, since this one computed on all of its 2 cores";
+    assert!(full.sentence.contains(says), "{}", full.sentence);
+}
+
+#[test]
+fn items_in_batches_are_not_to_be_split_into_parts() {
+    let splits = SplitReport { batches: 2, calls: 2, ..SplitReport::default() };
+    let account = Account { ok: 16, ..Account::default() };
+    let batches = Totals { account, splits, ..totals(&[0.99, 0.99, 0.0, 0.0]) };
+    let (_, sentence) = decide(&batches);
+    let says = "; use smaller batches (`batch(Batch::up_to(4))`), or put more items into one run.";
+    assert!(sentence.ends_with(says), "{sentence}");
+    let single = Totals { splits: SplitReport::default(), ..batches };
+    let few = Account { ok: 3, ..Account::default() };
+    let (_, sentence) = decide(&Totals { account: few, ..single });
+    let says = "; split them into parts, or put more items into one run.";
+    assert!(sentence.ends_with(says), "{sentence}");
+}
+
+#[test]
+fn the_rest_of_a_run_that_was_nearly_done_is_judged() {
+    let of = |ok, lasted: f64| {
+        let account = Account { ok, already_done: 300, ..Account::default() };
+        Totals { account, lasted: time(lasted), ..totals(&[0.98, 0.98]) }
+    };
+    let says = "An earlier run had already done 300 of 301 items. The rest is too short to say what limited it: it had \
+                1 item for 2 producers in 6.00 ms.";
+    assert_eq!(decide(&of(1, 0.006)), (Bottleneck::Unknown, says.to_owned()));
+    let (bottleneck, sentence) = decide(&of(100, 10.0));
+    assert_eq!(bottleneck, Bottleneck::Producers);
+    let says = "An earlier run had already done 300 of 400 items. The producers limited the run: ";
+    assert!(sentence.starts_with(says), "{sentence}");
+    let cancelled = Totals { cancelled: true, ..of(100, 10.0) };
+    let says =
+        "An earlier run had already done 300 of 400 items. Until it was cancelled after 10.0 s, ";
+    assert!(decide(&cancelled).1.starts_with(says), "{}", decide(&cancelled).1);
+}
+
+#[test]
+fn a_window_that_was_not_full_is_not_advised_to_be_larger() {
+    let mixed = Totals { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
+    let (_, sentence) = decide(&mixed);
+    assert!(sentence.ends_with("and the window was full for 0 %."), "{sentence}");
+    let full = Totals { source_waiting: time(3.0), ..mixed };
+    let (_, sentence) = decide(&full);
+    assert!(
+        sentence.ends_with("; if parts are slow in turns, use a larger `window(n)`."),
+        "{sentence}"
+    );
 }

@@ -8,8 +8,8 @@ use super::leases::{BatchTimes, leases, speeds};
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::base::HumanDuration;
 use crate::observe::account::Ending;
+use crate::observe::report::advised_setting::AdvisedSetting;
 use crate::observe::report::bottleneck::Bottleneck;
-use crate::observe::report::head_cost;
 use crate::observe::report::run_report::RunReport;
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::replay::{self, ReplayStep, RunModel};
@@ -94,30 +94,25 @@ pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
     }
 }
 
-/// Adds a sentence to the conclusion of a run that its window limited: what a larger window would have gained.
+/// Adds a sentence to the conclusion of a run that its window limited: what the advised window would have gained.
 pub(crate) fn quote(report: &mut RunReport) {
     let is_held_up = matches!(report.bottleneck, Bottleneck::Window | Bottleneck::Head);
     if !is_held_up || report.spans.len() * report.producers.len() > MOST_QUOTED {
         return;
     }
-    let advised = match report.bottleneck {
-        Bottleneck::Head => window_behind_head(report),
+    let window = |setting: &AdvisedSetting| match setting {
+        AdvisedSetting::Window(items) => usize::try_from(*items).ok(),
         _ => None,
     };
-    let larger = RecordedRun::of(report).ok().and_then(|run| run.with_larger_window(advised));
-    if let Some((items, lasted)) = larger {
+    let Some(items) = report.advice.iter().find_map(window) else { return };
+    let Ok(run) = RecordedRun::of(report) else { return };
+    let lasted = run.predict(&Settings::new().window(items));
+    if lasted <= report.lasted.mul_f64(LEAST_GAIN) {
         let (lasted, recorded) = (HumanDuration(lasted), HumanDuration(report.lasted));
         let text =
             format!(" With `window({items})` this run would have taken {lasted}, not {recorded}.");
         report.conclusion.push_str(&text);
     }
-}
-
-/// The window that the conclusion names, unless the window grows by itself to a larger one.
-fn window_behind_head(report: &RunReport) -> Option<u64> {
-    let longest = report.stalls.first()?.lasted;
-    let done = report.producers.iter().map(|producer| (producer.items, producer.working));
-    head_cost::window_behind(longest, done, report.window)
 }
 
 impl RecordedRun {
@@ -228,25 +223,6 @@ impl RecordedRun {
         let (as_it_was, otherwise) = (self.run(&Settings::default()), self.run(settings));
         let overhead = self.lasted.as_secs_f64() / as_it_was.as_secs_f64().max(1e-9);
         otherwise.mul_f64(overhead)
-    }
-
-    /// The time that the run would have taken with the advised window, or otherwise with four times its own. `None` if
-    /// that is not much shorter.
-    fn with_larger_window(&self, advised: Option<u64>) -> Option<(usize, Duration)> {
-        let limit = match self.window {
-            Some(_) => 0,
-            None => {
-                let batching = self.rule.map(Batching::new);
-                Window::new(None, self.config.producers, batching).most_behind_head() as u64
-            }
-        };
-        let items = match advised {
-            Some(items) => items.max(limit),
-            None => head_cost::larger(self.config.window as u64, limit),
-        };
-        let items = usize::try_from(items).unwrap_or(usize::MAX);
-        let lasted = self.predict(&Settings::new().window(items));
-        (lasted <= self.lasted.mul_f64(LEAST_GAIN)).then_some((items, lasted))
     }
 
     /// Checks that a replay of the run's own settings takes about as long as the run.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::base::Order;
 use crate::observe::account::Ending;
-use crate::observe::report::{ProducerReport, Span, Stall, Timeline};
+use crate::observe::report::advised_setting::AdvisedSetting;
+use crate::observe::report::{ProducerReport, Span, Timeline};
 use crate::scheduler::batch::Batch;
 
 const MS: Duration = Duration::from_millis(1);
@@ -88,17 +89,14 @@ fn the_conclusion_of_a_run_that_was_held_up_quotes_a_larger_window() {
         quoted.to_owned()
     };
     report.bottleneck = crate::report::Bottleneck::Window;
-    let of_window = quoted(report.clone());
-    assert!(of_window.starts_with("`window(12)` this run would have taken "), "{of_window}");
-    assert!(of_window.ends_with(", not 230 ms."), "{of_window}");
-    // The conclusion names one window: the one that it advises.
-    report.bottleneck = crate::report::Bottleneck::Head;
-    report.stalls = vec![Stall { lasted: 90 * MS, ..Stall::default() }];
-    for producer in &mut report.producers {
-        (producer.items, producer.working) = (15, 150 * MS);
-    }
-    let of_head = quoted(report);
-    assert!(of_head.starts_with("`window(16)` this run would have taken "), "{of_head}");
+    report.advice = vec![AdvisedSetting::Window(12), AdvisedSetting::Speculate];
+    let sentence = quoted(report.clone());
+    assert!(sentence.starts_with("`window(12)` this run would have taken "), "{sentence}");
+    assert!(sentence.ends_with(", not 230 ms."), "{sentence}");
+    report.advice = vec![AdvisedSetting::CompletionOrder];
+    let before = report.conclusion.clone();
+    recorded::quote(&mut report);
+    assert_eq!(report.conclusion, before, "no window is advised");
 }
 
 #[test]
