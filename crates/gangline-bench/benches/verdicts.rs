@@ -1,6 +1,6 @@
 //! Measures whether conclusions of reports help: `cargo bench -p gangline-bench --bench verdicts`.
 //!
-//! Each of 42 runs has one built-in cause that makes it slow. A row says whether the conclusion names the cause. It also
+//! Each of 43 runs has one built-in cause that makes it slow. A row says whether the conclusion names the cause. It also
 //! has the rates before and after the advice has been followed to the letter, up to three times. Rates are shares of the
 //! best rate in a sweep over the settings of the case. The aims are those of Plumber (Kuchnik et al., 2022): each cause
 //! is named, and three steps reach 90 % of the best rate.
@@ -99,7 +99,7 @@ fn measured(case: &Case, effort: Effort) -> Result<Row> {
     let (mut rates, mut followed) = (vec![before], vec![]);
     let mut conclusions = vec![report.conclusion.clone()];
     while rates.len() <= STEPS {
-        let Some((advice, next)) = follow(&report, &setup, case.most_producers) else { break };
+        let Some((advice, next)) = follow(&report, &setup, case.most_producers)? else { break };
         let (later, rate) = next.run(effort.scale)?;
         followed.push(advice);
         conclusions.push(later.conclusion.clone());

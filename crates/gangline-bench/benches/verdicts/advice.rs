@@ -1,50 +1,66 @@
 //! Follows the advice of a conclusion, as a user would.
 
 use gangline::report::Bottleneck;
-use gangline::{Batch, Order, RunReport};
+use gangline::{Batch, Order, Result, RunReport};
+use serde::Deserialize;
 
 use crate::setup::{Faults, Place, Pools, Setup};
 
+/// What JSON has of a report's advice.
+#[derive(Deserialize)]
+struct Advice {
+    #[serde(default)]
+    advice: Vec<AdvisedValue>,
+}
+
+#[derive(Deserialize)]
+struct AdvisedValue {
+    setting: String,
+    value: Option<usize>,
+}
+
 /// Follows the first advice of the conclusion that changes something. Returns that advice, and the changed setup.
 ///
-/// A number in the text is taken as it is, but there are at most `most` producers.
-pub(crate) fn follow(report: &RunReport, setup: &Setup, most: usize) -> Option<(String, Setup)> {
+/// Advice without a value is read from the text. It comes before the settings, which are read from JSON. Their numbers are
+/// taken as they are, but there are at most `most` producers.
+pub(crate) fn follow(
+    report: &RunReport,
+    setup: &Setup,
+    most: usize,
+) -> Result<Option<(String, Setup)>> {
     let text = report.conclusion.as_str();
-    let mut advices: Vec<(usize, String, Setup)> = codes(text)
-        .filter_map(|(at, code)| Some((at, code.to_owned(), set(code, setup, most)?)))
+    let mut phrases: Vec<_> = PHRASES
+        .iter()
+        .filter_map(|(phrase, does)| Some((text.find(phrase)?, *phrase, does)))
         .collect();
-    advices.extend(PHRASES.iter().filter_map(|(phrase, does)| {
-        let at = text.find(phrase)?;
-        let next = does(report.bottleneck, setup, most)?;
-        Some((at, (*phrase).to_owned(), next))
-    }));
-    let (_, advice, next) = advices.into_iter().min_by_key(|(at, ..)| *at)?;
-    Some((advice, next))
+    phrases.sort_by_key(|(at, ..)| *at);
+    let in_text = |(_, phrase, does): (_, &str, &Does)| {
+        Some((phrase.to_owned(), does(report.bottleneck, setup, most)?))
+    };
+    if let Some(followed) = phrases.into_iter().find_map(in_text) {
+        return Ok(Some(followed));
+    }
+    let Advice { advice } = serde_json::from_str(&report.to_json())?;
+    let in_json = |it: &AdvisedValue| {
+        let value = it.value.map_or(String::new(), |value| format!("({value})"));
+        Some((format!("`{}{value}`", it.setting), set(it, setup, most)?))
+    };
+    Ok(advice.iter().find_map(in_json))
 }
 
-/// Returns the parts of the text in backquotes, with their positions.
-fn codes(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let at = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
-    text.split('`').skip(1).step_by(2).map(move |code| (at(code), code))
-}
-
-/// Applies a setting such as `window(64)`. `None` if it is none, or is the present one.
-fn set(code: &str, setup: &Setup, most: usize) -> Option<Setup> {
-    let (name, value) = code.strip_suffix(')')?.split_once('(')?;
-    let number: Option<usize> = value.replace(',', "").parse().ok();
+/// Applies a setting. `None` if it is the present one.
+fn set(advised: &AdvisedValue, setup: &Setup, most: usize) -> Option<Setup> {
     let mut next = setup.clone();
-    match (name, number, value) {
-        ("devices", Some(number), _) => next.producers = number.min(most),
-        ("window", Some(number), _) => next.window = Some(number),
-        ("window_memory", Some(number), _) => next.window_memory = Some(number),
-        ("recycle_after", Some(number), _) => next.recycle_after = Some(number as u64),
-        ("batch", _, "Batch::auto()") => next.batch = Some(Batch::auto()),
-        ("batch", _, value) => {
-            let number = value.strip_prefix("Batch::up_to(")?.strip_suffix(')')?.parse().ok()?;
-            next.batch = Some(Batch::up_to(number));
-        }
-        ("speculate", ..) => next.speculates = true,
-        _ => return None,
+    match (advised.setting.as_str(), advised.value) {
+        ("devices", Some(number)) => next.producers = number.min(most),
+        ("window", value) => next.window = value,
+        ("window_memory", value) => next.window_memory = value,
+        ("batch", Some(number)) => next.batch = Some(Batch::up_to(number)),
+        ("auto_batch", None) => next.batch = Some(Batch::auto()),
+        ("recycle_after", Some(number)) => next.recycle_after = Some(number as u64),
+        ("completion_order", None) => next.order = Order::Completion,
+        ("speculate", None) => next.speculates = true,
+        (other, value) => panic!("{other} with {value:?} is no setting"),
     }
     changed(setup, next)
 }
@@ -52,7 +68,7 @@ fn set(code: &str, setup: &Setup, most: usize) -> Option<Setup> {
 type Does = fn(Bottleneck, &Setup, usize) -> Option<Setup>;
 
 /// Advice that names no setting with a value.
-const PHRASES: [(&str, Does); 8] = [
+const PHRASES: [(&str, Does); 7] = [
     ("to `producer_work`", |bottleneck, setup, _| {
         let mut next = setup.clone();
         let part = match bottleneck {
@@ -63,9 +79,6 @@ const PHRASES: [(&str, Does); 8] = [
             part.1 = Place::Producers;
         }
         changed(setup, next)
-    }),
-    ("`UnorderedRunner`", |_, setup, _| {
-        changed(setup, Setup { order: Order::Completion, ..setup.clone() })
     }),
     ("long items first", |_, setup, _| {
         changed(setup, Setup { longest_first: true, ..setup.clone() })

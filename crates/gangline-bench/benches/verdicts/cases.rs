@@ -40,6 +40,7 @@ impl Case {
             recycle_after: None,
             faults: match self.setup.faults {
                 Faults::Mendable => Faults::Mended,
+                Faults::LastOften => Faults::LastOften,
                 _ => Faults::Lasting,
             },
             pools: Pools::One,
@@ -358,6 +359,11 @@ fn retries() -> Vec<Case> {
         ),
         case(of, "1 in 4, 400 ms", lasting(4, 400, PLAIN)),
         case(of, "1 in 8, 1 s", lasting(8, 1_000, PLAIN)),
+        case(
+            of,
+            "the last fails 3 times, 200 ms",
+            Setup { faults: Faults::LastOften, backoff: 200 * MS, ..fails(1, PLAIN) },
+        ),
         case(failing, "each fails once", fails(1, PLAIN)),
         case(failing, "1 in 2 fails once, 8 producers", fails(2, EIGHT)),
     ]

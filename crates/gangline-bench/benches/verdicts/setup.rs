@@ -35,6 +35,8 @@ pub(crate) enum Faults {
     /// The hook returns an error, such as that of a server.
     Lasting,
     Panic,
+    /// Only the last item fails, in all attempts but the fourth.
+    LastOften,
     Mended,
 }
 
@@ -212,12 +214,15 @@ impl Sleeper {
     }
 
     fn fault(&self, cx: &ProducerContext<'_>, index: usize) -> Result<()> {
-        let every = self.setup.fails_every;
+        let (every, last) = (self.setup.fails_every, self.setup.items - 1);
+        if self.setup.faults == Faults::LastOften && index == last && cx.attempt() < 4 {
+            return Err("it fails often".into());
+        }
         if every == 0 || cx.attempt() > 1 || !index.is_multiple_of(every) {
             return Ok(());
         }
         match self.setup.faults {
-            Faults::Mended => Ok(()),
+            Faults::Mended | Faults::LastOften => Ok(()),
             Faults::Mendable | Faults::Lasting => Err("it fails at first".into()),
             Faults::Panic => std::panic::resume_unwind(Box::new("it panics at first")),
         }
