@@ -9,7 +9,7 @@ use tiff::encoder::TiffEncoder;
 
 use crate::job::{self, Work};
 use crate::options::Options;
-use crate::regions::Regions;
+use crate::regions::{Regions, Rings};
 use crate::slide::Corner;
 use crate::tiled::{SIDE, write_page};
 
@@ -109,7 +109,7 @@ fn areas(regions: &Regions, values: &[u8], work: &Work, scale: f64) -> Vec<Value
     let level = &work.slide.levels[0];
     let at = |cell: i64, length: u32| (cell as f64 * scale).min(f64::from(length));
     let outlines = regions.outlines().into_iter().zip(&sums[1..]);
-    let feature = |(rings, (sum, count)): (Vec<Vec<(i64, i64)>>, &(u64, u64))| {
+    let feature = |(rings, (sum, count)): (Rings, &(u64, u64))| {
         let corners = |ring: Vec<(i64, i64)>| -> Vec<_> {
             ring.into_iter().map(|(x, y)| [at(x, level.width), at(y, level.height)]).collect()
         };

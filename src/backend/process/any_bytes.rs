@@ -105,7 +105,7 @@ fn check_message(frame: &Frame) {
         FrameKind::Init => check_whole::<Init>(frame),
         FrameKind::Items => check_parts::<ItemsHeader>(frame),
         FrameKind::GiveUp | FrameKind::InitDone | FrameKind::Recall => {
-            check_whole::<CallNumber>(frame)
+            check_whole::<CallNumber>(frame);
         }
         FrameKind::HandedBack => check_whole::<HandedBack>(frame),
         FrameKind::Refused => check_whole::<Refused>(frame),
