@@ -1,9 +1,11 @@
 //! Measures a cluster on one machine, with a broker of its own: `cargo bench -p gangline-bench --bench cluster`.
 //!
-//! - Items of 10 ms on two workers, beside the ideal.
-//! - Items of 100 bytes without work, beside a bare loop over JetStream with as many items in flight.
-//! - Items of 100 ms on 1,000 workers, beside the ideal: workers with several producers, and workers with one.
+//! - `slow`: items of 10 ms on two workers, beside the ideal.
+//! - `small`: items of 100 bytes without work, beside a bare loop over JetStream with as many items in flight.
+//! - `messages`: the messages of an item, as the broker counts them, and the processor time.
+//! - `fleets`: items of 100 ms on 1,000 workers, beside the ideal: workers with several producers, and workers with one.
 //!
+//! `-- messages` measures that part alone.
 //! Each figure is the median of the rounds, each with a pool of its own. `nats-server` has to be installed.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -31,6 +33,7 @@ mod linux {
     use gangline::cluster::Nats;
     use gangline::process::Recipe;
     use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map, worker_main};
+    use rustix::time::{ClockId, clock_gettime};
     use serde::{Deserialize, Serialize};
     use serde_bytes::ByteBuf;
 
@@ -41,10 +44,17 @@ mod linux {
 
     type Work = FnMap<(), Item, ByteBuf>;
 
-    #[derive(Serialize, Deserialize)]
-    enum Item {
-        Return(ByteBuf),
-        Sleep(Duration),
+    /// Takes this time, and returns the bytes.
+    #[derive(Clone, Serialize, Deserialize)]
+    struct Item {
+        sleep: Duration,
+        bytes: ByteBuf,
+    }
+
+    impl Item {
+        fn new(sleep: Duration, bytes: usize) -> Self {
+            Item { sleep, bytes: ByteBuf::from(vec![7; bytes]) }
+        }
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "the form that a recipe asks for")]
@@ -59,13 +69,10 @@ mod linux {
 
     #[expect(clippy::unnecessary_wraps, reason = "the form of a hook")]
     fn work(_: &ProducerContext<'_>, (): &mut (), item: Item) -> Result<ByteBuf> {
-        Ok(match item {
-            Item::Return(bytes) => bytes,
-            Item::Sleep(time) => {
-                std::thread::sleep(time);
-                ByteBuf::new()
-            }
-        })
+        if !item.sleep.is_zero() {
+            std::thread::sleep(item.sleep);
+        }
+        Ok(item.bytes)
     }
 
     /// How much is measured.
@@ -74,10 +81,20 @@ mod linux {
         rounds: usize,
         slow: usize,
         small: usize,
+        counted: usize,
         /// Workers and their producers, of which there are 1,000.
         fleets: &'static [(usize, usize)],
         each: usize,
     }
+
+    type Part = fn(&Broker, Effort) -> Result<()>;
+
+    const PARTS: [(&str, Part); 4] = [
+        ("slow", items_of_ten_milliseconds),
+        ("small", small_items),
+        ("messages", messages),
+        ("fleets", many_workers),
+    ];
 
     pub(super) fn measure() -> Result<()> {
         worker_main(&[&RECIPE]);
@@ -90,15 +107,22 @@ mod linux {
                 rounds: 3,
                 slow: 400,
                 small: 20_000,
+                counted: 1000,
                 fleets: &[(10, 100), (100, 10), (1000, 1)],
                 each: 40,
             },
-            false => Effort { rounds: 1, slow: 4, small: 20, fleets: &[(2, 2)], each: 2 },
+            false => {
+                Effort { rounds: 1, slow: 4, small: 20, counted: 20, fleets: &[(2, 2)], each: 2 }
+            }
         };
         let broker = Broker::start()?;
-        items_of_ten_milliseconds(&broker, effort)?;
-        small_items(&broker, effort)?;
-        many_workers(&broker, effort)
+        let named: Vec<_> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+        for (name, part) in PARTS {
+            if named.is_empty() || named.iter().any(|it| it == name) {
+                part(&broker, effort)?;
+            }
+        }
+        Ok(())
     }
 
     fn items_of_ten_milliseconds(
@@ -110,7 +134,7 @@ mod linux {
         let mut ratios = vec![];
         for _ in 0..rounds {
             let mut pool = pool_of(broker, 2)?;
-            let time = time(|| Ok(pool.run((0..slow).map(|_| Item::Sleep(item)))?))?;
+            let time = time(|| Ok(pool.run((0..slow).map(|_| Item::new(item, 0)))?))?;
             ratios.push(item.as_secs_f64() * slow as f64 / 2.0 / time);
         }
         println!("items of 10 ms, two workers: {:.3} of the ideal; the aim is 0.9", median(ratios));
@@ -123,7 +147,7 @@ mod linux {
         for _ in 0..rounds {
             let workers = [broker.worker(PRODUCERS)?, broker.worker(PRODUCERS)?];
             let mut pool = pool_of(broker, 2)?;
-            let items = (0..small).map(|_| Item::Return(ByteBuf::from([7; 100])));
+            let items = (0..small).map(|_| Item::new(Duration::ZERO, 100));
             ours.push(small as f64 / time(|| Ok(pool.run(items)?))?);
             pool.close()?;
             drop(workers);
@@ -135,6 +159,41 @@ mod linux {
              aim is 0.4",
             ours / bare
         );
+        Ok(())
+    }
+
+    /// The broker's counters over a run, without the join of the workers. Its processor time and theirs are in hundredths of a
+    /// second.
+    fn messages(broker: &Broker, Effort { rounds, counted, small, .. }: Effort) -> Result<()> {
+        let ten = Duration::from_millis(10);
+        let cases = [(1, ten, counted), (16, ten, counted), (16, Duration::ZERO, small)];
+        for (producers, sleep, items) in cases {
+            let workers = [broker.worker(producers)?, broker.worker(producers)?];
+            let mut pool = pool_of(broker, 2)?;
+            let processor_times = || -> Result<[f64; 3]> {
+                let own = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime))?;
+                let theirs = workers[0].processor_time()? + workers[1].processor_time()?;
+                Ok([own, broker.processor_time()?, theirs].map(|it| it.as_secs_f64()))
+            };
+            for _ in 0..rounds {
+                let (before, times) = (broker.messages()?, processor_times()?);
+                let wall = time(|| Ok(pool.run(vec![Item::new(sleep, 100); items])?))?;
+                let (after, times_after) = (broker.messages()?, processor_times()?);
+                let each = |count: u64| count as f64 / items as f64;
+                let (received, sent) = (each(after.0 - before.0), each(after.1 - before.1));
+                let [own, broker, theirs] =
+                    [0, 1, 2].map(|n| (times_after[n] - times[n]) / items as f64 * 1e6);
+                println!(
+                    "items of 100 B and {sleep:?}, two workers of {producers}: {:.2} messages an item, {received:.2} to \
+                     the broker and {sent:.2} from it; processor time an item: coordinator {own:.0} us, broker \
+                     {broker:.0} us, workers {theirs:.0} us; {:.0}/s",
+                    received + sent,
+                    items as f64 / wall
+                );
+            }
+            pool.close()?;
+            drop(workers);
+        }
         Ok(())
     }
 
@@ -150,7 +209,7 @@ mod linux {
             let items = (0..total * each).map(|_| {
                 pause = pause.max(last.elapsed());
                 last = Instant::now();
-                Item::Sleep(item)
+                Item::new(item, 0)
             });
             let time = time(|| Ok(pool.run(items)?))?;
             let ideal = item.as_secs_f64() * each as f64;
