@@ -37,6 +37,8 @@ mod leases;
 #[cfg(target_os = "linux")]
 mod lost_workers;
 #[cfg(target_os = "linux")]
+mod messages;
+#[cfg(target_os = "linux")]
 mod policies;
 #[cfg(target_os = "linux")]
 mod processes;
@@ -60,7 +62,7 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     bugs::subscribe_if_asked();
-    gangline::worker_main(&[chores::recipe(), &laws::PROBE]);
+    gangline::worker_main(&[chores::recipe(), &laws::PROBE, &messages::SLEEPER]);
     coordinators::coordinate_if_asked();
     suite::run(&[
         runs::TESTS,
@@ -73,6 +75,7 @@ fn main() {
         leases::TESTS,
         confirmations::TESTS,
         fleet::TESTS,
+        messages::TESTS,
         refusals::TESTS,
         reports::TESTS,
         broker_faults::TESTS,

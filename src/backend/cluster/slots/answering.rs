@@ -100,13 +100,11 @@ impl Slots {
             }
             Err(error) => self.notify(WorkerNews::GivenUp(publication, error.to_string())).await,
         }
-        // If the confirmation is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
+        // If the acknowledgement is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
         // items, as at the end of its part, they may still be wanted, so they are handed back.
         let has_dropped = lock(&self.state).floor == u64::MAX;
-        _ = match has_dropped {
-            true => message.ack_with(AckKind::Nak(None)).await,
-            false => message.double_ack().await,
-        };
+        let kind = if has_dropped { AckKind::Nak(None) } else { AckKind::Ack };
+        self.acknowledge(message, kind).await;
     }
 
     /// Ends this process, which has no producers any more, once its items are answered for. If it is started again, it has
