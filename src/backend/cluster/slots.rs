@@ -1,6 +1,7 @@
 //! The items that a worker has of one run.
 
 mod answering;
+mod pulling;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -8,27 +9,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind};
-use async_nats::{Request, StatusCode, Subject};
-use futures_util::StreamExt;
+use async_nats::{Request, Subject};
 use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+pub(super) use self::pulling::PULL;
 use self::verdict::SlotVerdict;
-use super::connection::{AGAIN, BrokerConnection, REQUEST_TIMEOUT};
+use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
 use super::hook_times::{HookMeter, HookTimes};
 use super::hosting::{ItemTask, LoadedRunner};
 use super::objects;
-use super::publication::Address;
 use super::wire::{
     self, ClaimReply, ItemHeader, JoinReply, Notice, RunKey, RunnerLoad, WorkerNews, WorkerOutcome,
 };
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
 use crate::scheduler::batch::Size;
-
-/// How long the broker keeps a request for an item.
-pub(super) const PULL: Duration = Duration::from_secs(5);
 
 /// The items that a worker has of one run.
 ///
@@ -104,82 +101,6 @@ impl Slots {
     ) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
         Slots { connection, key, worker, service, state, changed }
-    }
-
-    /// Takes items from the consumer of those with an address, until no more are begun. No request is given up: its answer may be on its way, and the
-    /// item in it would stay away from other workers for a lease.
-    pub(super) async fn pull(self: Arc<Self>, consumer: String, from: Address) {
-        loop {
-            self.pull_while_connected(&consumer, from).await;
-            if lock(&self.state).is_closed {
-                return;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-
-    /// Asks for items, until an answer is missing.
-    async fn pull_while_connected(self: &Arc<Self>, consumer: &str, from: Address) {
-        let client = &self.connection.client;
-        let items = self.connection.names.items();
-        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
-        let pull = format!("{{\"batch\":1,\"expires\":{}}}", PULL.as_nanos());
-        let mut restored = self.connection.restored.clone();
-        restored.mark_unchanged();
-        let inbox = client.new_inbox();
-        let Ok(mut answers) = client.subscribe(inbox.clone()).await else { return };
-        while !lock(&self.state).is_closed {
-            let (subject, pull) = (subject.clone(), pull.clone().into());
-            if client.publish_with_reply(subject, inbox.clone(), pull).await.is_err() {
-                return;
-            }
-            let asked =
-                std::pin::pin!(tokio::time::timeout(PULL + REQUEST_TIMEOUT, answers.next()));
-            let changed = std::pin::pin!(restored.changed());
-            // The last connection has lost the request.
-            let Either::Left((Ok(Some(message)), _)) = select(asked, changed).await else { return };
-            match message.status {
-                None => {
-                    let context = self.connection.context.clone();
-                    let accepted = self.accept(jetstream::Message { message, context }).await;
-                    let Some(accepted) = accepted else { continue };
-                    let working = self.clone().work_on(accepted);
-                    match from {
-                        // One of several tasks.
-                        Address::Any => working.await,
-                        // The hook of an item may never return, and no other task takes the next one for this worker.
-                        Address::Own => _ = tokio::spawn(working),
-                    }
-                }
-                // There was none.
-                Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED) => {}
-                Some(status) => return tracing::debug!("{consumer}: {status}"),
-            }
-        }
-    }
-
-    /// Admits an item, or has the broker drop it or keep it for later.
-    async fn accept(&self, message: jetstream::Message) -> Option<Accepted> {
-        let header = match wire::split::<ItemHeader>(&message.payload) {
-            Ok((header, _)) if header.epoch == self.key.epoch => header,
-            // The item is of a coordinator that is gone, or damaged. No other worker can do more with it.
-            _ => {
-                self.acknowledge(&message, AckKind::Ack).await;
-                return None;
-            }
-        };
-        let (cancel, cancelled) = oneshot::channel();
-        let refusal = match self.admit(header.publication, &message, cancel).await {
-            TakenItem::Begin => return Some(Accepted { header, message, cancelled }),
-            TakenItem::Unwanted => AckKind::Ack,
-            TakenItem::Closed => AckKind::Nak(None),
-            // Without the delay, this worker would get it again at once.
-            TakenItem::NotYet => AckKind::Nak(Some(self.lease() / 4)),
-            TakenItem::NotHere => AckKind::Nak(Some(self.lease())),
-        };
-        self.acknowledge(&message, refusal).await;
-        self.forget(header.publication);
-        None
     }
 
     /// Has the service work on an item, and returns once no hook has it. A task of its own sends the result, before that if a
