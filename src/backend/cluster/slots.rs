@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
 pub(super) use self::pulling::PULL;
+use self::pulling::SlotsRoom;
 use self::verdict::SlotVerdict;
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
 use super::hook_times::{HookMeter, HookTimes};
@@ -39,6 +40,7 @@ pub(super) struct Slots {
     pub(super) worker: String,
     pub(super) service: Arc<dyn LoadedRunner>,
     state: Mutex<SlotsState>,
+    room: SlotsRoom,
     /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
@@ -100,7 +102,8 @@ impl Slots {
         service: Arc<dyn LoadedRunner>,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
-        Slots { connection, key, worker, service, state, changed }
+        let room = SlotsRoom::new(service.capacity());
+        Slots { connection, key, worker, service, state, room, changed }
     }
 
     /// Has the service work on an item, and returns once no hook has it. A task of its own sends the result, before that if a
@@ -353,7 +356,7 @@ impl Slots {
 
     /// Begins no more items, gives up all, and waits until none is held.
     pub(super) async fn give_up_all(&self) {
-        lock(&self.state).is_closed = true;
+        self.close();
         self.give_up(u64::MAX).await;
     }
 
@@ -372,10 +375,16 @@ impl Slots {
 
     /// Finishes the items that have begun, and hands the others back.
     pub(super) async fn finish(&self) {
-        lock(&self.state).is_closed = true;
+        self.close();
         self.changed.notify_waiters();
         self.wait_until(|state| state.held.is_empty()).await;
         _ = self.connection.client.flush().await;
+    }
+
+    /// From now on, no items are begun or asked for.
+    fn close(&self) {
+        lock(&self.state).is_closed = true;
+        self.room.close();
     }
 
     async fn wait_until(&self, is_so: impl Fn(&SlotsState) -> bool) {
