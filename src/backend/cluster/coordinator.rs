@@ -406,9 +406,11 @@ impl Coordinator {
                     self.join(SeatedWorker::new(worker, *joining), reply).await;
                 }
             }
-            WorkerNews::Begun(publication) => {
-                if !self.board.begin(publication, &worker) {
-                    self.order(Command::Cancel(publication)).await;
+            WorkerNews::Begun(publications) => {
+                for publication in publications {
+                    if !self.board.begin(publication, &worker) {
+                        self.order(Command::Cancel(publication)).await;
+                    }
                 }
             }
             WorkerNews::Claim(publication) => {

@@ -1,6 +1,7 @@
 //! The items that a worker has of one run.
 
 mod answering;
+mod groups;
 mod pulling;
 mod verdict;
 
@@ -14,6 +15,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use self::groups::Groups;
 pub(super) use self::pulling::PULL;
 use self::pulling::SlotsRoom;
 use self::verdict::SlotVerdict;
@@ -28,6 +30,9 @@ use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
 use crate::scheduler::batch::Size;
 
+/// A bound for the number of a publication in a message.
+const BEGUN_BYTES: usize = 10;
+
 /// The items that a worker has of one run.
 ///
 /// An item is *held* from its delivery until the broker hears what became of it: its message is acknowledged, or handed back
@@ -41,6 +46,8 @@ pub(super) struct Slots {
     pub(super) service: Arc<dyn LoadedRunner>,
     state: Mutex<SlotsState>,
     room: SlotsRoom,
+    /// The items of which the coordinator is to hear that a hook begins them.
+    begun: Mutex<Groups<BegunItem>>,
     /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
@@ -73,6 +80,9 @@ struct HeldItem {
     cancel: Option<oneshot::Sender<()>>,
 }
 
+/// The publication of an item that a hook begins. The hook waits for the end of the channel.
+type BegunItem = (u64, crossbeam_channel::Sender<()>);
+
 /// An item that is begun.
 struct Accepted {
     header: ItemHeader,
@@ -103,7 +113,9 @@ impl Slots {
     ) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
         let room = SlotsRoom::new(service.capacity());
-        Slots { connection, key, worker, service, state, room, changed }
+        let most = connection.most_inline() / BEGUN_BYTES;
+        let begun = Mutex::new(Groups::new(most.max(1)));
+        Slots { connection, key, worker, service, state, room, begun, changed }
     }
 
     /// Has the service work on an item, and returns once no hook has it. A task of its own sends the result, before that if a
@@ -200,17 +212,23 @@ impl Slots {
         let (slots, runtime) = (self.clone(), tokio::runtime::Handle::current());
         Box::new(move || {
             let (sent, confirmed) = crossbeam_channel::bounded(0);
-            if begun.set(Instant::now()).is_ok() {
-                let slots = slots.clone();
-                runtime.spawn(async move {
-                    slots.notify(WorkerNews::Begun(publication)).await;
-                    let flushed = slots.connection.client.flush();
-                    _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
-                    drop(sent);
-                });
+            if begun.set(Instant::now()).is_ok() && lock(&slots.begun).add((publication, sent), 1) {
+                runtime.spawn(slots.clone().announce_begun());
             }
             confirmed
         })
+    }
+
+    /// Tells the coordinator which items have begun, until there are no more: those that begin meanwhile go together.
+    async fn announce_begun(self: Arc<Self>) {
+        loop {
+            let Some(group) = lock(&self.begun).take() else { return };
+            let (publications, sent): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+            self.notify(WorkerNews::Begun(publications)).await;
+            let flushed = self.connection.client.flush();
+            _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
+            drop(sent);
+        }
     }
 
     /// Holds an item, claims it if another worker may have had it, and waits until a producer is idle.

@@ -11,7 +11,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -165,8 +165,8 @@ pub(super) struct Notice {
 pub(super) enum WorkerNews {
     /// The worker asks for a seat. The answer is a [`JoinReply`].
     Join(Box<Joining>),
-    /// A hook is about to get the item.
-    Begun(u64),
+    /// Hooks are about to get these items.
+    Begun(Vec<u64>),
     /// The worker has a publication that another one may have too: it was delivered before, or the lease of this worker may
     /// have ended. The answer is a [`ClaimReply`].
     Claim(u64),
@@ -278,7 +278,7 @@ mod tests {
     fn another_protocol_is_named_before_the_rest_is_read() {
         let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 4");
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 5");
         assert!(decode::<Card>(b"").is_err());
     }
 
