@@ -26,7 +26,8 @@ use super::event::{CoordinatorEvent, ToPublish};
 use super::nats::Nats;
 use super::publication::{Address, News, Reply};
 use super::wire::{
-    self, ClaimReply, Command, Notice, ResultHeader, RunKey, WorkerNews, WorkerOrder, WorkerOutcome,
+    self, ClaimReply, Command, ItemResult, Notice, Object, ResultsHeader, RunKey, WorkerNews,
+    WorkerOrder, WorkerOutcome,
 };
 use super::{names, objects, readers};
 use crate::error::ClusterError;
@@ -170,10 +171,10 @@ impl Coordinator {
                         self.delete(Some(sequence));
                     }
                 }
-                CoordinatorEvent::Result(message) => {
+                CoordinatorEvent::Results(message) => {
                     self.clock.result = Instant::now();
                     let place = message.info().map_or(0, |info| info.stream_sequence);
-                    self.take_result(*message).await;
+                    self.take_results(*message).await;
                     self.departures.note_read(place);
                     self.lose_departed();
                 }
@@ -349,34 +350,25 @@ impl Coordinator {
         self.lose(&worker.id, None);
     }
 
-    async fn take_result(&self, message: jetstream::Message) {
-        match wire::split::<ResultHeader>(&message.payload) {
-            Ok((header, output)) if header.epoch == self.key.epoch => {
-                self.board.note_times(&header.worker, header.times);
-                let ResultHeader { publication, worker, outcome, object, .. } = header;
-                let most = self.nats.largest_output;
-                let bytes = object.as_ref().map_or(output.len() as u64, |object| object.bytes);
-                let outcome = match outcome {
-                    WorkerOutcome::Output if bytes > most => too_large(bytes, most),
-                    outcome => outcome,
-                };
-                let reply = Box::new(Reply {
-                    outcome,
-                    output: output.to_vec(),
-                    host: self.board.host_of(&worker),
-                    busy: Duration::from_nanos(header.busy_nanos),
-                    redeliveries: header.deliveries.saturating_sub(1),
-                });
-                if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
-                    self.board.update(publication, |it| it.is_answered = true);
-                    let (connection, board) = (self.connection.clone(), self.board.clone());
-                    let run = self.key.run.clone();
-                    let fetching = Fetching { connection, board, run, publication, message };
-                    tokio::spawn(fetching.fetch(object, reply));
-                    return;
-                }
-                if !self.board.tell(publication, News::Answer(publication, reply)) {
-                    tracing::debug!("a result of publication {publication} is not wanted any more");
+    async fn take_results(&self, message: jetstream::Message) {
+        match wire::split::<ResultsHeader>(&message.payload) {
+            Ok((header, mut outputs)) if header.epoch == self.key.epoch => {
+                let ResultsHeader { worker, times, results, .. } = header;
+                self.board.note_times(&worker, times);
+                let host = self.board.host_of(&worker);
+                for result in results {
+                    let bytes = outputs.len().min(result.bytes as usize);
+                    let (output, others) = outputs.split_at(bytes);
+                    outputs = others;
+                    if let Some(object) = self.take_result(result, output, host.clone()) {
+                        // The task that reads the object acknowledges the message, which has no other result.
+                        let (publication, reply, object) = object;
+                        let (connection, board) = (self.connection.clone(), self.board.clone());
+                        let run = self.key.run.clone();
+                        let fetching = Fetching { connection, board, run, publication, message };
+                        tokio::spawn(fetching.fetch(object, reply));
+                        return;
+                    }
                 }
             }
             // For an earlier coordinator; or for a later one, of which this one does not know yet.
@@ -384,12 +376,43 @@ impl Coordinator {
                 _ = message.ack_with(AckKind::Nak(Some(self.nats.lease_time / 4))).await;
                 return;
             }
-            Ok(_) => tracing::debug!("a result of an earlier coordinator"),
-            Err(error) => tracing::warn!("a result does not decode: {error}"),
+            Ok(_) => tracing::debug!("results of an earlier coordinator"),
+            Err(error) => tracing::warn!("results do not decode: {error}"),
         }
         if let Err(error) = message.ack().await {
-            tracing::debug!("a result was not acknowledged: {error}");
+            tracing::debug!("results were not acknowledged: {error}");
         }
+    }
+
+    /// Hands a result on to its lane, unless its output is in an object: returns that, with the publication and the reply.
+    fn take_result(
+        &self,
+        result: ItemResult,
+        output: &[u8],
+        host: Option<Arc<str>>,
+    ) -> Option<(u64, Box<Reply>, Object)> {
+        let ItemResult { publication, outcome, busy_nanos, deliveries, bytes, object } = result;
+        let most = self.nats.largest_output;
+        let bytes = object.as_ref().map_or(bytes, |object| object.bytes);
+        let outcome = match outcome {
+            WorkerOutcome::Output if bytes > most => too_large(bytes, most),
+            outcome => outcome,
+        };
+        let reply = Box::new(Reply {
+            outcome,
+            output: output.to_vec(),
+            host,
+            busy: Duration::from_nanos(busy_nanos),
+            redeliveries: deliveries.saturating_sub(1),
+        });
+        if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
+            self.board.update(publication, |it| it.is_answered = true);
+            return Some((publication, reply, object));
+        }
+        if !self.board.tell(publication, News::Answer(publication, reply)) {
+            tracing::debug!("a result of publication {publication} is not wanted any more");
+        }
+        None
     }
 
     async fn take_notice(&mut self, message: async_nats::Message) {

@@ -46,7 +46,7 @@ pub(super) enum CoordinatorEvent {
     Purged {
         upto: u64,
     },
-    Result(Box<jetstream::Message>),
+    Results(Box<jetstream::Message>),
     Notice(async_nats::Message),
     /// A worker has put its card; `Err` says why the card cannot be read.
     Card(String, Result<Card, String>),

@@ -71,7 +71,7 @@ pub(super) async fn read_results(
                 let changed = std::pin::pin!(restored.changed());
                 match select(results.next(), changed).await {
                     Either::Left((Some(Ok(message)), _)) => {
-                        _ = events.send(CoordinatorEvent::Result(Box::new(message)));
+                        _ = events.send(CoordinatorEvent::Results(Box::new(message)));
                     }
                     Either::Left((Some(Err(error)), _)) => {
                         tracing::debug!("results: {error}");

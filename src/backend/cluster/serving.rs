@@ -66,7 +66,7 @@ impl PartServing {
         let slots = Slots::new(
             self.connection.clone(),
             self.key.clone(),
-            self.worker.clone(),
+            (self.worker.clone(), self.part),
             service.clone(),
         );
         let slots = Arc::new(slots);

@@ -15,6 +15,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use self::answering::{FinishedItem, GROUP};
 use self::groups::Groups;
 pub(super) use self::pulling::PULL;
 use self::pulling::SlotsRoom;
@@ -43,11 +44,14 @@ pub(super) struct Slots {
     pub(super) key: RunKey,
     /// The id of this worker.
     pub(super) worker: String,
+    /// The number of its part.
+    part: u64,
     pub(super) service: Arc<dyn LoadedRunner>,
     state: Mutex<SlotsState>,
     room: SlotsRoom,
     /// The items of which the coordinator is to hear that a hook begins them.
     begun: Mutex<Groups<BegunItem>>,
+    results: Mutex<Groups<FinishedItem>>,
     /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
@@ -68,6 +72,8 @@ struct SlotsState {
     /// This process was stopped for so long that its lease may have ended. Until the coordinator grants a claim, each item
     /// is claimed before it is begun.
     is_doubtful: bool,
+    /// The number of groups of results so far.
+    groups: u64,
     /// The place of the last result in the stream of results.
     last_result: u64,
 }
@@ -108,14 +114,15 @@ impl Slots {
     pub(super) fn new(
         connection: BrokerConnection,
         key: RunKey,
-        worker: String,
+        (worker, part): (String, u64),
         service: Arc<dyn LoadedRunner>,
     ) -> Self {
         let (state, changed) = (Mutex::default(), Notify::new());
         let room = SlotsRoom::new(service.capacity());
-        let most = connection.most_inline() / BEGUN_BYTES;
-        let begun = Mutex::new(Groups::new(most.max(1)));
-        Slots { connection, key, worker, service, state, room, begun, changed }
+        let most = connection.most_inline();
+        let begun = Mutex::new(Groups::new((most / BEGUN_BYTES).max(1)));
+        let results = Mutex::new(Groups::new(most.min(GROUP)));
+        Slots { connection, key, worker, part, service, state, room, begun, results, changed }
     }
 
     /// Has the service work on an item, and returns once no hook has it. A task of its own sends the result, before that if a

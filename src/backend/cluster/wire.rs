@@ -102,19 +102,28 @@ pub(super) struct Object {
     pub(super) chunk: u64,
 }
 
-/// What precedes the encoded output of an item.
+/// What precedes the encoded outputs of items that have ended: a worker sends them in groups.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ResultHeader {
+pub(super) struct ResultsHeader {
     pub(super) epoch: u64,
-    pub(super) publication: u64,
     pub(super) worker: String,
+    /// The times of the worker's hooks in this run's part so far.
+    pub(super) times: HookTimes,
+    /// In the order of the outputs. One with an object is alone.
+    pub(super) results: Vec<ItemResult>,
+}
+
+/// What became of an item.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ItemResult {
+    pub(super) publication: u64,
     pub(super) outcome: WorkerOutcome,
     /// The time from the beginning of its hook to the answer.
     pub(super) busy_nanos: u64,
     /// How often the broker has delivered the item.
     pub(super) deliveries: u64,
-    /// The times of the worker's hooks in this run's part so far.
-    pub(super) times: HookTimes,
+    /// The number of bytes of its encoded output behind the header.
+    pub(super) bytes: u64,
     /// Where the output is, if it does not follow; with another outcome, where a part of it may be.
     pub(super) object: Option<Object>,
 }

@@ -1,4 +1,4 @@
-//! Sends the verdict of an item to the coordinator.
+//! Sends the verdicts of items to the coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,20 @@ use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::services::reason_of;
 use crate::backend::cluster::wire::{
-    self, ItemHeader, Object, ResultHeader, WorkerNews, WorkerOutcome,
+    self, ItemHeader, ItemResult, Object, ResultsHeader, WorkerNews, WorkerOutcome,
 };
 use crate::concurrency::lock;
+
+/// An item with its result, which waits for the others of its group.
+pub(super) struct FinishedItem {
+    result: ItemResult,
+    /// The encoded output.
+    output: Vec<u8>,
+    message: jetstream::Message,
+}
+
+/// The largest number of bytes of a group of results. A larger one would hold up what follows.
+pub(super) const GROUP: usize = 64 << 10;
 
 impl Slots {
     /// Says what became of an item. Ends this process if it has no producers any more.
@@ -25,86 +36,118 @@ impl Slots {
         message: jetstream::Message,
         verdict: SlotVerdict,
     ) {
-        let publication = header.publication;
         let ends = match verdict {
             SlotVerdict::Outcome { outcome, output, busy } => {
-                self.send(header, &message, (outcome, output, busy)).await;
+                self.send(header, message, (outcome, output, busy)).await;
                 None
             }
             SlotVerdict::LastTimeout { outcome, reason } => {
-                self.send(header, &message, (outcome, vec![], Duration::ZERO)).await;
+                self.send(header, message, (outcome, vec![], Duration::ZERO)).await;
                 Some(reason)
             }
             // The item goes to another worker.
             SlotVerdict::NoProducers { reason } => {
                 self.acknowledge(&message, AckKind::Nak(None)).await;
+                self.forget(header.publication);
                 Some(reason)
             }
         };
-        self.forget(publication);
         if let Some(reason) = ends {
             self.leave(&reason).await;
         }
     }
 
-    /// Publishes the result of an item, then acknowledges the item.
+    /// Adds the result of an item to the next group. Its large output is stored before.
     async fn send(
         &self,
         header: ItemHeader,
-        message: &jetstream::Message,
-        (mut outcome, output, busy): (WorkerOutcome, Vec<u8>, Duration),
+        message: jetstream::Message,
+        (mut outcome, mut output, busy): (WorkerOutcome, Vec<u8>, Duration),
     ) {
-        let ItemHeader { epoch, publication, item, attempt, .. } = header;
-        let worker = self.worker.clone();
+        let ItemHeader { epoch, publication, .. } = header;
         let delivered = message.info().map_or(0, |info| info.delivered);
-        let is_wanted = || publication > lock(&self.state).floor;
-        let name = format!("{epoch:x}-{publication}-{worker}-{delivered}");
-        let (object, output) = match output.len() > self.connection.most_inline() {
-            false => (None, output),
-            true => {
-                let object = objects::object(&self.connection, name, &output);
-                if let Err(error) = self.store(&object, output, is_wanted).await {
-                    outcome = WorkerOutcome::error(error);
-                }
-                (Some(object), vec![])
+        let most = self.connection.most_inline();
+        let mut object = None;
+        if output.len() > most {
+            let name = format!("{epoch:x}-{publication}-{}-{delivered}", self.worker);
+            let stored = objects::object(&self.connection, name, &output);
+            let is_wanted = || publication > lock(&self.state).floor;
+            if let Err(error) = self.store(&stored, std::mem::take(&mut output), is_wanted).await {
+                outcome = WorkerOutcome::error(error);
             }
-        };
-        let outcome = fitting(outcome, self.connection.most_inline());
-        let id = format!(
-            "{}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivered}",
-            self.key.run
-        );
-        let busy_nanos = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
-        let deliveries = u64::try_from(delivered).unwrap_or(0);
-        let result = ResultHeader {
-            epoch,
+            object = Some(stored);
+        }
+        let result = ItemResult {
             publication,
-            worker,
-            outcome,
-            busy_nanos,
-            deliveries,
-            times: self.times(),
+            outcome: fitting(outcome, most),
+            busy_nanos: u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX),
+            deliveries: u64::try_from(delivered).unwrap_or(0),
+            bytes: output.len() as u64,
             object,
         };
-        let result = StreamMessage {
+        // The coordinator reads an object before it acknowledges the message, so no other result waits for that.
+        let bytes = match result.object {
+            Some(_) => most,
+            None => wire::encode(&result).len() + output.len(),
+        };
+        if lock(&self.results).add(FinishedItem { result, output, message }, bytes) {
+            self.send_groups().await;
+        }
+    }
+
+    /// Sends results until none is left: those that come while a group is under way go together.
+    async fn send_groups(&self) {
+        loop {
+            let Some(group) = lock(&self.results).take() else { return };
+            self.send_group(group).await;
+        }
+    }
+
+    /// Publishes results in one message, then acknowledges their items.
+    async fn send_group(&self, group: Vec<FinishedItem>) {
+        let (epoch, worker) = (self.key.epoch, self.worker.clone());
+        let number = {
+            let mut state = lock(&self.state);
+            state.groups += 1;
+            state.groups
+        };
+        // A group is published with the same id until the broker has confirmed it.
+        let id = format!("{}/{epoch:x}/{worker}/{}-{number}", self.key.run, self.part);
+        let last = group.iter().map(|it| it.result.publication).max().unwrap_or_default();
+        let is_wanted = || last > lock(&self.state).floor;
+        let (mut results, mut outputs, mut items) = (vec![], vec![], vec![]);
+        for FinishedItem { result, output, message } in group {
+            items.push((result.publication, message));
+            outputs.extend(output);
+            results.push(result);
+        }
+        let header = ResultsHeader { epoch, worker, times: self.times(), results };
+        let message = StreamMessage {
             subject: self.connection.names.results_of(&self.key.run),
             id: &id,
-            payload: wire::with_body(&result, &output).into(),
+            payload: wire::with_body(&header, &outputs).into(),
             patience: Duration::from_millis(self.key.wait_millis),
             answered_within: Some(Duration::from_millis(self.key.wait_millis)),
         };
-        match publish(&self.connection, result, is_wanted).await {
+        match publish(&self.connection, message, is_wanted).await {
             Ok(stored) => {
                 let mut state = lock(&self.state);
                 state.last_result = state.last_result.max(stored.unwrap_or(0));
             }
-            Err(error) => self.notify(WorkerNews::GivenUp(publication, error.to_string())).await,
+            Err(error) => {
+                for (publication, _) in &items {
+                    self.notify(WorkerNews::GivenUp(*publication, error.to_string())).await;
+                }
+            }
         }
-        // If the acknowledgement is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
+        // If an acknowledgement is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
         // items, as at the end of its part, they may still be wanted, so they are handed back.
         let has_dropped = lock(&self.state).floor == u64::MAX;
-        let kind = if has_dropped { AckKind::Nak(None) } else { AckKind::Ack };
-        self.acknowledge(message, kind).await;
+        for (publication, message) in items {
+            let kind = if has_dropped { AckKind::Nak(None) } else { AckKind::Ack };
+            self.acknowledge(&message, kind).await;
+            self.forget(publication);
+        }
     }
 
     /// Ends this process, which has no producers any more, once its items are answered for. If it is started again, it has
