@@ -87,12 +87,13 @@ impl Slots {
         let items = self.connection.names.items();
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
         let mut restored = self.connection.restored.clone();
-        restored.mark_unchanged();
         let inbox = client.new_inbox();
         let Ok(mut answers) = client.subscribe(inbox.clone()).await else { return };
         while !lock(&self.state).is_closed {
             let Some(mut wanted) = room.take().await else { return };
             let count = wanted.num_permits();
+            // The wait may have taken longer than the last connection.
+            restored.mark_unchanged();
             let pull = format!("{{\"batch\":{count},\"expires\":{}}}", PULL.as_nanos());
             let asked = client.publish_with_reply(subject.clone(), inbox.clone(), pull.into());
             if asked.await.is_err() {
