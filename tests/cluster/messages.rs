@@ -53,8 +53,9 @@ fn messages_of_an_item(producers: usize, millis: u64) -> (f64, f64) {
 }
 
 fn a_small_item_costs_few_messages() {
-    for (producers, millis) in [(1, 10), (16, 10), (16, 0)] {
-        let (received, sent) = messages_of_an_item(producers, millis);
-        assert!(received + sent < 11.5);
-    }
+    let cases = [(1, 10), (16, 10), (16, 0)];
+    let counted = cases.map(|(producers, millis)| messages_of_an_item(producers, millis));
+    let all = counted.map(|(received, sent)| received + sent);
+    // Of one producer, few things happen together.
+    assert!(all[0] <= 11.5 && all[1] <= 7.0 && all[2] <= 7.0, "{counted:?}");
 }

@@ -229,6 +229,8 @@ impl Slots {
     /// Tells the coordinator which items have begun, until there are no more: those that begin meanwhile go together.
     async fn announce_begun(self: Arc<Self>) {
         loop {
+            // Items of one request begin together.
+            tokio::task::yield_now().await;
             let Some(group) = lock(&self.begun).take() else { return };
             let (publications, sent): (Vec<_>, Vec<_>) = group.into_iter().unzip();
             self.notify(WorkerNews::Begun(publications)).await;

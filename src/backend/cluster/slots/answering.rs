@@ -28,6 +28,9 @@ pub(super) struct FinishedItem {
 /// The largest number of bytes of a group of results. A larger one would hold up what follows.
 pub(super) const GROUP: usize = 64 << 10;
 
+/// The longest time for which a result waits for others of its group.
+const LINGER: Duration = Duration::from_millis(2);
+
 impl Slots {
     /// Says what became of an item. Ends this process if it has no producers any more.
     pub(super) async fn answer(
@@ -91,13 +94,19 @@ impl Slots {
             None => wire::encode(&result).len() + output.len(),
         };
         if lock(&self.results).add(FinishedItem { result, output, message }, bytes) {
-            self.send_groups().await;
+            self.send_groups((busy / 8).min(LINGER)).await;
         }
     }
 
-    /// Sends results until none is left: those that come while a group is under way go together.
-    async fn send_groups(&self) {
+    /// Sends results until none is left: those that come while a group is under way go together, and those that come within
+    /// `linger` if other hooks run.
+    async fn send_groups(&self, linger: Duration) {
         loop {
+            let is_alone = lock(&self.state).begun == 0;
+            // A shorter sleep would take as long.
+            if linger >= Duration::from_millis(1) && !is_alone {
+                tokio::time::sleep(linger).await;
+            }
             let Some(group) = lock(&self.results).take() else { return };
             self.send_group(group).await;
         }
