@@ -10,6 +10,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 #[cfg(target_os = "linux")]
+#[expect(dead_code, reason = "shared with the benchmark `cluster`")]
 #[path = "cluster/broker.rs"]
 mod broker;
 #[cfg(target_os = "linux")]
