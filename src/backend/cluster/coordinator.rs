@@ -360,14 +360,19 @@ impl Coordinator {
                     let bytes = outputs.len().min(result.bytes as usize);
                     let (output, others) = outputs.split_at(bytes);
                     outputs = others;
-                    if let Some(object) = self.take_result(result, output, host.clone()) {
+                    let most = self.nats.largest_output;
+                    let (publication, reply, object) = reply_of(result, output, host.clone(), most);
+                    if let Some(object) = object {
+                        self.board.update(publication, |it| it.is_answered = true);
                         // The task that reads the object acknowledges the message, which has no other result.
-                        let (publication, reply, object) = object;
                         let (connection, board) = (self.connection.clone(), self.board.clone());
                         let run = self.key.run.clone();
                         let fetching = Fetching { connection, board, run, publication, message };
                         tokio::spawn(fetching.fetch(object, reply));
                         return;
+                    }
+                    if !self.board.tell(publication, News::Answer(publication, reply)) {
+                        tracing::debug!("a result of {publication} is not wanted any more");
                     }
                 }
             }
@@ -382,37 +387,6 @@ impl Coordinator {
         if let Err(error) = message.ack().await {
             tracing::debug!("results were not acknowledged: {error}");
         }
-    }
-
-    /// Hands a result on to its lane, unless its output is in an object: returns that, with the publication and the reply.
-    fn take_result(
-        &self,
-        result: ItemResult,
-        output: &[u8],
-        host: Option<Arc<str>>,
-    ) -> Option<(u64, Box<Reply>, Object)> {
-        let ItemResult { publication, outcome, busy_nanos, deliveries, bytes, object } = result;
-        let most = self.nats.largest_output;
-        let bytes = object.as_ref().map_or(bytes, |object| object.bytes);
-        let outcome = match outcome {
-            WorkerOutcome::Output if bytes > most => too_large(bytes, most),
-            outcome => outcome,
-        };
-        let reply = Box::new(Reply {
-            outcome,
-            output: output.to_vec(),
-            host,
-            busy: Duration::from_nanos(busy_nanos),
-            redeliveries: deliveries.saturating_sub(1),
-        });
-        if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
-            self.board.update(publication, |it| it.is_answered = true);
-            return Some((publication, reply, object));
-        }
-        if !self.board.tell(publication, News::Answer(publication, reply)) {
-            tracing::debug!("a result of publication {publication} is not wanted any more");
-        }
-        None
     }
 
     async fn take_notice(&mut self, message: async_nats::Message) {
@@ -481,6 +455,29 @@ impl Coordinator {
             tracing::debug!("not answered: {error}");
         }
     }
+}
+
+/// Reads a result: its publication, the reply for the lane, and the object with its output, if one has that.
+fn reply_of(
+    result: ItemResult,
+    output: &[u8],
+    host: Option<Arc<str>>,
+    most: u64,
+) -> (u64, Box<Reply>, Option<Object>) {
+    let ItemResult { publication, outcome, busy_nanos, deliveries, bytes, object } = result;
+    let bytes = object.as_ref().map_or(bytes, |object| object.bytes);
+    let outcome = match outcome {
+        WorkerOutcome::Output if bytes > most => too_large(bytes, most),
+        outcome => outcome,
+    };
+    let reply = Box::new(Reply {
+        outcome,
+        output: output.to_vec(),
+        host,
+        busy: Duration::from_nanos(busy_nanos),
+        redeliveries: deliveries.saturating_sub(1),
+    });
+    (publication, reply, object.filter(|it| names::check(&it.name).is_ok()))
 }
 
 fn too_large(bytes: u64, most: u64) -> WorkerOutcome {

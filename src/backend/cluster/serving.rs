@@ -16,7 +16,8 @@ use super::hosting::{Host, LoadedRunner};
 use super::names::{consumer_of, consumer_of_any};
 use super::publication::Address;
 use super::services::Services;
-use super::slots::{PULL, Slots};
+use super::slots::Slots;
+use super::slots::pulling::{ItemRequests, PULL};
 use super::wire::{self, Command, JoinReply, Joining, Notice, RunKey, WorkerNews, WorkerOrder};
 
 /// One part in a run.
@@ -77,9 +78,12 @@ impl PartServing {
         let own = consumer_of(run, epoch, &self.worker);
         let any = consumer_of_any(run, epoch);
         let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
-        tasks.push(tokio::spawn(slots.clone().pull(own, Address::Own)));
-        let pull = |_| tokio::spawn(slots.clone().pull(any.clone(), Address::Any));
-        let mut pulls: Vec<_> = (0..service.capacity()).map(pull).collect();
+        let pull = |consumer: &String, from| {
+            let requests = ItemRequests { slots: slots.clone(), consumer: consumer.clone(), from };
+            tokio::spawn(requests.make())
+        };
+        tasks.push(pull(&own, Address::Own));
+        let mut pulls: Vec<_> = (0..service.capacity()).map(|_| pull(&any, Address::Any)).collect();
         let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
         if is_ended && *self.ends.borrow() == PartEnding::Drain {
             slots.finish().await;

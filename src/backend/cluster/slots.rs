@@ -2,7 +2,8 @@
 
 mod answering;
 mod groups;
-mod pulling;
+pub(super) mod pulling;
+mod room;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -15,11 +16,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use self::answering::{FinishedItem, GROUP};
-use self::groups::Groups;
-pub(super) use self::pulling::PULL;
-use self::pulling::SlotsRoom;
-use self::verdict::SlotVerdict;
+use self::groups::MessageGroups;
+use self::room::SlotsRoom;
+use self::verdict::{FinishedItem, GROUP, SlotVerdict};
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
 use super::hook_times::{HookMeter, HookTimes};
 use super::hosting::{ItemTask, LoadedRunner};
@@ -50,8 +49,8 @@ pub(super) struct Slots {
     state: Mutex<SlotsState>,
     room: SlotsRoom,
     /// The items of which the coordinator is to hear that a hook begins them.
-    begun: Mutex<Groups<BegunItem>>,
-    results: Mutex<Groups<FinishedItem>>,
+    begun: Mutex<MessageGroups<BegunItem>>,
+    results: Mutex<MessageGroups<FinishedItem>>,
     /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
@@ -120,8 +119,8 @@ impl Slots {
         let (state, changed) = (Mutex::default(), Notify::new());
         let room = SlotsRoom::new(service.capacity());
         let most = connection.most_inline();
-        let begun = Mutex::new(Groups::new((most / BEGUN_BYTES).max(1)));
-        let results = Mutex::new(Groups::new(most.min(GROUP)));
+        let begun = Mutex::new(MessageGroups::new((most / BEGUN_BYTES).max(1)));
+        let results = Mutex::new(MessageGroups::new(most.min(GROUP)));
         Slots { connection, key, worker, part, service, state, room, begun, results, changed }
     }
 

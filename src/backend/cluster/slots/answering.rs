@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::{self, AckKind};
 
 use super::Slots;
-use super::verdict::SlotVerdict;
+use super::verdict::{FinishedItem, SlotVerdict};
 use crate::backend::cluster::connection::REQUEST_TIMEOUT;
 use crate::backend::cluster::environment::give_up;
 use crate::backend::cluster::objects;
@@ -16,17 +16,6 @@ use crate::backend::cluster::wire::{
     self, ItemHeader, ItemResult, Object, ResultsHeader, WorkerNews, WorkerOutcome,
 };
 use crate::concurrency::lock;
-
-/// An item with its result, which waits for the others of its group.
-pub(super) struct FinishedItem {
-    result: ItemResult,
-    /// The encoded output.
-    output: Vec<u8>,
-    message: jetstream::Message,
-}
-
-/// The largest number of bytes of a group of results. A larger one would hold up what follows.
-pub(super) const GROUP: usize = 64 << 10;
 
 /// The longest time for which a result waits for others of its group.
 const LINGER: Duration = Duration::from_millis(2);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// A *sender* is a task that takes groups until none is left. There is one, and another for each group that is full before
 /// the first has taken it: over a slow connection, large values do not wait for each other.
 #[derive(Debug)]
-pub(super) struct Groups<T> {
+pub(super) struct MessageGroups<T> {
     /// With the number of bytes of each in a message.
     waiting: VecDeque<(T, usize)>,
     bytes: usize,
@@ -17,9 +17,9 @@ pub(super) struct Groups<T> {
     senders: usize,
 }
 
-impl<T> Groups<T> {
+impl<T> MessageGroups<T> {
     pub(super) fn new(most: usize) -> Self {
-        Groups { waiting: VecDeque::new(), bytes: 0, most, senders: 0 }
+        MessageGroups { waiting: VecDeque::new(), bytes: 0, most, senders: 0 }
     }
 
     /// Adds a value. Returns whether the caller has to start a sender.
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_is_added_while_a_group_is_under_way_goes_together() {
-        let mut groups = Groups::new(100);
+        let mut groups = MessageGroups::new(100);
         assert!(groups.add('a', 10), "none is under way");
         assert_eq!(groups.take(), Some(vec!['a']));
         assert!(!groups.add('b', 10) && !groups.add('c', 10));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_full_group_does_not_wait() {
-        let mut groups = Groups::new(100);
+        let mut groups = MessageGroups::new(100);
         assert!(groups.add('a', 10));
         assert_eq!(groups.take(), Some(vec!['a']));
         assert!(!groups.add('b', 60));

@@ -2,10 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream;
+
 use crate::backend::cluster::hosting::{TaskAnswer, Timeout};
-use crate::backend::cluster::wire::WorkerOutcome;
+use crate::backend::cluster::wire::{ItemResult, WorkerOutcome};
 use crate::base::Hook;
 use crate::error::Crash;
+
+/// An item with its result, which waits for the others of its group.
+pub(super) struct FinishedItem {
+    pub(super) result: ItemResult,
+    /// The encoded output.
+    pub(super) output: Vec<u8>,
+    pub(super) message: jetstream::Message,
+}
+
+/// The largest number of bytes of a group of results. A larger one would hold up what follows.
+pub(super) const GROUP: usize = 64 << 10;
 
 /// The end of an item in this worker.
 pub(super) enum SlotVerdict {
