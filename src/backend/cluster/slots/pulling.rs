@@ -10,8 +10,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::JoinSet;
 
-use super::room::SlotsRoom;
-use super::{Accepted, Slots, TakenItem};
+use super::{Accepted, Slots, SlotsRoom, TakenItem};
 use crate::backend::cluster::connection::{AGAIN, REQUEST_TIMEOUT};
 use crate::backend::cluster::publication::Address;
 use crate::backend::cluster::wire::{self, ItemHeader};
