@@ -47,7 +47,7 @@ pub enum ClusterError {
         /// What needs it.
         content: &'static str,
     },
-    /// The broker refuses a request: it has no JetStream, no room, or the account may not do it.
+    /// The broker refuses a request: it has no JetStream, no room, or the account may not do it. Or it gave no answer.
     #[non_exhaustive]
     Refused {
         /// What was asked for.
@@ -135,7 +135,10 @@ impl fmt::Display for ClusterError {
                 "the broker takes messages of at most {most} bytes, and {content} needs {least}; set \
                  `max_payload` in its configuration"
             ),
-            ClusterError::Refused { request, .. } => write!(f, "the broker refuses {request}"),
+            ClusterError::Refused { request, source } => match has_timed_out(&**source) {
+                true => write!(f, "the broker gave no answer when it was asked for {request}"),
+                false => write!(f, "the broker refuses {request}"),
+            },
             ClusterError::Denied { violation } => write!(
                 f,
                 "the broker denies this user a right: {violation}; docs/cluster.md lists those that are needed"
@@ -188,9 +191,26 @@ impl std::error::Error for ClusterError {
     }
 }
 
+/// Whether the client got no answer in time. Each kind of request has a type of its own for that, with the same text.
+fn has_timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|error| error.to_string().starts_with("timed out"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_that_gives_no_answer_refuses_nothing() {
+        let error = |said: &str| {
+            let error = ClusterError::Refused { request: "the run's key", source: said.into() };
+            error.to_string()
+        };
+        assert_eq!(error("no room"), "the broker refuses the run's key");
+        let silent = "the broker gave no answer when it was asked for the run's key";
+        assert_eq!(error("timed out"), silent);
+    }
 
     #[test]
     fn too_few_workers_are_explained() {

@@ -43,8 +43,10 @@ fn a_broker_that_is_stopped_while_workers_are_awaited_is_named() {
             broker.signal(Signal::STOP);
         });
         let text = error_of(in_cluster(short(broker.nats())));
-        let expected = format!("the broker at {} is connected, and does not answer", broker.url());
-        assert_eq!(text, expected);
+        // It may have been stopped before it had answered the request for the key.
+        let silent = format!("the broker at {} is connected, and does not answer", broker.url());
+        let no_answer = "the broker gave no answer when it was asked for";
+        assert!(text == silent || text.starts_with(no_answer), "{text}");
     });
 }
 

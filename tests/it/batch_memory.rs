@@ -82,8 +82,14 @@ fn each_device_learns_for_itself() {
         .everywhere(Script::new().slower_by(Duration::from_millis(1)));
     let builder = OrderedRunner::builder(runner).devices(2).batch(Batch::of(8));
     let mut runner = builder.build().unwrap();
-    assert_eq!(runner.run(0..400).unwrap(), range(400));
-    let ceilings = runner.learned_batch_limits();
+    // A device may get no batch of a short run.
+    let ceilings = loop {
+        assert_eq!(runner.run(0..400).unwrap(), range(400));
+        let ceilings = runner.learned_batch_limits();
+        if ceilings[1].is_some() {
+            break ceilings;
+        }
+    };
     assert_eq!(ceilings[0], None);
     assert!(ceilings[1].is_some_and(|extent| extent <= 3), "{ceilings:?}");
 }
