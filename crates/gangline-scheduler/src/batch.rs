@@ -258,10 +258,10 @@ impl Batching {
     /// is for the next batch.
     pub fn limit_to_window(&mut self, window: usize, producers: usize) {
         let producers = producers.max(1);
-        let most = match self.rule.patience {
+        let most = match self.rule.wait() {
             _ if self.rule.is_chosen() => window / producers.saturating_mul(2),
-            Patience::None => window / producers,
-            Patience::For(_) | Patience::Endless => return,
+            Some(Duration::ZERO) => window / producers,
+            _ => return,
         };
         self.limits.items = self.limits.items.min(most.max(1) as u64);
     }
@@ -345,6 +345,11 @@ mod tests {
             batching.limits.items
         };
         assert_eq!(most(Batch::up_to(32), 33, 2), 16, "not 32 and 1 in turns");
+        assert_eq!(
+            most(Batch::of(32).within(Duration::ZERO), 33, 2),
+            16,
+            "it does not wait either"
+        );
         assert_eq!(most(Batch::up_to(32), 64, 2), 32);
         assert_eq!(most(Batch::up_to(32), 3, 4), 1);
         assert_eq!(most(Batch::auto(), 64, 2), 16);
