@@ -40,7 +40,9 @@ pub(crate) struct LiveCluster {
     port: u16,
     folder: tempfile::TempDir,
     workers: Vec<Child>,
-    leaving: Vec<(Child, Instant)>,
+    /// Those that got SIGTERM, since when, and whether they may end by themselves in the case in which they got it. They may
+    /// end in a later one.
+    leaving: Vec<(Child, Instant, bool)>,
     /// How many workers were started.
     started: usize,
     /// The bytes of the workers' log that were looked at.
@@ -79,10 +81,10 @@ impl LiveCluster {
             });
             status.is_none()
         });
-        self.leaving.retain_mut(|(worker, since)| {
+        self.leaving.retain_mut(|(worker, since, might_end)| {
             let status = worker.try_wait().expect("it is a child");
             let right = match status {
-                Some(status) => status.success() || may_end,
+                Some(status) => status.success() || may_end || *might_end,
                 None => since.elapsed() < LEAVES,
             };
             laws.check("a worker ends after SIGTERM", right, || {
@@ -115,7 +117,7 @@ impl LiveCluster {
             if let Some(&(pause, fault)) = next
                 && since.elapsed() >= Duration::from_millis(pause)
             {
-                self.inject(fault, &|millis| _ = goes_on(Duration::from_millis(millis)));
+                self.inject(fault, may_end, &|millis| _ = goes_on(Duration::from_millis(millis)));
                 (next, since) = (faults.next(), Instant::now());
             }
         }
@@ -129,14 +131,14 @@ impl LiveCluster {
         self.read = log.len();
     }
 
-    fn inject(&mut self, fault: Fault, pause: &dyn Fn(u64)) {
+    fn inject(&mut self, fault: Fault, may_end: bool, pause: &dyn Fn(u64)) {
         INJECTED.fetch_add(1, Ordering::AcqRel);
         match fault {
             Fault::Kill => end(&mut self.workers.remove(0)),
             Fault::Terminate => {
                 let worker = self.workers.remove(0);
                 signal(&worker, Signal::TERM);
-                self.leaving.push((worker, Instant::now()));
+                self.leaving.push((worker, Instant::now(), may_end));
             }
             Fault::Stop(millis) => {
                 // It moves to the end of those that are hit next.
@@ -181,7 +183,7 @@ impl LiveCluster {
 
 impl Drop for LiveCluster {
     fn drop(&mut self) {
-        let leaving = self.leaving.iter_mut().map(|(worker, _)| worker);
+        let leaving = self.leaving.iter_mut().map(|(worker, ..)| worker);
         self.workers.iter_mut().chain(leaving).for_each(end);
         end(&mut self.server);
     }
