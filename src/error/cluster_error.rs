@@ -135,26 +135,23 @@ impl fmt::Display for ClusterError {
                 "the broker takes messages of at most {most} bytes, and {content} needs {least}; set \
                  `max_payload` in its configuration"
             ),
-            ClusterError::Refused { request, source } => match has_timed_out(&**source) {
-                true => write!(f, "the broker gave no answer when it was asked for {request}"),
-                false => write!(f, "the broker refuses {request}"),
-            },
+            ClusterError::Refused { request, source } => {
+                write!(f, "the broker {} {request}", answer(&**source))
+            }
             ClusterError::Denied { violation } => write!(
                 f,
                 "the broker denies this user a right: {violation}; docs/cluster.md lists those that are needed"
             ),
             ClusterError::NoWorkers { here, least, waited, refusals } => {
                 let waited = HumanDuration(*waited);
+                let why = match refusals.as_slice() {
+                    [] => "start them with `GANGLINE_NATS` set to the broker's address".to_owned(),
+                    refusals => refusals.join("; "),
+                };
                 write!(
                     f,
-                    "{here} of at least {least} workers take part after a wait of {waited:#}"
-                )?;
-                match refusals.as_slice() {
-                    [] => {
-                        f.write_str("; start them with `GANGLINE_NATS` set to the broker's address")
-                    }
-                    refusals => write!(f, "; {}", refusals.join("; ")),
-                }
+                    "{here} of at least {least} workers take part after a wait of {waited:#}; {why}"
+                )
             }
             ClusterError::WorkerLost { host } => {
                 write!(f, "the worker on {host} is gone: its lease has ended")
@@ -191,10 +188,14 @@ impl std::error::Error for ClusterError {
     }
 }
 
-/// Whether the client got no answer in time. Each kind of request has a type of its own for that, with the same text.
-fn has_timed_out(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source())
-        .any(|error| error.to_string().starts_with("timed out"))
+/// What the broker did with a request that failed. Each kind of request has an error of its own for an answer that did not
+/// come, with the same text.
+fn answer(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    match causes.any(|error| error.to_string().starts_with("timed out")) {
+        true => "gave no answer when it was asked for",
+        false => "refuses",
+    }
 }
 
 #[cfg(test)]
