@@ -21,13 +21,13 @@
 //!
 //! 1. `lane`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
 //!    the item to the coordinator's thread.
-//! 2. `coordinator`: `publish` chooses the subject: for any worker, or for one. `coordinator/publishing` and `publisher`
-//!    send the item until the broker has confirmed it.
+//! 2. `coordinator`: `publish` chooses who may take it: any worker, or one. `client/publishing` and `publisher` send the item
+//!    until the broker has confirmed it.
 //! 3. `slots`, in a worker: `pull` asks for an item, `admit` waits for an idle producer, and `call` submits the item to
 //!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
 //!    this worker, and that lane takes over the lease.
 //! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
-//! 5. `coordinator`: `take_result` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
+//! 5. `coordinator`: `take_results` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
 //!    decodes the output and reports it to the scheduler.
 //!
 //! The result has a type at each place: [`hosting::TaskAnswer`] of the service, `SlotVerdict` of `slots`, `WorkerOutcome` on
@@ -57,10 +57,12 @@
 //! lanes encode and decode. In a worker, the main thread runs the client, and the producers decode and encode.
 
 pub(crate) mod board;
+mod client;
 mod connection;
 mod coordinator;
 pub(crate) mod environment;
 mod event;
+mod health;
 pub(crate) mod hook_times;
 pub(crate) mod hosting;
 pub(crate) mod lane;

@@ -202,10 +202,11 @@ impl LaneBoard {
         lease: Lease,
         address: Address,
         (bytes, stored): (usize, impl FnOnce(u64) -> Option<Stored>),
+        now: Instant,
     ) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;
-        let (number, seen) = (state.last, Instant::now());
+        let number = state.last;
         let run = state.seats[lane].run.expect("a lane in a run has the lease");
         state.runs.note_publication(run, number);
         let publication = Publication {
@@ -217,8 +218,8 @@ impl LaneBoard {
             is_answered: false,
             is_cancelled: false,
             sequence: None,
-            seen,
-            published: seen,
+            seen: now,
+            published: now,
             bytes,
             input: stored(number),
         };
@@ -403,10 +404,10 @@ impl LaneBoard {
     }
 
     /// Notes where a publication is in the stream of items. Returns whether the publication is still wanted.
-    pub(super) fn confirm(&self, publication: u64, sequence: u64) -> bool {
+    pub(super) fn confirm(&self, publication: u64, sequence: u64, now: Instant) -> bool {
         let mut state = lock(&self.state);
         let Some(it) = state.publications.get_mut(&publication) else { return false };
-        (it.sequence, it.seen) = (Some(sequence), Instant::now());
+        (it.sequence, it.seen) = (Some(sequence), now);
         true
     }
 
@@ -416,9 +417,8 @@ impl LaneBoard {
 
     /// At most `most` publications that were not looked for since `age`, with their places in the stream. They count as
     /// looked for now.
-    pub(super) fn unseen(&self, age: Duration, most: usize) -> Vec<(u64, u64)> {
+    pub(super) fn unseen(&self, age: Duration, most: usize, now: Instant) -> Vec<(u64, u64)> {
         let mut state = lock(&self.state);
-        let now = Instant::now();
         let old = state.publications.iter_mut().filter_map(|(&number, it)| {
             let sequence = it.sequence.filter(|_| now.duration_since(it.seen) >= age)?;
             it.seen = now;

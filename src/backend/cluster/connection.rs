@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
+use super::health::BrokerHealth;
 use super::names::{Role, SubjectNames};
 use super::nats::{Access, Security};
 use super::no_access::NoAccess;
@@ -56,17 +57,10 @@ pub(super) struct BrokerConnection {
     pub(super) names: SubjectNames,
     /// What the broker first said about a right that this user lacks.
     denied: watch::Receiver<Option<String>>,
-    /// Why the broker does not let this user connect again.
-    locked_out: watch::Receiver<Option<LockedOut>>,
+    /// Since when and why the broker does not let this user connect again.
+    locked_out: watch::Receiver<Option<(Instant, String)>>,
     /// What the broker last said about a message that it did not store, and when.
     refusal: Arc<Mutex<Option<(Instant, String)>>>,
-}
-
-/// The broker has refused the credentials of a client that was connected before.
-#[derive(Debug, Clone)]
-struct LockedOut {
-    since: Instant,
-    said: String,
 }
 
 impl BrokerConnection {
@@ -107,8 +101,7 @@ impl BrokerConnection {
                 }
                 if let Some(said) = NoAccess::credentials_in(&event) {
                     lock_out.send_modify(|locked_out| {
-                        let now = || LockedOut { since: Instant::now(), said };
-                        locked_out.get_or_insert_with(now);
+                        locked_out.get_or_insert_with(|| (Instant::now(), said));
                     });
                 }
                 std::future::ready(())
@@ -124,17 +117,19 @@ impl BrokerConnection {
         Ok(BrokerConnection { client, context, restored, names, denied, locked_out, refusal })
     }
 
+    /// What is known of the broker now.
+    pub(super) fn health(&self) -> BrokerHealth {
+        BrokerHealth {
+            is_connected: self.is_connected(),
+            denied: self.denied.borrow().clone(),
+            locked_out: self.locked_out.borrow().clone(),
+            refusal: lock(&self.refusal).clone(),
+        }
+    }
+
     /// Fails if the broker has denied this user a right, or has refused its credentials for `patience`.
     pub(super) fn check_access(&self, patience: Duration) -> Result<(), NoAccess> {
-        if let Some(violation) = &*self.denied.borrow() {
-            return Err(NoAccess::Right(violation.clone()));
-        }
-        match &*self.locked_out.borrow() {
-            Some(LockedOut { since, said }) if since.elapsed() >= patience => {
-                Err(NoAccess::Credentials(said.clone()))
-            }
-            _ => Ok(()),
-        }
+        self.health().check_access(Instant::now(), patience)
     }
 
     /// Records the broker's reason for not storing a message.
@@ -144,8 +139,7 @@ impl BrokerConnection {
 
     /// Returns the broker's last reason for not storing a message, if it came within this time.
     pub(super) fn refusal_within(&self, time: Duration) -> Option<String> {
-        let refusal = lock(&self.refusal);
-        refusal.as_ref().filter(|it| it.0.elapsed() <= time).map(|it| it.1.clone())
+        self.health().refusal_within(Instant::now(), time)
     }
 
     /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no

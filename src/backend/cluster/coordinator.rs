@@ -1,76 +1,68 @@
-//! The coordinator's side of the broker: publishes items, seats workers, and hands their answers to the lanes.
+//! The coordinator of a pool: seats workers, hands their answers to the lanes, and judges a silent broker.
 //!
-//! One task on the thread `gangline-n` handles [`CoordinatorEvent`]s, one after the other. Lanes send the events, and so do
-//! the tasks of `readers`. A request that waits for an answer of the broker runs in a task of its own, so that no event
-//! waits for it. Lanes learn the result through the [`LaneBoard`].
+//! It is a value without threads, clocks and a client of the broker. The `client` calls [`handle`](Coordinator::handle) for
+//! each event, with the time and what is known of the broker, and performs the [`CoordinatorAction`]s. What an action
+//! leads to is a later event. Lanes send events too, and learn results through the [`LaneBoard`].
 
 mod departures;
-mod fetching;
-mod publishing;
 mod upkeep;
 
-use std::collections::{HashMap, HashSet};
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{self, AckKind, kv};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::task::AbortHandle;
-
 use self::departures::{Departures, LeavingWorker};
-use self::fetching::Fetching;
-use self::publishing::{Publishing, input_name};
 use super::board::{Fatal, LaneBoard, SeatedWorker};
-use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
-use super::event::{CoordinatorEvent, ToPublish};
+use super::event::{
+    Acknowledgement, CoordinatorAction, CoordinatorEvent, Delivered, Fetched, ToPublish,
+};
+use super::health::BrokerHealth;
+use super::names;
 use super::nats::Nats;
 use super::publication::{Address, News, Reply};
 use super::wire::{
-    self, ClaimReply, Command, ItemResult, Notice, Object, ResultsHeader, RunKey, WorkerNews,
-    WorkerOrder, WorkerOutcome,
+    self, ClaimReply, Command, ItemResult, JoinReply, Notice, Object, ResultsHeader, RunKey,
+    WorkerNews, WorkerOutcome,
 };
-use super::{names, objects, readers};
-use crate::error::ClusterError;
 
 /// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
 /// coordinator. Until then it may be for a later one: a coordinator that was replaced learns that within a quarter of
 /// a lease, and then reads no more.
-const MOST_RETURNS: i64 = 4;
-/// How often a coordinator tries to take the key of a run that another one refreshes.
-const MOST_TRIES: usize = 10;
+const MOST_RETURNS: u64 = 4;
 
-/// The coordinator of one pool. Only its own task changes it.
+/// The coordinator of one pool.
+#[derive(Debug)]
 pub(super) struct Coordinator {
-    connection: BrokerConnection,
-    keys: kv::Store,
     board: Arc<LaneBoard>,
     nats: Nats,
     key: RunKey,
     /// The revision of the run's key, as this coordinator has put it last. Another coordinator changes it.
     revision: u64,
-    events: UnboundedSender<CoordinatorEvent>,
     /// When each worker was last heard of.
     seen: HashMap<String, Instant>,
     /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
     departures: Departures,
     purge: Purge,
-    /// The workers that have a consumer of their own at the broker, with a seat or without.
-    ///
-    /// `join` makes the consumer of a worker, `restore` makes it once more, `lose` and `end` remove it. Each holds this lock
-    /// until the broker has answered, so that consumers are made and removed in the order of the events. The lock is
-    /// fair.
-    consumers: Arc<tokio::sync::Mutex<HashSet<String>>>,
     /// Why the broker did not keep the key when it was last refreshed.
     key_refused: Option<Arc<str>>,
+    /// What a worker last said of the broker's refusals, and when.
+    told_refusal: Option<(Instant, String)>,
     clock: Clock,
-    /// The place of the message that says that the run is live.
-    announced: Option<u64>,
-    /// Ends the reading of results.
-    reading: Option<AbortHandle>,
+    /// The time of the event in hand.
+    now: Instant,
+    /// The broker at that time.
+    broker: BrokerHealth,
+    /// What that event leads to.
+    actions: Vec<CoordinatorAction>,
+    is_closing: bool,
 }
 
-/// Times by this process's own clock.
+/// When something was last so.
+#[derive(Debug)]
 struct Clock {
     ticked: Instant,
     /// When a worker last had a seat, no run was in progress, or a run began.
@@ -87,26 +79,32 @@ struct Clock {
 
 /// The removal of the items of a run that is over: of all lanes that leave it, the first asks for that. Each field is a
 /// publication, up to which that was done.
-#[derive(Default)]
-pub(super) struct Purge {
-    pub(super) asked: u64,
+#[derive(Debug, Default)]
+struct Purge {
+    asked: u64,
     /// The broker has answered, or has not in time: workers may be told to drain.
-    pub(super) over: u64,
+    over: u64,
+}
+
+impl Clock {
+    /// Leaves out a pause of this process that ends now: nobody else was silent for that time.
+    fn skip(&mut self, pause: Duration, now: Instant) {
+        let Clock { staffed, connected, answered, result, .. } = self;
+        for time in [staffed, connected, answered, result] {
+            *time = (*time + pause).min(now);
+        }
+    }
 }
 
 impl Coordinator {
-    /// Takes the run's key, and asks workers to join.
-    pub(super) async fn begin(
-        connection: BrokerConnection,
+    /// A coordinator that has just put its key, with this revision.
+    pub(super) fn new(
         board: Arc<LaneBoard>,
         nats: Nats,
         key: RunKey,
-        events: UnboundedSender<CoordinatorEvent>,
-    ) -> Result<Self, ClusterError> {
-        connection.furnish().await?;
-        objects::furnish(&connection).await;
-        let now = Instant::now();
-        let keys = connection.keys().await?;
+        revision: u64,
+        now: Instant,
+    ) -> Self {
         let clock = Clock {
             ticked: now,
             staffed: now,
@@ -115,311 +113,255 @@ impl Coordinator {
             answered: now,
             result: now,
         };
-        let (seen, draining) = (HashMap::new(), HashMap::new());
-        let (consumers, revision, announced, reading) = (Arc::default(), 0, None, None);
-        let key_refused = None;
-        let mut coordinator = Coordinator {
-            connection,
-            keys,
+        Coordinator {
             board,
             nats,
             key,
             revision,
-            events,
-            seen,
-            draining,
+            seen: HashMap::new(),
+            draining: HashMap::new(),
             departures: Departures::default(),
             purge: Purge::default(),
-            consumers,
-            key_refused,
+            key_refused: None,
+            told_refusal: None,
             clock,
-            announced,
-            reading,
-        };
-        coordinator.purge().await;
-        coordinator.make_consumer().await?;
-        coordinator.listen().await?;
-        coordinator.take_key().await?;
-        coordinator.remove_earlier_consumers().await;
-        coordinator.announce().await;
-        Ok(coordinator)
+            now,
+            broker: BrokerHealth::default(),
+            actions: vec![],
+            is_closing: false,
+        }
     }
 
-    /// Handles events until the pool is closed and no lane is in a run. A run may end while a lane of it still waits for
-    /// the slower copy of an item.
-    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<CoordinatorEvent>) {
-        let mut is_closing = false;
-        while !is_closing || self.board.run().is_some() {
-            let Some(event) = receiver.recv().await else { break };
-            match event {
-                CoordinatorEvent::Publish(item) => self.publish(item),
-                CoordinatorEvent::Cancel(publication) => {
-                    self.order(Command::Cancel(publication)).await;
-                }
-                CoordinatorEvent::Delete(sequence) => self.delete(sequence),
-                CoordinatorEvent::Discard(publication) => self.remove_input(publication),
-                CoordinatorEvent::Drain { lane, upto } => self.drain(lane, upto).await,
-                CoordinatorEvent::Purged { upto } => {
-                    self.purge.over = self.purge.over.max(upto);
-                    self.order_drains().await;
-                }
-                CoordinatorEvent::Ban { lane } => self.ban(lane).await,
-                CoordinatorEvent::Left => {}
-                CoordinatorEvent::Close => is_closing = true,
-                CoordinatorEvent::Confirmed { publication, sequence } => {
-                    if !self.board.confirm(publication, sequence) {
-                        self.delete(Some(sequence));
-                    }
-                }
-                CoordinatorEvent::Results(message) => {
-                    self.clock.result = Instant::now();
-                    let place = message.info().map_or(0, |info| info.stream_sequence);
-                    self.take_results(*message).await;
-                    self.departures.note_read(place);
-                    self.lose_departed();
-                }
-                CoordinatorEvent::Notice(message) => self.take_notice(message).await,
-                CoordinatorEvent::Card(worker, card) => self.take_card(worker, card).await,
-                CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply).await,
-                CoordinatorEvent::KeyPut(state) => self.take_key_state(state),
-                CoordinatorEvent::TooFew => self.look_for_cause(),
-                CoordinatorEvent::DecideCause => {
-                    self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
-                }
-                CoordinatorEvent::Restored => self.restore(),
-                // While this coordinator has the client, nothing else ends it.
-                CoordinatorEvent::ClientDied => {
-                    panic!("the client of the broker died of a bug; its panic tells more")
-                }
-                CoordinatorEvent::Tick => self.tick().await,
+    /// Whether the pool is closed and no lane is in a run. A run may end while a lane of it still waits for the slower copy of
+    /// an item.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_closing && self.board.run().is_none()
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Handles an event. Returns what is to be done, in this order.
+    pub(super) fn handle(
+        &mut self,
+        event: CoordinatorEvent,
+        now: Instant,
+        broker: BrokerHealth,
+    ) -> Vec<CoordinatorAction> {
+        (self.now, self.broker) = (now, broker);
+        match event {
+            CoordinatorEvent::Publish(item) => self.publish(item),
+            CoordinatorEvent::Cancel(publication) => self.order(Command::Cancel(publication)),
+            CoordinatorEvent::Delete(sequence) => self.delete(sequence),
+            CoordinatorEvent::Discard(publication) => {
+                self.act(CoordinatorAction::RemoveInput(publication));
             }
-        }
-        self.board.close();
-        // Without a broker there is nothing to remove it from.
-        _ = tokio::time::timeout(REQUEST_TIMEOUT, self.end()).await;
-    }
-
-    /// Takes the run's key by compare-and-set: of two coordinators, one has the last revision.
-    async fn take_key(&mut self) -> Result<(), ClusterError> {
-        let (run, value) = (&self.key.run, wire::encode(&self.key));
-        for _ in 0..MOST_TRIES {
-            let entry = self.keys.entry(run).await.map_err(|it| refused("the run's key", it))?;
-            let put = match entry.filter(|entry| entry.operation == kv::Operation::Put) {
-                Some(entry) => {
-                    self.keys.update(run, value.clone().into(), entry.revision).await.ok()
-                }
-                None => self.keys.create(run, value.clone().into()).await.ok(),
-            };
-            // The coordinator before may have refreshed its key meanwhile.
-            if let Some(revision) = put {
-                self.revision = revision;
-                return Ok(());
+            CoordinatorEvent::Drain { lane, upto } => self.drain(lane, upto),
+            CoordinatorEvent::Purged { upto } => {
+                self.purge.over = self.purge.over.max(upto);
+                self.order_drains();
             }
+            CoordinatorEvent::Ban { lane } => self.ban(lane),
+            CoordinatorEvent::Left => {}
+            CoordinatorEvent::Close => self.is_closing = true,
+            CoordinatorEvent::Confirmed { publication, sequence } => {
+                if !self.board.confirm(publication, sequence, now) {
+                    self.delete(Some(sequence));
+                }
+            }
+            CoordinatorEvent::NotStored { said } => self.board.fail(self.cause_of_loss(said)),
+            CoordinatorEvent::InputRefused(publication, source) => {
+                self.board.tell(publication, News::Refused(publication, source));
+            }
+            CoordinatorEvent::Results(message) => {
+                self.clock.result = now;
+                let place = message.place;
+                self.take_results(message);
+                self.departures.note_read(place);
+                self.lose_departed();
+            }
+            CoordinatorEvent::Fetched(fetched) => self.take_fetched(*fetched),
+            CoordinatorEvent::Missing(publications) => self.repeat(publications),
+            CoordinatorEvent::Notice { payload, reply } => self.take_notice(&payload, reply),
+            CoordinatorEvent::Card(worker, card) => self.take_card(worker, card),
+            CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply),
+            CoordinatorEvent::NoConsumer(worker, said) => self.refuse_seat(&worker, &said),
+            CoordinatorEvent::KeyPut(state, purpose) => self.take_key_state(state, purpose),
+            CoordinatorEvent::TooFew => self.look_for_cause(),
+            CoordinatorEvent::Restored => self.restore(),
+            CoordinatorEvent::Tick => self.tick(),
         }
-        Err(ClusterError::Superseded { run: run.clone() })
+        std::mem::take(&mut self.actions)
     }
 
-    /// Says in the stream of runs that this one wants workers.
-    async fn announce(&mut self) {
-        let subject = self.connection.names.run(&self.key.run);
-        let sent = self.connection.context.publish(subject, self.key.recipe.clone().into()).await;
-        if let Ok(confirmed) = sent {
-            self.announced = confirmed.await.ok().map(|ack| ack.sequence);
-        }
+    fn act(&mut self, action: CoordinatorAction) {
+        self.actions.push(action);
     }
 
-    async fn make_consumer(&self) -> Result<(), ClusterError> {
-        let config = self.consumer_for_any();
-        let made = self
-            .connection
-            .context
-            .create_consumer_on_stream(config, self.connection.names.items());
-        made.await.map_err(|source| refused("the consumer of items", source))?;
-        Ok(())
+    /// Tells all workers of the run. An order may be lost.
+    fn order(&mut self, command: Command) {
+        self.act(CoordinatorAction::Order(command));
     }
 
-    /// Starts to read what workers send.
-    async fn listen(&mut self) -> Result<(), ClusterError> {
-        let subject = self.connection.names.notices(&self.key.run);
-        let notices = self.connection.client.subscribe(subject).await;
-        let notices = notices.map_err(|source| refused("the notices of workers", source))?;
-        let (connection, events) = (&self.connection, &self.events);
-        let made = readers::make_results_consumer(connection, &self.key.run).await;
-        made.map_err(|source| refused("the consumer of results", source))?;
-        let workers = connection.workers().await?;
-        tokio::spawn(readers::read_notices(notices, events.clone()));
-        let results =
-            readers::read_results(connection.clone(), self.key.run.clone(), events.clone());
-        self.reading = Some(tokio::spawn(results).abort_handle());
-        tokio::spawn(readers::read_cards(connection.clone(), workers, events.clone()));
-        tokio::spawn(readers::tick(connection.clone(), self.nats.lease_time / 4, events.clone()));
-        Ok(())
-    }
-
-    /// Starts the task that publishes an item. An item for a worker that has no seat any more goes back to its lane.
-    fn publish(&self, item: ToPublish) {
-        let (names, run, epoch) = (&self.connection.names, &self.key.run, self.key.epoch);
-        let subject = match (item.address, self.board.worker_of(item.lane)) {
-            (Address::Own, Some(worker)) => names.to(run, epoch, &worker.id),
+    /// Publishes an item. One for a worker that has no seat any more goes back to its lane.
+    fn publish(&mut self, item: ToPublish) {
+        let to = match (item.address, self.board.worker_of(item.lane)) {
+            (Address::Own, Some(worker)) => Some(worker.id.clone()),
             (Address::Own, None) => {
                 self.board.tell(item.publication, News::Vanished(item.publication));
                 return;
             }
-            (Address::Any, _) => names.any(run, epoch),
+            (Address::Any, _) => None,
         };
-        let publishing = Publishing {
-            connection: self.connection.clone(),
-            board: self.board.clone(),
-            events: self.events.clone(),
-            run: run.clone(),
-            epoch,
-            lease_time: self.nats.lease_time,
-            wait_for: self.nats.wait_for,
-        };
-        tokio::spawn(publishing.publish(subject, item));
-    }
-
-    /// Removes a large input. An input that is still being written is removed by the task that writes it.
-    fn remove_input(&self, publication: u64) {
-        let name = input_name(self.key.epoch, publication);
-        let subject = self.connection.names.input_object(&self.key.run, &name);
-        let connection = self.connection.clone();
-        tokio::spawn(async move { objects::remove(&connection, format!("{subject}.*")).await });
+        self.act(CoordinatorAction::Publish { item, to });
     }
 
     /// Deletes the message at a place in the stream of items.
-    fn delete(&self, sequence: Option<u64>) {
-        let Some(sequence) = sequence else { return };
-        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
-        tokio::spawn(async move {
-            // It may be gone already.
-            if let Ok(stream) = context.get_stream_no_info(items).await {
-                _ = stream.delete_message(sequence).await;
-            }
-        });
-    }
-
-    /// Tells all workers of the run. An order may be lost.
-    async fn order(&self, command: Command) {
-        let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
-        let subject = self.connection.names.orders(&self.key.run);
-        if let Err(error) = self.connection.client.publish(subject, order.into()).await {
-            tracing::debug!("not sent: {error}");
-        }
+    fn delete(&mut self, sequence: Option<u64>) {
+        self.actions.extend(sequence.map(CoordinatorAction::DeleteItem));
     }
 
     /// Has the items up to `upto` removed. Then asks the worker of a lane to give them up, and to say when no hook has one.
-    async fn drain(&mut self, lane: usize, upto: u64) {
+    fn drain(&mut self, lane: usize, upto: u64) {
         self.draining.insert(lane, upto);
         // The items of a later run must stay.
         if upto < self.board.last() {
             self.purge.over = self.purge.over.max(upto);
         }
         if upto <= self.purge.over {
-            return self.order_drain(lane, upto).await;
+            return self.order_drain(lane, upto);
         }
         // The order waits for it: no worker takes an item after it has said that it has none, and a purge that the broker
         // does later would take items of the next run.
         if upto > self.purge.asked {
             self.purge.asked = upto;
-            let (purging, events) = (self.purge_items(), self.events.clone());
-            tokio::spawn(async move {
-                purging.await;
-                _ = events.send(CoordinatorEvent::Purged { upto });
-            });
+            self.act(CoordinatorAction::PurgeItems { upto });
         }
     }
 
     /// Asks the workers of all lanes to drain whose items are purged. An order is lost if the connection of its worker was
     /// cut.
-    async fn order_drains(&self) {
-        for (&lane, &upto) in self.draining.iter().filter(|it| *it.1 <= self.purge.over) {
-            self.order_drain(lane, upto).await;
-        }
+    fn order_drains(&mut self) {
+        let mut due: Vec<_> = self.draining.iter().map(|(&lane, &upto)| (lane, upto)).collect();
+        due.retain(|it| it.1 <= self.purge.over);
+        // The order of a hash map would make equal runs differ.
+        due.sort_unstable();
+        due.into_iter().for_each(|(lane, upto)| self.order_drain(lane, upto));
     }
 
-    async fn order_drain(&self, lane: usize, upto: u64) {
+    fn order_drain(&mut self, lane: usize, upto: u64) {
         let Some(worker) = self.board.worker_of(lane) else { return };
-        self.order(Command::Drain { worker: worker.id.clone(), upto }).await;
+        self.order(Command::Drain { worker: worker.id.clone(), upto });
     }
 
-    async fn ban(&mut self, lane: usize) {
+    fn ban(&mut self, lane: usize) {
         let Some(worker) = self.board.ban(lane) else { return };
         self.departures.banned.insert(worker.id.clone());
-        self.order(Command::Leave { worker: worker.id.clone() }).await;
+        self.order(Command::Leave { worker: worker.id.clone() });
         self.lose(&worker.id, None);
     }
+}
 
-    async fn take_results(&self, message: jetstream::Message) {
-        match wire::split::<ResultsHeader>(&message.payload) {
-            Ok((header, mut outputs)) if header.epoch == self.key.epoch => {
-                let ResultsHeader { worker, times, results, .. } = header;
-                self.board.note_times(&worker, times);
-                let host = self.board.host_of(&worker);
-                for result in results {
-                    let bytes = outputs.len().min(result.bytes as usize);
-                    let (output, others) = outputs.split_at(bytes);
-                    outputs = others;
-                    let most = self.nats.largest_output;
-                    let (publication, reply, object) = reply_of(result, output, host.clone(), most);
-                    if let Some(object) = object {
-                        self.board.update(publication, |it| it.is_answered = true);
-                        // The task that reads the object acknowledges the message, which has no other result.
-                        let (connection, board) = (self.connection.clone(), self.board.clone());
-                        let run = self.key.run.clone();
-                        let fetching = Fetching { connection, board, run, publication, message };
-                        tokio::spawn(fetching.fetch(object, reply));
-                        return;
-                    }
-                    if !self.board.tell(publication, News::Answer(publication, reply)) {
-                        tracing::debug!("a result of {publication} is not wanted any more");
-                    }
+/// What workers send.
+impl Coordinator {
+    fn take_results(&mut self, message: Delivered) {
+        let Delivered { reply: ack, payload, deliveries, .. } = message;
+        match wire::split::<ResultsHeader>(&payload) {
+            Ok((header, outputs)) if header.epoch == self.key.epoch => {
+                if self.take_group(header, outputs, &ack) == GroupEnd::Fetching {
+                    return;
                 }
             }
             // For an earlier coordinator; or for a later one, of which this one does not know yet.
-            Ok(_) if message.info().is_ok_and(|info| info.delivered < MOST_RETURNS) => {
-                _ = message.ack_with(AckKind::Nak(Some(self.nats.lease_time / 4))).await;
-                return;
+            Ok(_) if deliveries < MOST_RETURNS => {
+                let kind = Acknowledgement::Return(self.nats.lease_time / 4);
+                return self.act(CoordinatorAction::Acknowledge { reply: ack, kind });
             }
             Ok(_) => tracing::debug!("results of an earlier coordinator"),
             Err(error) => tracing::warn!("results do not decode: {error}"),
         }
-        if let Err(error) = message.ack().await {
-            tracing::debug!("results were not acknowledged: {error}");
+        let kind = Acknowledgement::Done;
+        self.act(CoordinatorAction::Acknowledge { reply: ack, kind });
+    }
+
+    /// Tells the lanes the results of one message.
+    fn take_group(&mut self, header: ResultsHeader, mut outputs: &[u8], ack: &str) -> GroupEnd {
+        let ResultsHeader { worker, times, results, .. } = header;
+        self.board.note_times(&worker, times);
+        let host = self.board.host_of(&worker);
+        for result in results {
+            let bytes = outputs.len().min(result.bytes as usize);
+            let (output, others) = outputs.split_at(bytes);
+            outputs = others;
+            let most = self.nats.largest_output;
+            let (publication, reply, object) = reply_of(result, output, host.clone(), most);
+            if let Some(object) = object {
+                self.board.update(publication, |it| it.is_answered = true);
+                // The message has no other result. It is acknowledged when the object was read.
+                let ack = ack.to_owned();
+                self.act(CoordinatorAction::Fetch { publication, object, reply, ack });
+                return GroupEnd::Fetching;
+            }
+            self.answer_lane(publication, News::Answer(publication, reply));
+        }
+        GroupEnd::Told
+    }
+
+    /// Hands on a result whose large output was read, and removes the output. A result without an output is handed on as it
+    /// is; what was written of its output is removed.
+    fn take_fetched(&mut self, fetched: Fetched) {
+        let Fetched { publication, object, mut reply, ack, output } = fetched;
+        let news = match output {
+            _ if !matches!(reply.outcome, WorkerOutcome::Output) => {
+                News::Answer(publication, reply)
+            }
+            Ok(Some(output)) => {
+                reply.output = output;
+                News::Answer(publication, reply)
+            }
+            // The output is not there, or not wanted any more. If the item is wanted, it is worked on again.
+            Ok(None) => News::Vanished(publication),
+            Err(error) => {
+                let text = format!("the output cannot be read from the object store: {error}");
+                reply.outcome = WorkerOutcome::error(text);
+                News::Answer(publication, reply)
+            }
+        };
+        self.answer_lane(publication, news);
+        let kind = Acknowledgement::Done;
+        self.act(CoordinatorAction::Acknowledge { reply: ack, kind });
+        self.act(CoordinatorAction::RemoveOutput(object.name));
+    }
+
+    fn answer_lane(&self, publication: u64, news: News) {
+        if !self.board.tell(publication, news) {
+            tracing::debug!("a result of {publication} is not wanted any more");
         }
     }
 
-    async fn take_notice(&mut self, message: async_nats::Message) {
-        let notice = match wire::decode::<Notice>(&message.payload) {
+    fn take_notice(&mut self, payload: &[u8], reply: Option<String>) {
+        let notice = match wire::decode::<Notice>(payload) {
             Ok(notice) if notice.epoch == self.key.epoch => notice,
             Ok(_) => return,
             Err(error) => return tracing::warn!("a notice does not decode: {error}"),
         };
         let Notice { worker, news, .. } = notice;
-        self.seen.insert(worker.clone(), Instant::now());
+        self.seen.insert(worker.clone(), self.now);
         match news {
             WorkerNews::Join(joining) => {
-                if let Some(reply) = message.reply {
-                    self.join(SeatedWorker::new(worker, *joining), reply).await;
+                if let Some(reply) = reply {
+                    self.join(SeatedWorker::new(worker, *joining), reply);
                 }
             }
             WorkerNews::Begun(publications) => {
                 for publication in publications {
                     if !self.board.begin(publication, &worker) {
-                        self.order(Command::Cancel(publication)).await;
+                        self.order(Command::Cancel(publication));
                     }
                 }
             }
-            WorkerNews::Claim(publication) => {
-                let is_seated = self.board.part_of(&worker).is_some();
-                let answer = match self.board.is_begun(publication) {
-                    Some(_) if !is_seated => ClaimReply::Unknown,
-                    Some(false) => ClaimReply::Begin,
-                    Some(true) => ClaimReply::Later,
-                    None => ClaimReply::Never,
-                };
-                self.answer(message.reply, wire::encode(&answer)).await;
-            }
+            WorkerNews::Claim(publication) => self.judge(publication, &worker, reply),
             WorkerNews::Drained(upto, times) => {
                 self.board.note_times(&worker, times);
                 if let Some(lane) = self.board.drained(&worker, upto) {
@@ -429,7 +371,7 @@ impl Coordinator {
             WorkerNews::Leaving { times, lost, last_result } => {
                 self.board.note_times(&worker, times);
                 let Some(part) = self.board.part_of(&worker) else { return };
-                let (lost, since) = (lost.map(Into::into), Instant::now());
+                let (lost, since) = (lost.map(Into::into), self.now);
                 self.departures.add(LeavingWorker { worker, part, lost, last_result, since });
                 self.lose_departed();
             }
@@ -440,7 +382,7 @@ impl Coordinator {
                 }
             }
             WorkerNews::Alive(said) => {
-                said.into_iter().for_each(|said| self.connection.note_refusal(said));
+                self.told_refusal = said.map(|said| (self.now, said)).or(self.told_refusal.take());
             }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
@@ -449,12 +391,42 @@ impl Coordinator {
         }
     }
 
-    async fn answer(&self, reply: Option<async_nats::Subject>, answer: Vec<u8>) {
-        let Some(reply) = reply else { return };
-        if let Err(error) = self.connection.client.publish(reply, answer.into()).await {
-            tracing::debug!("not answered: {error}");
+    /// Answers the claim of a worker to a publication that another one may have.
+    fn judge(&mut self, publication: u64, worker: &str, reply: Option<String>) {
+        let is_seated = self.board.part_of(worker).is_some();
+        let answer = match self.board.is_begun(publication) {
+            Some(_) if !is_seated => ClaimReply::Unknown,
+            Some(false) => ClaimReply::Begin,
+            Some(true) => ClaimReply::Later,
+            None => ClaimReply::Never,
+        };
+        let payload = wire::encode(&answer);
+        self.actions.extend(reply.map(|reply| CoordinatorAction::Answer { reply, payload }));
+    }
+
+    fn answer_join(&mut self, reply: String, answer: &JoinReply) {
+        self.act(CoordinatorAction::Answer { reply, payload: wire::encode(answer) });
+    }
+
+    /// Has the items of publications published again that the broker has lost.
+    fn repeat(&self, publications: Vec<u64>) {
+        for publication in publications {
+            if self.board.tell(publication, News::Vanished(publication)) {
+                tracing::warn!(
+                    "publication {publication} has vanished; its item is published again"
+                );
+            }
         }
     }
+}
+
+/// What became of a message with results.
+#[derive(Debug, PartialEq, Eq)]
+enum GroupEnd {
+    /// The lanes have the results.
+    Told,
+    /// Its one output is being read.
+    Fetching,
 }
 
 /// Reads a result: its publication, the reply for the lane, and the object with its output, if one has that.

@@ -1,16 +1,19 @@
-//! The events of the coordinator's thread, from the lanes of its pool and from the broker.
+//! The events of a coordinator, from the lanes of its pool and from the broker, and what they lead to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use async_nats::jetstream;
+use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::SeatedWorker;
-use super::publication::Address;
-use super::wire::Card;
+use super::publication::{Address, Reply};
+use super::wire::{Card, Command, Object};
+use crate::base::BoxError;
+use crate::error::ClusterError;
 use crate::scheduler::batch::Size;
 
-/// What the coordinator's thread reacts to, one event after the other. A `u64` without a name is a publication.
+/// What a coordinator reacts to, one event after the other. A `u64` without a name is a publication.
 #[derive(Debug)]
 pub(super) enum CoordinatorEvent {
     // From the lanes.
@@ -42,25 +45,123 @@ pub(super) enum CoordinatorEvent {
         publication: u64,
         sequence: u64,
     },
+    /// The broker has not stored a publication for too long, and says why; `None` if it gives no answer.
+    NotStored {
+        said: Option<String>,
+    },
+    /// The object store does not take the input of a publication.
+    InputRefused(u64, Box<ClusterError>),
     /// The broker has removed the items up to this publication, or has not answered.
     Purged {
         upto: u64,
     },
-    Results(Box<jetstream::Message>),
-    Notice(async_nats::Message),
+    Results(Delivered),
+    Fetched(Box<Fetched>),
+    /// The broker has lost these publications, and no result of them is left to be read.
+    Missing(Vec<u64>),
+    /// A worker has told something. It may wait for the answer at a subject.
+    Notice {
+        payload: Bytes,
+        reply: Option<String>,
+    },
     /// A worker has put its card; `Err` says why the card cannot be read.
     Card(String, Result<Card, String>),
     /// The consumer of a worker that asked for a seat is there. The worker waits for the answer at this subject.
-    Seat(SeatedWorker, async_nats::Subject),
+    Seat(SeatedWorker, String),
+    /// The broker refuses the consumer of a worker, and says why.
+    NoConsumer(SeatedWorker, String),
     /// The broker has answered to the refreshed key, or has not.
-    KeyPut(KeyState),
-    /// The reason why too few workers have come can be decided: the last `KeyPut` says whether the broker answers.
-    DecideCause,
+    KeyPut(KeyState, KeyPurpose),
     /// The connection was restored.
     Restored,
-    /// The tasks of the broker's client have ended.
-    ClientDied,
     Tick,
+}
+
+/// What a coordinator asks its client to do. What an action leads to is an event; those without one may fail unseen.
+#[derive(Debug)]
+pub(super) enum CoordinatorAction {
+    /// Tells all workers of the run.
+    Order(Command),
+    /// Sends a message to the subject at which a worker waits.
+    Answer {
+        reply: String,
+        payload: Vec<u8>,
+    },
+    Acknowledge {
+        reply: String,
+        kind: Acknowledgement,
+    },
+    /// Publishes an item for this worker, or for any: `Confirmed`, `NotStored` or `InputRefused`.
+    Publish {
+        item: ToPublish,
+        to: Option<String>,
+    },
+    /// Deletes the message at a place in the stream of items.
+    DeleteItem(u64),
+    /// Removes the items of this epoch: `Purged`.
+    PurgeItems {
+        upto: u64,
+    },
+    /// Removes the input of a publication from the object store.
+    RemoveInput(u64),
+    /// Removes the output with this name from the object store.
+    RemoveOutput(String),
+    /// Reads the output of a result, and keeps the message of the result meanwhile: `Fetched`.
+    Fetch {
+        publication: u64,
+        object: Object,
+        reply: Box<Reply>,
+        ack: String,
+    },
+    /// Makes the consumer of a worker that waits for its seat at a subject: `Seat` or `NoConsumer`.
+    MakeConsumer(SeatedWorker, String),
+    /// Removes the consumer of a worker, and the items that are addressed to it.
+    RemoveConsumer(String),
+    /// Puts the run's key, unless another coordinator has changed it since this revision: `KeyPut`.
+    PutKey {
+        revision: u64,
+        purpose: KeyPurpose,
+    },
+    /// Looks for publications at their places in the stream of items: `Missing` if some are not there.
+    LookFor(Vec<(u64, u64)>),
+    /// Makes what the broker may have lost, with the consumers of these workers.
+    Furnish {
+        workers: Vec<String>,
+    },
+    /// Reads no more results: they are for another coordinator.
+    StopReading,
+}
+
+/// A message that the broker has delivered.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    /// The subject for acknowledgements.
+    pub(super) reply: String,
+    pub(super) payload: Bytes,
+    /// Its place in the stream.
+    pub(super) place: u64,
+    /// How often the broker has delivered it.
+    pub(super) deliveries: u64,
+}
+
+/// What becomes of a message that the broker has delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acknowledgement {
+    Done,
+    /// It is delivered again after this time.
+    Return(Duration),
+}
+
+/// An output in the object store that was asked for.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) publication: u64,
+    pub(super) object: Object,
+    pub(super) reply: Box<Reply>,
+    /// The subject for the acknowledgement of the result.
+    pub(super) ack: String,
+    /// `None` if the output is not there, or not wanted any more.
+    pub(super) output: Result<Option<Vec<u8>>, BoxError>,
 }
 
 /// An encoded item.
@@ -87,6 +188,15 @@ pub(super) enum KeyState {
     /// The broker does not store the key, and says why.
     Refused(Arc<str>),
     Unanswered,
+}
+
+/// Why the key is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyPurpose {
+    /// Workers are to see that the coordinator lives.
+    Refresh,
+    /// The reason why too few workers have come is decided by whether the broker answers.
+    FindCause,
 }
 
 /// An input in the object store, which is removed with this value.

@@ -375,7 +375,7 @@ impl<R: Runner> LaneRun<'_, R> {
         let (lane, attempt) = (self.lane, lease.attempt);
         let bytes = input.len();
         let stored = |publication| self.session.stored_input(bytes, publication);
-        let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
+        let publication = self.session.board.publish(lane, lease, address, (bytes, stored), now());
         let item = ToPublish { lane, publication, item, attempt, size, address, input };
         self.session.send(CoordinatorEvent::Publish(item));
         1

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use async_nats::Subscriber;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::kv;
 use async_nats::jetstream::stream::ConsumerError;
+use async_nats::jetstream::{self, kv};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, BrokerConnection};
-use super::event::CoordinatorEvent;
+use super::event::{CoordinatorEvent, Delivered};
 use super::names::consumer_of_results;
 use super::wire;
 
@@ -25,7 +25,8 @@ pub(super) async fn read_notices(
     events: UnboundedSender<CoordinatorEvent>,
 ) {
     while let Some(message) = notices.next().await {
-        if events.send(CoordinatorEvent::Notice(message)).is_err() {
+        let reply = message.reply.map(|it| it.to_string());
+        if events.send(CoordinatorEvent::Notice { payload: message.payload, reply }).is_err() {
             return;
         }
     }
@@ -71,7 +72,7 @@ pub(super) async fn read_results(
                 let changed = std::pin::pin!(restored.changed());
                 match select(results.next(), changed).await {
                     Either::Left((Some(Ok(message)), _)) => {
-                        _ = events.send(CoordinatorEvent::Results(Box::new(message)));
+                        _ = events.send(CoordinatorEvent::Results(delivered(&message)));
                     }
                     Either::Left((Some(Err(error)), _)) => {
                         tracing::debug!("results: {error}");
@@ -87,6 +88,14 @@ pub(super) async fn read_results(
         }
         tokio::time::sleep(AGAIN).await;
     }
+}
+
+fn delivered(message: &jetstream::Message) -> Delivered {
+    let (place, deliveries) = message
+        .info()
+        .map_or((0, 0), |info| (info.stream_sequence, u64::try_from(info.delivered).unwrap_or(0)));
+    let reply = message.reply.as_ref().map(ToString::to_string).unwrap_or_default();
+    Delivered { reply, payload: message.payload.clone(), place, deliveries }
 }
 
 /// Makes the consumer of the results of a run, so that a broker that refuses it is noticed.
@@ -134,10 +143,8 @@ pub(super) async fn tick(
             match select(ticked, changed).await {
                 Either::Left(_) => CoordinatorEvent::Tick,
                 Either::Right((Ok(()), _)) => CoordinatorEvent::Restored,
-                Either::Right((Err(_), _)) => {
-                    _ = events.send(CoordinatorEvent::ClientDied);
-                    return;
-                }
+                // The client died of a bug, which `CoordinatorClient::serve` finds too.
+                Either::Right((Err(_), _)) => return,
             }
         };
         if events.send(event).is_err() {

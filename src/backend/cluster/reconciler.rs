@@ -1,54 +1,31 @@
 //! Finds items that the broker has lost, so that they are published again.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use async_nats::jetstream::stream::RawMessageErrorKind;
 
-use super::board::LaneBoard;
 use super::connection::BrokerConnection;
 use super::names::consumer_of_results;
-use super::publication::News;
 
-/// The largest number of items that are looked for at a time.
-const MOST_LOOKS: usize = 16;
-
-/// Starts a task that looks for publications that were not looked for since `age`. One that the broker lacks has vanished,
-/// unless its result is still to be read.
-pub(super) fn look_for_lost(
+/// Those of the publications, with their places in the stream of items, that are not there. None if a result is still to be
+/// read: it may be that of one.
+pub(super) async fn missing_of(
+    publications: Vec<(u64, u64)>,
     connection: &BrokerConnection,
     run: &str,
-    board: &Arc<LaneBoard>,
-    age: Duration,
-) {
-    let old = board.unseen(age, MOST_LOOKS);
-    if old.is_empty() {
-        return;
+) -> Vec<u64> {
+    let Ok(items) = connection.context.get_stream_no_info(connection.names.items()).await else {
+        return vec![];
+    };
+    let mut missing = vec![];
+    for (publication, sequence) in publications {
+        let found = items.get_raw_message(sequence).await;
+        if found.is_err_and(|error| error.kind() == RawMessageErrorKind::NoMessageFound) {
+            missing.push(publication);
+        }
     }
-    let (connection, run, board) = (connection.clone(), run.to_owned(), board.clone());
-    tokio::spawn(async move {
-        let Ok(items) = connection.context.get_stream_no_info(connection.names.items()).await
-        else {
-            return;
-        };
-        let mut missing = vec![];
-        for (publication, sequence) in old {
-            let found = items.get_raw_message(sequence).await;
-            if found.is_err_and(|error| error.kind() == RawMessageErrorKind::NoMessageFound) {
-                missing.push(publication);
-            }
-        }
-        if missing.is_empty() || !has_read_all(&connection, &run).await {
-            return;
-        }
-        for publication in missing {
-            if board.tell(publication, News::Vanished(publication)) {
-                tracing::warn!(
-                    "publication {publication} has vanished; its item is published again"
-                );
-            }
-        }
-    });
+    if !missing.is_empty() && !has_read_all(connection, run).await {
+        missing.clear();
+    }
+    missing
 }
 
 /// Whether all results at the broker were read.

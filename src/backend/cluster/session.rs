@@ -9,8 +9,8 @@ use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::board::{Fatal, LaneBoard};
+use super::client::CoordinatorClient;
 use super::connection::BrokerConnection;
-use super::coordinator::Coordinator;
 use super::event::{CoordinatorEvent, StoredInput};
 use super::names::{Role, SubjectNames};
 use super::nats::Nats;
@@ -178,11 +178,11 @@ impl SessionStart {
             return;
         }
         let most_inline = connection.most_inline();
-        let begun = Coordinator::begin(connection.clone(), board, nats, key, events);
+        let begun = CoordinatorClient::begin(connection.clone(), board, nats, key, events);
         match connection.unless_denied(begun).await {
-            Ok(coordinator) => {
+            Ok((client, coordinator)) => {
                 _ = opened.send(Ok(OpenedSession { most_inline }));
-                coordinator.serve(receiver).await;
+                client.serve(coordinator, receiver).await;
             }
             Err(error) => _ = opened.send(Err(error)),
         }

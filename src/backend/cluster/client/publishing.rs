@@ -3,23 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
-use tokio::sync::mpsc::UnboundedSender;
+use async_nats::jetstream::context::PublishErrorKind;
 
-use crate::backend::cluster::board::{Fatal, LaneBoard};
+use crate::backend::cluster::board::LaneBoard;
 use crate::backend::cluster::connection::BrokerConnection;
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
 use crate::backend::cluster::objects;
-use crate::backend::cluster::publication::News;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object};
 use crate::error::ClusterError;
 
-/// What the task that publishes an item has of its coordinator.
+/// What the task that publishes an item has of its client.
 pub(super) struct Publishing {
     pub(super) connection: BrokerConnection,
     pub(super) board: Arc<LaneBoard>,
-    pub(super) events: UnboundedSender<CoordinatorEvent>,
     pub(super) run: String,
     pub(super) epoch: u64,
     pub(super) lease_time: Duration,
@@ -27,15 +24,19 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
-    /// Publishes an item until the broker has confirmed it or it is not wanted any more.
-    pub(super) async fn publish(self, subject: String, item: ToPublish) {
+    /// Publishes an item until the broker has confirmed it. `None` if it is not wanted any more.
+    pub(super) async fn publish(
+        self,
+        subject: String,
+        item: ToPublish,
+    ) -> Option<CoordinatorEvent> {
         let ToPublish { publication, item, attempt, size, mut input, .. } = item;
         let (run, epoch) = (&self.run, self.epoch);
         let mut object = None;
         if input.len() > self.connection.most_inline() {
-            object = self.store(publication, std::mem::take(&mut input)).await;
-            if object.is_none() {
-                return;
+            match self.store(publication, std::mem::take(&mut input)).await {
+                Ok(stored) => object = Some(stored?),
+                Err(error) => return Some(CoordinatorEvent::InputRefused(publication, error)),
             }
         }
         let size = (size.cost, size.padded);
@@ -48,28 +49,23 @@ impl Publishing {
             answered_within: Some(self.wait_for),
         };
         match publish(&self.connection, message, || self.board.has(publication)).await {
-            Ok(None) => {}
-            Ok(Some(sequence)) => {
-                _ = self.events.send(CoordinatorEvent::Confirmed { publication, sequence });
+            Ok(sequence) => {
+                sequence.map(|sequence| CoordinatorEvent::Confirmed { publication, sequence })
             }
-            Err(error) => self.board.fail(self.cause_of(&error)),
+            Err(error) => {
+                let has_answer = error.kind() != PublishErrorKind::TimedOut;
+                let said = has_answer.then(|| error.to_string());
+                Some(CoordinatorEvent::NotStored { said })
+            }
         }
     }
 
-    /// Why the broker has not stored an item.
-    fn cause_of(&self, error: &PublishError) -> Fatal {
-        if let Err(lost) = self.connection.check_access(Duration::ZERO) {
-            return Fatal::NoAccess(lost);
-        }
-        let said = match error.kind() {
-            PublishErrorKind::TimedOut => self.connection.refusal_within(self.wait_for * 2),
-            _ => Some(error.to_string()),
-        };
-        said.map_or(Fatal::NoAnswer, |said| Fatal::Refused("an item or a result", said.into()))
-    }
-
-    /// Puts a large input into the object store. `None` if its item then needs none: it failed, or is not wanted any more.
-    async fn store(&self, publication: u64, input: Vec<u8>) -> Option<Object> {
+    /// Puts a large input into the object store. `None` if it is not wanted any more.
+    async fn store(
+        &self,
+        publication: u64,
+        input: Vec<u8>,
+    ) -> Result<Option<Object>, Box<ClusterError>> {
         let (connection, board) = (&self.connection, &self.board);
         let (bytes, most) = (input.len(), connection.most_inline());
         let object = objects::object(connection, input_name(self.epoch, publication), &input);
@@ -78,16 +74,12 @@ impl Publishing {
         // The store may refuse it for a lease: until then, other values may leave room.
         let place = (&*subject, &object);
         let stored = objects::put(connection, place, input, self.lease_time, is_wanted).await;
-        let is_stored = stored.unwrap_or_else(|source| {
-            let error = Box::new(ClusterError::TooLarge { bytes, most, source });
-            board.tell(publication, News::Refused(publication, error));
-            false
-        });
-        if is_stored && is_wanted() {
-            return Some(object);
+        if matches!(stored, Ok(true)) && is_wanted() {
+            return Ok(Some(object));
         }
         objects::remove(connection, format!("{subject}.*")).await;
-        None
+        let refused = |source| Box::new(ClusterError::TooLarge { bytes, most, source });
+        stored.map(|_| None).map_err(refused)
     }
 }
 

@@ -1,0 +1,319 @@
+//! The coordinator's client of the broker: hands its events to the [`Coordinator`], and performs its actions.
+//!
+//! One task on the thread `gangline-n` calls the coordinator. Lanes send events, and so do the tasks of `readers`. What waits
+//! for an answer of the broker runs in a task of its own, so that no event waits for it.
+
+mod consumers;
+mod fetching;
+mod publishing;
+mod run_key;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{AckKind, kv};
+use futures_util::future::{Either, select};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::AbortHandle;
+
+use self::consumers::RunConsumers;
+use self::fetching::Fetching;
+use self::publishing::{Publishing, input_name};
+use super::board::{Fatal, LaneBoard};
+use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
+use super::coordinator::Coordinator;
+use super::event::{Acknowledgement, CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
+use super::names::consumer_of_results;
+use super::nats::Nats;
+use super::wire::{self, Command, RunKey, WorkerOrder};
+use super::{objects, readers, reconciler};
+use crate::error::ClusterError;
+
+/// The client of one coordinator.
+pub(super) struct CoordinatorClient {
+    connection: BrokerConnection,
+    keys: kv::Store,
+    board: Arc<LaneBoard>,
+    nats: Nats,
+    key: RunKey,
+    events: UnboundedSender<CoordinatorEvent>,
+    consumers: RunConsumers,
+    /// The place of the message that says that the run is live.
+    announced: Option<u64>,
+    /// Ends the reading of results.
+    reading: Option<AbortHandle>,
+}
+
+impl CoordinatorClient {
+    /// Takes the run's key, and asks workers to join.
+    pub(super) async fn begin(
+        connection: BrokerConnection,
+        board: Arc<LaneBoard>,
+        nats: Nats,
+        key: RunKey,
+        events: UnboundedSender<CoordinatorEvent>,
+    ) -> Result<(Self, Coordinator), ClusterError> {
+        connection.furnish().await?;
+        objects::furnish(&connection).await;
+        let keys = connection.keys().await?;
+        let consumers = RunConsumers::new(connection.clone(), key.clone(), nats.lease_time);
+        let (announced, reading) = (None, None);
+        let mut client = CoordinatorClient {
+            connection,
+            keys,
+            board,
+            nats,
+            key,
+            events,
+            consumers,
+            announced,
+            reading,
+        };
+        client.purge_items_of(client.connection.names.items_of(&client.key.run)).await;
+        client.purge_results().await;
+        client.consumers.make_for_any().await?;
+        client.listen().await?;
+        let revision = run_key::take(&client.keys, &client.key).await?;
+        client.consumers.remove_earlier().await;
+        client.announce().await;
+        let (board, nats, key) = (client.board.clone(), client.nats.clone(), client.key.clone());
+        let coordinator = Coordinator::new(board, nats, key, revision, Instant::now());
+        Ok((client, coordinator))
+    }
+
+    /// Handles events until the coordinator's pool is closed and no lane is in a run.
+    pub(super) async fn serve(
+        self,
+        mut coordinator: Coordinator,
+        mut receiver: UnboundedReceiver<CoordinatorEvent>,
+    ) {
+        let mut restored = self.connection.restored.clone();
+        let mut died = std::pin::pin!(restored.wait_for(|_| false));
+        while !coordinator.is_over() {
+            let event = match select(std::pin::pin!(receiver.recv()), died.as_mut()).await {
+                Either::Left((Some(event), _)) => event,
+                Either::Left((None, _)) => break,
+                // While this task has the client, nothing else ends it.
+                Either::Right(_) => {
+                    panic!("the client of the broker died of a bug; its panic tells more")
+                }
+            };
+            for action in coordinator.handle(event, Instant::now(), self.connection.health()) {
+                self.perform(action).await;
+            }
+        }
+        self.board.close();
+        // Without a broker there is nothing to remove it from.
+        _ = tokio::time::timeout(REQUEST_TIMEOUT, self.end(coordinator.revision())).await;
+    }
+
+    async fn perform(&self, action: CoordinatorAction) {
+        match action {
+            CoordinatorAction::Order(command) => self.order(command).await,
+            CoordinatorAction::Answer { reply, payload } => self.send(reply, payload).await,
+            CoordinatorAction::Acknowledge { reply, kind } => {
+                let kind = match kind {
+                    Acknowledgement::Done => AckKind::Ack,
+                    Acknowledgement::Return(delay) => AckKind::Nak(Some(delay)),
+                };
+                let payload: bytes::Bytes = kind.into();
+                self.send(reply, payload.into()).await;
+            }
+            CoordinatorAction::Publish { item, to } => self.publish(item, to),
+            CoordinatorAction::DeleteItem(sequence) => self.delete(sequence),
+            CoordinatorAction::PurgeItems { upto } => {
+                let (purging, events) = (self.purge_items(), self.events.clone());
+                tokio::spawn(async move {
+                    purging.await;
+                    _ = events.send(CoordinatorEvent::Purged { upto });
+                });
+            }
+            CoordinatorAction::RemoveInput(publication) => {
+                let name = input_name(self.key.epoch, publication);
+                self.remove_object(self.connection.names.input_object(&self.key.run, &name));
+            }
+            CoordinatorAction::RemoveOutput(name) => {
+                self.remove_object(self.connection.names.output_object(&self.key.run, &name));
+            }
+            CoordinatorAction::Fetch { publication, object, reply, ack } => {
+                let (connection, board) = (self.connection.clone(), self.board.clone());
+                let run = self.key.run.clone();
+                let fetching = Fetching { connection, board, run, publication, ack };
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    let fetched = fetching.fetch(object, reply).await;
+                    _ = events.send(CoordinatorEvent::Fetched(Box::new(fetched)));
+                });
+            }
+            CoordinatorAction::MakeConsumer(worker, reply) => {
+                let (consumers, events) = (self.consumers.clone(), self.events.clone());
+                tokio::spawn(async move {
+                    _ = events.send(match consumers.make_for(&worker.id).await {
+                        Ok(()) => CoordinatorEvent::Seat(worker, reply),
+                        Err(error) => CoordinatorEvent::NoConsumer(worker, error.to_string()),
+                    });
+                });
+            }
+            CoordinatorAction::RemoveConsumer(worker) => {
+                let consumers = self.consumers.clone();
+                tokio::spawn(async move { consumers.remove(&worker).await });
+            }
+            CoordinatorAction::PutKey { revision, purpose } => {
+                let (refreshing, events) = (self.refreshed_key(revision), self.events.clone());
+                tokio::spawn(async move {
+                    _ = events.send(CoordinatorEvent::KeyPut(refreshing.await, purpose));
+                });
+            }
+            CoordinatorAction::LookFor(publications) => {
+                let (connection, run) = (self.connection.clone(), self.key.run.clone());
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    let missing = reconciler::missing_of(publications, &connection, &run).await;
+                    _ = events.send(CoordinatorEvent::Missing(missing));
+                });
+            }
+            CoordinatorAction::Furnish { workers } => {
+                let consumers = self.consumers.clone();
+                tokio::spawn(async move { consumers.furnish_again(&workers).await });
+            }
+            CoordinatorAction::StopReading => self.reading.iter().for_each(AbortHandle::abort),
+        }
+    }
+
+    async fn order(&self, command: Command) {
+        let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
+        self.send(self.connection.names.orders(&self.key.run), order).await;
+    }
+
+    /// Sends a message that may be lost.
+    async fn send(&self, subject: String, payload: Vec<u8>) {
+        if let Err(error) = self.connection.client.publish(subject, payload.into()).await {
+            tracing::debug!("not sent: {error}");
+        }
+    }
+
+    /// Starts the task that publishes an item.
+    fn publish(&self, item: ToPublish, to: Option<String>) {
+        let (names, run, epoch) = (&self.connection.names, &self.key.run, self.key.epoch);
+        let subject = match to {
+            Some(worker) => names.to(run, epoch, &worker),
+            None => names.any(run, epoch),
+        };
+        let publishing = Publishing {
+            connection: self.connection.clone(),
+            board: self.board.clone(),
+            run: run.clone(),
+            epoch,
+            lease_time: self.nats.lease_time,
+            wait_for: self.nats.wait_for,
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let published = publishing.publish(subject, item).await;
+            published.into_iter().for_each(|event| _ = events.send(event));
+        });
+    }
+
+    /// Deletes the message at a place in the stream of items.
+    fn delete(&self, sequence: u64) {
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        tokio::spawn(async move {
+            // It may be gone already.
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.delete_message(sequence).await;
+            }
+        });
+    }
+
+    /// Removes a large value. One that is still being written is removed by the task that writes it.
+    fn remove_object(&self, subject: String) {
+        let connection = self.connection.clone();
+        tokio::spawn(async move { objects::remove(&connection, format!("{subject}.*")).await });
+    }
+
+    fn refreshed_key(&self, revision: u64) -> impl Future<Output = KeyState> + Send + use<> {
+        let (connection, keys) = (self.connection.clone(), self.keys.clone());
+        let key = self.key.clone();
+        async move { run_key::refresh(&connection, &keys, &key, revision).await }
+    }
+
+    /// Removes the items of this epoch.
+    fn purge_items(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
+    }
+
+    fn purge_items_of(&self, subject: String) -> impl Future<Output = ()> + Send + use<> {
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        async move {
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.purge().filter(subject).await;
+            }
+        }
+    }
+
+    async fn purge_results(&self) {
+        let (context, names) = (&self.connection.context, &self.connection.names);
+        if let Ok(stream) = context.get_stream_no_info(names.results()).await {
+            _ = stream.purge().filter(names.results_of(&self.key.run)).await;
+        }
+        objects::remove(&self.connection, names.objects_of(&self.key.run)).await;
+    }
+}
+
+/// The first and the last that a client does.
+impl CoordinatorClient {
+    /// Starts to read what workers send.
+    async fn listen(&mut self) -> Result<(), ClusterError> {
+        let subject = self.connection.names.notices(&self.key.run);
+        let notices = self.connection.client.subscribe(subject).await;
+        let notices = notices.map_err(|source| refused("the notices of workers", source))?;
+        let (connection, events) = (&self.connection, &self.events);
+        let made = readers::make_results_consumer(connection, &self.key.run).await;
+        made.map_err(|source| refused("the consumer of results", source))?;
+        let workers = connection.workers().await?;
+        tokio::spawn(readers::read_notices(notices, events.clone()));
+        let results =
+            readers::read_results(connection.clone(), self.key.run.clone(), events.clone());
+        self.reading = Some(tokio::spawn(results).abort_handle());
+        tokio::spawn(readers::read_cards(connection.clone(), workers, events.clone()));
+        tokio::spawn(readers::tick(connection.clone(), self.nats.lease_time / 4, events.clone()));
+        Ok(())
+    }
+
+    /// Says in the stream of runs that this one wants workers.
+    async fn announce(&mut self) {
+        let subject = self.connection.names.run(&self.key.run);
+        let sent = self.connection.context.publish(subject, self.key.recipe.clone().into()).await;
+        if let Ok(confirmed) = sent {
+            self.announced = confirmed.await.ok().map(|ack| ack.sequence);
+        }
+    }
+
+    /// Leaves nothing behind.
+    async fn end(mut self, revision: u64) {
+        // The task would make the consumer of results anew.
+        self.reading.iter().for_each(AbortHandle::abort);
+        // The last answer to a refresh may not have come yet.
+        let owner = self.refreshed_key(revision).await;
+        if let KeyState::Own { revision } = owner {
+            _ = self.keys.purge_expect_revision(&self.key.run, Some(revision)).await;
+        }
+        let (context, names) = (self.connection.context.clone(), self.connection.names.clone());
+        if let (Some(sequence), Ok(runs)) =
+            (self.announced.take(), context.get_stream_no_info(names.runs()).await)
+        {
+            _ = runs.delete_message(sequence).await;
+        }
+        self.purge_items().await;
+        // Results are those of another coordinator if that has the run.
+        let is_replaced = matches!(self.board.fatal(), Some(Fatal::Superseded));
+        if owner != KeyState::OfAnother && !is_replaced {
+            self.purge_results().await;
+            let consumer = consumer_of_results(&self.key.run);
+            _ = context.delete_consumer_from_stream(consumer, names.results()).await;
+        }
+        // Kept to the end: a worker that asks for a seat now would leave another consumer.
+        let _kept = self.consumers.remove_all().await;
+        _ = tokio::time::timeout(Duration::from_secs(1), self.connection.client.flush()).await;
+    }
+}
