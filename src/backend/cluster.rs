@@ -19,7 +19,7 @@
 //!
 //! # The way of an item
 //!
-//! 1. `lane`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
+//! 1. `lane_run`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
 //!    the item to the coordinator's thread.
 //! 2. `coordinator`: `publish` chooses who may take it: any worker, or one. `client/publishing` and `publisher` send the item
 //!    until the broker has confirmed it.
@@ -27,7 +27,7 @@
 //!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
 //!    this worker, and that lane takes over the lease.
 //! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
-//! 5. `coordinator`: `take_results` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
+//! 5. `coordinator`: `take_results` passes the result on to the lane. `lane_run/settling`: `settle` removes the publication,
 //!    decodes the output and reports it to the scheduler.
 //!
 //! The result has a type at each place: [`hosting::TaskAnswer`] of the service, `SlotVerdict` of `slots`, `WorkerOutcome` on
@@ -66,6 +66,7 @@ mod health;
 pub(crate) mod hook_times;
 pub(crate) mod hosting;
 pub(crate) mod lane;
+mod lane_run;
 pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
