@@ -15,7 +15,7 @@ cargo bench -p gangline-bench --bench peers -- [OPTIONS]
 Measures gangline beside other libraries, prints tables, and ends with the promises that the measured rows and
 sections can judge. Run it on a quiet machine with at least two cores.
 
-  --quick            fewer rounds and items: one to two minutes instead of four to six
+  --quick            fewer rounds and items than the full 15 minutes
   --rows LIST        amounts of work per item, for the section throughput (all):
                      none,60ns,1us,10us,10ns,200ns,5us,100us
   --sections LIST    (all) throughput,speedup,slow-item,many,pause,skew,idle,busy,ownership,observed,calls,
