@@ -5,7 +5,7 @@
 //! [`link`] passes the results of one stage to the next. [`expand`] makes many items of one, and [`gather`] one of many.
 
 mod collector;
-mod consume;
+pub(crate) mod consume;
 pub(crate) mod expand;
 pub(crate) mod feed;
 pub(crate) mod feeding;

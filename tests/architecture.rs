@@ -1,6 +1,6 @@
 //! Reads the library with its crates and checks what docs/architecture.md promises of them: imports run down the
 //! layers, no files import each other in a circle, files, functions and parameter lists stay short, types stay small,
-//! and each name stands for one type.
+//! each name stands for one type, and only what calls a hook knows the runner.
 //!
 //! It reads text, not syntax trees: comments, strings and tests are blanked first, and the code is as rustfmt
 //! leaves it.
@@ -64,6 +64,11 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
 /// A file of fewer lines is small.
 const SMALL: usize = 50;
 const MOST_SMALL_FILES: usize = 40;
+/// Below the API, only what calls a hook or makes a runner is generic over it: the rest would be compiled again for
+/// each further runner of a program.
+const MOST_GENERIC_FILES: usize = 10;
+/// The folders that may name a runner: the trait's own, what users hold, and tests.
+const OF_RUNNERS: &[&str] = &["api", "runner", "testing"];
 /// Names that types in several files share, and why. Every other type has a name of its own.
 const SHARED_NAMES: &[(&str, &str)] = &[
     ("Batches", "public: makes batches of an iterator; the scheduler has the batches of a run"),
@@ -81,32 +86,28 @@ const SHARED_NAMES: &[(&str, &str)] = &[
 
 #[test]
 fn the_source_keeps_to_the_architecture() {
-    let mut files = Files::new();
-    for (name, folder) in CRATES {
-        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
-    }
-    let found = violations(&files);
+    let found = violations(&files_of(CRATES));
     assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]
 fn few_files_are_small() {
-    let mut files = Files::new();
-    for (name, folder) in CRATES {
-        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
-    }
-    let code = code(&files);
+    let code = code(&files_of(CRATES));
     let small = code.iter().filter(|(_, text)| text.lines().count() < SMALL);
     let small: Vec<&String> = small.map(|(file, _)| file).collect();
     assert!(small.len() <= MOST_SMALL_FILES, "{}: {small:#?}", small.len());
 }
 
 #[test]
+fn few_files_are_generic_over_the_runner() {
+    let generic = generic_over_runner(&code(&files_of(CRATES)));
+    assert!(!generic.is_empty(), "the consumer calls hooks");
+    assert!(generic.len() <= MOST_GENERIC_FILES, "{}: {generic:#?}", generic.len());
+}
+
+#[test]
 fn each_name_stands_for_one_type() {
-    let mut files = Files::new();
-    for (name, folder) in CRATES.iter().chain([&PROGRAM]) {
-        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
-    }
+    let files = files_of(CRATES.iter().chain([&PROGRAM]));
     let (allowed, others): (Vec<String>, Vec<String>) =
         shared_names(&code(&files)).into_iter().partition(|shared| {
             SHARED_NAMES.iter().any(|(name, _)| shared.split(':').next() == Some(*name))
@@ -117,6 +118,14 @@ fn each_name_stands_for_one_type() {
 
 /// The files by their module path: `engine::run`. In another crate it begins with that crate's name.
 type Files = BTreeMap<String, String>;
+
+fn files_of<'a>(crates: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> Files {
+    let mut files = Files::new();
+    for (name, folder) in crates {
+        read(name, &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    }
+    files
+}
 
 fn read(crate_name: &str, root: &Path, files: &mut Files) {
     let mut folders = vec![root.to_owned()];
@@ -634,6 +643,19 @@ fn declared(line: &str) -> Option<(&str, &str)> {
     Some((kind, words.next()?))
 }
 
+/// The files below the API with a type parameter that is a runner.
+fn generic_over_runner(code: &Files) -> Vec<String> {
+    let is_generic = |text: &str| {
+        text.match_indices(": Runner").any(|(i, bound)| {
+            !text[i + bound.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        })
+    };
+    let below = code
+        .iter()
+        .filter(|(file, _)| !file.split("::").next().is_some_and(|top| OF_RUNNERS.contains(&top)));
+    below.filter(|(_, text)| is_generic(text)).map(|(file, _)| file.clone()).collect()
+}
+
 /// The names of types that are declared in more than one file, with those files.
 fn shared_names(code: &Files) -> Vec<String> {
     let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -774,6 +796,18 @@ mod checks {
         assert_eq!(found(&[("base", &fields("", 16))]), ["base: Part has 16 fields"]);
         assert_eq!(found(&[("base", &fields("pub(crate) ", 16))]).len(), 1);
         assert_eq!(found(&[("base", &fields("pub ", 16))]), [""; 0], "plain data");
+    }
+
+    #[test]
+    fn type_parameters_are_found_that_are_runners() {
+        let files = [
+            ("engine::a", "struct A<R: Runner>(R);\n"),
+            ("engine::b", "fn b<R>()\nwhere\n    R: Runner<Input = u8> + 'static,\n{\n}\n"),
+            ("engine::c", "impl Runner for C {}\nfn c(r: RunnerName) {}\n// R: Runner\n"),
+            ("api::d", "struct D<R: Runner>(R);\n"),
+        ];
+        let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(generic_over_runner(&code(&Files::from(files))), ["engine::a", "engine::b"]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::backend::cluster::nats::Nats;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::process::processes::Processes;
 #[cfg(all(feature = "processes", target_os = "linux"))]
+use crate::backend::remote::item_codec::ItemCodec;
+#[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::backend::remote::recipe::Recipe;
 use crate::backend::threads::producer;
 use crate::base::Measure;
@@ -121,7 +123,7 @@ pub struct Builder<R: Runner, O> {
     cpu_threads: CpuThreads,
     token: CancelToken,
     #[cfg(all(feature = "processes", target_os = "linux"))]
-    workers: Option<(Recipe<R>, Processes)>,
+    workers: Option<InProcesses<R>>,
     #[cfg(all(feature = "nats", target_os = "linux"))]
     cluster: Option<(Recipe<R>, Nats)>,
     /// A backend of a test.
@@ -288,6 +290,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         Ok(Pool::new_with(engine))
     }
 }
+
+/// How items are written for child processes, and how these are started.
+#[cfg(all(feature = "processes", target_os = "linux"))]
+type InProcesses<R> = (ItemCodec<<R as Runner>::Input, <R as Runner>::Output>, Processes);
 
 /// Makes a backend of a test.
 #[cfg(test)]

@@ -14,10 +14,10 @@ use crate::backend::cluster::hosting::{
 };
 use crate::backend::process::processes::Processes;
 use crate::backend::remote::codec::CodecFormat;
-use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
-use crate::backend::remote::recipe::{Recipe, Relay, Terms, unsent};
+use crate::backend::remote::failure::{CallFailure, ErrorCodec, RemoteFailure};
+use crate::backend::remote::item_codec::{Relay, Terms, unsent};
+use crate::backend::remote::recipe::Recipe;
 use crate::base::Result;
-use crate::cfg::CfgNode;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
@@ -37,7 +37,7 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         cfg: &str,
         settings: &LoadSettings,
     ) -> Result<Arc<dyn LoadedRunner>, CallFailure> {
-        let (runner, cfg) = make(self, cfg)?;
+        let (runner, cfg) = self.make(cfg)?;
         // Half of what the window has for each producer is the largest batch that may be chosen.
         let of_rule = |rule: Batch| if rule.is_chosen() { 2 * rule.most() } else { rule.most() };
         let largest = settings.batch.map_or(1, |batch| of_rule(batch.rule));
@@ -63,12 +63,11 @@ impl<R: Runner + 'static> Host for Recipe<R> {
             }
         }
         if settings.place == HookPlace::Processes {
-            let none = |_: &CfgNode| Err("only a child makes the runner".into());
             let (encode_input, decode_output, origin) = (relay_input, relay_output, origin_of);
             let relay = Relay { encode_input, decode_output, origin };
             let own = OWN_VARIABLES.into_iter();
             let processes = own.fold(Processes::new(), Processes::env_remove);
-            builder = builder.in_processes(self.relayed(none, relay), processes);
+            builder = builder.in_processes(self.items.relayed(relay), processes);
         }
         let pool = builder
             .build()
@@ -113,7 +112,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         begin(std::slice::from_ref(&task));
         let items = [task.item];
         let cx = cx.shown_as(&items).with_attempt(task.attempt);
-        let input = self.recipe.decode_input(&task.input)?;
+        let input = self.recipe.items.decode_input(&task.input)?;
         let output = self.runner.producer_work(&cx, state, input)?;
         self.encode(task.item, &output)
     }
@@ -125,7 +124,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         tasks: &mut Vec<ItemTask>,
     ) -> Result<Vec<Result<Vec<u8>>>> {
         begin(tasks);
-        let decode = |task: &ItemTask| self.recipe.decode_input(&task.input);
+        let decode = |task: &ItemTask| self.recipe.items.decode_input(&task.input);
         let decoded: Result<Vec<_>> = tasks.iter().map(decode).collect();
         // The tasks stay if the batch fails, so that it can be divided: one alone shows its own error.
         let mut inputs = decoded?;
@@ -164,7 +163,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
 impl<R: Runner> Hosted<R> {
     fn encode(&self, item: u64, output: &R::Output) -> Result<Vec<u8>> {
         let mut bytes = vec![];
-        let encoded = self.recipe.encode_output(item, output, &mut bytes);
+        let encoded = self.recipe.items.encode_output(item, output, &mut bytes);
         encoded.map_err(|error| unsent("output", &error))?;
         Ok(bytes)
     }
@@ -243,18 +242,18 @@ impl<R: Runner + 'static> LoadedRunner for HostService<R> {
 }
 
 /// The items of a batch that failed as a whole share its error.
-fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> TaskAnswer {
+fn of_batch(codec: &dyn ErrorCodec, error: &Error) -> TaskAnswer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::TimedOut { hook, limit, .. } => {
             TaskAnswer::TimedOut(Timeout { hook: *hook, limit: *limit, device })
         }
         Error::HookCrashed { source, .. } => TaskAnswer::Crashed { crash: source.clone(), device },
-        error => TaskAnswer::Failed { failure: CallFailure::of_shared(recipe, error), device },
+        error => TaskAnswer::Failed { failure: CallFailure::of_shared(codec, error), device },
     }
 }
 
-fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> TaskAnswer {
+fn failed(codec: &dyn ErrorCodec, error: Error) -> TaskAnswer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::ServiceEnded { .. } | Error::Closed { .. } => {
@@ -262,11 +261,11 @@ fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> TaskAnswer {
         }
         Error::HookCrashed { source, .. } => TaskAnswer::Crashed { crash: source, device },
         // The error of the batch: each of its items has failed by itself.
-        Error::BatchFailed { source: Some(source), .. } => of_batch(recipe, &source),
+        Error::BatchFailed { source: Some(source), .. } => of_batch(codec, &source),
         Error::TimedOut { hook, limit, .. } => {
             TaskAnswer::TimedOut(Timeout { hook, limit, device })
         }
-        error => TaskAnswer::Failed { failure: CallFailure::of(recipe, error), device },
+        error => TaskAnswer::Failed { failure: CallFailure::of(codec, error), device },
     }
 }
 

@@ -12,11 +12,11 @@ use super::stage::{IntoStage, LineOf, StageFailure};
 #[cfg(feature = "futures")]
 use super::streams::{OutputsStream, RunStream};
 use crate::concurrency::cancel::CancelToken;
+use crate::engine::consume::consumer_of;
 use crate::engine::feed::Source;
 use crate::engine::feeding::GatedSource;
 use crate::engine::line::linked;
 use crate::engine::link::Direct;
-use crate::engine::run_driver::consumer_of;
 use crate::engine::run_driver::run;
 use crate::error::{BoxError, Error};
 use crate::observe::account::Account;

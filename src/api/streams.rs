@@ -9,11 +9,11 @@ use futures_core::{FusedStream, Stream};
 
 use super::stage::{LineOf, TypesOf};
 use crate::concurrency::exclusive::Exclusive;
+use crate::engine::consume::consumer_of;
 use crate::engine::feed::Polled;
 use crate::engine::feed::Source;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::run_driver::RunTask;
-use crate::engine::run_driver::consumer_of;
 use crate::error::Error;
 use crate::runner::Runner;
 

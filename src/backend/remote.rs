@@ -4,4 +4,5 @@
 pub(crate) mod check;
 pub(crate) mod codec;
 pub(crate) mod failure;
+pub(crate) mod item_codec;
 pub(crate) mod recipe;

@@ -8,6 +8,7 @@ use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::now;
 use crate::engine::collector::{Collector, CollectorPause};
+use crate::engine::pool::Engine;
 use crate::engine::reckoning::{ReceiverEnd, ReceiverKind, Reckoning};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::journal::JournalOutcome;
@@ -17,12 +18,10 @@ use crate::run::abort_guard::AbortGuard;
 use crate::run::call::call;
 use crate::run::no_output::{CountingStage, Effect, FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
+use crate::run::run_shape::Rebuilt;
 use crate::run::taken::{RunFailure, Taken};
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
-
-/// The name of the consumer's thread, and of each thread between two stages.
-pub(crate) const NAME: &str = "gangline-c";
 
 /// The result of a run, as the consumer reports it.
 pub(crate) struct Consumed<S> {
@@ -44,8 +43,14 @@ pub(crate) struct SkippedItem {
 /// The maximum number of errors kept of a run, so that a million bad items do not fill the memory.
 pub(crate) const MOST_FAILURES: usize = 10_000;
 
+/// Consumes a whole run. Calls the function that it is given when input may be pulled.
+pub(crate) type Consume<S> = Box<dyn FnOnce(&dyn Fn()) -> Consumed<S> + Send>;
+
+/// Makes the consumer of a run. So the drivers know its summary, and not the type of its runner.
+pub(crate) type MakeConsumer<I, T, S> = fn(&Engine<I, T>, Arc<Run<I, T>>, Rebuilt) -> Consume<S>;
+
 /// The consumer of one run.
-pub(crate) struct Consumer<R: Runner> {
+struct Consumer<R: Runner> {
     runner: Arc<R>,
     cfg: Arc<CfgNode>,
     run: Arc<Run<R::Input, R::Output>>,
@@ -76,7 +81,7 @@ enum ConsumeEnd {
 }
 
 impl<R: Runner> Consumer<R> {
-    pub(crate) fn new(
+    fn new(
         runner: Arc<R>,
         cfg: Arc<CfgNode>,
         run: Arc<Run<R::Input, R::Output>>,
@@ -101,12 +106,12 @@ impl<R: Runner> Consumer<R> {
     }
 
     /// Publishes the counts after each item: a task that gives the run up does not wait for the end.
-    pub(super) fn publish_counts(self) -> Self {
+    fn publish_counts(self) -> Self {
         Consumer { is_watched: true, is_published: true, ..self }
     }
 
     /// Consumes the whole run. Calls `start` when input may be pulled.
-    pub(super) fn consume(mut self, start: impl FnOnce()) -> Consumed<R::Summary> {
+    fn consume(mut self, start: impl FnOnce()) -> Consumed<R::Summary> {
         let run = self.run.clone();
         let (over, span) = (AbortGuard::new(&run), run.spans.enter());
         let result = self.summarise(start);
@@ -451,6 +456,21 @@ impl<R: Runner> Consumer<R> {
             None => Ok(()),
         }
     }
+}
+
+/// Makes the consumer of a run of an engine, which was made of an `R`.
+pub(crate) fn consumer_of<R: Runner + 'static>(
+    engine: &Engine<R::Input, R::Output>,
+    run: Arc<Run<R::Input, R::Output>>,
+    rebuilt: Rebuilt,
+) -> Consume<R::Summary> {
+    let (runner, cfg) = (engine.factory().shared_runner::<R>(), engine.cfg.clone());
+    let consumer = Consumer::new(runner, cfg, run, engine.settings.order, engine.window());
+    let consumer = match rebuilt {
+        Rebuilt::Before => consumer,
+        Rebuilt::Later => consumer.publish_counts(),
+    };
+    Box::new(|start| consumer.consume(start))
 }
 
 impl<S> Consumed<S> {

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::consume::{Consumed, Consumer, NAME};
+use super::consume::{Consume, Consumed, MakeConsumer};
 use super::feed::Source;
 #[cfg(feature = "futures")]
 use super::feed::{FeederTime, Polled, Pulled};
@@ -19,7 +19,7 @@ use super::line::{Begun, Line, join_links};
 use super::link::FeedCounts;
 #[cfg(feature = "futures")]
 use super::outputs_driver::MOST_PER_POLL;
-use super::pool::Engine;
+use super::session::NAME;
 use super::stage::{RunOf, StageTypes};
 #[cfg(feature = "futures")]
 use crate::base::panic::drop_quietly;
@@ -38,7 +38,6 @@ use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::run_state::RunState;
-use crate::runner::Runner;
 
 /// The driver of a run that a consumer ends. The sessions are kept by the engines, so that a leaked driver can still be
 /// ended.
@@ -319,27 +318,6 @@ pub(super) enum Start {
     Awaited,
     Go,
     Never,
-}
-
-/// Consumes a whole run. Calls the function that it is given when input may be pulled.
-pub(crate) type Consume<S> = Box<dyn FnOnce(&dyn Fn()) -> Consumed<S> + Send>;
-
-/// Makes the consumer of a run. So the drivers know its summary, and not the type of its runner.
-pub(crate) type MakeConsumer<I, T, S> = fn(&Engine<I, T>, Arc<Run<I, T>>, Rebuilt) -> Consume<S>;
-
-/// Makes the consumer of a run of an engine, which was made of an `R`.
-pub(crate) fn consumer_of<R: Runner + 'static>(
-    engine: &Engine<R::Input, R::Output>,
-    run: Arc<Run<R::Input, R::Output>>,
-    rebuilt: Rebuilt,
-) -> Consume<R::Summary> {
-    let (runner, cfg) = (engine.factory().shared_runner::<R>(), engine.cfg.clone());
-    let consumer = Consumer::new(runner, cfg, run, engine.settings.order, engine.window());
-    let consumer = match rebuilt {
-        Rebuilt::Before => consumer,
-        Rebuilt::Later => consumer.publish_counts(),
-    };
-    Box::new(|start| consumer.consume(start))
 }
 
 /// The consumer's side of its state.

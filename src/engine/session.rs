@@ -5,7 +5,6 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::consume::NAME;
 use super::link::{LinkKind, Relayed, Work};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
@@ -21,6 +20,9 @@ use crate::run::handover::shared_budget::{Bounded, share_budget};
 use crate::run::journal_writer::JournalWriter;
 use crate::run::run_shape::RunKind;
 use crate::run::taken::Taken;
+
+/// The name of the consumer's thread, and of each thread between two stages.
+pub(super) const NAME: &str = "gangline-c";
 
 /// A run in which producers take part.
 pub(super) struct Session<I, T> {

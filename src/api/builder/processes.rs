@@ -8,6 +8,7 @@ use crate::backend::process::keeper::Keeper;
 use crate::backend::process::processes::Processes;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
+use crate::backend::remote::item_codec::ItemCodec;
 use crate::backend::remote::recipe::Recipe;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
@@ -61,19 +62,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
     pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
-        self.workers = Some((*recipe, processes));
+        self.workers = Some((recipe.items, processes));
         self
     }
 
     /// For the worker of a cluster.
     #[cfg(feature = "nats")]
-    pub(crate) fn in_processes(mut self, recipe: Recipe<R>, processes: Processes) -> Self {
-        self.workers = Some((recipe, processes));
+    pub(crate) fn in_processes(
+        mut self,
+        codec: ItemCodec<R::Input, R::Output>,
+        processes: Processes,
+    ) -> Self {
+        self.workers = Some((codec, processes));
         self
     }
 
     pub(super) fn build_in_processes(mut self) -> Result<Pool<R, O>, Error> {
-        let (recipe, processes) = self.workers.take().expect("the caller has looked");
+        let (codec, processes) = self.workers.take().expect("the caller has looked");
         if !may_start_workers() {
             return Err(WorkerError::Nested {}.into());
         }
@@ -97,7 +102,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
         let settings = Arc::new(settings);
         let make: Arc<MakeBackend<R::Input, R::Output>> = Arc::new(move |setup, shared| {
-            Box::new(Keeper::new(recipe, settings.clone(), setup, shared))
+            Box::new(Keeper::new(codec, settings.clone(), setup, shared))
         });
         self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))
     }

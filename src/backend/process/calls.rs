@@ -7,12 +7,12 @@ use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader, WorkHook};
 use super::waiting::{ChildAnswer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
-use crate::backend::remote::recipe::unsent;
+use crate::backend::remote::item_codec::unsent;
 use crate::base::{BoxError, Hook};
 use crate::error::{Error, FrameError, Site, WorkerError};
 use crate::run::Run;
 use crate::run::handover::signals::Revocations;
-use crate::runner::{ProducerContext, Runner};
+use crate::runner::ProducerContext;
 use crate::scheduler::{Copies, Lease};
 
 /// What came of a call for the items of a lease.
@@ -41,14 +41,14 @@ pub(super) struct Sent<I> {
 /// The bytes of a call.
 type Encoded = Result<Vec<u8>, Box<Error>>;
 
-impl<R: Runner> WorkerProcess<R> {
+impl<I, T> WorkerProcess<I, T> {
     /// A call of the hook for the items of a lease, with the bytes to send.
     pub(super) fn prepare_call(
         &mut self,
-        run: &Run<R::Input, R::Output>,
+        run: &Run<I, T>,
         lease: Lease,
-        inputs: Vec<R::Input>,
-    ) -> (Sent<R::Input>, Encoded) {
+        inputs: Vec<I>,
+    ) -> (Sent<I>, Encoded) {
         let call = self.next_call();
         let sent = Sent { call, lease, inputs, copies: Copies::Missing, is_stale: false };
         let bytes = self.encode(run, call, &sent.lease, &sent.inputs).map_err(|source| {
@@ -67,9 +67,9 @@ impl<R: Runner> WorkerProcess<R> {
     /// Whether anything waits for the call that the child works on.
     pub(super) fn interest_in(
         &self,
-        run: &Run<R::Input, R::Output>,
+        run: &Run<I, T>,
         revocations: &Revocations,
-        sent: &Sent<R::Input>,
+        sent: &Sent<I>,
     ) -> Interest {
         let Sent { lease, is_stale, .. } = sent;
         let flag = revocations.flag(Some(lease.id));
@@ -88,30 +88,30 @@ impl<R: Runner> WorkerProcess<R> {
 
     fn encode(
         &self,
-        run: &Run<R::Input, R::Output>,
+        run: &Run<I, T>,
         call: u64,
         lease: &Lease,
-        inputs: &[R::Input],
+        inputs: &[I],
     ) -> Result<Vec<u8>, BoxError> {
         let hook = match run.handover.batching() {
             None => WorkHook::Single,
             Some(_) => WorkHook::Batch,
         };
         let items = &lease.items;
-        let (shown, attempt) = self.recipe.origins(inputs, items, lease.attempt);
+        let (shown, attempt) = self.codec.origins(inputs, items, lease.attempt);
         let header = ItemsHeader { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
         let written = frame(FrameKind::Items, most, |bytes| -> Result<(), BoxError> {
             message::put(bytes, &header)?;
             for (&item, input) in items.iter().zip(inputs) {
-                message::put_part(bytes, |bytes| self.recipe.encode_input(item, input, bytes))?;
+                message::put_part(bytes, |bytes| self.codec.encode_input(item, input, bytes))?;
             }
             Ok(())
         });
         written.map_err(|error| unsent("input", &error))
     }
 
-    fn hook(&self, run: &Run<R::Input, R::Output>, lease: &Lease) -> (Hook, Site) {
+    fn hook(&self, run: &Run<I, T>, lease: &Lease) -> (Hook, Site) {
         let hook = match run.handover.batching() {
             None => Hook::ProducerWork,
             Some(_) => Hook::ProducerWorkBatch,
@@ -122,10 +122,10 @@ impl<R: Runner> WorkerProcess<R> {
     /// What an answer says of a call.
     pub(super) fn worked(
         &self,
-        run: &Run<R::Input, R::Output>,
-        sent: &Sent<R::Input>,
+        run: &Run<I, T>,
+        sent: &Sent<I>,
         answer: ChildAnswer,
-    ) -> CallOutcome<R::Output> {
+    ) -> CallOutcome<T> {
         let (call, lease) = (sent.call, &sent.lease);
         let (hook, site) = self.hook(run, lease);
         match answer {
@@ -161,7 +161,7 @@ impl<R: Runner> WorkerProcess<R> {
         call: u64,
         lease: &Lease,
         hook: Hook,
-    ) -> Result<CallOutcome<R::Output>, FrameError> {
+    ) -> Result<CallOutcome<T>, FrameError> {
         let (Done { call: of, outcomes, .. }, mut parts) = message::split(frame)?;
         if of != call || outcomes.len() != lease.items.len() {
             return Err(out_of_turn(frame));
@@ -173,12 +173,12 @@ impl<R: Runner> WorkerProcess<R> {
                 Error::HookFailed { hook, site, source }
             };
             Ok(match outcome {
-                ItemOutcome::Output => self.recipe.decode_output(part).map_err(failed),
+                ItemOutcome::Output => self.codec.decode_output(part).map_err(failed),
                 ItemOutcome::Failure => {
                     let body = part.to_vec();
                     let failure: RemoteFailure =
                         message::decode(&Frame { kind: frame.kind, body })?;
-                    Err(failed(failure.restore(&self.recipe)))
+                    Err(failed(failure.restore(&self.codec)))
                 }
             })
         });
@@ -190,11 +190,11 @@ impl<R: Runner> WorkerProcess<R> {
         frame: &Frame,
         call: u64,
         place: (Hook, Site),
-    ) -> Result<CallOutcome<R::Output>, FrameError> {
+    ) -> Result<CallOutcome<T>, FrameError> {
         let Failed { call: of, failure } = message::decode(frame)?;
         if of != call || matches!(failure, CallFailure::Make(_) | CallFailure::Cfg(_)) {
             return Err(out_of_turn(frame));
         }
-        Ok(CallOutcome::Failed(failure.into_error(&self.recipe, place)))
+        Ok(CallOutcome::Failed(failure.into_error(&self.codec, place)))
     }
 }

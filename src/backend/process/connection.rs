@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::frame::{Frame, FrameKind, FrameReader, HEADER};
 use super::message::{self, Hello, Nonce, PROTOCOL, Refused};
-use crate::backend::remote::recipe::Terms;
+use crate::backend::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// Set for a worker: the nonce of its coordinator.

@@ -12,8 +12,9 @@ use super::message::{
 };
 use super::outlet::Outlet;
 use super::worker::Serve;
-use crate::backend::remote::failure::{CallFailure, RemoteFailure, make};
-use crate::backend::remote::recipe::{Recipe, unsent};
+use crate::backend::remote::failure::{CallFailure, RemoteFailure};
+use crate::backend::remote::item_codec::unsent;
+use crate::backend::remote::recipe::Recipe;
 use crate::base::panic::drop_quietly;
 use crate::base::{BoxError, Hook, Result};
 use crate::cfg::CfgNode;
@@ -28,11 +29,11 @@ use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted}
 
 impl<R: Runner + 'static> Serve for Recipe<R> {
     fn name(&self) -> &'static str {
-        Recipe::name(self)
+        self.items.name()
     }
 
     fn difference(&self, connection: &CoordinatorConnection) -> Option<String> {
-        self.terms().difference(connection.terms())
+        self.items.terms().difference(connection.terms())
     }
 
     fn serve(&self, connection: CoordinatorConnection) -> ! {
@@ -217,7 +218,8 @@ impl<R: Runner> ChildHooks<R> {
 
     fn inputs(&self, parts: &[&[u8]]) -> Result<Vec<R::Input>, CallFailure> {
         let recipe = &self.side.recipe;
-        let inputs = parts.iter().map(|part| recipe.decode_input(part)).collect::<Result<_>>();
+        let inputs =
+            parts.iter().map(|part| recipe.items.decode_input(part)).collect::<Result<_>>();
         inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
     }
 
@@ -300,7 +302,7 @@ impl<R: Runner> ChildHooks<R> {
     fn put_outcome(&self, item: u64, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
         match output {
             Ok(output) => {
-                let written = self.side.recipe.encode_output(item, &output, bytes);
+                let written = self.side.recipe.items.encode_output(item, &output, bytes);
                 drop_quietly(output);
                 written
             }
@@ -333,7 +335,7 @@ impl<R: Runner> ChildHooks<R> {
 
 impl<R: Runner> Made<R> {
     fn new(recipe: &Recipe<R>, init: &Init) -> Result<Self, CallFailure> {
-        let (runner, cfg) = make(recipe, &init.cfg)?;
+        let (runner, cfg) = recipe.make(&init.cfg)?;
         let setup = setup(init, Arc::new(cfg));
         let setup = setup.map_err(|error| CallFailure::Cfg(RemoteFailure::of(recipe, error)))?;
         Ok(Made { runner, setup, state: None })

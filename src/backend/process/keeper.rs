@@ -5,34 +5,34 @@ use std::sync::Arc;
 use super::child::{Child, Traffic};
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
-use crate::backend::remote::recipe::Recipe;
+use crate::backend::remote::item_codec::ItemCodec;
 use crate::concurrency::now;
 use crate::error::Error;
 use crate::observe::worker_report::WorkerReport;
 use crate::producers::lifetime::Lifetime;
 use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::runner::{ProducerSetup, Runner};
+use crate::runner::ProducerSetup;
 use crate::scheduler::Readiness;
 
 /// Keeps one child process, in which the hooks of one producer run.
-pub(crate) struct Keeper<R: Runner> {
-    pub(super) worker: WorkerProcess<R>,
+pub(crate) struct Keeper<I, T> {
+    pub(super) worker: WorkerProcess<I, T>,
     pub(super) shared: Shared,
     /// Whether the child has its state.
     pub(super) has_state: bool,
     pub(super) lifetime: Lifetime,
 }
 
-impl<R: Runner> Keeper<R> {
+impl<I, T> Keeper<I, T> {
     /// A keeper without a child: `start` starts it.
     pub(crate) fn new(
-        recipe: Recipe<R>,
+        codec: ItemCodec<I, T>,
         settings: Arc<KeeperSettings>,
         setup: ProducerSetup,
         shared: Shared,
     ) -> Self {
-        let worker = WorkerProcess::new(recipe, settings, setup);
+        let worker = WorkerProcess::new(codec, settings, setup);
         Keeper { worker, shared, has_state: false, lifetime: Lifetime::new() }
     }
 
@@ -53,18 +53,18 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Has the end of the run, and the end of each lease, ring the bell.
-    pub(super) fn listen_to(&self, run: &Run<R::Input, R::Output>) {
+    pub(super) fn listen_to(&self, run: &Run<I, T>) {
         self.worker.listen_to(&run.wanted.bells);
         self.worker.listen_to(&run.handover.dispatch.signals.bells);
     }
 
     /// How many more items the state may see.
-    pub(super) fn life_left(&self, run: &Run<R::Input, R::Output>) -> u64 {
+    pub(super) fn life_left(&self, run: &Run<I, T>) -> u64 {
         self.lifetime.span(run, &self.worker.setup).saturating_sub(self.lifetime.worked)
     }
 
     /// Whether `recycle_after` asks for another process before the next item.
-    pub(super) fn is_due(&self, run: &Run<R::Input, R::Output>) -> bool {
+    pub(super) fn is_due(&self, run: &Run<I, T>) -> bool {
         self.has_state && self.lifetime.is_over(run, &self.worker.setup)
     }
 
@@ -76,7 +76,7 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Notes that the child has no state any more, as after a panic.
-    pub(super) fn lose_state(&mut self, run: &Run<R::Input, R::Output>) {
+    pub(super) fn lose_state(&mut self, run: &Run<I, T>) {
         if std::mem::take(&mut self.has_state) {
             run.handover.stats.state_lost(self.producer());
             self.shared.note_loss();
@@ -84,18 +84,14 @@ impl<R: Runner> Keeper<R> {
     }
 
     /// Drops the child, which kills it if it runs, and notes that its state is gone.
-    pub(super) fn lose_process(&mut self, run: &Run<R::Input, R::Output>) {
+    pub(super) fn lose_process(&mut self, run: &Run<I, T>) {
         self.note_worker(run, |_| {});
         self.worker.child = None;
         self.lose_state(run);
     }
 
     /// Adds to the figures of the run about the process.
-    pub(super) fn note_worker(
-        &mut self,
-        run: &Run<R::Input, R::Output>,
-        change: impl FnOnce(&mut WorkerReport),
-    ) {
+    pub(super) fn note_worker(&mut self, run: &Run<I, T>, change: impl FnOnce(&mut WorkerReport)) {
         let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
         run.handover.stats.note_worker(self.producer(), |worker| {
             if let Some((pid, Traffic { down, up })) = child {

@@ -13,13 +13,13 @@ use crate::error::{Error, WorkerError};
 use crate::producers::backend::{Backend, NextStep};
 use crate::run::Run;
 use crate::run::handover::signals::Revocations;
-use crate::runner::{Runner, Wanted};
+use crate::runner::Wanted;
 use crate::scheduler::LeaseId;
 
 /// How long a process that has said goodbye may take to end.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
-impl<R: Runner> Backend<R::Input, R::Output> for Keeper<R> {
+impl<I, T> Backend<I, T> for Keeper<I, T> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let kill_after = self.worker.settings.processes.kill_after;
         self.worker.hang_bell()?;
@@ -34,11 +34,7 @@ impl<R: Runner> Backend<R::Input, R::Output> for Keeper<R> {
         self.has_state
     }
 
-    fn prepare(
-        &mut self,
-        run: &Run<R::Input, R::Output>,
-        lease: Option<LeaseId>,
-    ) -> Result<(), Error> {
+    fn prepare(&mut self, run: &Run<I, T>, lease: Option<LeaseId>) -> Result<(), Error> {
         if self.has_state {
             return Ok(());
         }
@@ -52,11 +48,11 @@ impl<R: Runner> Backend<R::Input, R::Output> for Keeper<R> {
         prepared
     }
 
-    fn work_on(&mut self, run: &Run<R::Input, R::Output>) -> NextStep {
+    fn work_on(&mut self, run: &Run<I, T>) -> NextStep {
         Shift::new(self, run).work()
     }
 
-    fn end_in(&mut self, run: &Run<R::Input, R::Output>) -> Result<(), Error> {
+    fn end_in(&mut self, run: &Run<I, T>) -> Result<(), Error> {
         self.lifetime.recycle(run, self.producer());
         self.listen_to(run);
         // The process that takes its place is no restart.
@@ -86,7 +82,7 @@ fn interest<I, T>(
     }
 }
 
-impl<R: Runner> Keeper<R> {
+impl<I, T> Keeper<I, T> {
     /// Has the child call `producer_end`, and waits until it has ended.
     fn end_state(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Error> {
         let (child, had_state) = (self.worker.child.take(), std::mem::take(&mut self.has_state));
@@ -122,7 +118,7 @@ impl<R: Runner> Keeper<R> {
         child.reap(EXIT_WITHIN);
         match bye.failure {
             None => Ok(()),
-            Some(failure) => Err(failure.into_error(&self.worker.recipe, (hook, site))),
+            Some(failure) => Err(failure.into_error(&self.worker.codec, (hook, site))),
         }
     }
 }

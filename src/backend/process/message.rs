@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, FrameKind, frame};
 use crate::backend::remote::failure::CallFailure;
-use crate::backend::remote::recipe::Terms;
+use crate::backend::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.

@@ -21,17 +21,16 @@ use crate::producers::leasing;
 use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
-use crate::runner::Runner;
 use crate::scheduler::{Begin, Copies, Inputs, Lease};
 
 /// A keeper in a run.
-pub(super) struct Shift<'a, R: Runner> {
-    keeper: &'a mut Keeper<R>,
-    run: &'a Run<R::Input, R::Output>,
-    desk: ItemQueue<'a, R::Input, R::Output>,
+pub(super) struct Shift<'a, I, T> {
+    keeper: &'a mut Keeper<I, T>,
+    run: &'a Run<I, T>,
+    desk: ItemQueue<'a, I, T>,
     event_writer: Option<EventWriter>,
     /// The calls that the child has not answered, in the order in which it works on them. The first has begun.
-    sent: VecDeque<Sent<R::Input>>,
+    sent: VecDeque<Sent<I>>,
     /// The limits of the first call.
     watch: CallWatch,
     /// When the first call began: it was sent to an idle child, or the call before it was answered.
@@ -42,7 +41,7 @@ pub(super) struct Shift<'a, R: Runner> {
 }
 
 /// A call that the child was at when it ended, and what that means.
-type CrashedCall<R> = (Sent<<R as Runner>::Input>, CallOutcome<<R as Runner>::Output>);
+type CrashedCall<I, T> = (Sent<I>, CallOutcome<T>);
 
 /// Whether calls that the child has not begun are to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +52,8 @@ enum RecallState {
     Sent,
 }
 
-impl<'a, R: Runner> Shift<'a, R> {
-    pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R::Input, R::Output>) -> Self {
+impl<'a, I, T> Shift<'a, I, T> {
+    pub(super) fn new(keeper: &'a mut Keeper<I, T>, run: &'a Run<I, T>) -> Self {
         keeper.listen_to(run);
         if let Some(child) = &mut keeper.worker.child {
             // Of an earlier run, or of the start.
@@ -138,7 +137,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Adds a call to those to send. A call that cannot be encoded has failed.
-    fn add(&mut self, lease: Lease, inputs: Vec<R::Input>, bytes: &mut Vec<u8>) {
+    fn add(&mut self, lease: Lease, inputs: Vec<I>, bytes: &mut Vec<u8>) {
         match self.keeper.worker.prepare_call(self.run, lease, inputs) {
             (sent, Ok(more)) => {
                 self.keeper.lifetime.worked += sent.lease.items.len() as u64;
@@ -205,8 +204,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     fn wait(&mut self, interest: Interest) {
         let (run, producer) = (self.run, self.keeper.producer());
         let first = self.sent.front().expect("the caller has looked").call;
-        let is_over =
-            |sent: &Sent<R::Input>| run.wanted.gave_up_on(sent.lease.items.first().copied());
+        let is_over = |sent: &Sent<I>| run.wanted.gave_up_on(sent.lease.items.first().copied());
         if self.sent.len() > 1 && self.recall == RecallState::No && self.sent.iter().any(is_over) {
             self.recall = RecallState::Wanted;
         }
@@ -250,7 +248,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             return self.take_answer(frame);
         };
         self.recall = RecallState::No;
-        let is_back = |sent: &Sent<R::Input>| calls.contains(&sent.call);
+        let is_back = |sent: &Sent<I>| calls.contains(&sent.call);
         let (back, left) = std::mem::take(&mut self.sent).into_iter().partition(is_back);
         self.sent = left;
         self.give_all_back(back);
@@ -311,7 +309,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Ends the process. No call but the crashed one was begun, so the others go back.
-    fn crash(&mut self, crashed: Option<CrashedCall<R>>) {
+    fn crash(&mut self, crashed: Option<CrashedCall<I, T>>) {
         self.keeper.lose_process(self.run);
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);
@@ -320,7 +318,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
-    fn give_all_back(&mut self, sent: VecDeque<Sent<R::Input>>) {
+    fn give_all_back(&mut self, sent: VecDeque<Sent<I>>) {
         let items = sent.iter().map(|sent| sent.lease.items.len() as u64).sum::<u64>();
         self.keeper.note_worker(self.run, |worker| worker.returned += items);
         self.keeper.lifetime.worked = self.keeper.lifetime.worked.saturating_sub(items);
@@ -330,7 +328,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Gives a lease back that no hook has begun.
-    fn give_back(&self, lease: Lease, inputs: Vec<R::Input>) {
+    fn give_back(&self, lease: Lease, inputs: Vec<I>) {
         let dispatch = &self.run.handover.dispatch;
         let kept = lease.items.iter().copied().zip(inputs).collect();
         dispatch.keep_inputs(kept).into_iter().for_each(drop_quietly);
@@ -338,7 +336,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     }
 
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
-    fn settle(&mut self, sent: Sent<R::Input>, worked: CallOutcome<R::Output>) {
+    fn settle(&mut self, sent: Sent<I>, worked: CallOutcome<T>) {
         let (run, producer) = (self.run, self.keeper.producer());
         let Sent { lease, inputs, .. } = sent;
         if let Some(event_writer) = &mut self.event_writer {

@@ -8,7 +8,7 @@ use super::frame::{Frame, FrameKind};
 use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
 use super::processes::Processes;
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
-use crate::backend::remote::recipe::Recipe;
+use crate::backend::remote::item_codec::ItemCodec;
 use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
 #[cfg(feature = "rayon")]
@@ -17,7 +17,7 @@ use crate::device::{InWorker, Place, in_worker};
 use crate::error::{Error, FrameError, WorkerError};
 use crate::run::limits::{TimeLimits, grace_of};
 use crate::run::run_state::RunState;
-use crate::runner::{ProducerSetup, Runner};
+use crate::runner::ProducerSetup;
 
 /// How long a process may take to say that it is a worker.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -37,8 +37,8 @@ pub(crate) struct KeeperSettings {
 }
 
 /// A child process with the hooks of one producer, and all that it takes to start it.
-pub(super) struct WorkerProcess<R: Runner> {
-    pub(super) recipe: Recipe<R>,
+pub(super) struct WorkerProcess<I, T> {
+    pub(super) codec: ItemCodec<I, T>,
     pub(super) settings: Arc<KeeperSettings>,
     pub(super) setup: ProducerSetup,
     /// `None` before the first start.
@@ -102,13 +102,13 @@ impl KeeperSettings {
     }
 }
 
-impl<R: Runner> WorkerProcess<R> {
+impl<I, T> WorkerProcess<I, T> {
     pub(super) fn new(
-        recipe: Recipe<R>,
+        codec: ItemCodec<I, T>,
         settings: Arc<KeeperSettings>,
         setup: ProducerSetup,
     ) -> Self {
-        WorkerProcess { recipe, settings, setup, bell: None, child: None, calls: 0 }
+        WorkerProcess { codec, settings, setup, bell: None, child: None, calls: 0 }
     }
 
     /// Makes the bell, if there is none.
@@ -179,8 +179,8 @@ impl<R: Runner> WorkerProcess<R> {
         let hello = Hello {
             coordinator: std::process::id(),
             max_frame: options.max_frame,
-            recipe: self.recipe.name().to_owned(),
-            terms: self.recipe.terms(),
+            recipe: self.codec.name().to_owned(),
+            terms: self.codec.terms(),
         };
         let InWorker { cuda_visible, .. } = self.in_worker()?;
         let (cuda_visible, producer) = (cuda_visible.as_deref(), self.setup.producer);
@@ -240,7 +240,7 @@ impl<R: Runner> WorkerProcess<R> {
                 },
                 FrameKind::InitFailed => {
                     let Failed { failure, .. } = message::decode(&frame)?;
-                    Err(Unready::Failed(failure.into_error(&self.recipe, (hook, site))))
+                    Err(Unready::Failed(failure.into_error(&self.codec, (hook, site))))
                 }
                 _ => Err(unexpected(&frame)),
             },

@@ -42,9 +42,10 @@ pub fn check_recipe<R: Runner>(
     let failed = |value, (sample, result): (usize, Result<(), BoxError>)| {
         result.map_err(|source| CheckError { value, sample, source })
     };
-    let mut inputs = inputs.into_iter().map(|input| recipe.check_input(&input)).enumerate();
+    let mut inputs = inputs.into_iter().map(|input| recipe.items.check_input(&input)).enumerate();
     inputs.try_for_each(|it| failed("input", it))?;
-    let mut outputs = outputs.into_iter().map(|output| recipe.check_output(&output)).enumerate();
+    let mut outputs =
+        outputs.into_iter().map(|output| recipe.items.check_output(&output)).enumerate();
     outputs.try_for_each(|it| failed("output", it))
 }
 

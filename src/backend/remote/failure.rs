@@ -4,14 +4,11 @@ use std::error::Error as StdError;
 
 use serde::{Deserialize, Serialize};
 
-use super::recipe::Recipe;
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, PanicMessage};
-use crate::cfg::CfgNode;
 use crate::error::{
     Error, OutOfMemory, OutputCount, RemoteError, Site, WorkerError, is_out_of_memory,
 };
-use crate::runner::Runner;
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,16 +45,25 @@ pub struct RemoteFailure {
     pub(crate) is_out_of_memory: bool,
 }
 
+/// Writes and reads the errors whose types a recipe names.
+pub(crate) trait ErrorCodec {
+    /// Encodes an error of a named type, with the number of the type.
+    fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)>;
+
+    /// Decodes an error of the type with this number.
+    fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError>;
+}
+
 impl CallFailure {
     /// The failure of a hook.
-    pub(crate) fn of<R: Runner>(recipe: &Recipe<R>, error: Error) -> Self {
-        let failure = CallFailure::of_shared(recipe, &error);
+    pub(crate) fn of(codec: &dyn ErrorCodec, error: Error) -> Self {
+        let failure = CallFailure::of_shared(codec, &error);
         drop_quietly(error);
         failure
     }
 
     /// The failure of a hook for several items, for one of them.
-    pub(crate) fn of_shared<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Self {
+    pub(crate) fn of_shared(codec: &dyn ErrorCodec, error: &Error) -> Self {
         let source: &(dyn StdError + 'static) = match error {
             Error::HookPanicked { source, .. } => return CallFailure::Panic(source.to_string()),
             Error::HookFailed { source, .. } => source.as_ref(),
@@ -67,20 +73,16 @@ impl CallFailure {
             Some(OutputCount { inputs, outputs }) => {
                 CallFailure::Outputs { inputs: *inputs as u64, outputs: *outputs as u64 }
             }
-            None => CallFailure::Error(RemoteFailure::of_ref(recipe, source)),
+            None => CallFailure::Error(RemoteFailure::of_ref(codec, source)),
         }
     }
 
     /// The error of the call.
-    pub(crate) fn into_error<R: Runner>(
-        self,
-        recipe: &Recipe<R>,
-        (hook, site): (Hook, Site),
-    ) -> Error {
+    pub(crate) fn into_error(self, codec: &dyn ErrorCodec, (hook, site): (Hook, Site)) -> Error {
         let site = Box::new(site);
         match self {
             CallFailure::Error(failure) => {
-                Error::HookFailed { hook, site, source: failure.restore(recipe) }
+                Error::HookFailed { hook, site, source: failure.restore(codec) }
             }
             CallFailure::Panic(text) => {
                 Error::HookPanicked { hook, site, source: PanicMessage::new(text) }
@@ -91,11 +93,9 @@ impl CallFailure {
                 Error::HookFailed { hook, site, source: Box::new(source) }
             }
             CallFailure::Make(failure) => {
-                WorkerError::Make { source: failure.restore(recipe) }.into()
+                WorkerError::Make { source: failure.restore(codec) }.into()
             }
-            CallFailure::Cfg(failure) => {
-                WorkerError::Cfg { source: failure.restore(recipe) }.into()
-            }
+            CallFailure::Cfg(failure) => WorkerError::Cfg { source: failure.restore(codec) }.into(),
         }
     }
 }
@@ -107,18 +107,18 @@ impl RemoteFailure {
     }
 
     /// An error. Its texts come from the user's code, which may panic.
-    pub(crate) fn of<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> Self {
-        let failure = RemoteFailure::of_ref(recipe, error.as_ref());
+    pub(crate) fn of(codec: &dyn ErrorCodec, error: BoxError) -> Self {
+        let failure = RemoteFailure::of_ref(codec, error.as_ref());
         drop_quietly(error);
         failure
     }
 
-    fn of_ref<R: Runner>(recipe: &Recipe<R>, error: &(dyn StdError + 'static)) -> Self {
+    fn of_ref(codec: &dyn ErrorCodec, error: &(dyn StdError + 'static)) -> Self {
         let described = catch(|| {
             let chain = std::iter::successors(Some(error), |&error| error.source());
             RemoteFailure {
                 texts: chain.map(ToString::to_string).collect(),
-                typed: recipe.encode_error(error),
+                typed: codec.encode_error(error),
                 is_out_of_memory: is_out_of_memory(error),
             }
         });
@@ -128,10 +128,10 @@ impl RemoteFailure {
     }
 
     /// The error that was sent: of its own type if the recipe names it, else its texts.
-    pub(crate) fn restore<R: Runner>(self, recipe: &Recipe<R>) -> BoxError {
+    pub(crate) fn restore(self, codec: &dyn ErrorCodec) -> BoxError {
         let RemoteFailure { texts, typed, is_out_of_memory: is_short } = self;
         let typed = typed.and_then(|(number, bytes)| {
-            catch(|| recipe.decode_error(number, &bytes)).ok().flatten()
+            catch(|| codec.decode_error(number, &bytes)).ok().flatten()
         });
         let error = match (typed, RemoteError::new(texts)) {
             (Some(error), _) => error,
@@ -144,15 +144,4 @@ impl RemoteFailure {
             false => error,
         }
     }
-}
-
-/// Makes a recipe's runner from the configuration that its coordinator has sent.
-pub(crate) fn make<R: Runner>(recipe: &Recipe<R>, cfg: &str) -> Result<(R, CfgNode), CallFailure> {
-    let cfg = CfgNode::from_yaml_str(cfg);
-    let unread = |error| CallFailure::Cfg(RemoteFailure::of(recipe, error));
-    let mut cfg = cfg.map_err(|error| unread(error.into()))?;
-    cfg.freeze();
-    let runner = recipe.make(&cfg);
-    let runner = runner.map_err(|error| CallFailure::Make(RemoteFailure::of(recipe, error)))?;
-    Ok((runner, cfg))
 }

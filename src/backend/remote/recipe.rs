@@ -1,14 +1,16 @@
 //! Recipes: how a worker makes the runner that its coordinator has.
 
-use std::any::type_name;
 use std::error::Error as StdError;
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use super::codec::{Codec, CodecFormat, Postcard};
-use crate::base::panic::catch;
+use super::codec::Codec;
+use super::failure::{CallFailure, ErrorCodec, RemoteFailure};
+use super::item_codec::{ItemCodec, unless_panics};
+#[cfg(feature = "nats")]
+pub(crate) use super::item_codec::{Terms, unsent};
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
 use crate::runner::Runner;
@@ -71,73 +73,9 @@ use crate::runner::Runner;
 /// }
 /// ```
 pub struct Recipe<R: Runner> {
-    name: &'static str,
-    version: &'static str,
     make: fn(&CfgNode) -> Result<R>,
-    codec: &'static dyn Codec,
-    input: Wire<R::Input>,
-    output: Wire<R::Output>,
-    errors: [Option<ErrorType>; MOST_ERRORS],
-    /// The index and attempt of an item that comes from a coordinator elsewhere.
-    origin: Option<ItemOrigin<R::Input>>,
+    pub(crate) items: ItemCodec<R::Input, R::Output>,
 }
-
-/// The largest number of error types that a recipe can name.
-const MOST_ERRORS: usize = 8;
-
-/// How the values of one type are written and read.
-struct Wire<T> {
-    name: fn() -> &'static str,
-    encode: fn(CodecFormat, &T, &mut Vec<u8>) -> Result<()>,
-    decode: fn(CodecFormat, &[u8]) -> Result<T>,
-}
-
-/// Returns the index and the attempt of an item, as its hook sees them.
-type ItemOrigin<T> = fn(&T) -> (u64, u32);
-
-/// How a runner hands on the encoded values of another.
-#[cfg(feature = "nats")]
-pub(crate) struct Relay<H: Runner> {
-    pub(crate) encode_input: fn(CodecFormat, &H::Input, &mut Vec<u8>) -> Result<()>,
-    pub(crate) decode_output: fn(CodecFormat, &[u8]) -> Result<H::Output>,
-    /// The index and attempt that the hook sees.
-    pub(crate) origin: ItemOrigin<H::Input>,
-}
-
-/// Returns `None` if the error is of another type.
-type EncodeError = fn(CodecFormat, &(dyn StdError + 'static)) -> Option<Result<Vec<u8>>>;
-
-/// How the errors of one type are written and read.
-#[derive(Clone, Copy)]
-struct ErrorType {
-    encode: EncodeError,
-    decode: fn(CodecFormat, &[u8]) -> Result<BoxError>,
-}
-
-impl<T> Wire<T> {
-    /// Checks that a value is the same after it was encoded and decoded, as far as its bytes tell.
-    fn check(&self, format: CodecFormat, value: &T) -> Result<()> {
-        let (mut first, mut second) = (vec![], vec![]);
-        (self.encode)(format, value, &mut first)?;
-        let decoded = (self.decode)(format, &first)?;
-        (self.encode)(format, &decoded, &mut second)?;
-        // In any order: that of a hash map changes.
-        first.sort_unstable();
-        second.sort_unstable();
-        match first == second {
-            true => Ok(()),
-            false => Err("the decoded value is encoded differently".into()),
-        }
-    }
-}
-
-impl<T> Clone for Wire<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Wire<T> {}
 
 impl<R: Runner> Clone for Recipe<R> {
     fn clone(&self) -> Self {
@@ -154,10 +92,7 @@ where
 {
     /// Makes a recipe. `name` tells the recipes of one program apart; `make` is called once in each worker.
     pub const fn new(name: &'static str, make: fn(&CfgNode) -> Result<R>) -> Self {
-        let input = Wire { name: type_name::<R::Input>, encode, decode };
-        let output = Wire { name: type_name::<R::Output>, encode, decode };
-        let errors = [None; MOST_ERRORS];
-        Recipe { name, version: "", make, codec: &Postcard, input, output, errors, origin: None }
+        Recipe { make, items: ItemCodec::new(name) }
     }
 
     /// Sets a version. A worker with a recipe of another version refuses to serve, and the error names both.
@@ -165,13 +100,13 @@ where
     /// It matters for workers of another program file: see
     /// [`Processes::program`](crate::process::Processes::program).
     pub const fn version(mut self, version: &'static str) -> Self {
-        self.version = version;
+        self.items.version = version;
         self
     }
 
     /// Sets how values are written. The default is [`Postcard`].
     pub const fn codec(mut self, codec: &'static dyn Codec) -> Self {
-        self.codec = codec;
+        self.items.codec = codec;
         self
     }
 
@@ -187,222 +122,65 @@ where
     where
         E: StdError + Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        let mut at = 0;
-        while self.errors[at].is_some() {
-            at += 1;
-            assert!(at < MOST_ERRORS, "a recipe can name 8 types of errors");
-        }
-        self.errors[at] = Some(ErrorType { encode: encode_error::<E>, decode: decode_error::<E> });
+        self.items = self.items.error::<E>();
         self
     }
 }
 
 impl<R: Runner> Recipe<R> {
+    /// Makes the runner from the configuration that its coordinator has sent. A panic is an error.
+    pub(crate) fn make(&self, cfg: &str) -> Result<(R, CfgNode), CallFailure> {
+        let cfg = CfgNode::from_yaml_str(cfg);
+        let unread = |error| CallFailure::Cfg(RemoteFailure::of(self, error));
+        let mut cfg = cfg.map_err(|error| unread(error.into()))?;
+        cfg.freeze();
+        let runner = unless_panics(|| (self.make)(&cfg));
+        let runner = runner.map_err(|error| CallFailure::Make(RemoteFailure::of(self, error)))?;
+        Ok((runner, cfg))
+    }
+}
+
+/// What the lanes of a cluster need of the items.
+#[cfg(feature = "nats")]
+impl<R: Runner> Recipe<R> {
     pub(crate) fn name(&self) -> &'static str {
-        self.name
+        self.items.name()
     }
 
     pub(crate) fn terms(&self) -> Terms {
-        Terms {
-            version: self.version.to_owned(),
-            codec: self.format().name().to_owned(),
-            input: (self.input.name)().to_owned(),
-            output: (self.output.name)().to_owned(),
-        }
+        self.items.terms()
     }
 
-    /// The recipe of a runner that hands on encoded values of this one: its child processes have this recipe.
-    #[cfg(feature = "nats")]
-    pub(crate) fn relayed<H: Runner>(
-        &self,
-        make: fn(&CfgNode) -> Result<H>,
-        relay: Relay<H>,
-    ) -> Recipe<H> {
-        let Recipe { name, version, codec, errors, .. } = *self;
-        let input = Wire {
-            name: self.input.name,
-            encode: relay.encode_input,
-            decode: |_, _| Err("a relay decodes no input".into()),
-        };
-        let output = Wire {
-            name: self.output.name,
-            encode: |_, _, _| Err("a relay encodes no output".into()),
-            decode: relay.decode_output,
-        };
-        let origin = Some(relay.origin);
-        Recipe { name, version, make, codec, input, output, errors, origin }
-    }
-
-    /// The indices and the attempt of inputs, as the hook sees them.
-    pub(crate) fn origins(
-        &self,
-        inputs: &[R::Input],
-        items: &[u64],
-        attempt: u32,
-    ) -> (Vec<u64>, u32) {
-        let Some(origin) = self.origin else { return (items.to_vec(), attempt) };
-        let (items, attempts): (_, Vec<_>) = inputs.iter().map(origin).unzip();
-        (items, attempts.into_iter().max().unwrap_or(attempt))
-    }
-
-    /// Makes the runner. A panic is an error.
-    pub(super) fn make(&self, cfg: &CfgNode) -> Result<R> {
-        unless_panics(|| (self.make)(cfg))
-    }
-
-    fn format(&self) -> CodecFormat {
-        self.codec.format()
-    }
-
-    /// Whether the values of this item are checked for an attribute that the codec cannot handle, before results are wrong.
-    fn checks(&self, item: u64) -> bool {
-        cfg!(debug_assertions) && item == 0 && self.origin.is_none()
-    }
-
-    /// Appends an input of an item. A panic is an error.
     pub(crate) fn encode_input(
         &self,
         item: u64,
         input: &R::Input,
         bytes: &mut Vec<u8>,
     ) -> Result<()> {
-        unless_panics(|| {
-            if self.checks(item) {
-                self.check_input(input)?;
-            }
-            (self.input.encode)(self.format(), input, bytes)
-        })
-    }
-
-    pub(crate) fn decode_input(&self, bytes: &[u8]) -> Result<R::Input> {
-        let input = unless_panics(|| (self.input.decode)(self.format(), bytes));
-        input.map_err(|error| format!("the input does not decode: {error}").into())
-    }
-
-    /// Appends an output of an item. A panic is an error.
-    pub(crate) fn encode_output(
-        &self,
-        item: u64,
-        output: &R::Output,
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        unless_panics(|| {
-            if self.checks(item) {
-                self.check_output(output)?;
-            }
-            (self.output.encode)(self.format(), output, bytes)
-        })
+        self.items.encode_input(item, input, bytes)
     }
 
     pub(crate) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
-        let output = unless_panics(|| (self.output.decode)(self.format(), bytes));
-        output.map_err(|error| format!("the output does not decode: {error}").into())
-    }
-
-    pub(super) fn check_input(&self, input: &R::Input) -> Result<()> {
-        self.input.check(self.format(), input)
-    }
-
-    pub(super) fn check_output(&self, output: &R::Output) -> Result<()> {
-        self.output.check(self.format(), output)
-    }
-
-    /// Encodes an error of a named type, with the number of the type.
-    pub(super) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
-        let types = (0..).zip(self.errors.iter().flatten());
-        types
-            .into_iter()
-            .find_map(|(number, it)| Some((number, (it.encode)(self.format(), error)?.ok()?)))
-    }
-
-    pub(super) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
-        let it = self.errors.get(number as usize)?.as_ref()?;
-        (it.decode)(self.format(), bytes).ok()
+        self.items.decode_output(bytes)
     }
 }
 
-/// The fingerprint of a recipe.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
-pub struct Terms {
-    pub(crate) version: String,
-    pub(crate) codec: String,
-    pub(crate) input: String,
-    pub(crate) output: String,
-}
-
-impl Terms {
-    #[cfg(feature = "nats")]
-    pub(crate) fn version(&self) -> &str {
-        &self.version
+impl<R: Runner> ErrorCodec for Recipe<R> {
+    fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
+        self.items.encode_error(error)
     }
 
-    /// What differs, for a person.
-    pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
-        let each = [
-            ("version", &self.version, &coordinator.version),
-            ("codec", &self.codec, &coordinator.codec),
-            ("input type", &self.input, &coordinator.input),
-            ("output type", &self.output, &coordinator.output),
-        ];
-        let (what, here, there) = each.into_iter().find(|(_, here, there)| here != there)?;
-        Some(format!("its {what} is {here:?}, the coordinator's is {there:?}"))
+    fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
+        self.items.decode_error(number, bytes)
     }
 }
 
 impl<R: Runner> fmt::Debug for Recipe<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recipe").field("name", &self.name).field("terms", &self.terms()).finish()
-    }
-}
-
-fn encode<T: Serialize>(format: CodecFormat, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
-    format.encode(value, bytes)
-}
-
-fn decode<T: DeserializeOwned>(format: CodecFormat, bytes: &[u8]) -> Result<T> {
-    format.decode(bytes)
-}
-
-fn encode_error<E: StdError + Serialize + 'static>(
-    format: CodecFormat,
-    error: &(dyn StdError + 'static),
-) -> Option<Result<Vec<u8>>> {
-    let error = error.downcast_ref::<E>()?;
-    let mut bytes = vec![];
-    Some(format.encode(error, &mut bytes).map(|()| bytes))
-}
-
-fn decode_error<E: StdError + DeserializeOwned + Send + Sync + 'static>(
-    format: CodecFormat,
-    bytes: &[u8],
-) -> Result<BoxError> {
-    Ok(Box::new(format.decode::<E>(bytes)?))
-}
-
-/// Calls user code, of which a panic is an error.
-fn unless_panics<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch(f).unwrap_or_else(|message| Err(message.into()))
-}
-
-/// Says that an input or an output cannot be sent.
-pub(crate) fn unsent(what: &str, error: &BoxError) -> BoxError {
-    format!("the {what} cannot be sent: {error}").into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_names_both_sides() {
-        let here = Terms { version: "1".to_owned(), ..Terms::default() };
-        let there = Terms { version: "2".to_owned(), ..here.clone() };
-        let text = here.difference(&there).unwrap();
-        assert_eq!(text, r#"its version is "1", the coordinator's is "2""#);
-        assert_eq!(here.difference(&here), None);
+        let items = &self.items;
+        f.debug_struct("Recipe")
+            .field("name", &items.name())
+            .field("terms", &items.terms())
+            .finish()
     }
 }
