@@ -24,7 +24,6 @@ both_orders!(
     in_a_stream_between_two_outputs,
     before_a_run,
     before_a_stream,
-    by_the_callers_iterator,
     over_and_over,
     a_leaked_stream,
     one_token_for_a_chain,
@@ -373,22 +372,6 @@ fn before_a_stream(order: Order) {
         drop(stream);
         check_works(&mut pool);
     }
-}
-
-fn by_the_callers_iterator(order: Order) {
-    let mut pool = Hooks::new().pool(order, 2);
-    let token = pool.cancel_token();
-    let cancels = |x: &u64| match x {
-        0..10 => {}
-        10 => token.cancel(),
-        _ => panic!("the iterator was called again"),
-    };
-    check_cancelled(pool.run((0..).inspect(cancels)));
-    check_works(&mut pool);
-    let mut outputs: Vec<_> = pool.outputs((0..).inspect(cancels)).collect();
-    check_cancelled(outputs.pop().unwrap());
-    assert!(outputs.iter().all(Result::is_ok));
-    check_works(&mut pool);
 }
 
 /// Whenever the cancel comes, the run ends, and the next is not affected.

@@ -15,7 +15,7 @@ type OnBatch =
     dyn Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>> + Send + Sync;
 type OnConsumer = dyn Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync;
 type OnSkipped = dyn Fn(&ConsumerContext<'_>, &Error) -> Result<()> + Send + Sync;
-type OnOutput = dyn Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync;
+pub type OnOutput = dyn Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync;
 
 /// The inputs of each batch.
 pub type Calls = Arc<Mutex<Vec<Vec<u64>>>>;
@@ -29,7 +29,7 @@ pub struct Hooks {
     calls: Calls,
     end: Box<OnProducer>,
     consumer_init: Box<OnConsumer>,
-    consume: Box<OnOutput>,
+    pub consume: Box<OnOutput>,
     skipped: Box<OnSkipped>,
     flush: Box<OnConsumer>,
     consumer_end: Box<OnConsumer>,

@@ -10,23 +10,17 @@ use gangline::{
     UnorderedRunner,
 };
 
-use crate::hooks::{Gauge, Hooks, both_orders, sorted};
+use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders!(
-    stages_compose,
     what_comes_out_is_what_streams_in_a_chain_give,
     handles_of_all_kinds_go_together,
     only_the_last_consumer_is_asked,
-    an_empty_input_gives_the_empty_summary,
-    nothing_is_pulled_before_the_last_consumer_is_ready,
-    every_window_holds_and_is_filled,
-    what_is_read_comes_through_while_the_source_pauses,
     an_endless_input_ends_when_the_last_consumer_stops,
     a_stop_in_consumer_init_pulls_nothing,
     a_stop_drops_what_the_stages_before_have_in_hand,
     stages_work_at_the_same_time,
-    batches_of_later_stages_may_be_larger_than_earlier_windows,
     batches_in_every_stage,
     a_pipeline_runs_any_number_of_times,
     handles_work_alone_and_in_other_rows_afterwards,
@@ -51,26 +45,6 @@ fn uneven(f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Hooks {
 
 fn plus(n: u64) -> Hooks {
     uneven(move |x| x + n)
-}
-
-fn stages_compose(order: Order) {
-    for (second, third) in pairs() {
-        let all_ordered = [order, second, third].iter().all(|order| *order == Order::Input);
-        for windows in [[1, 1, 1], [1, 7, 2], [64, 3, 64]] {
-            let mut a = plus(1).windowed(order, 2, windows[0]);
-            let mut b = uneven(|x| 3 * x).windowed(second, 3, windows[1]);
-            let mut c = plus(5).windowed(third, 1, windows[2]);
-            for items in [0, 1, 300] {
-                let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..items).unwrap();
-                let seen = if all_ordered { seen } else { sorted(seen) };
-                assert_eq!(seen, (0..items).map(|x| 3 * (x + 1) + 5).collect::<Vec<_>>());
-                for account in [a.account(), b.account(), c.account()] {
-                    assert_eq!((account.ok, account.failed, account.cancelled), (items, 0, 0));
-                    assert_eq!(account.unread, Some(0));
-                }
-            }
-        }
-    }
 }
 
 fn what_comes_out_is_what_streams_in_a_chain_give(order: Order) {
@@ -105,104 +79,6 @@ fn only_the_last_consumer_is_asked(order: Order) {
     let (a, mut b) = (silent().pool(order, 2), silent().pool(order, 2));
     let mut c = Hooks::new().pool(order, 2);
     assert_eq!(a.then(&mut b).then(&mut c).run(0..50).unwrap().len(), 50);
-}
-
-fn an_empty_input_gives_the_empty_summary(order: Order) {
-    let calls = Arc::new(Counter::new());
-    let (inits, ends) = (calls.clone(), calls.clone());
-    let a = Hooks::new().pool(order, 2);
-    let mut b = Hooks::new()
-        .consumer_init(move |_| {
-            inits.add(1);
-            Ok(())
-        })
-        .consumer_end(move |_| {
-            ends.add(1);
-            Ok(())
-        })
-        .pool(order, 2);
-    assert!(a.then(&mut b).run([]).unwrap().is_empty());
-    assert_eq!(calls.get(), 2);
-}
-
-fn nothing_is_pulled_before_the_last_consumer_is_ready(order: Order) {
-    let ready = Arc::new(AtomicU64::new(0));
-    let init = ready.clone();
-    let a = Hooks::new().pool(order, 2);
-    let mut b = Hooks::new()
-        .consumer_init(move |_| {
-            (0..100).for_each(|_| thread::yield_now());
-            init.fetch_add(1, SeqCst);
-            Ok(())
-        })
-        .pool(order, 2);
-    let items = (0..10).inspect(|_| assert_eq!(ready.load(SeqCst), 1, "it was pulled too early"));
-    assert_eq!(a.then(&mut b).run(items).unwrap().len(), 10);
-}
-
-/// While the last consumer stands still, each stage gives out as many items as its window has, and
-/// none more.
-fn every_window_holds_and_is_filled(order: Order) {
-    for windows in [[8, 3, 5], [1, 1, 1], [5, 8, 2], [2, 16, 13]] {
-        let (gate, pulled) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
-        // Given out in all stages, from the second on, and in the third.
-        let out = [Gauge::default(), Gauge::default(), Gauge::default()];
-        let (second, third) = (out.clone(), out.clone());
-        let (first, last, opens) = (out[0].clone(), out.clone(), gate.clone());
-        let a = Hooks::new().windowed(order, 2, windows[0]);
-        let mut b = Hooks::new()
-            .work(move |_, x| {
-                second[1].up();
-                Ok(x)
-            })
-            .windowed(order, 2, windows[1]);
-        let mut c = Hooks::new()
-            .work(move |_, x| {
-                third[2].up();
-                Ok(x)
-            })
-            .consume(move |_, _| {
-                opens.pass();
-                last.iter().for_each(Gauge::down);
-                Ok(())
-            })
-            .windowed(order, 2, windows[2]);
-        let [in_c, in_b, in_a] = [windows[2], windows[2] + windows[1], windows.iter().sum()];
-        let items = (0..200).inspect(|_| {
-            first.up();
-            pulled.add(1);
-        });
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                pulled.reach(in_a as u64);
-                // Time enough to go too far.
-                (0..200).for_each(|_| thread::yield_now());
-                assert_eq!(pulled.get(), in_a as u64);
-                gate.open();
-            });
-            assert_eq!(a.then(&mut b).then(&mut c).run(items).unwrap().len(), 200);
-        });
-        let most = out.each_ref().map(Gauge::most);
-        assert_eq!(most[0], in_a as u64, "{windows:?}");
-        assert!(most[1] <= in_b as u64, "{} in {windows:?}", most[1]);
-        assert!(most[2] <= in_c as u64, "{} in {windows:?}", most[2]);
-    }
-}
-
-fn what_is_read_comes_through_while_the_source_pauses(order: Order) {
-    let consumed = Arc::new(Counter::new());
-    let counts = consumed.clone();
-    let a = Hooks::new().pool(order, 3);
-    let mut b = Hooks::new().pool(order, 2);
-    let mut c = Hooks::new()
-        .consume(move |_, _| {
-            counts.add(1);
-            Ok(())
-        })
-        .pool(order, 2);
-    // Each item is read only when those before it were consumed.
-    let items = (0..100).inspect(|&x| consumed.reach(x));
-    assert_eq!(a.then(&mut b).then(&mut c).run(items).unwrap().len(), 100);
 }
 
 /// Stops at the item with this value.
@@ -338,18 +214,6 @@ fn in_batches(
     });
     let builder = AnyOrderRunner::builder(hooks).devices(2).order(order);
     (builder.batch(batch).window(window).build().unwrap(), most)
-}
-
-fn batches_of_later_stages_may_be_larger_than_earlier_windows(order: Order) {
-    for (first, last) in [(1, 4), (2, 4), (2, 9), (3, 5)] {
-        let mut a = plus(1).windowed(order, 2, first);
-        let (mut b, most) = in_batches(order, Batch::of(4), last);
-        let mut c = plus(1).windowed(order, 2, 1);
-        let seen = Pipeline::new(&mut a).then(&mut b).then(&mut c).run(0..101).unwrap();
-        assert_eq!(sorted(seen), (3..104).collect::<Vec<_>>());
-        assert_eq!(most.load(SeqCst), 4, "whole batches come, however narrow the stage before");
-        assert_eq!(a.then(&mut b).run(0..3).unwrap().len(), 3, "less than a batch");
-    }
 }
 
 fn batches_in_every_stage(order: Order) {

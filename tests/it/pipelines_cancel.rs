@@ -16,11 +16,8 @@ both_orders!(
     a_cancel_with_all_windows_full,
     a_cancel_in_the_last_consumer_init,
     a_cancel_while_a_state_is_made_anew,
-    a_cancel_before_the_run,
     a_cancel_at_any_moment,
-    a_finish_lets_everything_through,
     a_finish_with_the_input_in_a_guard,
-    a_finish_before_the_run,
     one_token_for_all_stages,
     a_request_is_spent_for_the_stage_whose_token_it_was,
     a_cancel_is_never_taken_for_the_end_of_the_input,
@@ -176,24 +173,6 @@ fn a_cancel_while_a_state_is_made_anew(order: Order) {
     }
 }
 
-fn a_cancel_before_the_run(order: Order) {
-    for by in 0..3 {
-        let calls = Arc::new(Counter::new());
-        let mut row = row(order, |_| {
-            let calls = calls.clone();
-            Hooks::new().consumer_init(move |_| {
-                calls.add(1);
-                Ok(())
-            })
-        });
-        row[by].cancel_token().cancel();
-        let items = (0..5).inspect(|_| panic!("nothing is to be pulled"));
-        assert!(run(&mut row, items).unwrap_err().is_cancelled());
-        assert_eq!((calls.get(), row[0].account().unread), (0, Some(5)));
-        check_works(&mut row);
-    }
-}
-
 fn a_cancel_at_any_moment(order: Order) {
     let mut row = row(order, |_| Hooks::new());
     for round in 0..300 {
@@ -208,22 +187,6 @@ fn a_cancel_at_any_moment(order: Order) {
         });
         assert!(result.unwrap_err().is_cancelled());
         assert_eq!(run(&mut row, 0..3).unwrap().len(), 3);
-    }
-}
-
-fn a_finish_lets_everything_through(order: Order) {
-    for by in 0..3 {
-        let mut row = row(order, |_| Hooks::new());
-        let token = row[by].cancel_token();
-        let items = (0..).inspect(|&x| {
-            assert!(x <= 30, "the input was asked again");
-            if x == 30 {
-                token.drain();
-            }
-        });
-        assert_eq!(sorted(run(&mut row, items).unwrap()), (0..=30).collect::<Vec<_>>());
-        check_row(row.each_ref(), 31, 31);
-        check_works(&mut row);
     }
 }
 
@@ -249,24 +212,6 @@ fn a_finish_with_the_input_in_a_guard(order: Order) {
             run(&mut row, guard)
         });
         assert_eq!(seen.unwrap().len(), 7);
-        check_works(&mut row);
-    }
-}
-
-fn a_finish_before_the_run(order: Order) {
-    for by in 0..3 {
-        let ended = Arc::new(Counter::new());
-        let mut row = row(order, |_| {
-            let ended = ended.clone();
-            Hooks::new().consumer_end(move |_| {
-                ended.add(1);
-                Ok(())
-            })
-        });
-        row[by].cancel_token().drain();
-        let items = (0..5).inspect(|_| panic!("nothing is to be pulled"));
-        assert!(run(&mut row, items).unwrap().is_empty());
-        assert_eq!((ended.get(), row[0].account().unread), (1, Some(5)));
         check_works(&mut row);
     }
 }

@@ -18,17 +18,12 @@ both_orders!(
     a_consumer_hook_that_fails,
     only_consumer_hooks_of_the_last_stage_can_fail,
     of_several_failures_the_first_in_order_stands,
-    an_input_that_fails,
-    an_input_that_panics,
     nothing_is_pulled_after_a_failure,
     a_failure_wakes_a_guarded_input,
     a_failure_wakes_producers_of_earlier_stages,
     items_of_a_batch_that_fail_together_count_in_their_own_stage,
     an_item_that_is_too_large_for_a_later_stage_fails_there,
     what_measures_items_of_a_later_stage_may_panic,
-    everything_fits_through_a_window_bounded_in_memory_in_a_later_stage,
-    a_stage_that_is_closed,
-    a_state_made_anew_in_any_stage,
     a_state_that_cannot_be_made_anew,
     what_is_left_may_panic_when_dropped,
     a_run_within_a_hook_of_a_stage,
@@ -191,37 +186,6 @@ fn of_several_failures_the_first_in_order_stands(last: Order) {
     }
 }
 
-fn an_input_that_fails(order: Order) {
-    for (second, third) in pairs() {
-        let mut row = row([order, second, third], |_| Hooks::new());
-        for at in [0, 1, 77] {
-            let items = (0..).map(|x| if x == at { Err("no more") } else { Ok(x) });
-            let error = try_run(&mut row, items).unwrap_err();
-            assert!(error.is_input() && !error.is_panic());
-            assert_eq!(error.item(), Some(at));
-            assert_eq!(error.source().unwrap().to_string(), "no more");
-            assert_eq!(failed(&row), only(0));
-            check_row(row.each_ref(), at + 1, row[2].account().ok);
-            if [order, second, third] == [Order::Input; 3] {
-                assert_eq!(row[2].account().ok, at);
-            }
-        }
-        check_works(&mut row);
-    }
-}
-
-fn an_input_that_panics(order: Order) {
-    let mut row = row([order; 3], |_| Hooks::new());
-    let items = (0..).inspect(|&x| assert!(x < 33, "the source is ill"));
-    let error = run(&mut row, items).unwrap_err();
-    assert!(error.is_input() && error.is_panic());
-    assert_eq!(error.item(), Some(33));
-    assert!(format!("{error:#}").ends_with("the source is ill"), "{error:#}");
-    assert_eq!(failed(&row), only(0));
-    check_row(row.each_ref(), 34, row[2].account().ok);
-    check_works(&mut row);
-}
-
 /// The item that fails waits until the input is being asked for another; that one is the last.
 fn nothing_is_pulled_after_a_failure(order: Order) {
     for stage in 0..3 {
@@ -364,51 +328,6 @@ fn what_measures_items_of_a_later_stage_may_panic(order: Order) {
 fn row_pulled(row: &Row) -> u64 {
     let account = row[0].account();
     account.ok + account.failed + account.cancelled
-}
-
-fn everything_fits_through_a_window_bounded_in_memory_in_a_later_stage(order: Order) {
-    for most in [1_u64, 9, 2_500] {
-        let mut row = measured(order, |b| b.window_memory(most, |&x| x % 10 + 1, |&x| x % 3));
-        assert_eq!(run(&mut row, 0..300).unwrap().len(), 300);
-        let error = run(&mut row, (0..300).map(|x| x % 50).chain([0, 1, 2]));
-        assert_eq!(error.unwrap().len(), 303);
-        check_works(&mut row);
-    }
-}
-
-fn a_stage_that_is_closed(order: Order) {
-    for stage in 0..3 {
-        let mut row = row([order; 3], |_| Hooks::new().consumer_init(|_| Ok(())));
-        run(&mut row, 0..5).unwrap();
-        row[stage].close().unwrap();
-        let items = (0..5).inspect(|_| panic!("nothing is to be pulled"));
-        assert!(run(&mut row, items).unwrap_err().is_closed());
-        assert_eq!(row[0].account().unread, Some(5));
-        check_row(row.each_ref(), 0, 0);
-        row[stage].activate().unwrap();
-        check_works(&mut row);
-    }
-}
-
-/// Every producer of a stage loses its state to a panic, and has another in the next run.
-fn a_state_made_anew_in_any_stage(order: Order) {
-    for stage in 0..3 {
-        let inits = Arc::new(Counter::new());
-        let mut row = row([order; 3], |i| {
-            let inits = inits.clone();
-            Hooks::new()
-                .init(move |_| {
-                    inits.add(1);
-                    Ok(())
-                })
-                .work(move |_, x| if i == stage && x == 7 { panic!("it broke") } else { Ok(x) })
-        });
-        for round in 1..4 {
-            assert!(run(&mut row, 7..8).unwrap_err().is_panic());
-            assert_eq!(sorted(run(&mut row, 8..30).unwrap()), (8..30).collect::<Vec<_>>());
-            assert_eq!(inits.get(), 6 + round);
-        }
-    }
 }
 
 fn a_state_that_cannot_be_made_anew(order: Order) {

@@ -18,7 +18,6 @@ both_orders!(
     stopped_by_a_thread_of_the_hook,
     failures_after_a_stop_do_not_count,
     a_stop_is_seen_by_the_producers,
-    finished_before_a_stream,
     finished_with_the_feeder_waiting_for_the_window,
     finished_in_the_callers_iterator,
     finished_in_consumer_init,
@@ -187,13 +186,6 @@ fn a_stop_is_seen_by_the_producers(order: Order) {
         });
     let mut pool = hooks.windowed(order, 2, 2);
     assert_eq!(pool.run(0..).unwrap(), [0]);
-}
-
-fn finished_before_a_stream(order: Order) {
-    let mut pool = Hooks::new().pool(order, 2);
-    pool.cancel_token().drain();
-    assert!(pool.outputs((0..).inspect(|_| panic!("nothing is to be pulled"))).next().is_none());
-    check_works(&mut pool);
 }
 
 fn finished_with_the_feeder_waiting_for_the_window(order: Order) {

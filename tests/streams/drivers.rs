@@ -29,11 +29,26 @@ pub enum Driver {
     OutputsStream,
 }
 
-/// Makes a test of each law for each driver, or for each driver that is a task, with one to three stages in both orders.
+/// Makes a test of each law for each driver, or for each that is a task, has a consumer or gives outputs to its caller,
+/// with one to three stages in both orders.
 macro_rules! every_driver {
     (tasks: $($law:ident),+ $(,)?) => { $(
         mod $law {
             crate::drivers::every_driver!(@each $law, run_stream RunStream, outputs_stream OutputsStream);
+        }
+    )+ };
+    (consumers: $($law:ident),+ $(,)?) => { $(
+        mod $law {
+            crate::drivers::every_driver!(
+                @each $law, run Run, try_run TryRun, owned_run OwnedRun, run_stream RunStream
+            );
+        }
+    )+ };
+    (outputs: $($law:ident),+ $(,)?) => { $(
+        mod $law {
+            crate::drivers::every_driver!(
+                @each $law, outputs Outputs, into_outputs IntoOutputs, outputs_stream OutputsStream
+            );
         }
     )+ };
     (@each $law:ident, $($test:ident $driver:ident),+) => { $(
@@ -54,6 +69,10 @@ macro_rules! every_driver {
 pub(crate) use every_driver;
 
 impl Driver {
+    pub fn is_task(self) -> bool {
+        matches!(self, Driver::RunStream | Driver::OutputsStream)
+    }
+
     /// Checks a law for every shape that this way can drive.
     pub fn each(self, law: fn(Shape)) {
         for order in [Order::Input, Order::Completion] {
@@ -96,6 +115,8 @@ pub type Task<'a> = Box<dyn FnMut() -> bool + 'a>;
 pub struct Ran {
     /// The results that were consumed.
     pub ok: Vec<u64>,
+    /// How many results the caller of outputs had before each error.
+    pub ok_before: Vec<usize>,
     /// The items that failed, the last error included.
     pub failed: Vec<Option<u64>>,
     /// The last error that the caller had.
@@ -124,7 +145,10 @@ impl Shape {
         let (take, seen): (Watch, Arc<Mutex<Vec<u64>>>) = (Arc::new(take), Arc::default());
         let pools = (0..stages).map(|stage| {
             let (takes, skips, sees) = (take.clone(), take.clone(), seen.clone());
-            let hooks = hooks(stage).consume(move |_, y| {
+            let mut hooks = hooks(stage);
+            let own = std::mem::replace(&mut hooks.consume, Box::new(|_, _| Ok(())));
+            let hooks = hooks.consume(move |cx, y| {
+                own(cx, y)?;
                 takes();
                 sees.lock().unwrap().push(y);
                 Ok(())
@@ -242,22 +266,23 @@ impl Line {
         Ran { account, ..ran }
     }
 
-    /// Hands a task to `use_it`, which may drop or leak it.
+    /// Hands a task to `use_it`, which may drop or leak it. Returns its account.
     pub fn with_task(
         &mut self,
         items: impl Stream<Item = Result<u64>> + Send + 'static,
         use_it: impl FnOnce(Task<'_>),
-    ) {
+    ) -> Account {
         let items = items.boxed();
         match self.driver {
             Driver::RunStream => {
-                with_row!(self.pools, row => {
+                let ((), account) = with_row!(self.pools, row => {
                     let mut run = row.try_run_stream(items);
                     use_it(Box::new(move || poll_once(&mut run).is_pending()));
                 });
+                account
             }
             _ => {
-                with_row!(self.pools, row => {
+                let ((), account) = with_row!(self.pools, row => {
                     let mut outputs = row.try_outputs_stream(items);
                     use_it(Box::new(|| {
                         let next = poll_once(outputs.next());
@@ -267,6 +292,7 @@ impl Line {
                         next.is_pending()
                     }));
                 });
+                account
             }
         }
     }
@@ -302,18 +328,20 @@ impl Line {
             Err(_) => seen,
         };
         failed.extend(result.as_ref().err().map(Error::item));
-        Ran { ok, failed, error: result.err(), account }
+        Ran { ok, ok_before: vec![], failed, error: result.err(), account }
     }
 }
 
 /// What outputs give to the caller.
 fn take_all(mut outputs: impl Iterator<Item = Result<u64, Error>>, take: &dyn Fn()) -> Ran {
-    let mut ran = Ran { ok: vec![], failed: vec![], error: None, account: Account::default() };
+    let (ok, ok_before, failed) = (vec![], vec![], vec![]);
+    let mut ran = Ran { ok, ok_before, failed, error: None, account: Account::default() };
     for output in outputs.by_ref() {
         take();
         match output {
             Ok(output) => ran.ok.push(output),
             Err(error) => {
+                ran.ok_before.push(ran.ok.len());
                 ran.failed.push(error.item());
                 ran.error = Some(error);
             }

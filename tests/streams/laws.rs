@@ -1,20 +1,20 @@
 //! Laws that hold for every way to drive a run.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::task::Poll;
-use std::thread;
 
-use futures_lite::{StreamExt, stream};
-use gangline::{Batch, CancelToken, Error, OnError, Order};
+use futures_lite::StreamExt;
+use gangline::{Batch, CancelToken, Error, Hook, OnError, Order};
 
-use crate::drivers::{Driver, Line, Setup, Shape, every_driver};
+use crate::drivers::{Driver, Setup, Shape, every_driver};
 use crate::hooks::{Gauge, Hooks, sorted};
 use crate::runtimes::pausing;
 use crate::support::{Counter, Gate};
 
 every_driver!(
     all_items_come_through,
+    whole_batches_come_however_narrow_the_stages_are,
     items_in_flight_never_exceed_the_windows,
     producers_have_work_while_a_result_is_consumed,
     nothing_is_pulled_behind_a_failure,
@@ -27,36 +27,47 @@ every_driver!(
     a_failed_input_is_the_error,
     a_source_that_panics_is_the_error,
     a_cancel_of_any_stage_is_the_error,
+    a_request_made_before_ends_a_run_at_its_start,
     a_drain_of_any_stage_completes_what_was_pulled,
     a_drain_gives_out_an_item_that_waits_for_room,
     a_closed_stage_is_the_only_error,
     a_state_that_was_lost_is_rebuilt,
 );
 
-every_driver!(
-    tasks:
-    nothing_happens_before_the_first_poll,
-    a_dropped_task_waits_for_nothing,
-    a_dropped_task_tells_its_hooks,
-    a_leaked_task_is_ended_by_the_next,
-    one_poll_pulls_at_most_128_items,
-    a_pending_input_delays_no_result,
-    a_cancel_of_any_stage_wakes_the_task,
-    a_drain_of_any_stage_ends_a_pending_input,
-    a_drain_behind_a_heavy_item_blocks_no_task,
-);
-
 fn all_items_come_through(shape: Shape) {
-    let plus_one = |_| Hooks::new().work(|_, x| Ok(x + 1));
-    let mut line = shape.line(plus_one, |_, it| it.devices(3), || ());
+    let each = |x, stage| 3 * x + stage as u64;
+    let hooks = |stage| Hooks::new().work(move |_, x| Ok(each(x, stage)));
+    let mut line = shape.line(hooks, |_, it| it.devices(3), || ());
     for items in [0, 1, 1_000] {
         let ran = line.drive(0..items);
-        let added = shape.stages as u64;
+        let expected = (0..items).map(|x| (0..shape.stages).fold(x, each));
         assert!(shape.order == Order::Completion || ran.ok.is_sorted());
-        assert_eq!(sorted(ran.ok), (added..items + added).collect::<Vec<_>>());
+        assert_eq!(sorted(ran.ok), expected.collect::<Vec<_>>());
         assert!(ran.error.is_none(), "{:?}", ran.error);
         let account = ran.account;
         assert_eq!((account.ok, account.cancelled, account.unread), (items, 0, Some(0)));
+        assert!(line.pools.iter().all(|pool| pool.account() == account));
+    }
+}
+
+fn whole_batches_come_however_narrow_the_stages_are(shape: Shape) {
+    for (batched, window) in (0..shape.stages).flat_map(|stage| [(stage, 4), (stage, 9)]) {
+        let most = Arc::new(AtomicU64::new(0));
+        let hooks = |_| {
+            let notes = most.clone();
+            Hooks::new().by_batch(move |_, inputs| {
+                notes.fetch_max(inputs.len() as u64, SeqCst);
+                Ok(inputs.drain(..).map(Ok).collect())
+            })
+        };
+        let build = |stage, it: Setup| match stage == batched {
+            true => it.devices(2).batch(Batch::of(4)).window(window),
+            false => it.devices(2).window(1),
+        };
+        let mut line = shape.line(hooks, build, || ());
+        assert_eq!(sorted(line.drive(0..101).ok), (0..101).collect::<Vec<_>>());
+        assert_eq!(most.load(SeqCst), 4);
+        assert_eq!(line.drive(0..3).ok.len(), 3, "less than a batch");
     }
 }
 
@@ -177,7 +188,7 @@ fn batches_form_in_a_narrow_window(shape: Shape) {
     let batched = |_, it: Setup| it.devices(2).batch(Batch::of(8)).window(8);
     let mut line = shape.line(|_| Hooks::new(), batched, || ());
     assert_eq!(sorted(line.drive(0..50).ok), (0..50).collect::<Vec<_>>());
-    if let Driver::RunStream | Driver::OutputsStream = shape.driver {
+    if shape.driver.is_task() {
         let ran = line.drive_stream(pausing(50).map(Ok));
         assert_eq!(sorted(ran.ok), (0..50).collect::<Vec<_>>());
     }
@@ -194,11 +205,18 @@ fn items_in_flight_never_exceed_their_memory(shape: Shape) {
         assert_eq!(sorted(ran.ok), (0..300).collect::<Vec<_>>());
         assert!(gauge.most() <= items, "{} of {items} in flight", gauge.most());
     }
-    // Of any sizes, also larger than the bound.
-    for most in [1_u64, 9, 25] {
-        let bounded = |_, it: Setup| it.devices(2).window_memory(most, |&x| x % 10 + 1, |&x| x % 7);
+    // Of any sizes, also larger than the bound, and in batches.
+    for (most, batch) in [(1_u64, 1), (9, 3), (25, 1)] {
+        let bounded = |_, it: Setup| {
+            let it = it.devices(2).window_memory(most, |&x| x % 10 + 1, |&x| x % 7);
+            if batch > 1 { it.batch(Batch::up_to(batch)) } else { it }
+        };
         let mut line = shape.line(|_| Hooks::new(), bounded, || ());
         assert_eq!(sorted(line.drive(0..300).ok), (0..300).collect::<Vec<_>>());
+        if shape.driver.is_task() {
+            let ran = line.drive_stream(pausing(200).map(Ok));
+            assert_eq!(sorted(ran.ok), (0..200).collect::<Vec<_>>());
+        }
     }
 }
 
@@ -233,8 +251,12 @@ fn a_failure_in_any_stage_is_the_error(shape: Shape) {
         let ran = line.drive(0..);
         let error = ran.error.unwrap();
         assert!(format!("{error:#}").contains("four"), "{error:#}");
+        assert_eq!(error.hook(), Some(Hook::ProducerWork));
         if shape.order == Order::Input {
             assert_eq!((ran.ok, ran.failed), (vec![0, 1, 2, 3], vec![Some(4)]));
+        }
+        for (stage, pool) in line.pools.iter().enumerate() {
+            assert_eq!(pool.account().failed, u64::from(stage == failing));
         }
         assert_eq!(ran.account.failed, 1);
         let ran = line.drive(0..100);
@@ -249,6 +271,7 @@ fn a_skipped_item_leaves_its_place_to_an_error(shape: Shape) {
         if shape.order == Order::Input {
             assert!(ran.ok.is_sorted());
             assert_eq!(ran.failed, [Some(4)]);
+            assert!(ran.ok_before.iter().all(|&before| before == 4), "{:?}", ran.ok_before);
         }
         assert_eq!(sorted(ran.ok), [0, 1, 2, 3, 5, 6, 7, 8, 9]);
         assert_eq!((ran.account.ok, ran.account.failed, ran.account.cancelled), (9, 1, 0));
@@ -267,7 +290,12 @@ fn a_failed_input_is_the_error(shape: Shape) {
         assert_eq!((ran.failed.len(), ran.account.failed), (1, 1));
         match on_error {
             OnError::Skip => assert_eq!(ran.ok, [1, 3]),
-            _ => assert!(ran.error.unwrap().is_input()),
+            _ => {
+                let error = ran.error.unwrap();
+                assert!(error.is_input() && !error.is_panic());
+                assert_eq!(error.item(), Some(1));
+                assert_eq!(error.source().unwrap().to_string(), "invalid digit found in string");
+            }
         }
     }
 }
@@ -278,6 +306,7 @@ fn a_source_that_panics_is_the_error(shape: Shape) {
     let ran = line.drive(items);
     let error = ran.error.unwrap();
     assert!(matches!(error, Error::InputPanicked { item: 3, .. }), "{error:?}");
+    assert!(format!("{error:#}").ends_with("the source breaks"), "{error:#}");
     if shape.order == Order::Input {
         assert_eq!(ran.ok, [0, 1, 2], "it fails after the results before it");
     }
@@ -301,6 +330,22 @@ fn a_cancel_of_any_stage_is_the_error(shape: Shape) {
     }
 }
 
+fn a_request_made_before_ends_a_run_at_its_start(shape: Shape) {
+    let (mut line, tokens) = shape.with_tokens();
+    let items = || (0..5).inspect(|_| panic!("nothing is to be pulled"));
+    for token in tokens {
+        token.cancel();
+        let ran = line.drive(items());
+        assert!(ran.error.unwrap().is_cancelled());
+        assert_eq!((ran.ok.len(), ran.failed.len(), ran.account.unread), (0, 1, Some(5)));
+        token.drain();
+        let ran = line.drive(items());
+        assert!(ran.error.is_none(), "{:?}", ran.error);
+        assert_eq!((ran.ok.len(), ran.account.unread), (0, Some(5)));
+        assert_eq!(sorted(line.drive(0..9).ok), (0..9).collect::<Vec<_>>());
+    }
+}
+
 fn a_drain_of_any_stage_completes_what_was_pulled(shape: Shape) {
     let (mut line, tokens) = shape.with_tokens();
     for token in tokens {
@@ -312,6 +357,7 @@ fn a_drain_of_any_stage_completes_what_was_pulled(shape: Shape) {
         assert!(ran.error.is_none(), "{:?}", ran.error);
         assert_eq!(sorted(ran.ok), (0..=20).collect::<Vec<_>>());
         assert_eq!((ran.account.ok, ran.account.cancelled), (21, 0));
+        assert!(line.pools.iter().all(|pool| pool.account().ok == 21));
     }
 }
 
@@ -342,208 +388,30 @@ fn a_closed_stage_is_the_only_error(shape: Shape) {
         let ran = line.drive(0..9);
         assert!(ran.error.unwrap().is_closed());
         assert_eq!((ran.ok.len(), ran.failed.len(), ran.account.unread), (0, 1, Some(9)));
+        // A pipeline keeps the pools that it owns.
+        if let Some(pool) = line.pools.get_mut(closed) {
+            pool.activate().unwrap();
+            assert_eq!(line.drive(0..9).ok.len(), 9);
+        }
     }
 }
 
 fn a_state_that_was_lost_is_rebuilt(shape: Shape) {
     for lost in 0..shape.stages {
+        let inits = Arc::new(Counter::new());
         let hooks = |stage| {
-            let panics = move |x| stage == lost && x == 9;
-            Hooks::new().work(move |_, x| if panics(x) { panic!("nine") } else { Ok(x) })
+            let (panics, inits) = (move |x| stage == lost && x == 9, inits.clone());
+            let hooks = Hooks::new().init(move |_| {
+                inits.add(1);
+                Ok(())
+            });
+            hooks.work(move |_, x| if panics(x) { panic!("nine") } else { Ok(x) })
         };
         let mut line = shape.line(hooks, |_, it| it, || ());
-        assert!(line.drive([9]).error.unwrap().is_panic());
-        assert_eq!(line.drive([1, 2]).ok, [1, 2]);
-    }
-}
-
-fn nothing_happens_before_the_first_poll(shape: Shape) {
-    let (begun, pulls) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
-    let hooks = |_| {
-        let begins = begun.clone();
-        Hooks::new().consumer_init(move |_| {
-            begins.add(1);
-            Ok(())
-        })
-    };
-    let (mut line, pulled) = (shape.line(hooks, |_, it| it, || ()), pulls.clone());
-    line.with_task(stream::iter((0..9).inspect(move |_| _ = pulls.add(1)).map(Ok)), |task| {
-        drop(task);
-    });
-    assert_eq!((begun.get(), pulled.get()), (0, 0));
-}
-
-/// Pools with a hook that waits for a gate at item 1 in this stage; the gate; and the number of hooks that wait.
-fn stuck(shape: Shape, waiting: usize) -> (Line, Arc<Gate>, Arc<Counter>) {
-    let (gate, begun) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
-    let hooks = |stage| {
-        let (passed, begins) = (gate.clone(), begun.clone());
-        Hooks::new().work(move |_, x| {
-            if stage == waiting && x == 1 {
-                begins.add(1);
-                passed.pass();
-            }
-            Ok(x)
-        })
-    };
-    let line = shape.line(hooks, |_, it| it.window(4), || ());
-    (line, gate, begun)
-}
-
-fn a_dropped_task_waits_for_nothing(shape: Shape) {
-    for stage in 0..shape.stages {
-        let (mut line, gate, begun) = stuck(shape, stage);
-        line.with_task(stream::iter((0..100).map(Ok)), |mut task| {
-            while begun.get() == 0 {
-                task();
-            }
-        });
-        line.with_task(stream::iter((5..8).map(Ok)), |mut task| {
-            assert!(task(), "the hook of the earlier run is running");
-        });
-        gate.open();
-        assert_eq!(line.drive(5..8).ok, [5, 6, 7]);
-    }
-}
-
-/// The hook returns only once it is cancelled.
-fn a_dropped_task_tells_its_hooks(shape: Shape) {
-    for waiting in 0..shape.stages {
-        let (begun, told) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
-        let hooks = |stage| {
-            let (begins, tells) = (begun.clone(), told.clone());
-            Hooks::new().work(move |cx, x| {
-                if stage == waiting && x == 1 {
-                    begins.add(1);
-                    while !cx.is_cancelled() {
-                        thread::yield_now();
-                    }
-                    tells.add(1);
-                }
-                Ok(x)
-            })
-        };
-        let mut line = shape.line(hooks, |_, it| it, || ());
-        line.with_task(stream::iter((0..100).map(Ok)), |mut task| {
-            while begun.get() == 0 {
-                task();
-            }
-        });
-        told.reach(1);
-    }
-}
-
-fn a_leaked_task_is_ended_by_the_next(shape: Shape) {
-    for stage in 0..shape.stages {
-        let (mut line, gate, begun) = stuck(shape, stage);
-        line.with_task(stream::iter((0..100).map(Ok)), |mut task| {
-            while begun.get() == 0 {
-                task();
-            }
-            std::mem::forget(task);
-        });
-        gate.open();
-        for pool in &mut line.pools {
-            assert_eq!(pool.run(2..5).unwrap(), [2, 3, 4]);
+        for round in 1..4 {
+            assert!(line.drive([9]).error.unwrap().is_panic());
+            assert_eq!(line.drive([1, 2]).ok, [1, 2]);
+            assert_eq!(inits.get(), shape.stages as u64 + round);
         }
-        line.drive(2..5);
     }
-}
-
-/// Other tasks of the same thread get their turn, however large the window is.
-fn one_poll_pulls_at_most_128_items(shape: Shape) {
-    for window in [129, 1_000, usize::MAX] {
-        let pulls = Arc::new(AtomicU64::new(0));
-        let (counts, resets) = (pulls.clone(), pulls);
-        let mut line = shape.line(|_| Hooks::new(), |_, it| it.window(window), || ());
-        line.poll = Arc::new(move || resets.store(0, SeqCst));
-        let ran = line.drive((0..2_000).inspect(move |_| {
-            let pulled = counts.fetch_add(1, SeqCst) + 1;
-            assert!(pulled <= 128, "{pulled} pulls in one poll");
-        }));
-        assert_eq!((ran.ok.len(), ran.error.is_none()), (2_000, true), "{:?}", ran.error);
-    }
-}
-
-/// The next item comes only once the result of the one before is there.
-fn a_pending_input_delays_no_result(shape: Shape) {
-    let taken = Arc::new(Counter::new());
-    let (takes, waker) = (taken.clone(), Arc::new(std::sync::Mutex::new(None::<std::task::Waker>)));
-    let wakes = waker.clone();
-    let take = move || {
-        takes.add(1);
-        wakes.lock().unwrap().take().into_iter().for_each(std::task::Waker::wake);
-    };
-    let mut line = shape.line(|_| Hooks::new(), |_, it| it, take);
-    let mut next = 0;
-    let items = stream::poll_fn(move |cx| {
-        *waker.lock().unwrap() = Some(cx.waker().clone());
-        if taken.get() < next {
-            return Poll::Pending;
-        }
-        next += 1;
-        Poll::Ready((next <= 10).then_some(Ok(next - 1)))
-    });
-    assert_eq!(line.drive_stream(items).ok, (0..10).collect::<Vec<_>>());
-}
-
-fn a_cancel_of_any_stage_wakes_the_task(shape: Shape) {
-    let (mut line, tokens) = shape.with_tokens();
-    for token in tokens {
-        let ran = line.drive_stream(stream::iter([Ok(7)]).chain(acting(move || token.cancel())));
-        assert!(ran.error.unwrap().is_cancelled());
-    }
-}
-
-fn a_drain_of_any_stage_ends_a_pending_input(shape: Shape) {
-    let (mut line, tokens) = shape.with_tokens();
-    for token in tokens {
-        let ran = line.drive_stream(stream::iter([Ok(7)]).chain(acting(move || token.drain())));
-        assert_eq!((ran.ok, ran.error.is_none()), (vec![7], true));
-    }
-}
-
-/// The third item is larger than expected: it is pulled, and has no room before the hook returns.
-fn a_drain_behind_a_heavy_item_blocks_no_task(shape: Shape) {
-    let (gate, token) = (Arc::new(Gate::new()), CancelToken::new());
-    let (pulled, taken) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
-    let hooks = |_| {
-        let passes = gate.clone();
-        Hooks::new().work(move |_, x| {
-            if x > 0 {
-                passes.pass();
-            }
-            Ok(x)
-        })
-    };
-    let bounded = |_, it: Setup| {
-        it.window_memory(9_u64, |&x| if x == 2 { 9_u64 } else { 1 }, |_| 1_u64)
-            .cancel_token(token.clone())
-    };
-    let (takes, pulls) = (taken.clone(), pulled.clone());
-    let mut line = shape.line(hooks, bounded, move || _ = takes.add(1));
-    let items = (0..9).inspect(move |_| _ = pulls.add(1));
-    line.with_task(stream::iter(items.map(Ok)), |mut task| {
-        // The first result may come after the third item: of outputs, no later poll returns it.
-        while pulled.get() < 3 || taken.get() < 1 {
-            task();
-        }
-        token.drain();
-        assert!(task(), "it still does");
-        token.cancel();
-        task();
-    });
-    gate.open();
-    assert_eq!(line.drive(5..8).ok, [5, 6, 7]);
-}
-
-/// A stream that yields nothing. While its task waits, another thread calls `act`.
-fn acting<T: Send + 'static>(
-    act: impl Fn() + Clone + Send + 'static,
-) -> impl stream::Stream<Item = T> + Send {
-    let mut act = Some(act);
-    stream::poll_fn(move |_| {
-        act.take().into_iter().for_each(|act| _ = thread::spawn(act));
-        Poll::Pending
-    })
 }

@@ -16,9 +16,11 @@ mod pipeline_outputs;
 #[cfg(feature = "futures")]
 mod pipelines;
 #[cfg(feature = "futures")]
-mod run_stream;
+mod receiver_laws;
 #[cfg(feature = "futures")]
 mod runtimes;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;
+#[cfg(feature = "futures")]
+mod task_laws;

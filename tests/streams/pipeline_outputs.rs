@@ -3,65 +3,18 @@
 use std::sync::Arc;
 
 use futures_lite::{StreamExt, stream};
-use gangline::{AnyOrderRunner, Journal, OnError, Order};
+use gangline::{AnyOrderRunner, OnError, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
-use crate::runtimes::{block_on, pausing, poll_once};
+use crate::runtimes::{block_on, poll_once};
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(
-    every_output_comes_under_tokio,
-    parts_are_gathered,
     a_gathered_output_is_in_flight_until_the_next_is_asked_for,
     a_dropped_stream_counts_the_errors_that_its_caller_has,
     a_stream_dropped_at_its_end_leaves_the_stages_usable,
-    the_memory_of_all_stages_is_bounded,
-    a_journal_is_refused,
     leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use,
 );
-
-fn pools(order: Order) -> [AnyOrderRunner<Hooks>; 3] {
-    [2, 1, 2].map(|producers| Hooks::new().work(|_, x| Ok(x + 1)).pool(order, producers))
-}
-
-async fn come_through(order: Order) {
-    let [a, mut b, mut c] = pools(order);
-    let mut all = a.then(&mut b).then(&mut c);
-    for (items, expected) in [(3000, (3..3003).collect::<Vec<_>>()), (0, vec![])] {
-        let outputs = all.outputs_stream(stream::iter(0..items)).map(Result::unwrap);
-        assert_eq!(sorted(outputs.collect().await), expected);
-        assert_eq!((all.account().ok, all.account().unread), (items, Some(0)));
-    }
-    let outputs = all.outputs_stream(pausing(200)).map(Result::unwrap);
-    assert_eq!(sorted(outputs.collect().await), (3..203).collect::<Vec<_>>());
-    assert_eq!(all.report().account, all.account());
-    assert_eq!(sorted(all.run(0..3).unwrap()), [3, 4, 5]);
-    drop(all);
-    assert_eq!((c.account().ok, c.report().account.ok), (3, 3));
-}
-
-fn every_output_comes_under_tokio(order: Order) {
-    block_on(come_through(order));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    runtime.block_on(async { tokio::spawn(come_through(order)).await.unwrap() });
-}
-
-fn parts_are_gathered(order: Order) {
-    let sum = gangline::map(|_| Ok(()), |_, (), (parent, sum): (Arc<u64>, u64)| Ok((*parent, sum)));
-    let [open, mut infer, _] = pools(order);
-    let mut write = AnyOrderRunner::builder(sum).order(order).devices(1).build().unwrap();
-    let mut all = open
-        .expand(|parent| 0..**parent)
-        .then(&mut infer)
-        .gather(|_| 0, |sum, _, _, part| *sum += part)
-        .then(&mut write);
-    // Each stage adds 1.
-    let expected: Vec<_> = (1..51_u64).map(|n| (n, n * (n + 1) / 2)).collect();
-    let outputs = all.outputs_stream(pausing(50)).map(Result::unwrap);
-    let mut gathered: Vec<_> = block_on(outputs.collect());
-    gathered.sort_unstable();
-    assert_eq!(gathered, expected);
-}
 
 /// The caller holds each output until the next item has begun in the last stage, behind the parts. No more have begun.
 fn a_gathered_output_is_in_flight_until_the_next_is_asked_for(order: Order) {
@@ -200,25 +153,4 @@ fn leaked_outputs_of_a_stage_that_has_ended_are_ended_by_the_next_use(order: Ord
     for (is_task, stage) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
         no_hang(move || each(is_task, stage));
     }
-}
-
-fn the_memory_of_all_stages_is_bounded(order: Order) {
-    let pool = |producers| {
-        let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(producers);
-        builder.window_memory(9, |&x| x % 7, |&x| x % 5).build().unwrap()
-    };
-    let (a, mut b) = (pool(2), pool(1));
-    let mut both = a.then(&mut b);
-    let outputs = both.outputs_stream(pausing(200)).map(Result::unwrap);
-    assert_eq!(block_on(outputs.collect::<Vec<_>>()).len(), 200);
-}
-
-fn a_journal_is_refused(order: Order) {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::at(folder.path().join("journal"));
-    let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
-    let a = builder.journal(journal).build().unwrap();
-    let mut b = Hooks::new().pool(order, 1);
-    let results: Vec<_> = block_on(a.then(&mut b).outputs_stream(stream::iter(0..9)).collect());
-    assert!(results.len() == 1 && results[0].is_err(), "{results:?}");
 }

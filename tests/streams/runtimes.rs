@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use futures_lite::{Stream, StreamExt, stream};
-use gangline::Order;
+use gangline::{Order, Pipeline};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 
@@ -55,17 +55,32 @@ pub fn pausing(items: u64) -> impl Stream<Item = u64> + Send + 'static {
     })
 }
 
+/// Drives a pool, or a pipeline, that adds a number to its items.
+macro_rules! drive_both_ways {
+    ($row:expr, $added:expr) => {{
+        let sums = |items: u64| ($added..items + $added).collect::<Vec<_>>();
+        for items in [0, 3000] {
+            let summary = $row.run_stream(stream::iter(0..items)).await.unwrap();
+            assert_eq!(sorted(summary), sums(items));
+            let outputs = $row.outputs_stream(stream::iter(0..items));
+            assert_eq!(sorted(outputs.map(Result::unwrap).collect().await), sums(items));
+        }
+        assert_eq!(sorted($row.run_stream(pausing(200)).await.unwrap()), sums(200));
+        let outputs = $row.outputs_stream(pausing(200));
+        assert_eq!(sorted(outputs.map(Result::unwrap).collect().await), sums(200));
+        assert_eq!(($row.account().ok, $row.report().account), (200, $row.account()));
+        assert_eq!(sorted($row.run(0..3).unwrap()), sums(3));
+    }};
+}
+
 async fn both_ways(order: Order) {
-    let mut pool = Hooks::new().work(|_, x| Ok(x * x)).pool(order, 3);
-    let squares = |items: u64| (0..items).map(|x| x * x).collect::<Vec<_>>();
-    assert_eq!(sorted(pool.run_stream(stream::iter(0..3000)).await.unwrap()), squares(3000));
-    assert_eq!(sorted(pool.run_stream(pausing(200)).await.unwrap()), squares(200));
-    let outputs = pool.outputs_stream(stream::iter(0..3000));
-    assert_eq!(sorted(outputs.map(Result::unwrap).collect().await), squares(3000));
-    let outputs = pool.outputs_stream(pausing(200));
-    assert_eq!(sorted(outputs.map(Result::unwrap).collect().await), squares(200));
-    let nothing = pool.run_stream(stream::empty()).await.unwrap();
-    assert_eq!((nothing.len(), pool.outputs_stream(stream::empty()).count().await), (0, 0));
+    let [mut a, mut b, mut c] =
+        [2, 1, 3].map(|producers| Hooks::new().work(|_, x| Ok(x + 1)).pool(order, producers));
+    drive_both_ways!(a, 1);
+    let mut all = Pipeline::new(&mut a).then(&mut b).then(&mut c);
+    drive_both_ways!(all, 3);
+    drop(all);
+    assert_eq!((c.account().ok, c.report().account.ok), (3, 3));
 }
 
 fn under_a_bare_executor(order: Order) {
