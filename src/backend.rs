@@ -6,7 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod process;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod remote;
-#[cfg(test)]
 #[cfg(not(shuttle))]
+#[cfg(test)]
 mod scripted;
 pub(crate) mod threads;

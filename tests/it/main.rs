@@ -19,8 +19,10 @@ mod destructors;
 mod device_faults;
 mod devices;
 mod echo;
+mod error_destructors;
 mod events;
 mod gpu_list;
+mod gpu_list_visible;
 #[cfg(target_os = "linux")]
 mod gpu_lock;
 mod guards;
@@ -33,6 +35,7 @@ mod journal_faults;
 #[expect(dead_code, reason = "other tests need the rest")]
 mod journal_file;
 mod life;
+mod lost_races;
 mod manual;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -44,6 +47,7 @@ mod panicking_drops;
 mod pipelines;
 mod pipelines_cancel;
 mod pipelines_faults;
+mod pipelines_skip;
 mod policy_retries;
 mod policy_skip;
 mod polite_inits;

@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use gangline::error::MaxFailures;
 use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
-use gangline::{
-    AnyOrderRunner, Batch, Builder, Error, Hook, OnError, Order, Pipeline, Runner, Verdict,
-};
+use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, OnError, Order, Runner, Verdict};
 use proptest::prelude::*;
 
 use crate::echo::{echo, echo_failing_at, together};
@@ -30,11 +28,11 @@ both_orders! {
     a_state_that_cannot_be_made_anew_ends_the_run,
 }
 
-fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, RuntimeOrder> {
+pub(crate) fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, RuntimeOrder> {
     AnyOrderRunner::builder(runner).order(order).devices(3).on_error(OnError::Skip)
 }
 
-fn fails_at_thirds() -> Hooks {
+pub(crate) fn fails_at_thirds() -> Hooks {
     Hooks::new().work(|_, x| if x % 3 == 0 { Err(format!("bad {x}").into()) } else { Ok(x) })
 }
 
@@ -43,7 +41,7 @@ fn others(count: u64) -> Vec<u64> {
     (0..count).filter(|x| x % 3 != 0).collect()
 }
 
-fn items(errors: &[Error]) -> Vec<u64> {
+pub(crate) fn items(errors: &[Error]) -> Vec<u64> {
     sorted(errors.iter().map(|error| error.item().unwrap()).collect())
 }
 
@@ -120,7 +118,7 @@ fn errors_of_the_input_leave_gaps(order: Order) {
 }
 
 /// Notes the items that the consumer saw as skipped. Each comes with the index that it has in the input.
-fn recording(skipped: &Arc<Mutex<Vec<u64>>>) -> Hooks {
+pub(crate) fn recording(skipped: &Arc<Mutex<Vec<u64>>>) -> Hooks {
     let skipped = skipped.clone();
     let check = |item: Option<u64>, x| assert_eq!(item, Some(x));
     Hooks::new()
@@ -363,30 +361,6 @@ fn only_so_many_errors_are_kept() {
     assert_eq!(pool.failures().last().unwrap().item(), Some(9_999));
 }
 
-#[test]
-fn a_stage_leaves_gaps_in_those_that_follow() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let mut first = builder(fails_at_thirds(), Order::Input).build().unwrap();
-    let second = Hooks::new().work(|cx, x| {
-        assert_eq!(cx.item(), Some(x), "its place in the whole input");
-        if x % 5 == 0 { Err("bad".into()) } else { Ok(x) }
-    });
-    let mut second = builder(second, Order::Input).build().unwrap();
-    let mut third = builder(recording(&told), Order::Input).build().unwrap();
-    let outputs = no_hang(move || {
-        let outputs =
-            Pipeline::new(&mut first).then(&mut second).then(&mut third).run(0..90).unwrap();
-        assert_eq!((first.account().ok, first.account().failed), (60, 30));
-        assert_eq!((second.account().ok, second.account().failed), (48, 12));
-        assert_eq!((third.account().ok, third.account().failed), (48, 0));
-        outputs
-    });
-    let expected: Vec<_> = (0..90).filter(|x| x % 3 != 0 && x % 5 != 0).collect();
-    assert_eq!(outputs, expected);
-    let left_out: Vec<_> = (0..90).filter(|x| x % 3 == 0 || x % 5 == 0).collect();
-    assert_eq!(*told.lock().unwrap(), left_out, "the last consumer is told of all");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -436,33 +410,6 @@ proptest! {
         prop_assert_eq!(account.ok + account.failed, count);
         prop_assert_eq!(account.cancelled, 0);
     }
-}
-
-#[test]
-fn too_many_failures_of_an_earlier_stage_end_the_run() {
-    no_hang(|| {
-        for most in [MaxFailures::from(10), MaxFailures::share(0.2)] {
-            let first = builder(fails_at_thirds(), Order::Input).max_failures(most);
-            let mut first = first.build().unwrap();
-            let mut second = builder(Hooks::new(), Order::Input).build().unwrap();
-            let error = Pipeline::new(&mut first).then(&mut second).run(0..1_000_000).unwrap_err();
-            assert!(matches!(error, Error::TooManyFailures { .. }), "{error:#}");
-            assert!(first.account().failed > 10, "{:?}", first.account());
-            let error = Pipeline::new(&mut first).then(&mut second).run(0..33);
-            assert!(error.is_err(), "judged at the end too");
-            assert_eq!(first.then(&mut second).run([1, 2]).unwrap(), [1, 2]);
-        }
-    });
-}
-
-#[test]
-fn the_last_handle_has_the_errors_of_all_stages() {
-    let mut first = builder(fails_at_thirds(), Order::Input).build().unwrap();
-    let second = Hooks::new().work(|_, x| if x == 4 { Err("four".into()) } else { Ok(x) });
-    let mut second = builder(second, Order::Input).build().unwrap();
-    assert_eq!(Pipeline::new(&mut first).then(&mut second).run(0..7).unwrap(), [1, 2, 5]);
-    assert_eq!(items(second.failures()), [0, 3, 4, 6]);
-    assert!(first.failures().is_empty());
 }
 
 /// A stream that ended with an error is no input with a bad item.

@@ -1,6 +1,8 @@
 //! Models of producers that fail and producers that are abandoned. The threads are those of a run, with hooks
 //! that do no work.
 
+mod written_off;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -428,21 +430,6 @@ fn bad_items_on_two_gpus() {
     });
 }
 
-/// The producer on the other GPU may be abandoned; the items that wait for it go on then.
-#[test]
-fn a_gpu_that_is_written_off_while_items_wait_for_it() {
-    let fails: Fails = |producer, _| producer != 1;
-    let gpus = Some(&[0, 1, 0][..]);
-    check_written_off(Scene {
-        producers: 3,
-        gpus,
-        quarantine_after: Some(2),
-        fails,
-        looks: 5,
-        ..PASSES
-    });
-}
-
 /// Each producer is suspended in turn, and has to try the items that the others failed.
 #[test]
 fn bad_items_on_good_producers() {
@@ -468,52 +455,6 @@ fn a_producer_that_fails_batches() {
     let batch = Some(Batch::of(2));
     let scene = Scene { batch, quarantine_after: Some(2), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
-}
-
-/// Whichever producer is abandoned, and whenever: each of its items is done by others or fails, once.
-fn check_written_off(scene: Scene) {
-    check(move || {
-        let Played { run, seen, .. } = scene.play();
-        let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
-        let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
-        assert_eq!(items, (0..all).collect::<Vec<_>>());
-    });
-}
-
-#[test]
-fn producers_that_are_written_off_at_an_item() {
-    check_written_off(Scene { looks: 5, ..PASSES });
-}
-
-#[test]
-fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
-    check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
-}
-
-/// Whichever producer is abandoned, and whenever: another takes part in its place, and the late result of the
-/// first counts for nothing.
-#[test]
-fn producers_that_are_written_off_and_replaced() {
-    check_written_off(Scene { spares: 2, looks: 5, retries: 1, ..PASSES });
-}
-
-#[test]
-fn a_single_producer_that_is_written_off_and_replaced() {
-    check_written_off(Scene { producers: 1, spares: 2, looks: 6, retries: 1, ..PASSES });
-}
-
-#[test]
-fn a_producer_that_fails_everything_and_is_replaced() {
-    let fails: Fails = |producer, _| producer == 0;
-    let scene = Scene { spares: 1, quarantine_after: Some(1), fails, ..PASSES };
-    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
-}
-
-/// After a batch was split, its producer may be abandoned while it works on one part and owns the other.
-#[test]
-fn producers_that_are_written_off_at_a_batch() {
-    let batch = Some(Batch::of(3));
-    check_written_off(Scene { looks: 5, batch, fails: |_, item| item == 2, ..PASSES });
 }
 
 #[test]

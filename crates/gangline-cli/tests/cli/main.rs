@@ -37,5 +37,6 @@ mod stopped;
 mod support;
 mod threads;
 mod warm;
+mod warm_given_up;
 mod worker_ends;
 mod worker_pages;

@@ -6,6 +6,7 @@ mod dots;
 mod env;
 mod files;
 mod formats;
+mod frozen;
 mod hostile;
 mod laws;
 mod values;
