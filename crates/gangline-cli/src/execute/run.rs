@@ -33,7 +33,9 @@ use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict};
+use gangline::{
+    AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, RunReport, Verdict,
+};
 
 /// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
 /// long as the others then keeps no slot idle.
@@ -198,15 +200,8 @@ fn drive<W: JobWork + 'static>(
         None => gated,
     };
     let result = pool.try_run(gated);
-    let report = (!args.record.report.is_empty()).then(|| {
-        let mut report = pool.report();
-        number_by_jobs(&mut report, &numbers);
-        remove_cut_off(&mut report, &own.retries.take_cut_off());
-        advise(&mut report);
-        own.lists.describe(&mut report);
-        own.starts.remove_from(&mut report);
-        report
-    });
+    let is_reported = !args.record.report.is_empty();
+    let report = is_reported.then(|| report_of_jobs(pool.report(), own, &numbers));
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
     if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
@@ -218,6 +213,16 @@ fn drive<W: JobWork + 'static>(
         result => result.and(closed).map_err(of_run),
     };
     Ok(LaneEnd { result, report })
+}
+
+/// The report of a lane's run, in the words of the program.
+fn report_of_jobs(mut report: RunReport, own: &Lane, numbers: &Numbers) -> RunReport {
+    number_by_jobs(&mut report, numbers);
+    remove_cut_off(&mut report, &own.retries.take_cut_off());
+    advise(&mut report);
+    own.lists.describe(&mut report);
+    own.starts.remove_from(&mut report);
+    report
 }
 
 type JobPool<W> = AnyOrderRunner<JobRunner<W>>;

@@ -9,7 +9,23 @@ use gangline::report::{Bottleneck, HumanDuration, Vocabulary};
 /// names calls of the library. The bottleneck stays the same.
 pub(crate) fn advise(report: &mut RunReport) {
     report.vocabulary = Vocabulary::Jobs;
-    let clause = match report.bottleneck {
+    let clause = of_part(report).or_else(|| of_waits(report)).or_else(|| of_jobs(report));
+    let Some(clause) = clause else {
+        // It gives no advice.
+        report.conclusion = in_jobs(&report.conclusion);
+        return;
+    };
+    // The report says first whether the run failed or was cancelled.
+    let opening = match report.conclusion.split_once(", ") {
+        Some((opening, _)) if opening.starts_with("Until it ") => format!("{opening}, {clause}."),
+        _ => capitalised(&clause) + ".",
+    };
+    report.conclusion = opening;
+}
+
+/// The clause about a run that its source, its jobs or its outputs limited.
+fn of_part(report: &RunReport) -> Option<String> {
+    Some(match report.bottleneck {
         Bottleneck::Source => format!(
             "reading the inputs limited the run: it took {} of the time, and the slots had no job for {} of \
              it; read them from a file, or make the program before the pipe faster, since more slots would \
@@ -27,6 +43,20 @@ pub(crate) fn advise(report: &mut RunReport) {
              with --results and send standard output to /dev/null, since more slots would only wait",
             share(report.consumer_working, report.lasted),
         ),
+        Bottleneck::Mixed => format!(
+            "no single part limited the run: reading the inputs took {} of the time, writing the outputs {}, \
+             and the slots were busy {}",
+            share(report.source_working, report.lasted),
+            share(report.consumer_working, report.lasted),
+            busy(report),
+        ),
+        _ => return None,
+    })
+}
+
+/// The clause about a run that waits limited: for slow jobs, for retries, or for the last slot.
+fn of_waits(report: &RunReport) -> Option<String> {
+    Some(match report.bottleneck {
         Bottleneck::Window | Bottleneck::Head => format!(
             "the order of the outputs limited the run: they waited {} of the time for single slow jobs, and the \
              slots had no job for {} of it; print outputs as jobs end (--no-keep-order), or let more of them \
@@ -44,17 +74,17 @@ pub(crate) fn advise(report: &mut RunReport) {
              on average; put long jobs first",
             busy(report),
         ),
+        _ => return None,
+    })
+}
+
+/// The clause about a run that the number or the lists of its jobs limited, or its start.
+fn of_jobs(report: &RunReport) -> Option<String> {
+    Some(match report.bottleneck {
         Bottleneck::Splits => format!(
             "split lists limited the run: {} of {} failed as a whole, and took {} messages; send smaller lists \
              (--batch), or have the worker answer a bad input with an error of its own",
             report.splits.split, report.splits.batches, report.splits.calls,
-        ),
-        Bottleneck::Mixed => format!(
-            "no single part limited the run: reading the inputs took {} of the time, writing the outputs {}, \
-             and the slots were busy {}",
-            share(report.source_working, report.lasted),
-            share(report.consumer_working, report.lasted),
-            busy(report),
         ),
         Bottleneck::TooFew => format!(
             "too few jobs limited the run: it had {} for {} slots, which were busy {} of the time; {}split them",
@@ -71,18 +101,8 @@ pub(crate) fn advise(report: &mut RunReport) {
             "start-up limited the run: it took longer than the run of {}; put more jobs into one run",
             HumanDuration(report.lasted),
         ),
-        // It gives no advice.
-        _ => {
-            report.conclusion = in_jobs(&report.conclusion);
-            return;
-        }
-    };
-    // The report says first whether the run failed or was cancelled.
-    let opening = match report.conclusion.split_once(", ") {
-        Some((opening, _)) if opening.starts_with("Until it ") => format!("{opening}, {clause}."),
-        _ => capitalised(&clause) + ".",
-    };
-    report.conclusion = opening;
+        _ => return None,
+    })
 }
 
 fn in_jobs(text: &str) -> String {
