@@ -13,6 +13,7 @@ mod causes;
 mod comparison;
 mod document;
 mod formats;
+mod gpu_load;
 mod head_cost;
 mod kept_failures;
 mod latency;
@@ -45,6 +46,7 @@ mod what_if;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
+pub use self::gpu_load::{GpuLoad, GpuSample};
 pub use self::latency::Latencies;
 use self::outline::{LONGEST_KEY, outline};
 use self::page::page;

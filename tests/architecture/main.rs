@@ -75,7 +75,7 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     ("observe", "ReportLane", 40, 19),
     ("observe", "ProgressBoard", 40, 16),
     // Plain data but for fields that conclusions alone need.
-    ("observe", "RunReport", 40, 39),
+    ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),
 ];
 

@@ -78,6 +78,19 @@ impl ListedMig {
     }
 }
 
+/// NVIDIA's driver.
+#[derive(Debug)]
+pub(crate) struct GpuDriver(Nvml);
+
+/// The load of a GPU at one time.
+#[derive(Debug)]
+pub(crate) struct GpuReading {
+    /// In per cent.
+    pub(crate) utilization: u32,
+    pub(crate) memory_used: u64,
+    pub(crate) memory_total: u64,
+}
+
 /// The PCI address of a GPU: domain, bus and device.
 type PciAddress = (u32, u32, u32);
 
@@ -93,19 +106,19 @@ pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
 /// Returns the memory that is in use on these GPUs, in bytes, or `None` if the driver does not report it. The ids are
 /// those of this process.
 pub(crate) fn memory_used(ids: &[usize]) -> Option<u64> {
-    let ids: Vec<String> = ids.iter().map(usize::to_string).collect();
-    let list: GpuList = ids.join(" ").parse().ok()?;
-    // In the syntax of `CUDA_VISIBLE_DEVICES`: indices, UUIDs or prefixes of UUIDs.
-    let on_machine = format!("{:#}", list.on_machine().ok()?);
     let gpus = gpus().ok()?;
-    let used = on_machine.split(',').map(|entry| {
-        let is_meant = |gpu: &&ListedGpu| match entry.parse::<u32>() {
-            Ok(index) => gpu.index == index,
-            Err(_) => gpu.facts.uuid.as_ref().is_some_and(|uuid| uuid.starts_with(entry)),
-        };
-        gpus.iter().find(is_meant)?.facts.memory_used
-    });
-    used.sum()
+    ids.iter().map(|id| with_id(&gpus, *id)?.facts.memory_used).sum()
+}
+
+/// Returns the GPU with an id of this process.
+fn with_id(gpus: &[ListedGpu], id: usize) -> Option<&ListedGpu> {
+    let list: GpuList = id.to_string().parse().ok()?;
+    // In the syntax of `CUDA_VISIBLE_DEVICES`: an index, a UUID or a prefix of a UUID.
+    let entry = format!("{:#}", list.on_machine().ok()?);
+    gpus.iter().find(|gpu| match entry.parse::<u32>() {
+        Ok(index) => gpu.index == index,
+        Err(_) => gpu.facts.uuid.as_ref().is_some_and(|uuid| uuid.starts_with(&entry)),
+    })
 }
 
 /// Checks that the driver reports each of these GPUs. The ids are those of this process.
@@ -149,6 +162,44 @@ pub(crate) fn usable_gpus() -> Result<usize, String> {
     match (0..gpus()?.len()).take_while(is_visible).count() {
         0 => Err("no GPU of NVIDIA".to_owned()),
         gpus => Ok(gpus),
+    }
+}
+
+impl GpuDriver {
+    pub(crate) fn open() -> Result<GpuDriver, String> {
+        let nvml = Nvml::init().map_err(|error| match error {
+            NvmlError::LibloadingError(error) => not_loaded(&error.to_string()),
+            error => does_not_start(error),
+        })?;
+        Ok(GpuDriver(nvml))
+    }
+
+    /// Returns the load of each of these GPUs, or `None` if the driver does not report it. The ids are those of this
+    /// process.
+    pub(crate) fn readings(&self, ids: &[usize]) -> Vec<Option<GpuReading>> {
+        let gpus = self.gpus().unwrap_or_default();
+        let reading = |id: &usize| {
+            let Facts { utilization, memory_used, memory_total, .. } = with_id(&gpus, *id)?.facts;
+            Some(GpuReading {
+                utilization: utilization?,
+                memory_used: memory_used?,
+                memory_total: memory_total?,
+            })
+        };
+        ids.iter().map(reading).collect()
+    }
+
+    fn gpus(&self) -> Result<Vec<ListedGpu>, String> {
+        let GpuDriver(nvml) = self;
+        let count = nvml.device_count().map_err(does_not_start)?;
+        let mut gpus: Vec<ListedGpu> =
+            (0..count).map(|index| ListedGpu::ask(nvml, index)).collect();
+        // The driver's own order may change. It is used only if a GPU has no PCI address.
+        if gpus.iter().all(|gpu| gpu.address.is_some()) {
+            gpus.sort_by_key(|gpu| gpu.address);
+            (0..).zip(&mut gpus).for_each(|(index, gpu)| gpu.index = index);
+        }
+        Ok(gpus)
     }
 }
 
@@ -249,19 +300,11 @@ fn gib(bytes: u64) -> f64 {
 
 /// Returns all GPUs, including those that do not answer, or why none is visible.
 fn gpus() -> Result<Vec<ListedGpu>, String> {
-    let does_not_start = |error| format!("the driver does not start: {}", words(error));
-    let nvml = Nvml::init().map_err(|error| match error {
-        NvmlError::LibloadingError(error) => not_loaded(&error.to_string()),
-        error => does_not_start(error),
-    })?;
-    let count = nvml.device_count().map_err(does_not_start)?;
-    let mut gpus: Vec<ListedGpu> = (0..count).map(|index| ListedGpu::ask(&nvml, index)).collect();
-    // The driver's own order may change. It is used only if a GPU has no PCI address.
-    if gpus.iter().all(|gpu| gpu.address.is_some()) {
-        gpus.sort_by_key(|gpu| gpu.address);
-        (0..).zip(&mut gpus).for_each(|(index, gpu)| gpu.index = index);
-    }
-    Ok(gpus)
+    GpuDriver::open()?.gpus()
+}
+
+fn does_not_start(error: NvmlError) -> String {
+    format!("the driver does not start: {}", words(error))
 }
 
 fn address(device: &Device<'_>) -> Option<PciAddress> {

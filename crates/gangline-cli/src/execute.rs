@@ -10,6 +10,7 @@ mod done_records;
 mod dry_run;
 mod exit_watch;
 pub(crate) mod failure;
+mod gpu_watch;
 pub(crate) mod groups;
 pub(crate) mod held;
 pub(crate) mod job_runner;

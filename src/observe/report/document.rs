@@ -55,6 +55,8 @@ pub(super) enum Block<'a> {
     Facts(Vec<(String, Cell<'a>)>),
     /// When each producer worked.
     BusyChart(&'a RunReport, &'a Timeline),
+    /// The load and the memory of GPUs.
+    GpuChart(&'a RunReport),
     /// Items done over time.
     ThroughputChart(&'a RunReport),
     /// How many attempts took how long.

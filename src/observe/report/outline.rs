@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
 use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, part, rate};
+use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
 use super::retries::Retried;
@@ -55,6 +56,7 @@ pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
         failures(report, FAILED, &report.failures, key),
         failures(report, UNDELIVERED, &report.failures_undelivered, key),
         timeline(report, key),
+        gpus(report),
         throughput(report),
         times(report),
         producers(report, key),
@@ -207,6 +209,21 @@ fn timeline(report: &RunReport, key: usize) -> Option<Section<'_>> {
         Some(more) => section.explain(more),
         None => section,
     })
+}
+
+fn gpus(report: &RunReport) -> Option<Section<'_>> {
+    if report.gpus.is_empty() || report.lasted.is_zero() {
+        return None;
+    }
+    let sentences = report.gpus.iter().map(GpuLoad::sentence);
+    let section = Section::new("GPUs")
+        .only(Medium::Page, Block::GpuChart(report))
+        .with(Block::List("", sentences.collect(), None))
+        .explain(
+            "Of each GPU, the upper row is the share of the time in which it computed, and the lower row the share \
+             of its memory in use. Other programs on the GPU count too.",
+        );
+    Some(section)
 }
 
 /// The stragglers of a run. A page names them below the chart that marks them.

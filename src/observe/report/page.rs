@@ -3,7 +3,7 @@
 mod charts;
 mod ticks;
 
-use self::charts::{busy_chart, distribution_chart, throughput_chart};
+use self::charts::{busy_chart, distribution_chart, gpu_chart, throughput_chart};
 use super::document::{
     Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
 };
@@ -81,6 +81,7 @@ fn push_section(page: &mut String, section: &Section<'_>) {
             Block::Paragraph(text, Some(Ink::Faint)) => push_note(page, text),
             Block::Paragraph(text, _) => push!(page, "<p>{}</p>\n", with_code(text)),
             Block::BusyChart(report, timeline) => page.push_str(&busy_chart(report, timeline)),
+            Block::GpuChart(report) => page.push_str(&gpu_chart(report)),
             Block::ThroughputChart(report) => page.push_str(&throughput_chart(report)),
             Block::DistributionChart(it) => page.push_str(&distribution_chart(it)),
         }

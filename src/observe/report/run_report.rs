@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advised_setting::AdvisedSetting;
 use super::bottleneck::Bottleneck;
+use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
 use super::producer_report::ProducerReport;
 use super::report_json::versioned;
@@ -135,6 +136,9 @@ pub struct RunReport {
     pub throughput: Throughput,
     /// When each producer worked. `None` without item events.
     pub timeline: Option<Timeline>,
+    /// The load and the memory of GPUs, which `gangline run --report` measures. The library leaves it empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuLoad>,
     /// How many item events were lost because observers were too slow. Measurements per item lack them.
     pub events_lost: u64,
     /// The attempts at items, in the order in which they ended: at most the first 100,000.

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::RunReport;
+use super::gpu_load::{GpuLoad, GpuSample};
 use super::samples::{PlayedRun, eventful};
 use super::stages::{self, StagePart};
 use crate::observe::account::Account;
@@ -120,6 +121,7 @@ fn every_report_fits_the_schema() {
     full.provenance.settings.insert("window".to_owned(), "7".to_owned());
     full.provenance.retry = vec!["denoise".to_owned(), "--resume".to_owned()];
     full.spans[0].is_open = true;
+    full.gpus = vec![GpuLoad { samples: vec![GpuSample::default()], ..GpuLoad::default() }];
     full.incidents[0].took = std::time::Duration::from_secs(1);
     check_report(&full);
     check_report(&pipeline());

@@ -64,6 +64,7 @@ fn blocks<'a>(section: &'a Section<'a>) -> impl Iterator<Item = &'a Block<'a>> {
         Block::Figures(_)
         | Block::Facts(_)
         | Block::BusyChart(..)
+        | Block::GpuChart(_)
         | Block::ThroughputChart(_)
         | Block::DistributionChart(_) => false,
     })

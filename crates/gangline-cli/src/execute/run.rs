@@ -12,6 +12,7 @@ use crate::execute::conclude::{LaneEnd, conclude};
 use crate::execute::done_records::DoneRecords;
 use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, of_run};
+use crate::execute::gpu_watch::GpuWatch;
 use crate::execute::job_runner::{JobRunner, JobWork};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::memory_watch::MemoryWatch;
@@ -33,6 +34,7 @@ use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
+use gangline::report::GpuLoad;
 use gangline::{
     AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, RunReport, Verdict,
 };
@@ -199,9 +201,14 @@ fn drive<W: JobWork + 'static>(
         }
         None => gated,
     };
-    let result = pool.try_run(gated);
     let is_reported = !args.record.report.is_empty();
-    let report = is_reported.then(|| report_of_jobs(pool.report(), own, &numbers));
+    let watch = (is_reported && plan.slots.have_gpus())
+        .then(|| GpuWatch::start(plan.slots.gpu_ids()))
+        .transpose();
+    let watch = watch.map_err(internal)?;
+    let result = pool.try_run(gated);
+    let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
+    let report = is_reported.then(|| completed(pool.report(), gpus, own, &numbers));
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
     if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
@@ -215,13 +222,19 @@ fn drive<W: JobWork + 'static>(
     Ok(LaneEnd { result, report })
 }
 
-/// The report of a lane's run, in the words of the program.
-fn report_of_jobs(mut report: RunReport, own: &Lane, numbers: &Numbers) -> RunReport {
+/// Returns the report of a lane in the terms of jobs, with the load of its GPUs.
+fn completed(
+    mut report: RunReport,
+    gpus: Vec<GpuLoad>,
+    lane: &Lane,
+    numbers: &Numbers,
+) -> RunReport {
+    report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
-    remove_cut_off(&mut report, &own.retries.take_cut_off());
+    remove_cut_off(&mut report, &lane.retries.take_cut_off());
     advise(&mut report);
-    own.lists.describe(&mut report);
-    own.starts.remove_from(&mut report);
+    lane.lists.describe(&mut report);
+    lane.starts.remove_from(&mut report);
     report
 }
 

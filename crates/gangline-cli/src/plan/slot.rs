@@ -1,5 +1,6 @@
 //! Slots: the GPUs of each, and how its jobs are given them.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -95,6 +96,12 @@ impl JobSlots {
 
     pub(crate) fn len(&self) -> usize {
         self.gpus.len()
+    }
+
+    /// The GPUs of all slots, as this process counts them.
+    pub(crate) fn gpu_ids(&self) -> Vec<usize> {
+        let ids: BTreeSet<usize> = self.gpus.iter().flatten().copied().collect();
+        ids.into_iter().collect()
     }
 
     pub(crate) fn have_gpus(&self) -> bool {

@@ -319,3 +319,52 @@ fn gpus_that_are_there_are_not_used_by_themselves() {
     ran.check_said(102, &["alternatives with | are for programs that use the library"]);
     assert!(!machine.place.path("started").exists());
 }
+
+/// The load of the GPUs of a run in its report. The job ends after the driver was asked for six loads.
+fn measured(machine: &Machine, visible: Option<&str>, list: &str) -> serde_json::Value {
+    let job = "--shell -- 'until [ $(wc -c <asked) -ge 6 ]; do sleep .02; done' ::: x";
+    let reports = "--report r.json --report r.html --report r.txt";
+    machine.place.write("asked", "");
+    let mut command = machine.typed(&format!("run -j1 --gpu-list '{list}' {reports} {job}"));
+    command.env("STAND_IN_ASKED", machine.place.path("asked"));
+    visible.map(|visible| command.env("CUDA_VISIBLE_DEVICES", visible));
+    machine.ran(&mut command).check(0, "");
+    let report: serde_json::Value = serde_json::from_str(&machine.place.read("r.json")).unwrap();
+    report["gpus"].clone()
+}
+
+#[test]
+fn a_report_has_the_load_and_the_memory_of_its_gpus() {
+    let used = 30 << 30;
+    let busy = Gpu { busy: Some(70), used, ..gpu(FIRST, 0x1b) };
+    let machine = Machine::with([gpu(SECOND, 0x43), busy]);
+    // GPU 0 by its address, whichever the driver counts first.
+    for (visible, list) in [(None, "0"), (Some("1,0"), "1"), (Some(FIRST), "0")] {
+        let gpus = measured(&machine, visible, list);
+        assert_eq!(gpus.as_array().map(Vec::len), Some(1), "{gpus}");
+        assert_eq!(gpus[0]["device"], format!("cuda:{list}"));
+        assert_eq!(gpus[0]["memory_total"], 150_754_820_096_u64);
+        let samples = gpus[0]["samples"].as_array().unwrap();
+        assert!(samples.len() > 1, "{gpus}");
+        for sample in samples {
+            assert_eq!((&sample["busy"], &sample["memory_used"]), (&0.7.into(), &used.into()));
+        }
+        let line = format!("cuda:{list} computed for 70 % of the time, and at most 32.2 GB of ");
+        assert!(machine.place.read("r.txt").contains(&line), "{line}");
+        assert!(
+            machine.place.read("r.html").contains(&format!("<title>cuda:{list}: memory</title>"))
+        );
+    }
+    let gpus = measured(&machine, None, "0 1");
+    assert_eq!((&gpus[0]["device"], &gpus[1]["device"]), (&"cuda:0".into(), &"cuda:1".into()));
+}
+
+#[test]
+fn a_gpu_that_the_driver_does_not_describe_is_not_in_a_report() {
+    let split = Gpu { busy: None, ..gpu(SECOND, 0x43) };
+    let gpus = measured(&Machine::with([gpu(FIRST, 0x1b), split]), None, "0 1");
+    assert_eq!((gpus.as_array().map(Vec::len), &gpus[0]["device"]), (Some(1), &"cuda:0".into()));
+    let place = Place::new();
+    place.run_typed("--gpu-list 0 --report r.json -- echo ::: x").check(0, "x\n");
+    assert!(!place.read("r.json").contains("gpus"), "there is no driver");
+}

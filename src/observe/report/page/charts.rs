@@ -1,4 +1,4 @@
-//! The charts of a page: when each producer worked, and items done over time.
+//! The charts of a page: when each producer worked, the load of GPUs, and items done over time.
 //!
 //! A drawing has the width of the page, and its labels are text beside it, so that they keep their size on a phone.
 
@@ -9,6 +9,7 @@ use super::ticks::{self, Tick};
 use crate::observe::report::formats::{
     Count, Html, Many, Percent, Time, capitalised, clipped, item, push, rate,
 };
+use crate::observe::report::gpu_load::GpuSample;
 use crate::observe::report::outline::{LONGEST_KEY, PRODUCERS};
 use crate::observe::report::producer_report::ProducerReport;
 use crate::observe::report::run_report::RunReport;
@@ -81,11 +82,7 @@ fn push_lane(
         Html(&name)
     );
     push!(chart, "{}<title>{}</title>\n", drawing(TALL), Html(&title));
-    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
-    for (shade, path) in shades(report, timeline, producer) {
-        let opacity = f64::from(shade) / f64::from(SHADES);
-        push!(chart, "<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>");
-    }
+    push_shades(chart, &busy_columns(report, timeline, producer));
     push_stragglers(chart, report, producer);
     let marks = marks(report, producer);
     if !marks.is_empty() {
@@ -107,25 +104,35 @@ fn push_seen(chart: &mut String, class: &str, path: &str, title: &str) {
     );
 }
 
-/// One path per shade: adjacent columns of one shade form one rectangle.
-fn shades(report: &RunReport, timeline: &Timeline, producer: usize) -> BTreeMap<u32, String> {
+/// Shares of a row of a chart: where each ends, and the share from 0 to 1.
+type Columns = Vec<(f64, f64)>;
+
+fn busy_columns(report: &RunReport, timeline: &Timeline, producer: usize) -> Columns {
     let shares = timeline.shares(producer, MOST_BUSY_COLUMNS, report.lasted);
-    let shades: Vec<u32> = shares.iter().map(|&share| shade(share)).collect();
     let extent = timeline.extent(MOST_BUSY_COLUMNS).as_secs_f64() / report.lasted.as_secs_f64();
     let column = WIDTH * extent / shares.len().max(1) as f64;
+    (1..).map(|number| f64::from(number) * column).zip(shares).collect()
+}
+
+/// Adds a row. It has one path per shade: adjacent columns of one shade form one rectangle.
+fn push_shades(chart: &mut String, columns: &Columns) {
     let mut paths = BTreeMap::<u32, String>::new();
-    let mut start = 0;
-    for run in shades.chunk_by(|one, other| one == other) {
-        let from = start as f64 * column;
-        let until = ((start + run.len()) as f64 * column).min(WIDTH);
-        start += run.len();
-        if run[0] > 0 {
-            let path = paths.entry(run[0]).or_default();
+    let mut from = 0.0;
+    for run in columns.chunk_by(|one, other| shade(one.1) == shade(other.1)) {
+        let (until, share) = run[run.len() - 1];
+        let until = until.min(WIDTH);
+        if shade(share) > 0 {
+            let path = paths.entry(shade(share)).or_default();
             let wide = until - from;
             push!(path, "M{from:.2} 0h{wide:.2}v{TALL}h-{wide:.2}z");
         }
+        from = until;
     }
-    paths
+    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
+    for (shade, path) in paths {
+        let opacity = f64::from(shade) / f64::from(SHADES);
+        push!(chart, "<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>");
+    }
 }
 
 /// A small share is not drawn as none.
@@ -163,16 +170,52 @@ fn marks(report: &RunReport, producer: usize) -> String {
 }
 
 fn legend() -> String {
-    let mut legend = "<p class=\"legend\"><span>idle ".to_owned();
+    format!(
+        "<p class=\"legend\">{} <span><i class=\"failure\"></i> failure</span> \
+         <span><i class=\"outline\"></i> straggler</span></p>\n",
+        shade_scale("idle", "busy")
+    )
+}
+
+/// All shades, between the words for none and for all.
+fn shade_scale(none: &str, all: &str) -> String {
+    let mut scale = format!("<span>{none} ");
     for shade in 0..=SHADES {
         let opacity = f64::from(shade) / f64::from(SHADES);
-        push!(legend, "<i class=\"shade\"><i style=\"opacity:{opacity}\"></i></i>");
+        push!(scale, "<i class=\"shade\"><i style=\"opacity:{opacity}\"></i></i>");
     }
-    legend.push_str(
-        " busy</span> <span><i class=\"failure\"></i> failure</span> \
-         <span><i class=\"outline\"></i> straggler</span></p>\n",
+    scale + " " + all + "</span>"
+}
+
+/// Draws the load and the memory of each GPU: a row each, darker is more.
+pub(super) fn gpu_chart(report: &RunReport) -> String {
+    let mut chart = "<figure class=\"chart\" aria-label=\"The load and the memory in use of each GPU, each a row from \
+                     the beginning of the run to its end; the darker, the more.\">\n"
+        .to_owned();
+    for gpu in &report.gpus {
+        let columns = |share: &dyn Fn(&GpuSample) -> f64| -> Columns {
+            let column = |it: &GpuSample| (position(it.at.as_secs_f64(), report), share(it));
+            gpu.samples.iter().map(column).collect()
+        };
+        let device = clipped(&gpu.device, LONGEST_LABEL);
+        push_gpu_row(&mut chart, &device, "load", &columns(&|it| it.busy));
+        push_gpu_row(&mut chart, &device, "memory", &columns(&|it| gpu.memory_share(it)));
+    }
+    push_time_axis(&mut chart, report.lasted);
+    push!(chart, "<p class=\"legend\">{}</p>\n", shade_scale("0 %", "100 %"));
+    chart + "</figure>\n"
+}
+
+fn push_gpu_row(chart: &mut String, device: &str, what: &str, columns: &Columns) {
+    let device = Html(device);
+    push!(
+        chart,
+        "<div class=\"lane\"><span class=\"label\">{device} <span class=\"minor\">{what}</span></span>\
+         {}<title>{device}: {what}</title>\n",
+        drawing(TALL)
     );
-    legend
+    push_shades(chart, columns);
+    chart.push_str("</svg></div>\n");
 }
 
 /// Draws the items done per second over time.
