@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use super::formats::{Many, clipped, more};
+use super::formats::{Many, more, shortened};
 use super::run_report::RunReport;
 use super::sentences::{LONGEST, errors, failed, site};
 use crate::observe::failure::Failure;
@@ -92,7 +92,8 @@ impl<'a> Cause<'a> {
 
     /// The lines of the text, with keys of at most `key` characters.
     pub(super) fn lines(&self, report: &RunReport, key: usize) -> Vec<String> {
-        let errors: Vec<_> = self.errors.iter().map(|it| clipped(it, LONGEST)).collect();
+        // An error of a command begins with the command and ends with what it said.
+        let errors: Vec<_> = self.errors.iter().map(|it| shortened(it, LONGEST)).collect();
         let why = format!("in {}: {}", self.site(report), errors.join(": "));
         if let [failure] = self.failures[..] {
             return vec![format!("{} {why}", failed(report, failure, key))];

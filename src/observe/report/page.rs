@@ -7,7 +7,7 @@ use self::charts::{busy_chart, distribution_chart, gpu_chart, throughput_chart};
 use super::document::{
     Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
 };
-use super::formats::{Count, Html, capitalised, clipped, push};
+use super::formats::{Count, Html, capitalised, push, shortened};
 use crate::observe::text_style::Ink;
 
 /// With more columns a table does not fit a tablet, and its rows become blocks there.
@@ -211,9 +211,10 @@ fn name_list(names: &[String], others: u64) -> String {
     list
 }
 
-/// Escapes an error or a command; a long one is collapsed.
+/// Escapes an error or a command; a long one is collapsed. Its summary lacks the middle: an error of a command begins
+/// with the command and ends with what it said.
 fn collapsible(text: &str) -> String {
-    let short = clipped(text, LONGEST_ERROR);
+    let short = shortened(text, LONGEST_ERROR);
     if short.len() == text.len() {
         return with_code(text);
     }
@@ -307,6 +308,19 @@ mod tests {
         report.producers[0].busy = 0.001;
         let page = report.to_html();
         assert!(page.contains("&lt;1 %") && !page.contains("<1 %"));
+    }
+
+    #[test]
+    fn a_long_error_keeps_its_end() {
+        let mut report = eventful(1);
+        let command = "--option value ".repeat(40);
+        report.failures.truncate(1);
+        report.failures[0].causes = vec![format!("sh -c {command} exited with 3: no disk")];
+        report.error = Some(report.failures[0].causes[0].clone());
+        let (page, text) = (report.to_html(), report.to_string());
+        assert_eq!(page.matches(" exited with 3: no disk</summary>").count(), 2, "{page}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.matches("value exited with 3: no disk").count(), 2, "{text}");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use textwrap::core::display_width;
 use super::document::{
     Block, Column, ColumnKind, Document, Layout, Medium, Section, Table, TableRow,
 };
-use super::formats::{Plain, clipped};
+use super::formats::{Plain, clipped, shortened};
 use crate::observe::text_style::{Ink, TextStyle};
 
-/// The error that ended a run is clipped to this many characters.
+/// The error that ended a run is shortened to this many characters.
 const LONGEST_ERROR: usize = 230;
 
 /// A document as text in a style.
@@ -26,7 +26,7 @@ impl fmt::Display for Styled<'_> {
         out.text(&document.title, Some(document.ink))?;
         for (text, ink) in &document.leads {
             match ink {
-                Some(Ink::Bad) => out.text(&clipped(text, LONGEST_ERROR), *ink)?,
+                Some(Ink::Bad) => out.text(&shortened(text, LONGEST_ERROR), *ink)?,
                 Some(_) => out.text(text, *ink)?,
                 // Sentences of ours, one a line.
                 None => text.lines().try_for_each(|line| out.text(line, None))?,
