@@ -314,9 +314,15 @@ fn address(device: &Device<'_>) -> Option<PciAddress> {
 
 /// Explains why the driver's library is missing. Container images may have an empty one in its place.
 fn not_loaded(reason: &str) -> String {
-    match reason.starts_with("libnvidia-ml.so.1: ") && reason.contains("No such file") {
-        true => "NVIDIA's driver is not installed".to_owned(),
-        false => format!("the driver does not load: {reason}"),
+    match reason {
+        // What musl's `dlopen` says in a static program.
+        "Dynamic loading not supported" => {
+            "a statically linked gangline cannot load NVIDIA's driver".to_owned()
+        }
+        _ if reason.starts_with("libnvidia-ml.so.1: ") && reason.contains("No such file") => {
+            "NVIDIA's driver is not installed".to_owned()
+        }
+        _ => format!("the driver does not load: {reason}"),
     }
 }
 
