@@ -2,27 +2,25 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 mod job;
-mod make;
 mod map;
 mod model;
-mod onnx;
 mod options;
-mod regions;
 mod slide;
-mod tiled;
 mod tissue;
 
 use std::fs::File;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use gangline::Result;
 
+use self::job::{Job, at};
 use self::options::{Command, Options};
 
 fn main() -> ExitCode {
     let done = match Command::parse() {
-        Command::Make(made) => make::make(&made).map(|()| ExitCode::SUCCESS),
+        Command::Make(made) => made.write().map(|()| ExitCode::SUCCESS),
         Command::Run(options) => run(*options),
     };
     done.unwrap_or_else(|e| {
@@ -36,27 +34,24 @@ fn run(options: Options) -> Result<ExitCode> {
     let slides = job::slides_in(&options.slides)?;
     if let Some(path) = &options.report {
         // Now: after hours of work the report would be lost.
-        File::options().append(true).create(true).open(path).map_err(|e| job::at(path, &e))?;
+        File::options().append(true).create(true).open(path).map_err(|e| at(path, &e))?;
     }
     model::load_runtime(options.onnxruntime.clone())?;
-    std::fs::create_dir_all(&options.output).map_err(|e| job::at(&options.output, &e))?;
-    let (batch, path) = (options.batch, options.report.clone());
-    let (report, batches) = job::run(slides, options)?;
-    if let Some(path) = path {
+    std::fs::create_dir_all(&options.output).map_err(|e| at(&options.output, &e))?;
+    let job = Arc::new(Job::new(options));
+    let report = job::run(slides, &job)?;
+    if let Some(path) = &job.options.report {
         let text = match path.extension().and_then(|kind| kind.to_str()) {
             Some("html") => report.to_html(),
             Some("json") => report.to_json(),
             _ => report.to_string(),
         };
-        std::fs::write(&path, text).map_err(|e| job::at(&path, &e))?;
+        std::fs::write(path, text).map_err(|e| at(path, &e))?;
     }
-    let (ok, earlier, failed) =
-        (report.account.ok, report.account.already_done, report.account.failed);
-    println!("{ok} slides written, {earlier} written earlier, {failed} failed");
-    if let (Some(size), 1..) = (batch, batches.count) {
-        let full = 100.0 * batches.tiles as f64 / (batches.count * size.get() as u64) as f64;
-        let job::Batches { tiles, count } = batches;
-        println!("{tiles} tiles in {count} batches of at most {size}: {full:.1} % full");
+    let gangline::Account { ok, already_done, failed, .. } = report.account;
+    println!("{ok} slides written, {already_done} written earlier, {failed} failed");
+    if let Some(fullness) = job.fullness() {
+        println!("{fullness}");
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,14 +4,15 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use gangline::{Result, sink};
+use gangline_slide_support::{Regions, Rings};
 use serde_json::{Value, json};
-use tiff::encoder::TiffEncoder;
+use tiff_reader::constants::Compression;
+use tiff_reader::{Tag, TagValue};
+use tiff_writer::{ImageBuilder, TiffWriter, WriteOptions};
 
-use crate::job::{self, Work};
 use crate::options::Options;
-use crate::regions::{Regions, Rings};
 use crate::slide::Corner;
-use crate::tiled::{SIDE, write_page};
+use crate::tissue::Work;
 
 /// A map while tiles are added: the sums of weighted probabilities, and of weights. The sums are integers, so their order
 /// does not matter.
@@ -23,12 +24,16 @@ pub(crate) struct Canvas {
 }
 
 /// A line of the table.
-pub(crate) type Row = (String, u32, u32, u32, usize, String, usize, String, String);
+pub(crate) type Row = (String, u32, u32, usize, usize, String, usize, String, String);
 
 /// The columns of the table.
 pub(crate) const HEADER: [&str; 9] =
     ["slide", "width", "height", "sections", "tiles", "tissue", "areas", "positive", "mean"];
 
+/// The number of the tag of TIFF for a text.
+const DESCRIPTION: u16 = 270;
+/// The side of a tile of the map's file.
+const SIDE: usize = 256;
 /// The weight of a tile grows for this many cells from its edges.
 const RAMP: usize = 8;
 
@@ -60,7 +65,7 @@ impl Canvas {
         let parts = self.sums.iter().zip(&self.weights);
         let values: Vec<u8> =
             parts.map(|(sum, weight)| sum.checked_div(*weight).unwrap_or(0) as u8).collect();
-        let name = job::name(&work.slide.path);
+        let name = work.slide.name.clone();
         let scale = f64::from(options.cell) * work.slide.levels[options.level].downsample;
         whole(&options.output.join(format!("{name}.map.tif")), &self.tiff(&values, scale)?)?;
         let positive: Vec<bool> = values.iter().map(|&value| value >= options.threshold).collect();
@@ -75,43 +80,47 @@ impl Canvas {
         let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / seen / 255.0;
         let [tissue, positive, mean] =
             [work.tissue.share, positive, mean].map(|share| format!("{share:.4}"));
-        let (sections, tiles) = (work.tissue.sections.count, work.tiles.len());
+        let (sections, tiles) = (work.tissue.sections.len(), work.tiles.len());
         Ok((name, level.width, level.height, sections, tiles, tissue, count, positive, mean))
     }
 
     /// One grey pixel for each cell: 255 is a probability of 1; 0 is also a cell without a tile.
     fn tiff(&self, values: &[u8], scale: f64) -> Result<Vec<u8>> {
         let description = json!({"downsample": scale, "probability": "value / 255"}).to_string();
-        let size = [self.width as u32, self.height as u32];
-        let mut bytes = Cursor::new(Vec::new());
-        let mut file = TiffEncoder::new(&mut bytes)?;
-        write_page(&mut file, size, 1, 0, &description, |x, y| {
-            let side = SIDE as usize;
-            let mut tile = vec![0; side * side];
-            let lines = values.chunks_exact(self.width).skip(y as usize);
-            for (to, from) in tile.chunks_exact_mut(side).zip(lines) {
-                let from = &from[x as usize..self.width.min(x as usize + side)];
+        let image = ImageBuilder::new(self.width as u32, self.height as u32)
+            .tiles(SIDE as u32, SIDE as u32)
+            .compression(Compression::Deflate)
+            .tag(Tag::new(DESCRIPTION, TagValue::Ascii(description)));
+        let mut file = TiffWriter::new(Cursor::new(Vec::new()), WriteOptions::default())?;
+        let image = file.add_image(image)?;
+        let rows = (0..self.height).step_by(SIDE);
+        let corners = rows.flat_map(|y| (0..self.width).step_by(SIDE).map(move |x| (x, y)));
+        for (number, (x, y)) in corners.enumerate() {
+            let mut tile = vec![0; SIDE * SIDE];
+            let lines = values.chunks_exact(self.width).skip(y);
+            for (to, from) in tile.chunks_exact_mut(SIDE).zip(lines) {
+                let from = &from[x..self.width.min(x + SIDE)];
                 to[..from.len()].copy_from_slice(from);
             }
-            tile
-        })?;
-        Ok(bytes.into_inner())
+            file.write_block(&image, number, &tile)?;
+        }
+        Ok(file.finish()?.into_inner())
     }
 }
 
 /// The regions as QuPath reads them: polygons in pixels of the largest level.
 fn areas(regions: &Regions, values: &[u8], work: &Work, scale: f64) -> Vec<Value> {
-    let mut sums = vec![(0_u64, 0_u64); regions.count as usize + 1];
+    let mut sums = vec![0; regions.found.len() + 1];
     for (&label, &value) in regions.labels.iter().zip(values) {
-        let (sum, count) = &mut sums[label as usize];
-        (*sum, *count) = (*sum + u64::from(value), *count + 1);
+        sums[label as usize] += u64::from(value);
     }
     let level = &work.slide.levels[0];
-    let at = |cell: i64, length: u32| (cell as f64 * scale).min(f64::from(length));
-    let outlines = regions.outlines().into_iter().zip(&sums[1..]);
-    let feature = |(rings, (sum, count)): (Rings, &(u64, u64))| {
-        let corners = |ring: Vec<(i64, i64)>| -> Vec<_> {
-            ring.into_iter().map(|(x, y)| [at(x, level.width), at(y, level.height)]).collect()
+    let at = |cell: i32, length: u32| (f64::from(cell) * scale).min(f64::from(length));
+    let means = sums[1..].iter().zip(&regions.found);
+    let means = means.map(|(&sum, region)| sum as f64 / region.size as f64 / 255.0);
+    let feature = |(rings, mean): (Rings, f64)| {
+        let corners = |ring: Vec<[i32; 2]>| -> Vec<_> {
+            ring.into_iter().map(|[x, y]| [at(x, level.width), at(y, level.height)]).collect()
         };
         let rings: Vec<_> = rings.into_iter().map(corners).collect();
         json!({
@@ -120,11 +129,11 @@ fn areas(regions: &Regions, values: &[u8], work: &Work, scale: f64) -> Vec<Value
             "properties": {
                 "objectType": "annotation",
                 "classification": {"name": "Positive", "color": [200, 0, 0]},
-                "measurements": {"Mean probability": *sum as f64 / *count as f64 / 255.0},
+                "measurements": {"Mean probability": mean},
             },
         })
     };
-    outlines.map(feature).collect()
+    regions.outlines().into_iter().zip(means).map(feature).collect()
 }
 
 fn whole(path: &Path, bytes: &[u8]) -> Result<()> {

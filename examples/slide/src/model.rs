@@ -1,10 +1,10 @@
 //! The user's model, in ONNX Runtime.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use gangline::{Device, Result};
+use gangline_slide_support::find_onnxruntime;
 use ort::ep;
 use ort::session::Session;
 use ort::value::TensorRef;
@@ -20,28 +20,13 @@ pub(crate) struct Model {
     input: Vec<f32>,
 }
 
-const NOT_FOUND: &str = "ONNX Runtime was not found: name its library with --onnxruntime or ORT_DYLIB_PATH, or install \
-    it for the `python3` in PATH with `pip install onnxruntime` (GPUs: `onnxruntime-gpu`), or get it from \
-    https://github.com/microsoft/onnxruntime/releases";
-
-/// A Python program that prints the path of its installation's library, as Linux or macOS names it.
-const WHERE: &str = "import glob, importlib.util as u
-print(*glob.glob(u.find_spec('onnxruntime').submodule_search_locations[0] + '/capi/libonnxruntime.*'))";
-
 /// Loads ONNX Runtime from the named file, `ORT_DYLIB_PATH`, or the Python installation in `PATH`.
 pub(crate) fn load_runtime(named: Option<PathBuf>) -> Result<()> {
-    let named = named.or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
-    let library = named.or_else(of_python).ok_or(NOT_FOUND)?;
+    let library = find_onnxruntime(named)?;
     let wrong =
         |e| format!("{} cannot be loaded as ONNX Runtime 1.17 or later: {e}", library.display());
     ort::init_from(&library).map_err(wrong)?.commit();
     Ok(())
-}
-
-fn of_python() -> Option<PathBuf> {
-    let found = Command::new("python3").args(["-c", WHERE]).output().ok()?;
-    let library = String::from_utf8(found.stdout).ok()?;
-    (!library.trim().is_empty()).then(|| library.trim().into())
 }
 
 const SHAPES: &str = "N, N x classes or N x classes x height x width is needed, with the class of --class, and sides that \
@@ -90,16 +75,14 @@ impl Model {
         let wrong =
             || format!("the model's output has the shape {shape:?} for {count} tiles: {SHAPES}");
         let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
-        let (tiles, classes, height, width) = match lengths[..] {
-            [tiles] => (tiles, 1, 1, 1),
-            [tiles, classes] => (tiles, classes, 1, 1),
-            [tiles, classes, height, width] => (tiles, classes, height, width),
+        let (tiles, classes, [height, width]) = match lengths[..] {
+            [tiles] => (tiles, 1, [1, 1]),
+            [tiles, classes] => (tiles, classes, [1, 1]),
+            [tiles, classes, height, width] => (tiles, classes, [height, width]),
             _ => return Err(wrong().into()),
         };
         let class = self.options.class.unwrap_or(classes.saturating_sub(1));
-        let fits = |length: usize| {
-            length > 0 && (length.is_multiple_of(cells) || cells.is_multiple_of(length))
-        };
+        let fits = |n: usize| n > 0 && (n.is_multiple_of(cells) || cells.is_multiple_of(n));
         if tiles != count || class >= classes || !fits(height) || !fits(width) {
             return Err(wrong().into());
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, value_parser};
 use gangline::Devices;
+use gangline_slide_support::Make;
 
 /// Probability maps of whole slides, with a model of yours.
 #[derive(Debug, Parser)]
@@ -13,23 +14,6 @@ use gangline::Devices;
 pub(crate) enum Command {
     Make(Make),
     Run(Box<Options>),
-}
-
-/// Writes slides with known tissue and a model, to try the program with
-#[derive(Debug, Args)]
-pub(crate) struct Make {
-    /// Folder for the slides, model.onnx and truth.csv
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) output: PathBuf,
-    /// Number of slides
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub(crate) slides: u32,
-    /// Side of the largest slide, in pixels
-    #[arg(long, value_name = "PIXELS", default_value_t = 3000, value_parser = value_parser!(u32).range(512..))]
-    pub(crate) side: u32,
-    /// Channels of the model's layers
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u64).range(1..))]
-    pub(crate) width: u64,
 }
 
 /// Writes the probability maps of slides

@@ -1,18 +1,27 @@
 //! The tissue of a slide, and the tiles that cover it.
 
+use std::path::Path;
+
 use gangline::Result;
+use gangline_slide_support::{Region, Regions};
 
 use crate::options::Options;
-use crate::regions::Regions;
-use crate::slide::{Corner, Reader, Slide};
+use crate::slide::{Corner, Slide, TileCache};
+
+/// A slide, and the tiles to work on.
+pub(crate) struct Work {
+    pub(crate) slide: Slide,
+    pub(crate) tissue: Tissue,
+    pub(crate) tiles: Vec<Corner>,
+}
 
 /// The tissue of a slide, on a grid of cells.
-#[derive(Debug)]
 pub(crate) struct Tissue {
     /// Pixels of the largest level on the side of a cell.
     step: f64,
-    /// The pieces of tissue: the slide's sub-sections.
-    pub(crate) sections: Regions,
+    cells: Regions,
+    /// The pieces of tissue, with their labels in `cells`: the slide's sub-sections.
+    pub(crate) sections: Vec<(u32, Region)>,
     /// The share of cells that are tissue.
     pub(crate) share: f64,
 }
@@ -24,45 +33,47 @@ const LEAST_COLOUR: usize = 24;
 /// The number of cells below which a region is dirt.
 const LEAST_CELLS: usize = 12;
 
+impl Work {
+    /// Opens a slide, and finds its tissue.
+    pub(crate) fn open(
+        number: u64,
+        path: &Path,
+        cache: &TileCache,
+        options: &Options,
+    ) -> Result<Work> {
+        let slide = Slide::open(number, path)?;
+        let tissue = Tissue::find(cache, &slide)?;
+        Ok(Work { tiles: tissue.tiles(&slide, options)?, tissue, slide })
+    }
+}
+
 impl Tissue {
     /// Finds the pixels of the smallest level that have more colour than glass. The threshold is Otsu's.
-    pub(crate) fn find(reader: &mut Reader, slide: &Slide) -> Result<Tissue> {
+    fn find(cache: &TileCache, slide: &Slide) -> Result<Tissue> {
         let last = slide.levels.len() - 1;
         let level = slide.level(last)?;
         let every = level.width.max(level.height).div_ceil(LONGEST) as usize;
         let mut colour = Vec::new();
         for y in (0..level.height).step_by(every) {
-            let line = reader.pixels(slide, last, [0, y], [level.width, 1])?;
+            let line = slide.pixels(cache, last, [0, y], [level.width, 1])?;
             let range =
                 |rgb: &[u8]| rgb.iter().max().zip(rgb.iter().min()).map_or(0, |(a, b)| a - b);
             colour.extend(line.chunks_exact(3).step_by(every).map(range));
         }
-        let width = (level.width as usize).div_ceil(every);
         let threshold = otsu(&colour).max(LEAST_COLOUR);
-        let mut cells: Vec<bool> = colour.iter().map(|&it| usize::from(it) > threshold).collect();
-        let regions = Regions::of(width, &cells);
-        let mut sizes = vec![0; regions.count as usize + 1];
-        regions.labels.iter().for_each(|&label| sizes[label as usize] += 1);
-        for (cell, &label) in cells.iter_mut().zip(&regions.labels) {
-            *cell &= sizes[label as usize] >= LEAST_CELLS;
-        }
-        let share = cells.iter().filter(|cell| **cell).count() as f64 / cells.len() as f64;
+        let tissue: Vec<bool> = colour.iter().map(|&it| usize::from(it) > threshold).collect();
+        let cells = Regions::of((level.width as usize).div_ceil(every), &tissue);
+        let sections = (1..).zip(cells.found.iter().cloned());
+        let sections: Vec<_> = sections.filter(|(_, it)| it.size >= LEAST_CELLS).collect();
+        let size: usize = sections.iter().map(|(_, section)| section.size).sum();
         let step = level.downsample * every as f64;
-        Ok(Tissue { step, sections: Regions::of(width, &cells), share })
+        Ok(Tissue { step, cells, sections, share: size as f64 / tissue.len() as f64 })
     }
 
     /// The tiles of all sections, one section after the other, each row by row.
-    pub(crate) fn tiles(&self, slide: &Slide, options: &Options) -> Result<Vec<Corner>> {
+    fn tiles(&self, slide: &Slide, options: &Options) -> Result<Vec<Corner>> {
         let level = slide.level(options.level)?;
         let step = self.step / level.downsample;
-        let Regions { width, labels, count } = &self.sections;
-        // The first and last cell of each section, across and down.
-        let mut bounds = vec![[(usize::MAX, 0); 2]; *count as usize];
-        for (i, &label) in labels.iter().enumerate().filter(|(_, label)| **label != 0) {
-            for (bound, at) in bounds[label as usize - 1].iter_mut().zip([i % width, i / width]) {
-                *bound = (bound.0.min(at), bound.1.max(at));
-            }
-        }
         let corners = |(first, last): (usize, usize), length: u32| {
             let first = (first as f64 * step) as u32 / options.cell * options.cell;
             let end = (((last + 1) as f64 * step) as u32).min(length);
@@ -71,10 +82,10 @@ impl Tissue {
             (0..=rest).map(move |i| first + i * options.stride())
         };
         let mut tiles = Vec::new();
-        for ([across, down], label) in bounds.into_iter().zip(1..) {
-            for y in corners(down, level.height) {
-                let row = corners(across, level.width).map(|x| [x, y]);
-                tiles.extend(row.filter(|corner| self.has(label, *corner, options.tile, step)));
+        for (label, section) in &self.sections {
+            for y in corners(section.rows, level.height) {
+                let row = corners(section.columns, level.width).map(|x| [x, y]);
+                tiles.extend(row.filter(|corner| self.has(*label, *corner, options.tile, step)));
             }
         }
         Ok(tiles)
@@ -82,7 +93,7 @@ impl Tissue {
 
     /// Whether a tile has a cell of a section. A cell has `step` pixels on its side.
     fn has(&self, label: u32, corner: Corner, side: u32, step: f64) -> bool {
-        let Regions { width, labels, .. } = &self.sections;
+        let Regions { width, labels, .. } = &self.cells;
         let [columns, rows] = corner.map(|from| {
             let from = f64::from(from) / step;
             from as usize..(from + f64::from(side) / step).ceil() as usize
@@ -113,4 +124,32 @@ fn otsu(values: &[u8]) -> usize {
         }
     }
     best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use gangline_slide_support::Specimen;
+
+    use super::*;
+    use crate::options::Command;
+    use crate::slide::Bytes;
+
+    #[test]
+    fn tiles_cover_all_tissue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slide.tif");
+        let specimen = Specimen::new(0, 600);
+        specimen.write(&path).unwrap();
+        let words = "slide run --slides s --model m --output o --tile 64 --overlap 25 --cell 8";
+        let Command::Run(options) = Command::parse_from(words.split(' ')) else { panic!("run") };
+        let cache = TileCache::with_weighter(100, 1 << 20, Bytes);
+        let work = Work::open(0, &path, &cache, &options).unwrap();
+        assert_eq!(work.tissue.sections.len(), 3);
+        for (x, y) in (0..600).flat_map(|y| (0..600).map(move |x| (x, y))) {
+            let has = |at: u32, from: u32| (from..from + 64).contains(&at);
+            let is_covered = work.tiles.iter().any(|tile| has(x, tile[0]) && has(y, tile[1]));
+            assert!(is_covered || !specimen.is_tissue(x, y), "{x} {y}");
+        }
+    }
 }

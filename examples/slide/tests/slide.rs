@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use tiff::encoder::TiffEncoder;
-use tiff::tags::Tag;
+use tiff_reader::PhotometricInterpretation;
+use tiff_writer::{ImageBuilder, TiffWriter, WriteOptions};
 
 /// One tile at a time.
 const ONE: [&str; 6] = ["--devices", "cpu", "--batch", "1", "--readers", "1"];
@@ -179,34 +179,24 @@ fn is_as_qupath_reads_it(feature: &Value) {
 
 /// Writes a slide of floats that is all tissue. A pixel of its largest level is not a number.
 fn write_floats(path: &Path) {
-    let mut file = TiffEncoder::new(fs::File::create(path).unwrap()).unwrap();
-    for (side, reduced) in [(512_u32, 0_u32), (256, 1)] {
-        let mut page = file.image_directory().unwrap();
+    let mut file =
+        TiffWriter::new(fs::File::create(path).unwrap(), WriteOptions::default()).unwrap();
+    for side in [512, 256] {
+        let page = ImageBuilder::new(side, side)
+            .sample_type::<f32>()
+            .samples_per_pixel(3)
+            .photometric(PhotometricInterpretation::Rgb)
+            .tiles(256, 256);
+        let page = file.add_image(if side < 512 { page.overview() } else { page }).unwrap();
         let mut tile = [0.9_f32, 0.6, 0.7].repeat(256 * 256);
-        if reduced == 0 {
+        if side == 512 {
             tile[1000] = f32::NAN;
         }
-        let count = (side / 256).pow(2) as usize;
-        let at = page.write_data(tile.as_slice()).unwrap();
-        let offsets = vec![u32::try_from(at).unwrap(); count];
-        let lengths = vec![256 * 256 * 12_u32; count];
-        page.write_tag(Tag::NewSubfileType, reduced).unwrap();
-        for (tag, value) in [(Tag::ImageWidth, side), (Tag::ImageLength, side)] {
-            page.write_tag(tag, value).unwrap();
+        for number in 0..(side as usize / 256).pow(2) {
+            file.write_block(&page, number, &tile).unwrap();
         }
-        for (tag, value) in [(Tag::Compression, 1_u16), (Tag::SamplesPerPixel, 3)] {
-            page.write_tag(tag, value).unwrap();
-        }
-        page.write_tag(Tag::PhotometricInterpretation, 2_u16).unwrap();
-        page.write_tag(Tag::BitsPerSample, [32_u16; 3].as_slice()).unwrap();
-        page.write_tag(Tag::SampleFormat, [3_u16; 3].as_slice()).unwrap();
-        for tag in [Tag::TileWidth, Tag::TileLength] {
-            page.write_tag(tag, 256_u32).unwrap();
-        }
-        page.write_tag(Tag::TileOffsets, offsets.as_slice()).unwrap();
-        page.write_tag(Tag::TileByteCounts, lengths.as_slice()).unwrap();
-        page.finish().unwrap();
     }
+    file.finish().unwrap();
 }
 
 fn area(ring: &Value) -> f64 {

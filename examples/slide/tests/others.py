@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Other programs and `slide`: it reads what they write, and they read what it writes.
+
+usage: others.py write SLIDES FOLDER      into FOLDER/others and FOLDER/refused, and FOLDER/grey.onnx
+       others.py slides SLIDES MAPS       what `slide make` and `slide run` wrote
+       others.py others FOLDER MAPS       the maps of FOLDER/others, with grey.onnx and a cell for each pixel
+       others.py refused FOLDER ERRORS    the errors for FOLDER/refused
+
+Needs imagecodecs, jsonschema, numpy, onnx, openslide-python, openslide-bin, pyvips[binary], shapely and tifffile.
+"""
+
+import json
+import pathlib
+import sys
+
+import jsonschema
+import numpy as np
+import onnx
+import openslide
+import pyvips
+import shapely
+import tifffile
+
+# How much of each colour the model of grey.onnx takes: different shares, so that swapped colours show.
+SHARES = (0.5, 0.3, 0.2)
+TILE = {"tile": (240, 240)}
+
+# A file by tifffile: how its array is made of a level, and how it is written.
+TIFFFILE = {
+    "deflate.tif": {"compression": "zlib"},
+    "deflate-predictor.tif": {"compression": "zlib", "predictor": True},
+    "lzw.tif": {"compression": "lzw"},
+    "lzw-predictor.tif": {"compression": "lzw", "predictor": True},
+    "packbits.tif": {"compression": "packbits"},
+    "plain.tiff": {},
+    "jpeg.tif": {"compression": "jpeg"},
+    "jpeg-rgb.svs": {"compression": "jpeg", "compressionargs": {"outcolorspace": "rgb"}},
+    "big.btf": {"compression": "zlib", "bigtiff": True},
+    "motorola.tif": {"byteorder": ">", "compression": "zlib"},
+    "levels.ome.tif": {"subifds": True},
+    "levels.btf": {"subifds": True, "bigtiff": True},
+    "levels-motorola.tif": {"subifds": True, "byteorder": ">"},
+    "wide-tiles.tif": {"tile": (48, 1024)},
+    "small-tiles.tif": {"tile": (16, 16), "compression": "zlib"},
+    "one-tile.tif": {"tile": (2048, 2048), "compression": "lzw"},
+    "planes.tif": {"planarconfig": "separate", "compression": "zlib"},
+    "transparent.tif": {"extrasamples": ["unassalpha"]},
+    "deep.tif": {"dtype": np.uint16, "compression": "lzw", "predictor": True},
+    "deep-planes.tif": {"dtype": np.uint16, "planarconfig": "separate", "byteorder": ">"},
+    "floats.tif": {"dtype": np.float32, "compression": "zlib"},
+    "floats-predictor.tif": {"dtype": np.float32, "compression": "zlib", "predictor": True},
+}
+
+# A file by libvips.
+VIPS = {
+    "vips-jpeg.tif": {"compression": "jpeg", "Q": 75},  # With fewer pixels of colour than of brightness.
+    "vips-jpeg-fine.tif": {"compression": "jpeg", "Q": 95},
+    "vips-lzw.tif": {"compression": "lzw", "predictor": "horizontal"},
+    "vips-deflate.tif": {"compression": "deflate", "predictor": "none"},
+    "vips-plain.tif": {"compression": "none"},
+    "vips-big.btf": {"compression": "jpeg", "bigtiff": True, "tile_width": 512, "tile_height": 512},
+    "vips-subifd.tif": {"compression": "deflate", "subifd": True},
+    "vips-odd.tif": {"compression": "lzw", "tile_width": 80, "tile_height": 144},
+}
+
+# A file that is refused, and what its error says of it.
+REFUSED = {
+    "grey.tif": ({"photometric": "minisblack"}, "MinIsBlack"),
+    "whole-32.tif": ({"dtype": np.uint32}, "unsigned numbers of 32 bits"),
+    "signed.tif": ({"dtype": np.int16}, "signed numbers of 16 bits"),
+    "half.tif": ({"dtype": np.float16}, "floats of 16 bits"),
+    "strips.tif": ({"tile": None, "rowsperstrip": 16}, "no page is tiled"),
+    "zstd.tif": ({"compression": "zstd"}, "ZSTD"),
+    "webp.tif": ({"compression": "webp"}, "WebP"),
+    "jpeg2000.tif": ({"compression": "jpeg2000"}, "34712"),
+}
+
+
+def levels_of(path):
+    return [page.asarray() for page in tifffile.TiffFile(path).pages]
+
+
+def in_form(level, kind):
+    """A level as an array of the kind's type and shape, without loss."""
+    dtype = kind.get("dtype", np.uint8)
+    if kind.get("photometric") == "minisblack":
+        return level[..., 0]
+    if "extrasamples" in kind:
+        level = np.dstack([level, np.full(level.shape[:2], 255, np.uint8)])
+    if np.issubdtype(dtype, np.floating):
+        level = level.astype(dtype) / dtype(255)
+    elif dtype != np.uint8:
+        level = level.astype(dtype) * (257 if dtype == np.uint16 else 1)
+    return np.moveaxis(level, -1, 0) if kind.get("planarconfig") == "separate" else level
+
+
+def write_tifffile(path, levels, kind):
+    how = {key: kind[key] for key in ("bigtiff", "byteorder") if key in kind}
+    own = ("bigtiff", "byteorder", "dtype", "subifds")
+    page = {**TILE, "photometric": "rgb", **{key: value for key, value in kind.items() if key not in own}}
+    with tifffile.TiffWriter(path, **how) as file:
+        for number, level in enumerate(levels):
+            more = {"subifds": len(levels) - 1} if kind.get("subifds") and number == 0 else {}
+            file.write(in_form(level, kind), subfiletype=int(number > 0), metadata=None, **page, **more)
+            if number == 0 and path.suffix == ".svs":  # A thumbnail in strips, as scanners write it.
+                file.write(level[::8, ::8], photometric="rgb", rowsperstrip=16, metadata=None)
+
+
+def write(slides, folder):
+    levels = levels_of(slides / "slide-000.tif")
+    for name in ("others", "refused"):
+        (folder / name).mkdir(parents=True)
+    for name, kind in TIFFFILE.items():
+        write_tifffile(folder / "others" / name, levels, kind)
+    image = pyvips.Image.new_from_array(levels[0])
+    for name, kind in VIPS.items():
+        image.tiffsave(str(folder / "others" / name), tile=True, pyramid=True, **kind)
+    for name, (kind, _) in REFUSED.items():
+        write_tifffile(folder / "refused" / name, levels, kind)
+    write_grey(folder / "grey.onnx")
+
+
+def write_grey(path):
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
+    grey (float[N, 3, y, x] tiles) => (float[N, 1, y, x] probability) { probability = Conv (tiles, shares) }""")
+    shares = onnx.helper.make_tensor("shares", onnx.TensorProto.FLOAT, [1, 3, 1, 1], SHARES)
+    model.graph.initializer.append(shares)
+    onnx.save(model, path)
+
+
+def check_slides(slides, maps):
+    onnx.checker.check_model(str(slides / "model.onnx"), full_check=True)
+    path = slides / "slide-000.tif"
+    levels, scanned = levels_of(path), openslide.OpenSlide(path)
+    assert scanned.level_dimensions == tuple(level.shape[1::-1] for level in levels) and len(levels) > 1
+    for number, level in enumerate(levels):
+        region = np.asarray(scanned.read_region((0, 0), number, level.shape[1::-1]).convert("RGB"))
+        assert (level == region).all(), f"OpenSlide, level {number}"
+        assert (level == pyvips.Image.new_from_file(str(path), page=number).numpy()).all(), f"libvips, level {number}"
+    path = maps / "slide-000.tif.map.tif"
+    found = tifffile.imread(path)
+    assert found.max() > 240 and json.loads(tifffile.TiffFile(path).pages[0].description)["downsample"] == 16
+    assert (found == pyvips.Image.new_from_file(str(path)).numpy()).all()
+    assert openslide.OpenSlide(path).dimensions == found.shape[::-1]
+    schema = json.loads(pathlib.Path(__file__).with_name("qupath.schema.json").read_text())
+    for path in sorted(maps.glob("*.geojson")):
+        areas = json.loads(path.read_text())
+        jsonschema.validate(areas, schema)
+        shapes = [shapely.geometry.shape(feature["geometry"]) for feature in areas["features"]]
+        assert len(shapes) == 6 and all(shape.is_valid for shape in shapes), path
+        assert abs(shapely.union_all(shapes).area - sum(shape.area for shape in shapes)) < 1, f"{path}: they overlap"
+        width, height = openslide.OpenSlide(slides / path.name.removesuffix(".geojson")).dimensions
+        assert all(shapely.box(0, 0, width, height).contains(shape) for shape in shapes), path
+    print("slides, maps and areas are read by tifffile, OpenSlide, libvips and shapely, and are as QuPath's schema")
+
+
+def check_others(folder, maps):
+    for name, kind in {**TIFFFILE, **VIPS}.items():
+        path = folder / "others" / name
+        pixels = tifffile.TiffFile(path).pages[0].asarray()
+        if kind.get("planarconfig") == "separate":
+            pixels = np.moveaxis(pixels, 0, -1)
+        if pixels.dtype == np.uint16:
+            pixels = pixels >> 8
+        largest = 1 if pixels.dtype == np.float32 else 255
+        wanted = np.rint(pixels[..., :3].astype(np.float32) / largest @ np.float32(SHARES) * 255).astype(int)
+        found = tifffile.imread(maps / f"{name}.map.tif").astype(int)
+        seen = found > 0
+        apart = int(abs(found - wanted)[seen].max())
+        print(f"{name}: at most {apart} of 255 apart in {seen.mean():.0%} of the slide")
+        # Decoders of JPEG may round differently. The others differ in the rounding of halves only.
+        assert found.shape == wanted.shape and seen.mean() > 0.4 and apart <= (6 if "jpeg" in str(kind) else 1), name
+
+
+def check_refused(errors):
+    said = errors.read_text().splitlines()
+    for name, (_, found) in REFUSED.items():
+        lines = [line for line in said if name in line]
+        assert any(found in line and ("is needed" in line or "convert" in line) for line in lines), (name, lines)
+        print(lines[0])
+
+
+if __name__ == "__main__":
+    command, *paths = sys.argv[1], *map(pathlib.Path, sys.argv[2:])
+    {"write": write, "slides": check_slides, "others": check_others, "refused": lambda _, it: check_refused(it)}[command](*paths)
