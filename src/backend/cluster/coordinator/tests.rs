@@ -211,7 +211,8 @@ fn a_pause_of_this_process_ends_no_run_without_workers() {
 #[test]
 fn workers_drain_once_the_items_are_removed() {
     let mut desk = Desk::new(2);
-    (desk.seat("a", 1), desk.seat("b", 1));
+    desk.seat("a", 1);
+    desk.seat("b", 1);
     // The board has no publication yet, so `upto` is in the future of both lanes.
     let first = desk.handle(CoordinatorEvent::Drain { lane: 0, upto: 9 });
     assert!(matches!(first[..], [CoordinatorAction::PurgeItems { upto: 9 }]), "{first:?}");
