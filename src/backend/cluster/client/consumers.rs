@@ -38,8 +38,10 @@ impl RunConsumers {
         made.map(drop).map_err(|source| refused("the consumer of items", source))
     }
 
+    /// Makes the consumer of a worker. That for any may be gone: the broker removes one that no worker has used for long.
     pub(super) async fn make_for(&self, worker: &str) -> Result<(), ConsumerError> {
         let mut workers = self.workers.lock().await;
+        self.make(self.config_for_any()).await?;
         // Inserted before the request, because the consumer may exist even if the broker's answer is lost.
         workers.insert(worker.to_owned());
         self.make(self.config_for(worker)).await.map(drop)
