@@ -34,7 +34,7 @@ pub fn worker_main(recipes: &[&dyn AnyRecipe]) {
     {
         let hosts: Vec<_> =
             recipes.iter().map(|&it| it as &dyn crate::backend::cluster::hosting::Host).collect();
-        crate::backend::cluster::worker::serve_if_asked(&hosts);
+        crate::backend::cluster::worker_client::serve_if_asked(&hosts);
     }
     let recipes: Vec<_> = recipes.iter().map(|&recipe| recipe as &dyn Serve).collect();
     serve_if_started(&recipes);

@@ -23,15 +23,22 @@
 //!    the item to the coordinator's thread.
 //! 2. `coordinator`: `publish` chooses who may take it: any worker, or one. `client/publishing` and `publisher` send the item
 //!    until the broker has confirmed it.
-//! 3. `slots`, in a worker: `pull` asks for an item, `admit` waits for an idle producer, and `call` submits the item to
-//!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
+//! 3. [`part`], in a worker: `ask_for_items` asks for an item, `deliver` holds it, and `begin_items` has it submitted to the
+//!    service of `hosting` once a producer is idle. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
 //!    this worker, and that lane takes over the lease.
-//! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
+//! 4. `part/work`: `publish_results` has the result published, and `take_stored_results` acknowledges the item.
 //! 5. `coordinator`: `take_results` passes the result on to the lane. `lane_run/settling`: `settle` removes the publication,
 //!    decodes the output and reports it to the scheduler.
 //!
-//! The result has a type at each place: [`hosting::TaskAnswer`] of the service, `SlotVerdict` of `slots`, `WorkerOutcome` on
-//! the wire, `Reply` in the news of a lane.
+//! The result has a type at each place: [`hosting::TaskAnswer`] of the service, `WorkerOutcome` on the wire, `Reply` in the
+//! news of a lane.
+//!
+//! # Values and their shells
+//!
+//! A worker is two values without client, tasks and clocks: [`worker`] says in which runs it takes part, and [`part`] what it
+//! does in one of them. They take events with their times, and give actions. A shell performs the actions, and hands back
+//! what they lead to: `worker_client` and `serving`. Shells repeat a request until the broker has answered it, and decide
+//! nothing else.
 //!
 //! # Terms
 //!
@@ -54,12 +61,14 @@
 //! # Threads
 //!
 //! `gangline-n` runs the client and the [`coordinator`]; lanes and it share the [`board`]. It runs no user code:
-//! lanes encode and decode. In a worker, the main thread runs the client, and the producers decode and encode.
+//! lanes encode and decode. In a worker, the main thread runs the client and both values, and the producers decode and
+//! encode.
 
 pub(crate) mod board;
 mod client;
 mod connection;
 mod coordinator;
+mod delivery;
 pub(crate) mod environment;
 mod event;
 mod health;
@@ -70,8 +79,8 @@ mod lane_run;
 pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
-mod no_access;
 mod objects;
+mod part;
 mod publication;
 mod publisher;
 mod readers;
@@ -79,6 +88,6 @@ mod reconciler;
 mod services;
 mod serving;
 mod session;
-mod slots;
 mod wire;
-pub(crate) mod worker;
+mod worker;
+pub(crate) mod worker_client;

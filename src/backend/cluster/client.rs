@@ -11,7 +11,8 @@ mod run_key;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{AckKind, kv};
+use async_nats::jetstream::kv;
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
@@ -22,7 +23,7 @@ use self::publishing::{Publishing, input_name};
 use super::board::{Fatal, LaneBoard};
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
 use super::coordinator::Coordinator;
-use super::event::{Acknowledgement, CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
+use super::event::{CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
 use super::names::consumer_of_results;
 use super::nats::Nats;
 use super::wire::{self, Command, RunKey, WorkerOrder};
@@ -112,22 +113,10 @@ impl CoordinatorClient {
             CoordinatorAction::Order(command) => self.order(command).await,
             CoordinatorAction::Answer { reply, payload } => self.send(reply, payload).await,
             CoordinatorAction::Acknowledge { reply, kind } => {
-                let kind = match kind {
-                    Acknowledgement::Done => AckKind::Ack,
-                    Acknowledgement::Return(delay) => AckKind::Nak(Some(delay)),
-                };
-                let payload: bytes::Bytes = kind.into();
-                self.send(reply, payload.into()).await;
+                self.send(reply, kind.payload()).await;
             }
             CoordinatorAction::Publish { item, to } => self.publish(item, to),
             CoordinatorAction::DeleteItem(sequence) => self.delete(sequence),
-            CoordinatorAction::PurgeItems { upto } => {
-                let (purging, events) = (self.purge_items(), self.events.clone());
-                tokio::spawn(async move {
-                    purging.await;
-                    _ = events.send(CoordinatorEvent::Purged { upto });
-                });
-            }
             CoordinatorAction::RemoveInput(publication) => {
                 let name = input_name(self.key.epoch, publication);
                 self.remove_object(self.connection.names.input_object(&self.key.run, &name));
@@ -135,49 +124,68 @@ impl CoordinatorClient {
             CoordinatorAction::RemoveOutput(name) => {
                 self.remove_object(self.connection.names.output_object(&self.key.run, &name));
             }
-            CoordinatorAction::Fetch { publication, object, reply, ack } => {
-                let (connection, board) = (self.connection.clone(), self.board.clone());
-                let run = self.key.run.clone();
-                let fetching = Fetching { connection, board, run, publication, ack };
-                let events = self.events.clone();
-                tokio::spawn(async move {
-                    let fetched = fetching.fetch(object, reply).await;
-                    _ = events.send(CoordinatorEvent::Fetched(Box::new(fetched)));
-                });
-            }
-            CoordinatorAction::MakeConsumer(worker, reply) => {
-                let (consumers, events) = (self.consumers.clone(), self.events.clone());
-                tokio::spawn(async move {
-                    _ = events.send(match consumers.make_for(&worker.id).await {
-                        Ok(()) => CoordinatorEvent::Seat(worker, reply),
-                        Err(error) => CoordinatorEvent::NoConsumer(worker, error.to_string()),
-                    });
-                });
-            }
+            CoordinatorAction::StopReading => self.reading.iter().for_each(AbortHandle::abort),
             CoordinatorAction::RemoveConsumer(worker) => {
                 let consumers = self.consumers.clone();
                 tokio::spawn(async move { consumers.remove(&worker).await });
-            }
-            CoordinatorAction::PutKey { revision, purpose } => {
-                let (refreshing, events) = (self.refreshed_key(revision), self.events.clone());
-                tokio::spawn(async move {
-                    _ = events.send(CoordinatorEvent::KeyPut(refreshing.await, purpose));
-                });
-            }
-            CoordinatorAction::LookFor(publications) => {
-                let (connection, run) = (self.connection.clone(), self.key.run.clone());
-                let events = self.events.clone();
-                tokio::spawn(async move {
-                    let missing = reconciler::missing_of(publications, &connection, &run).await;
-                    _ = events.send(CoordinatorEvent::Missing(missing));
-                });
             }
             CoordinatorAction::Furnish { workers } => {
                 let consumers = self.consumers.clone();
                 tokio::spawn(async move { consumers.furnish_again(&workers).await });
             }
-            CoordinatorAction::StopReading => self.reading.iter().for_each(AbortHandle::abort),
+            asking => self.ask(asking),
         }
+    }
+
+    /// Performs an action whose answer is an event.
+    fn ask(&self, action: CoordinatorAction) {
+        match action {
+            CoordinatorAction::PurgeItems { upto } => {
+                let purging = self.purge_items();
+                self.answer_later(async move {
+                    purging.await;
+                    CoordinatorEvent::Purged { upto }
+                });
+            }
+            CoordinatorAction::Fetch { publication, object, reply, ack } => {
+                let (connection, board) = (self.connection.clone(), self.board.clone());
+                let run = self.key.run.clone();
+                let fetching = Fetching { connection, board, run, publication, ack };
+                self.answer_later(async move {
+                    CoordinatorEvent::Fetched(Box::new(fetching.fetch(object, reply).await))
+                });
+            }
+            CoordinatorAction::MakeConsumer(worker, reply) => {
+                let consumers = self.consumers.clone();
+                self.answer_later(async move {
+                    match consumers.make_for(&worker.id).await {
+                        Ok(()) => CoordinatorEvent::Seat(worker, reply),
+                        Err(error) => CoordinatorEvent::NoConsumer(worker, error.to_string()),
+                    }
+                });
+            }
+            CoordinatorAction::PutKey { revision, purpose } => {
+                let refreshing = self.refreshed_key(revision);
+                self.answer_later(
+                    async move { CoordinatorEvent::KeyPut(refreshing.await, purpose) },
+                );
+            }
+            CoordinatorAction::LookFor(publications) => {
+                let (connection, key) = (self.connection.clone(), self.key.clone());
+                self.answer_later(async move {
+                    let of_run = (&*key.run, key.epoch);
+                    let missing = reconciler::missing_of(publications, &connection, of_run.0);
+                    CoordinatorEvent::Missing(missing.await)
+                });
+            }
+            done => unreachable!("`perform` does {done:?}"),
+        }
+    }
+
+    /// Starts a task that hands an event to the coordinator.
+    fn answer_later(&self, answer: impl Future<Output = CoordinatorEvent> + Send + 'static) {
+        let events = self.events.clone();
+        tokio::spawn(async move { _ = events.send(answer.await) });
     }
 
     async fn order(&self, command: Command) {
@@ -186,7 +194,7 @@ impl CoordinatorClient {
     }
 
     /// Sends a message that may be lost.
-    async fn send(&self, subject: String, payload: Vec<u8>) {
+    async fn send(&self, subject: String, payload: impl Into<Bytes>) {
         if let Err(error) = self.connection.client.publish(subject, payload.into()).await {
             tracing::debug!("not sent: {error}");
         }

@@ -14,9 +14,9 @@ use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
 use super::health::BrokerHealth;
+use super::health::NoAccess;
 use super::names::{Role, SubjectNames};
 use super::nats::{Access, Security};
-use super::no_access::NoAccess;
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
 use crate::error::ClusterError;
@@ -135,11 +135,6 @@ impl BrokerConnection {
     /// Records the broker's reason for not storing a message.
     pub(super) fn note_refusal(&self, said: String) {
         *lock(&self.refusal) = Some((Instant::now(), said));
-    }
-
-    /// Returns the broker's last reason for not storing a message, if it came within this time.
-    pub(super) fn refusal_within(&self, time: Duration) -> Option<String> {
-        self.health().refusal_within(Instant::now(), time)
     }
 
     /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use self::departures::{Departures, LeavingWorker};
 use super::board::{Fatal, LaneBoard, SeatedWorker};
-use super::event::{
-    Acknowledgement, CoordinatorAction, CoordinatorEvent, Delivered, Fetched, ToPublish,
-};
+use super::delivery::{Acknowledgement, Delivered};
+use super::event::{CoordinatorAction, CoordinatorEvent, Fetched, ToPublish};
 use super::health::BrokerHealth;
 use super::names;
 use super::nats::Nats;

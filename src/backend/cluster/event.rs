@@ -1,12 +1,12 @@
 //! The events of a coordinator, from the lanes of its pool and from the broker, and what they lead to.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::SeatedWorker;
+use super::delivery::{Acknowledgement, Delivered};
 use super::publication::{Address, Reply};
 use super::wire::{Card, Command, Object};
 use crate::base::BoxError;
@@ -130,26 +130,6 @@ pub(super) enum CoordinatorAction {
     },
     /// Reads no more results: they are for another coordinator.
     StopReading,
-}
-
-/// A message that the broker has delivered.
-#[derive(Debug)]
-pub(super) struct Delivered {
-    /// The subject for acknowledgements.
-    pub(super) reply: String,
-    pub(super) payload: Bytes,
-    /// Its place in the stream.
-    pub(super) place: u64,
-    /// How often the broker has delivered it.
-    pub(super) deliveries: u64,
-}
-
-/// What becomes of a message that the broker has delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acknowledgement {
-    Done,
-    /// It is delivered again after this time.
-    Return(Duration),
 }
 
 /// An output in the object store that was asked for.

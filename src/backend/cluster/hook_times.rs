@@ -58,13 +58,16 @@ pub(super) struct HookMeter {
 }
 
 impl HookMeter {
-    pub(super) fn resume(&mut self, reading: HookTimes) {
-        self.resumed = Some(reading);
-    }
-
-    pub(super) fn pause(&mut self, reading: HookTimes) {
-        self.so_far = self.times(reading);
-        self.resumed = None;
+    /// Notes at a reading whether the part has begun items.
+    pub(super) fn note(&mut self, has_begun: bool, reading: HookTimes) {
+        match (has_begun, self.resumed) {
+            (true, None) => self.resumed = Some(reading),
+            (false, Some(_)) => {
+                self.so_far = self.times(reading);
+                self.resumed = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 
     /// The times up to a reading.
@@ -85,11 +88,12 @@ mod tests {
             |seconds| HookTimes { working: Duration::from_secs(seconds), ..HookTimes::default() };
         let mut meter = HookMeter::default();
         assert_eq!(meter.times(working(7)), working(0), "another run had the service");
-        meter.resume(working(7));
+        meter.note(true, working(7));
         assert_eq!(meter.times(working(9)), working(2));
-        meter.pause(working(10));
+        meter.note(false, working(10));
         assert_eq!(meter.times(working(90)), working(3));
-        meter.resume(working(90));
+        meter.note(true, working(90));
+        meter.note(true, working(91));
         assert_eq!(meter.times(working(91)), working(4));
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum LaneStep {
 
 /// Why a lane leaves its run.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum LaneEnd {
+pub(super) enum LaneExit {
     /// Its worker gives up all publications up to this one.
     RunOver { upto: u64 },
     /// The run goes on, and the producer was quarantined.
@@ -314,19 +314,19 @@ impl<'a, R: Runner> LaneRun<'a, R> {
         }
     }
 
-    pub(super) fn begin_to_drain(&mut self) -> LaneEnd {
+    pub(super) fn begin_to_drain(&mut self) -> LaneExit {
         let dispatch = &self.run.handover.dispatch;
         let (is_over, _) = dispatch.schedule(|state, _| hand_over::is_over(&state.scheduler));
         self.told_to_stop = None;
         match is_over {
-            true => LaneEnd::RunOver { upto: self.session.board.last_of_run(self.lane) },
-            false => LaneEnd::Quarantined,
+            true => LaneExit::RunOver { upto: self.session.board.last_of_run(self.lane) },
+            false => LaneExit::Quarantined,
         }
     }
 
     /// Whether no hook of the worker has an item of this run. Else the worker was told to give its items up, or to leave for
     /// good.
-    pub(super) fn is_drained(&mut self, ending: LaneEnd) -> bool {
+    pub(super) fn is_drained(&mut self, ending: LaneExit) -> bool {
         let lane = self.lane;
         let Mail { news, departed, worker, times, fatal, is_closed } =
             self.session.board.mail(lane);
@@ -337,10 +337,10 @@ impl<'a, R: Runner> LaneRun<'a, R> {
         }
         let Some(worker) = worker.filter(|_| fatal.is_none() && !is_closed) else { return true };
         let (is_done, event) = match ending {
-            LaneEnd::RunOver { upto } => {
+            LaneExit::RunOver { upto } => {
                 (self.drained >= upto, CoordinatorEvent::Drain { lane, upto })
             }
-            LaneEnd::Quarantined => (false, CoordinatorEvent::Ban { lane }),
+            LaneExit::Quarantined => (false, CoordinatorEvent::Ban { lane }),
         };
         if is_done || self.run.handover.dispatch.signals.is_abandoned(lane) {
             return true;

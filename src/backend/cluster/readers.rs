@@ -12,7 +12,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, BrokerConnection};
-use super::event::{CoordinatorEvent, Delivered};
+use super::delivery::Delivered;
+use super::event::CoordinatorEvent;
 use super::names::consumer_of_results;
 use super::wire;
 

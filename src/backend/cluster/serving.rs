@@ -1,200 +1,446 @@
-//! A worker's part in one run, from its join to its end.
+//! The client and the service of a worker's part: hands events to the [`WorkerPart`], and performs its actions.
 //!
-//! [`PartServing`] waits for the service, joins the run, and starts the tasks of the part: they take items into [`Slots`], keep
-//! them from other workers, and obey the orders of the coordinator. The main task in `worker` says when the part ends.
+//! One task calls the part. What waits for an answer, of the broker or of a hook, runs in a task of its own, and its answer
+//! comes back as an event.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use async_nats::Subscriber;
+use async_nats::jetstream;
+use async_nats::{Client, Request, StatusCode, SubscribeError, Subscriber};
+use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::{Either, join_all, select};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{timeout, timeout_at};
 
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
-use super::hosting::{Host, LoadedRunner};
+use super::delivery::Delivered;
+use super::environment::give_up;
+use super::hook_times::HookTimes;
+use super::hosting::{Host, ItemTask};
 use super::names::{consumer_of, consumer_of_any};
+use super::objects;
+use super::part::{
+    LoadedService, PULL, PartAction, PartEvent, PartSettings, RequestEnd, WorkerPart,
+};
 use super::publication::Address;
-use super::services::Services;
-use super::slots::Slots;
-use super::slots::pulling::{ItemRequests, PULL};
-use super::wire::{self, Command, JoinReply, Joining, Notice, RunKey, WorkerNews, WorkerOrder};
+use super::publisher::{StreamMessage, publish};
+use super::services::{ServiceInUse, Services};
+use super::wire::{self, ItemHeader, Notice, WorkerNews, WorkerOrder};
+use super::worker::WorkerEvent;
+use crate::concurrency::{Mutex, lock};
+use crate::scheduler::batch::Size;
 
-/// One part in a run.
+/// Sends events to a part, with their times.
+#[derive(Debug, Clone)]
+pub(super) struct PartEvents(UnboundedSender<(PartEvent, Instant)>);
+
+impl PartEvents {
+    /// Makes a sender of events, and their receiver.
+    pub(super) fn channel() -> (Self, UnboundedReceiver<(PartEvent, Instant)>) {
+        let (sender, receiver) = unbounded_channel();
+        (PartEvents(sender), receiver)
+    }
+
+    /// Returns whether the part still takes events.
+    pub(super) fn send(&self, event: PartEvent) -> bool {
+        self.0.send((event, Instant::now())).is_ok()
+    }
+}
+
+/// The client and the service of one part.
 pub(super) struct PartServing {
-    pub(super) connection: BrokerConnection,
-    pub(super) key: RunKey,
-    /// The number of this part.
-    pub(super) part: u64,
-    pub(super) worker: String,
-    pub(super) host_name: String,
-    pub(super) services: Arc<Services>,
-    pub(super) ends: watch::Receiver<PartEnding>,
-    /// When the coordinator last gave an order.
-    pub(super) ordered: watch::Sender<Instant>,
+    connection: BrokerConnection,
+    settings: PartSettings,
+    events: PartEvents,
+    service: Arc<OnceLock<ServiceInUse>>,
+    /// What is published, in this order.
+    outgoing: UnboundedSender<OutgoingMessage>,
+    /// The subjects of answers to requests for items, by the numbers of requests.
+    inboxes: HashMap<u64, String>,
+    /// That of the part, for the tasks that look whether what they do is still wanted.
+    floor: Arc<AtomicU64>,
+    /// The hooks that wait until the coordinator can know of them, by publication.
+    beginning: Arc<Mutex<BTreeMap<u64, crossbeam_channel::Sender<()>>>>,
+    /// The tasks that read an input or wait for the service, by publication.
+    items: HashMap<u64, AbortHandle>,
+    /// They end with the part.
+    tasks: JoinSet<()>,
+}
+
+struct OutgoingMessage {
+    subject: String,
+    reply: Option<String>,
+    payload: Bytes,
+}
+
+/// Takes part in a run until the worker or the coordinator says that the part ends.
+pub(super) async fn serve_part(
+    connection: BrokerConnection,
+    settings: PartSettings,
+    (services, host): (Arc<Services>, Arc<dyn Host + Send>),
+    (events, mut receiver): (PartEvents, UnboundedReceiver<(PartEvent, Instant)>),
+    worker: UnboundedSender<WorkerEvent>,
+) {
+    let client = connection.client.clone();
+    let (outgoing, messages) = unbounded_channel();
+    let sending = tokio::spawn(send_all(client.clone(), messages));
+    let mut serving = PartServing {
+        inboxes: HashMap::new(),
+        connection,
+        settings,
+        events,
+        service: Arc::default(),
+        outgoing,
+        floor: Arc::default(),
+        beginning: Arc::default(),
+        items: HashMap::new(),
+        tasks: JoinSet::new(),
+    };
+    // A client that has ended ends the worker.
+    if serving.read(worker).await.is_err() {
+        return;
+    }
+    serving.load(services, host);
+    let end = serving.run(&mut receiver).await;
+    // A hook that begins from now on waits for no notice.
+    receiver.close();
+    lock(&serving.beginning).clear();
+    drop(serving);
+    _ = timeout(REQUEST_TIMEOUT, sending).await;
+    if let Some(reason) = end {
+        _ = timeout(REQUEST_TIMEOUT, client.flush()).await;
+        give_up(&reason);
+    }
 }
 
 impl PartServing {
-    /// Takes part in the run until `ends` or the coordinator says that the part ends.
-    pub(super) async fn serve(mut self, host: Arc<dyn Host + Send>) {
-        let mut ends = self.ends.clone();
-        let acquired = unless_over(&mut ends, self.services.acquire(&self.key, &host)).await;
-        let Some(acquired) = acquired else { return };
-        match acquired {
-            Ok(service) => {
-                self.take_part(&service.loaded).await;
-                drop(service);
+    /// Starts the tasks that read what the broker sends.
+    async fn read(&mut self, worker: UnboundedSender<WorkerEvent>) -> Result<(), SubscribeError> {
+        let BrokerConnection { client, names, restored, .. } = &self.connection;
+        let orders = client.subscribe(names.orders(&self.settings.key.run)).await?;
+        let (epoch, part) = (self.settings.key.epoch, self.settings.part);
+        let ordered = move || _ = worker.send(WorkerEvent::Ordered(part));
+        self.tasks.spawn(read_orders(orders, epoch, self.events.clone(), ordered));
+        self.tasks.spawn(watch_connection(restored.clone(), self.events.clone()));
+        Ok(())
+    }
+
+    /// Has the service made.
+    fn load(&mut self, services: Arc<Services>, host: Arc<dyn Host + Send>) {
+        let (key, service) = (self.settings.key.clone(), self.service.clone());
+        self.spawn(async move {
+            let acquired = services.acquire(&key, &host).await;
+            PartEvent::Loaded(acquired.map(|acquired| {
+                let it = &acquired.loaded;
+                let (capacity, producers, init) = (it.capacity(), it.producers(), it.init());
+                _ = service.set(acquired);
+                LoadedService { capacity, producers, init }
+            }))
+        });
+    }
+
+    /// Calls the part until it is over. Returns why the process ends, if it does.
+    async fn run(
+        &mut self,
+        receiver: &mut UnboundedReceiver<(PartEvent, Instant)>,
+    ) -> Option<String> {
+        let mut part = WorkerPart::new(self.settings.clone());
+        let mut end = None;
+        while !part.is_over() {
+            let event = match part.next_time() {
+                Some(time) => timeout_at(time.into(), receiver.recv()).await.ok().flatten(),
+                None => receiver.recv().await,
+            };
+            if let Some((event, at)) = event {
+                self.note(&event);
+                part.handle(event, at);
+                // What happens together is one batch.
+                tokio::task::yield_now().await;
             }
-            Err(reason) => {
-                let host = self.host_name.clone();
-                self.notify(WorkerNews::Unable { host, reason }).await;
-                // Another try would fail too, until the coordinator has another configuration, and so another key.
-                _ = self.ends.wait_for(|ending| *ending != PartEnding::NotYet).await;
+            while let Ok((event, at)) = receiver.try_recv() {
+                self.note(&event);
+                part.handle(event, at);
             }
+            while self.tasks.try_join_next().is_some() {}
+            self.floor.store(part.floor(), Ordering::Relaxed);
+            for action in part.flush(Instant::now(), self.hook_times()) {
+                match action {
+                    PartAction::EndProcess(reason) => end = Some(reason),
+                    action => self.perform(action),
+                }
+            }
+        }
+        end
+    }
+
+    /// Forgets the task of an item that has ended.
+    fn note(&mut self, event: &PartEvent) {
+        if let PartEvent::HookAnswered(publication, _) = event {
+            self.items.remove(publication);
         }
     }
 
-    /// Joins the run and takes its items until the part ends. Then no hook has an item of it.
-    async fn take_part(&mut self, service: &Arc<dyn LoadedRunner>) {
-        let subject = self.connection.names.orders(&self.key.run);
-        let Ok(orders) = self.connection.client.subscribe(subject).await else { return };
-        let mut ends = self.ends.clone();
-        let joined = unless_over(&mut ends, self.join(&**service)).await;
-        if joined != Some(JoinReply::Seated) {
-            return;
+    fn hook_times(&self) -> HookTimes {
+        self.service.get().map(|service| service.loaded.hook_times()).unwrap_or_default()
+    }
+
+    fn perform(&mut self, action: PartAction) {
+        match action {
+            PartAction::AskForSeat { join, within } => {
+                self.request(join, within, PartEvent::SeatAnswered);
+            }
+            PartAction::Claim { publication, within } => {
+                let event = move |reply| PartEvent::ClaimAnswered(publication, reply);
+                self.request(WorkerNews::Claim(publication), within, event);
+            }
+            PartAction::Pull { request, from, count } => self.pull(request, from, count),
+            PartAction::Acknowledge { reply, kind } => self.send(reply, None, kind.payload()),
+            PartAction::Notify(news) => {
+                self.send(self.notices(), None, self.notice(news));
+            }
+            PartAction::AnnounceBegun(publications) => self.announce(publications),
+            PartAction::ReadInput { publication, object } => {
+                let connection = self.connection.clone();
+                let subject = connection.names.input_object(&self.settings.key.run, &object.name);
+                let reading = self.spawn(async move {
+                    let input = objects::get(&connection, &subject, &object, || true).await;
+                    PartEvent::InputRead(publication, input.map_err(|error| error.to_string()))
+                });
+                self.items.insert(publication, reading);
+            }
+            PartAction::Submit { header, input } => self.submit(&header, input),
+            PartAction::GiveUp(publication) => {
+                self.items.remove(&publication).iter().for_each(AbortHandle::abort);
+            }
+            PartAction::StoreOutput { publication, name, output } => {
+                self.store_output(publication, name, output);
+            }
+            PartAction::PublishResults { group, id, payload, last } => {
+                self.publish_results(group, id, (payload, last));
+            }
+            PartAction::EndProcess(_) => unreachable!("`run` takes it"),
         }
-        let (leave, mut left) = watch::channel(false);
-        let slots = Slots::new(
-            self.connection.clone(),
-            self.key.clone(),
-            (self.worker.clone(), self.part),
-            service.clone(),
-        );
-        let slots = Arc::new(slots);
-        let join = self.request_for_seat(&**service);
-        let ordered = self.ordered.clone();
-        let obeying = tokio::spawn(obey(slots.clone(), orders, join, (leave, ordered)));
-        let (run, epoch) = (&self.key.run, self.key.epoch);
-        let own = consumer_of(run, epoch, &self.worker);
-        let any = consumer_of_any(run, epoch);
-        let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
-        let pull = |consumer: &String, from| {
-            let requests = ItemRequests { slots: slots.clone(), consumer: consumer.clone(), from };
-            tokio::spawn(requests.make())
+    }
+
+    /// Runs an operation in a task of its own, whose outcome is an event.
+    fn spawn(
+        &mut self,
+        operation: impl Future<Output = PartEvent> + Send + 'static,
+    ) -> AbortHandle {
+        let events = self.events.clone();
+        self.tasks.spawn(async move { _ = events.send(operation.await) })
+    }
+
+    /// Asks the coordinator.
+    fn request<T: DeserializeOwned>(
+        &mut self,
+        news: WorkerNews,
+        within: Duration,
+        event: impl FnOnce(Option<T>) -> PartEvent + Send + 'static,
+    ) {
+        let (client, subject) = (self.connection.client.clone(), self.notices());
+        let request = Request::new().payload(self.notice(news)).timeout(Some(within));
+        self.spawn(async move {
+            let answer = client.send_request(subject, request).await;
+            event(answer.ok().and_then(|message| wire::decode(&message.payload).ok()))
+        });
+    }
+
+    fn pull(&mut self, request: u64, from: Address, count: usize) {
+        let (run, epoch) = (&self.settings.key.run, self.settings.key.epoch);
+        let consumer = match from {
+            Address::Any => consumer_of_any(run, epoch),
+            Address::Own => consumer_of(run, epoch, &self.settings.worker),
         };
-        tasks.push(pull(&own, Address::Own));
-        let mut pulls: Vec<_> = (0..service.capacity()).map(|_| pull(&any, Address::Any)).collect();
-        let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
-        if is_ended && *self.ends.borrow() == PartEnding::Drain {
-            slots.finish().await;
-        } else {
-            slots.give_up_all().await;
+        let items = self.connection.names.items();
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
+        let pull = format!("{{\"batch\":{count},\"expires\":{}}}", PULL.as_nanos());
+        if let Some(inbox) = self.inboxes.get(&request) {
+            return self.send(subject, Some(inbox.clone()), pull.into());
         }
-        // The coordinator may live although this worker heard nothing of it: then it gives the items to others.
-        self.notify(slots.leaving(None)).await;
-        if *self.ends.borrow() != PartEnding::Over {
-            // The coordinator does not know which worker gets an item for any. So those on their way are waited for and
-            // handed back. Without a broker none come.
-            _ = tokio::time::timeout(PULL, join_all(&mut pulls)).await;
-        }
-        tasks.into_iter().chain(pulls).for_each(|task| task.abort());
+        let inbox = self.connection.client.new_inbox();
+        self.inboxes.insert(request, inbox.clone());
+        let (context, events) = (self.connection.context.clone(), self.events.clone());
+        let (client, outgoing) = (self.connection.client.clone(), self.outgoing.clone());
+        self.tasks.spawn(async move {
+            let Ok(answers) = client.subscribe(inbox.clone()).await else { return };
+            let (reply, payload) = (Some(inbox), pull.into());
+            _ = outgoing.send(OutgoingMessage { subject, reply, payload });
+            read_items(answers, context, request, events).await;
+        });
     }
 
-    fn lease(&self) -> Duration {
-        Duration::from_millis(self.key.lease_millis)
+    /// Tells the coordinator which items have begun. Their hooks go on once the kernel has the notice, because they may end
+    /// this process.
+    fn announce(&mut self, publications: Vec<u64>) {
+        let client = self.connection.client.clone();
+        let waiting: Vec<_> = {
+            let mut beginning = lock(&self.beginning);
+            publications.iter().filter_map(|publication| beginning.remove(publication)).collect()
+        };
+        let (subject, notice) = (self.notices(), self.notice(WorkerNews::Begun(publications)));
+        self.spawn(async move {
+            log_unsent(client.publish(subject, notice).await);
+            _ = timeout(REQUEST_TIMEOUT, client.flush()).await;
+            drop(waiting);
+            PartEvent::BegunSent
+        });
     }
 
-    /// Asks for a seat until there is one.
-    async fn join(&self, service: &dyn LoadedRunner) -> JoinReply {
-        let notice = self.notice(self.request_for_seat(service));
-        loop {
-            let subject = self.connection.names.notices(&self.key.run);
-            let request = async_nats::Request::new().payload(notice.clone().into());
-            let request = request.timeout(Some(REQUEST_TIMEOUT.min(self.lease())));
-            let answer = self.connection.client.send_request(subject, request).await;
-            let answer = answer.ok().and_then(|message| wire::decode(&message.payload).ok());
-            match answer {
-                Some(reply @ (JoinReply::Seated | JoinReply::Banned)) => return reply,
-                Some(JoinReply::Full) | None => {}
+    /// Has the service work on an item.
+    fn submit(&mut self, header: &ItemHeader, input: Vec<u8>) {
+        let service = self.service.get().expect("items come once the service is there");
+        let ItemHeader { publication, item, attempt, size: (cost, padded), .. } = *header;
+        let begin = self.beginning(publication);
+        let over = Box::new(HookEnd(self.events.clone(), publication));
+        let size = Size { cost, padded };
+        let answer = service.loaded.submit(ItemTask { item, attempt, size, input, begin, over });
+        let working = self.spawn(async move { PartEvent::HookAnswered(publication, answer.await) });
+        self.items.insert(publication, working);
+    }
+
+    /// Makes the function that is called before a hook begins an item. The channel that the function returns ends once the
+    /// kernel has the notice. Further calls, for the parts of a batch that was divided, tell nothing.
+    fn beginning(
+        &self,
+        publication: u64,
+    ) -> Box<dyn Fn() -> crossbeam_channel::Receiver<()> + Send + Sync> {
+        let (events, beginning) = (self.events.clone(), self.beginning.clone());
+        let has_begun = AtomicBool::new(false);
+        Box::new(move || {
+            let (sent, confirmed) = crossbeam_channel::bounded(0);
+            if !has_begun.swap(true, Ordering::Relaxed) {
+                lock(&beginning).insert(publication, sent);
+                if !events.send(PartEvent::HookBegins(publication)) {
+                    lock(&beginning).remove(&publication);
+                }
             }
-            tokio::time::sleep((self.lease() / 4).min(Duration::from_secs(1))).await;
-        }
+            confirmed
+        })
     }
 
-    fn request_for_seat(&self, service: &dyn LoadedRunner) -> WorkerNews {
-        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        WorkerNews::Join(Box::new(Joining {
-            part: self.part,
-            host: self.host_name.clone(),
-            pid: std::process::id(),
-            capacity: number(service.capacity()),
-            producers: number(service.producers()),
-            init: service.init(),
-        }))
+    fn store_output(&mut self, publication: u64, name: String, output: Vec<u8>) {
+        let connection = self.connection.clone();
+        let object = objects::object(&connection, name, &output);
+        let subject = connection.names.output_object(&self.settings.key.run, &object.name);
+        // The work is done, so it waits for longer than an input does.
+        let patience = self.settings.key.lease() * 3;
+        let is_wanted = self.is_wanted(publication);
+        self.spawn(async move {
+            let place = (&*subject, &object);
+            let stored = objects::put(&connection, place, output, patience, is_wanted).await;
+            let stored = stored.map(|_| ()).map_err(|error| error.to_string());
+            PartEvent::OutputStored(publication, object, stored)
+        });
     }
 
-    fn notice(&self, news: WorkerNews) -> Vec<u8> {
-        wire::encode(&Notice { epoch: self.key.epoch, worker: self.worker.clone(), news })
+    fn publish_results(&mut self, group: u64, id: String, (payload, last): (Vec<u8>, u64)) {
+        let connection = self.connection.clone();
+        let subject = connection.names.results_of(&self.settings.key.run);
+        let (patience, is_wanted) = (self.settings.key.wait(), self.is_wanted(last));
+        self.spawn(async move {
+            let (payload, answered_within) = (payload.into(), Some(patience));
+            let message = StreamMessage { subject, id: &id, payload, patience, answered_within };
+            let stored = publish(&connection, message, is_wanted).await;
+            PartEvent::ResultsStored(group, stored.map_err(|error| error.to_string()))
+        });
     }
 
-    async fn notify(&self, news: WorkerNews) {
-        let subject = self.connection.names.notices(&self.key.run);
-        if let Err(error) = self.connection.client.publish(subject, self.notice(news).into()).await
-        {
-            tracing::debug!("not sent: {error}");
-        }
+    /// Makes the function that says whether a publication is not given up.
+    fn is_wanted(&self, publication: u64) -> impl Fn() -> bool + Send + Sync + use<> {
+        let floor = self.floor.clone();
+        move || publication > floor.load(Ordering::Relaxed)
+    }
+
+    fn notices(&self) -> String {
+        self.connection.names.notices(&self.settings.key.run)
+    }
+
+    fn notice(&self, news: WorkerNews) -> Bytes {
+        let (epoch, worker) = (self.settings.key.epoch, self.settings.worker.clone());
+        wire::encode(&Notice { epoch, worker, news }).into()
+    }
+
+    fn send(&self, subject: String, reply: Option<String>, payload: Bytes) {
+        _ = self.outgoing.send(OutgoingMessage { subject, reply, payload });
     }
 }
 
-/// Does what the coordinator says.
-async fn obey(
-    slots: Arc<Slots>,
+/// Says that no hook has an item any more, when it is dropped.
+struct HookEnd(PartEvents, u64);
+
+impl Drop for HookEnd {
+    fn drop(&mut self) {
+        self.0.send(PartEvent::HookOver(self.1));
+    }
+}
+
+/// Publishes messages in their order. A client without a connection may keep one waiting.
+async fn send_all(client: Client, mut messages: UnboundedReceiver<OutgoingMessage>) {
+    while let Some(OutgoingMessage { subject, reply, payload }) = messages.recv().await {
+        log_unsent(match reply {
+            None => client.publish(subject, payload).await,
+            Some(reply) => client.publish_with_reply(subject, reply, payload).await,
+        });
+    }
+}
+
+fn log_unsent(sent: Result<(), async_nats::PublishError>) {
+    if let Err(error) = sent {
+        tracing::debug!("not sent: {error}");
+    }
+}
+
+async fn read_orders(
     mut orders: Subscriber,
-    join: WorkerNews,
-    (leave, ordered): (watch::Sender<bool>, watch::Sender<Instant>),
+    epoch: u64,
+    events: PartEvents,
+    ordered: impl Fn() + Send,
 ) {
     while let Some(message) = orders.next().await {
-        let Ok(order) = wire::decode::<WorkerOrder>(&message.payload) else { continue };
-        if order.epoch != slots.key.epoch {
-            continue;
-        }
-        ordered.send_replace(Instant::now());
-        match order.command {
-            Command::Stay => {}
-            Command::Cancel(publication) => slots.cancel(publication),
-            Command::Drain { worker, upto } if worker == slots.worker => {
-                // Not waited for here: another order may be needed for its hooks to return.
-                tokio::spawn(slots.clone().drain(upto));
+        match wire::decode::<WorkerOrder>(&message.payload) {
+            Ok(order) if order.epoch == epoch => {
+                ordered();
+                events.send(PartEvent::Order(order.command));
             }
-            Command::Leave { worker } if worker == slots.worker => _ = leave.send(true),
-            Command::Rejoin { worker } if worker == slots.worker => {
-                let (slots, join) = (slots.clone(), join.clone());
-                tokio::spawn(async move { slots.rejoin(join).await });
-            }
-            Command::Drain { .. } | Command::Leave { .. } | Command::Rejoin { .. } => {}
+            _ => {}
         }
     }
 }
 
-/// Whether a part in a run ends, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartEnding {
-    NotYet,
-    /// Begun items are finished, and no others are begun.
-    Drain,
-    /// Nothing waits for its items.
-    Over,
+/// Reads the answers to the requests for items with a number.
+async fn read_items(
+    mut answers: Subscriber,
+    context: jetstream::Context,
+    request: u64,
+    events: PartEvents,
+) {
+    while let Some(message) = answers.next().await {
+        events.send(match message.status {
+            None => {
+                let message = jetstream::Message { message, context: context.clone() };
+                PartEvent::Delivered { request, item: Delivered::of(message) }
+            }
+            Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED) => {
+                PartEvent::RequestOver { request, end: RequestEnd::Ended }
+            }
+            Some(status) => {
+                tracing::debug!("a request for items: {status}");
+                PartEvent::RequestOver { request, end: RequestEnd::Refused }
+            }
+        });
+    }
 }
 
-/// Waits for the first of a future and the end of a part.
-pub(super) async fn unless_over<T>(
-    ends: &mut watch::Receiver<PartEnding>,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    let future = std::pin::pin!(future);
-    let ended = std::pin::pin!(ends.wait_for(|ending| *ending != PartEnding::NotYet));
-    match select(future, ended).await {
-        Either::Left((value, _)) => Some(value),
-        Either::Right(_) => None,
+async fn watch_connection(mut restored: watch::Receiver<u64>, events: PartEvents) {
+    restored.mark_unchanged();
+    while restored.changed().await.is_ok() {
+        events.send(PartEvent::Restored);
     }
 }

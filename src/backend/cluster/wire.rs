@@ -42,6 +42,18 @@ pub(super) struct RunKey {
     pub(super) load: RunnerLoad,
 }
 
+impl RunKey {
+    /// How long a worker or a coordinator may give no sign of life.
+    pub(super) fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_millis)
+    }
+
+    /// How long the broker may refuse a result before the run fails.
+    pub(super) fn wait(&self) -> Duration {
+        Duration::from_millis(self.wait_millis)
+    }
+}
+
 /// What the loaded state of a worker depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunnerLoad {
@@ -52,6 +64,14 @@ pub(super) struct RunnerLoad {
     pub(super) init_nanos: Option<u64>,
     pub(super) stack_size: Option<u64>,
     pub(super) batch: Option<BatchRule>,
+}
+
+impl RunnerLoad {
+    /// How long a hook may have an item before it is abandoned.
+    pub(super) fn longest_hook(&self) -> Option<Duration> {
+        let items = self.batch.map_or(1, |batch| batch.most);
+        self.item_nanos.map(|limit| Duration::from_nanos(limit.saturating_mul(items)))
+    }
 }
 
 /// How the producers of a worker form batches.

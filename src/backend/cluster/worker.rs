@@ -1,391 +1,266 @@
-//! A worker process: says that it is there, and takes part in the runs that want it.
+//! A worker of a cluster, as a value: it shows that it lives, and takes part in the runs that want it.
 //!
-//! The main task reads the keys of runs and puts the card of this worker. It starts a [`PartServing`] for each run, and ends
-//! it when the key goes, when the coordinator is silent for a lease, or by SIGTERM.
+//! [`Worker`] has no client, task or clock. It takes events with their times and what is known of the broker, and gives
+//! actions. `worker_client` performs them.
+//!
+//! A part in a run begins when the run's key comes. It ends when the key goes, when the coordinator is silent for a lease, and
+//! when the worker ends.
 
-use std::collections::HashMap;
-use std::os::fd::OwnedFd;
-use std::process;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+#[cfg(test)]
+mod tests;
 
-use async_nats::jetstream::kv;
-use futures_util::future::{Either, select};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use super::connection::{AGAIN, BrokerConnection, REQUEST_TIMEOUT};
-use super::environment::{self, end_because_of, execute_again, give_up};
-use super::hosting::Host;
-use super::names::{Role, SubjectNames, cleaned};
-use super::services::Services;
-use super::serving::PartEnding;
-use super::serving::PartServing;
-use super::session::random;
-use super::wire::{self, Card, Notice, RunKey, WorkerNews};
-use crate::base::BoxError;
-use crate::base::causes::WithCauses;
-use crate::concurrency::spawn::spawn;
+use super::health::BrokerHealth;
+use super::health::NoAccess;
+use super::part::PartEnding;
+use super::wire::{Card, Notice, RunKey, WorkerNews};
 
 /// How often a worker shows that it lives, if no run asks for more.
 const SLOWEST_BEAT: Duration = Duration::from_secs(3);
-
 /// How long the broker may refuse the credentials of a worker before the worker ends. While a broker reads another
 /// configuration, it may do so for a moment.
 const LOCKED_OUT: Duration = Duration::from_secs(5);
 
-/// Serves as a worker of a cluster, if this process was asked to, and then never returns.
-pub(crate) fn serve_if_asked(hosts: &[&dyn Host]) {
-    if let Some(url) = environment::own_marker() {
-        serve(&url, hosts);
-    }
-    if let Some(url) = environment::broker() {
-        execute_again(&url);
-    }
-}
-
-fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let served = match runtime {
-        Ok(runtime) => {
-            let served = runtime.block_on(connect_and_serve(url, hosts));
-            runtime.shutdown_timeout(Duration::ZERO);
-            served
-        }
-        Err(error) => Err(error.into()),
-    };
-    match served {
-        Ok(()) => process::exit(0),
-        Err(error) => end_because_of(&error),
-    }
-}
-
-/// Connects and serves, until a signal or the end of the supervisor. The signal may come before the broker has answered.
-async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxError> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let connected = {
-        let connecting = std::pin::pin!(Worker::new(url, hosts));
-        let terminated = std::pin::pin!(terminate.recv());
-        match select(connecting, terminated).await {
-            Either::Left((worker, _)) => worker?,
-            Either::Right(_) => return Ok(()),
-        }
-    };
-    connected.serve(terminate).await
-}
-
-/// What the main task of a worker reacts to.
-enum WorkerEvent {
+/// What a worker reacts to.
+#[derive(Debug)]
+pub(super) enum WorkerEvent {
     Key(Box<RunKey>),
     /// The run of this name is over.
     Gone(String),
-    /// The part in the run of this name and epoch has ended.
-    Left(String, u64),
-    Tick,
+    /// The part with this number has ended.
+    Left(u64),
+    /// The coordinator of the part with this number has given an order.
+    Ordered(u64),
     /// The broker has stored the card.
-    Answered,
+    CardStored,
+    /// The connection was restored.
+    Restored,
+    /// Begun items are to be finished. Then the worker ends.
     Terminate,
+    /// Nothing has happened until [`Worker::next_time`].
+    Tick,
 }
 
-struct Worker {
-    connection: BrokerConnection,
-    /// The address of the broker without the password.
-    url: String,
+/// What a worker asks its process to do.
+#[derive(Debug)]
+pub(super) enum WorkerAction {
+    /// Puts the card: `CardStored`.
+    PutCard(Card),
+    DeleteCard,
+    /// Begins the part with this number: `Left` when it has ended.
+    StartPart(Box<RunKey>, u64),
+    EndPart(u64, PartEnding),
+    /// Tells the coordinator of a run.
+    Notify(String, Notice),
+    /// Ends the process. Hooks that still run are waited for, for this time at most.
+    End(Duration),
+    /// Ends the process, which the broker does not accept.
+    EndWithoutAccess(NoAccess),
+}
+
+/// A worker of a cluster.
+#[derive(Debug)]
+pub(super) struct Worker {
     card: Card,
-    cards: kv::Store,
-    hosts: Vec<Arc<dyn Host + Send>>,
-    services: Arc<Services>,
     /// The parts of this worker, by the names of their runs.
-    runs: HashMap<String, RunPart>,
+    runs: BTreeMap<String, RunPart>,
+    phase: WorkerPhase,
+    /// The time between two signs of life: a third of the shortest lease.
+    period: Duration,
+    next_beat: Instant,
     /// When this worker last showed that it lives.
     beaten: Instant,
     /// When the broker last stored the card.
     answered: Instant,
+    /// Whether the connection was restored since the last sign of life.
+    is_restored: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkerPhase {
+    Serving,
+    /// All parts end. The broker was last connected at this time.
+    Draining(Instant),
+    Over,
 }
 
 /// The part in one run.
+#[derive(Debug)]
 struct RunPart {
     number: u64,
     key: RunKey,
     /// When the coordinator was last heard of.
     seen: Instant,
-    /// When the coordinator last gave an order.
-    ordered: watch::Receiver<Instant>,
-    /// Ends the part.
-    ending: watch::Sender<PartEnding>,
+    /// How the part was told to end.
+    ending: Option<PartEnding>,
 }
 
 impl Worker {
-    async fn new(url: &str, hosts: &[&dyn Host]) -> Result<Self, BoxError> {
-        let devices = environment::devices()?;
-        let access = environment::access(url);
-        let names = SubjectNames::new(&environment::namespace())?;
-        let connection = BrokerConnection::open(&access, names, Role::Worker).await?;
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let (host, pid) = (host.trim().to_owned(), process::id());
-        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let card = Card {
-            worker: format!("{}-{pid}-{:08x}", cleaned(&host), random("worker") as u32),
-            host,
-            pid,
-            devices: devices.to_string(),
-            recipes: hosts.iter().map(|it| (it.recipe().to_owned(), it.terms())).collect(),
-            started: started.map_or(0, |since| since.as_secs()),
-            runs: vec![],
-            parts: 0,
-        };
-        connection.check_payload("the card of this worker", wire::encode(&card).len())?;
-        let cards = connection.unless_denied(connection.workers()).await?;
-        let hosts = hosts.iter().map(|host| host.share()).collect();
-        let services = Arc::new(Services::new(devices, environment::hook_place()));
-        Ok(Worker {
-            connection,
-            url: access.shown(),
+    /// A worker with this card, which it puts at its first `Tick`.
+    pub(super) fn new(card: Card, now: Instant) -> Self {
+        Worker {
             card,
-            cards,
-            hosts,
-            services,
-            runs: HashMap::new(),
-            beaten: Instant::now(),
-            answered: Instant::now(),
-        })
+            runs: BTreeMap::new(),
+            phase: WorkerPhase::Serving,
+            period: SLOWEST_BEAT,
+            next_beat: now,
+            beaten: now,
+            answered: now,
+            is_restored: false,
+        }
     }
 
-    async fn serve(mut self, mut terminate: Signal) -> Result<(), BoxError> {
-        let (events, mut receiver) = unbounded_channel();
-        let keys = self.connection.unless_denied(self.connection.keys()).await?;
-        tokio::spawn(read_keys(self.connection.clone(), keys, events.clone()));
-        if let Some(supervisor) = environment::supervisor()? {
-            end_with_supervisor(supervisor, events.clone())?;
-        }
-        let terminated = events.clone();
-        let terminating = tokio::spawn(async move {
-            _ = terminate.recv().await;
-            _ = terminated.send(WorkerEvent::Terminate);
-        });
-        self.put_card(&events).await;
-        let mut ticking = tokio::spawn(tick(SLOWEST_BEAT, events.clone()));
-        let mut period = SLOWEST_BEAT;
-        while let Some(event) = receiver.recv().await {
-            match event {
-                WorkerEvent::Key(key) => self.take_key(*key, &events).await,
-                WorkerEvent::Gone(run) => self.end(&run, PartEnding::Over),
-                WorkerEvent::Left(run, epoch) => self.leave(&run, epoch),
-                WorkerEvent::Tick => {
-                    let access = self.connection.check_access(LOCKED_OUT);
-                    access.map_err(|lost| lost.error(self.url.clone()))?;
-                    self.beat(&events).await;
-                }
-                WorkerEvent::Answered => self.answered = Instant::now(),
-                WorkerEvent::Terminate => break,
-            }
-            // The worker shows that it lives three times within the shortest lease.
-            let shortest = self.runs.values().map(|part| part.lease() / 3).min();
-            let wanted = shortest.unwrap_or(SLOWEST_BEAT).min(SLOWEST_BEAT);
-            if wanted != period {
-                ticking.abort();
-                (period, ticking) = (wanted, tokio::spawn(tick(wanted, events.clone())));
-                self.put_card(&events).await;
-            }
-        }
-        terminating.abort();
-        self.drain(receiver, &events).await;
-        if self.connection.is_connected() {
-            _ = self.cards.delete(&self.card.worker).await;
-            _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
-        }
-        // Nothing waits for a hook in a part that was given up.
-        let patience = self.runs.values().map(RunPart::lease).max().unwrap_or(Duration::MAX);
-        _ = tokio::time::timeout(patience, self.services.close()).await;
-        Ok(())
-    }
-
-    /// Finishes begun items, and ends all parts. Without a broker for longer than a lease it gives up: by then other workers
-    /// have the items, or the run is over.
-    async fn drain(
+    /// Takes an event, and returns what is to be done.
+    pub(super) fn handle(
         &mut self,
-        mut receiver: UnboundedReceiver<WorkerEvent>,
-        events: &UnboundedSender<WorkerEvent>,
-    ) {
-        for part in self.runs.values() {
-            part.ending.send_replace(PartEnding::Drain);
-        }
-        let longest = self.runs.values().map(RunPart::lease).max().unwrap_or_default();
-        let mut connected = Instant::now();
-        while !self.runs.is_empty() {
-            match receiver.recv().await {
-                Some(WorkerEvent::Left(run, epoch)) => self.leave(&run, epoch),
-                Some(WorkerEvent::Tick) if self.connection.is_connected() => {
-                    connected = Instant::now();
-                    self.beat(events).await;
+        event: WorkerEvent,
+        now: Instant,
+        broker: &BrokerHealth,
+    ) -> Vec<WorkerAction> {
+        let mut actions = vec![];
+        match event {
+            WorkerEvent::Key(key) => self.take_key(*key, now, &mut actions),
+            WorkerEvent::Gone(run) => {
+                if let (WorkerPhase::Serving, Some(part)) = (self.phase, self.runs.get_mut(&run)) {
+                    part.end(PartEnding::Over, &mut actions);
                 }
-                Some(WorkerEvent::Tick) if connected.elapsed() > longest => break,
-                Some(_) => {}
-                None => break,
             }
+            // Another coordinator of the run may have replaced the part.
+            WorkerEvent::Left(part) => self.runs.retain(|_, it| it.number != part),
+            WorkerEvent::Ordered(part) => {
+                let part = self.runs.values_mut().find(|it| it.number == part);
+                part.into_iter().for_each(|part| part.seen = now);
+            }
+            WorkerEvent::CardStored => self.answered = now,
+            WorkerEvent::Restored => self.is_restored = true,
+            WorkerEvent::Terminate => {
+                if self.phase == WorkerPhase::Serving {
+                    self.phase = WorkerPhase::Draining(now);
+                    for part in self.runs.values_mut() {
+                        part.end(PartEnding::Drain, &mut actions);
+                    }
+                }
+            }
+            WorkerEvent::Tick => {}
         }
+        if matches!(self.phase, WorkerPhase::Draining(_)) && self.runs.is_empty() {
+            self.leave(broker, &mut actions);
+        }
+        self.adapt_period(now);
+        if self.next_beat <= now {
+            self.tick(now, broker, &mut actions);
+        }
+        actions
     }
 
-    /// Removes a part that has ended, unless another coordinator of the run has replaced it.
-    fn leave(&mut self, run: &str, epoch: u64) {
-        self.runs.retain(|name, part| name != run || part.key.epoch != epoch);
+    /// When a `Tick` is to come, if nothing else does.
+    pub(super) fn next_time(&self) -> Instant {
+        self.next_beat
     }
 
     /// Begins a part in a run that is new, or notes that its coordinator lives.
-    async fn take_key(&mut self, key: RunKey, events: &UnboundedSender<WorkerEvent>) {
-        let now = Instant::now();
+    fn take_key(&mut self, key: RunKey, now: Instant, actions: &mut Vec<WorkerAction>) {
+        if self.phase != WorkerPhase::Serving {
+            return;
+        }
         if let Some(part) = self.runs.get_mut(&key.run) {
             if part.key.epoch == key.epoch {
                 part.seen = now;
                 return;
             }
             // Another coordinator has taken over the run.
-            part.ending.send_replace(PartEnding::Over);
+            part.end(PartEnding::Over, actions);
         }
-        let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
-        let Some(host) = host.filter(|host| host.terms() == key.terms).cloned() else { return };
-        let (ending, ends) = watch::channel(PartEnding::NotYet);
-        let (order, ordered) = watch::channel(now);
+        if !self.card.recipes.iter().any(|(name, terms)| *name == key.recipe && *terms == key.terms)
+        {
+            return;
+        }
         self.card.parts += 1;
         let number = self.card.parts;
-        let serving = PartServing {
-            part: number,
-            connection: self.connection.clone(),
-            key: key.clone(),
-            worker: self.card.worker.clone(),
-            host_name: self.card.host.clone(),
-            services: self.services.clone(),
-            ends,
-            ordered: order,
-        };
-        let (run, epoch, events) = (key.run.clone(), key.epoch, events.clone());
-        self.runs.insert(run.clone(), RunPart { number, key, seen: now, ordered, ending });
-        tokio::spawn(async move {
-            serving.serve(host).await;
-            _ = events.send(WorkerEvent::Left(run, epoch));
-        });
+        actions.push(WorkerAction::StartPart(Box::new(key.clone()), number));
+        self.runs.insert(key.run.clone(), RunPart { number, key, seen: now, ending: None });
     }
 
-    /// Has a part end. `leave` removes it.
-    fn end(&self, run: &str, ending: PartEnding) {
-        if let Some(part) = self.runs.get(run) {
-            part.ending.send_replace(ending);
+    /// The worker shows that it lives three times within the shortest lease.
+    fn adapt_period(&mut self, now: Instant) {
+        let shortest = self.runs.values().map(|part| part.key.lease() / 3).min();
+        let period = shortest.unwrap_or(SLOWEST_BEAT).min(SLOWEST_BEAT);
+        if period != self.period {
+            (self.period, self.next_beat) = (period, now);
         }
+    }
+
+    fn tick(&mut self, now: Instant, broker: &BrokerHealth, actions: &mut Vec<WorkerAction>) {
+        self.next_beat = now + self.period;
+        match &mut self.phase {
+            WorkerPhase::Serving => {
+                if let Err(denied) = broker.check_access(now, LOCKED_OUT) {
+                    self.phase = WorkerPhase::Over;
+                    return actions.push(WorkerAction::EndWithoutAccess(denied));
+                }
+            }
+            WorkerPhase::Draining(connected) if broker.is_connected => *connected = now,
+            // By then other workers have the items, or the run is over.
+            WorkerPhase::Draining(connected) => {
+                let longest = self.runs.values().map(|part| part.key.lease()).max();
+                if longest.is_some_and(|longest| now.duration_since(*connected) > longest) {
+                    self.leave(broker, actions);
+                }
+                return;
+            }
+            WorkerPhase::Over => return,
+        }
+        self.beat(now, broker, actions);
     }
 
     /// Shows that this worker lives, and ends the parts with silent coordinators.
-    async fn beat(&mut self, events: &UnboundedSender<WorkerEvent>) {
-        let now = Instant::now();
-        let is_connected = self.connection.is_connected();
+    fn beat(&mut self, now: Instant, broker: &BrokerHealth, actions: &mut Vec<WorkerAction>) {
         let pause = now.duration_since(std::mem::replace(&mut self.beaten, now));
-        // While this worker has the client, only a panic ends it.
-        let has_restored = self.connection.restored.has_changed().unwrap_or_else(|_| {
-            give_up("the client of the broker died of a bug; its panic tells more")
-        });
-        self.connection.restored.mark_unchanged();
+        let is_restored = std::mem::take(&mut self.is_restored);
         let unanswered = now.duration_since(self.answered);
-        let said = self.connection.refusal_within(SLOWEST_BEAT);
+        let said = broker.refusal_within(now, SLOWEST_BEAT);
         // Notices need no room at the broker.
-        if said.is_some() || self.runs.values().any(|part| unanswered > part.lease() / 2) {
-            self.tell_all(WorkerNews::Alive(said)).await;
+        if said.is_some() || self.runs.values().any(|it| unanswered > it.key.lease() / 2) {
+            for RunPart { key, .. } in self.runs.values() {
+                let (worker, news) = (self.card.worker.clone(), WorkerNews::Alive(said.clone()));
+                let notice = Notice { epoch: key.epoch, worker, news };
+                actions.push(WorkerAction::Notify(key.run.clone(), notice));
+            }
         }
         for part in self.runs.values_mut() {
-            part.seen = part.seen.max(*part.ordered.borrow());
+            let lease = part.key.lease();
             // If this process or the broker was stopped, no order has come, although the coordinators may be alive.
-            let is_mute = unanswered > part.lease() / 2;
-            if !is_connected || is_mute || has_restored || pause > part.lease() / 2 {
+            let is_mute = unanswered > lease / 2;
+            if !broker.is_connected || is_mute || is_restored || pause > lease / 2 {
                 part.seen = now;
-            } else if now.duration_since(part.seen) > part.lease() {
+            } else if now.duration_since(part.seen) > lease {
                 tracing::warn!("the coordinator of run {} is silent", part.key.run);
-                part.ending.send_replace(PartEnding::Over);
+                part.end(PartEnding::Over, actions);
             }
         }
-        self.put_card(events).await;
-    }
-
-    /// Tells the coordinators of all runs.
-    async fn tell_all(&self, news: WorkerNews) {
-        for RunPart { key, .. } in self.runs.values() {
-            let worker = self.card.worker.clone();
-            let notice = Notice { epoch: key.epoch, worker, news: news.clone() };
-            let subject = self.connection.names.notices(&key.run);
-            let sent = self.connection.client.publish(subject, wire::encode(&notice).into());
-            if let Err(error) = sent.await {
-                tracing::debug!("not sent: {error}");
-            }
-        }
-    }
-
-    async fn put_card(&mut self, events: &UnboundedSender<WorkerEvent>) {
         let runs = self.runs.iter().map(|(run, part)| (run.clone(), part.number));
         self.card.runs = runs.collect();
-        let (cards, card) = (self.cards.clone(), self.card.clone());
-        let (connection, events) = (self.connection.clone(), events.clone());
-        // Not waited for: without a broker it would take seconds.
-        tokio::spawn(async move {
-            match cards.put(&card.worker, wire::encode(&card).into()).await {
-                Ok(_) => _ = events.send(WorkerEvent::Answered),
-                Err(error) => {
-                    connection.note_refusal(WithCauses(&error).to_string());
-                    // The broker may have lost the bucket. The next card is put into it.
-                    _ = connection.workers().await;
-                }
-            }
-        });
+        actions.push(WorkerAction::PutCard(self.card.clone()));
+    }
+
+    /// Ends this worker. Nothing waits for a hook in a part that was given up.
+    fn leave(&mut self, broker: &BrokerHealth, actions: &mut Vec<WorkerAction>) {
+        self.phase = WorkerPhase::Over;
+        if broker.is_connected {
+            actions.push(WorkerAction::DeleteCard);
+        }
+        let longest = self.runs.values().map(|part| part.key.lease()).max();
+        actions.push(WorkerAction::End(longest.unwrap_or(Duration::MAX)));
     }
 }
 
 impl RunPart {
-    fn lease(&self) -> Duration {
-        Duration::from_millis(self.key.lease_millis)
-    }
-}
-
-/// Has the worker finish what it has begun once its supervisor has ended.
-fn end_with_supervisor(
-    supervisor: OwnedFd,
-    events: UnboundedSender<WorkerEvent>,
-) -> Result<(), BoxError> {
-    let watch = move || {
-        let mut fds = [PollFd::new(&supervisor, PollFlags::IN)];
-        while let Err(Errno::INTR) = poll(&mut fds, None) {}
-        _ = events.send(WorkerEvent::Terminate);
-    };
-    // It is not joined: it ends with this process.
-    spawn("gangline-p".to_owned(), None, watch).map_err(|error| error.source)?;
-    Ok(())
-}
-
-async fn tick(period: Duration, events: UnboundedSender<WorkerEvent>) {
-    let mut ticks = tokio::time::interval(period);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while events.send(WorkerEvent::Tick).is_ok() {
-        ticks.tick().await;
-    }
-}
-
-/// Reads the keys of runs, now and whenever one changes.
-async fn read_keys(
-    connection: BrokerConnection,
-    keys: kv::Store,
-    events: UnboundedSender<WorkerEvent>,
-) {
-    let take = |entry: kv::Entry| {
-        let event = match entry.operation {
-            kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {
-                Ok(key) => WorkerEvent::Key(Box::new(key)),
-                Err(error) => return tracing::warn!("run {}: {error}", entry.key),
-            },
-            kv::Operation::Delete | kv::Operation::Purge => WorkerEvent::Gone(entry.key),
-        };
-        _ = events.send(event);
-    };
-    while !events.is_closed() {
-        connection.watch(&keys, &take).await;
-        tokio::time::sleep(AGAIN).await;
+    /// Has the part end. It is removed when it has.
+    fn end(&mut self, ending: PartEnding, actions: &mut Vec<WorkerAction>) {
+        if self.ending.replace(ending) != Some(ending) {
+            actions.push(WorkerAction::EndPart(self.number, ending));
+        }
     }
 }

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use super::Coordinator;
 use crate::backend::cluster::board::{Fatal, LaneBoard};
+use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
 use crate::backend::cluster::event::{
-    Acknowledgement, CoordinatorAction, CoordinatorEvent, Delivered, Fetched, KeyPurpose, KeyState,
+    CoordinatorAction, CoordinatorEvent, Fetched, KeyPurpose, KeyState,
 };
 use crate::backend::cluster::health::BrokerHealth;
 use crate::backend::cluster::hook_times::HookTimes;
