@@ -174,7 +174,7 @@ impl CoordinatorClient {
                 let (connection, key) = (self.connection.clone(), self.key.clone());
                 self.answer_later(async move {
                     let of_run = (&*key.run, key.epoch);
-                    let missing = reconciler::missing_of(publications, &connection, of_run.0);
+                    let missing = reconciler::missing_of(publications, &connection, of_run);
                     CoordinatorEvent::Missing(missing.await)
                 });
             }

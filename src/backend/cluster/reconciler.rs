@@ -3,29 +3,61 @@
 use async_nats::jetstream::stream::RawMessageErrorKind;
 
 use super::connection::BrokerConnection;
-use super::names::consumer_of_results;
+use super::names::{consumer_of, consumer_of_any, consumer_of_results};
+use super::wire::{self, ItemHeader};
 
-/// Those of the publications, with their places in the stream of items, that are not there. None if a result is still to be
-/// read: it may be that of one.
+/// Those of the publications, with their places in the stream of items, that are not there, or that no worker will get. None
+/// if a result is still to be read: it may be that of one.
 pub(super) async fn missing_of(
     publications: Vec<(u64, u64)>,
     connection: &BrokerConnection,
-    run: &str,
+    (run, epoch): (&str, u64),
 ) -> Vec<u64> {
     let Ok(items) = connection.context.get_stream_no_info(connection.names.items()).await else {
         return vec![];
     };
     let mut missing = vec![];
     for (publication, sequence) in publications {
-        let found = items.get_raw_message(sequence).await;
-        if found.is_err_and(|error| error.kind() == RawMessageErrorKind::NoMessageFound) {
-            missing.push(publication);
-        }
+        let is_missing = match items.get_raw_message(sequence).await {
+            Ok(message) if !is_of(publication, &message.payload) => true,
+            Ok(message) => {
+                let consumer = consumer_of_subject(&message.subject, (run, epoch));
+                let info = items.consumer_info(consumer).await;
+                let is_stuck =
+                    info.is_ok_and(|it| is_stuck(it.num_pending, it.num_ack_pending as u64));
+                if is_stuck {
+                    _ = items.delete_message(sequence).await;
+                }
+                is_stuck
+            }
+            Err(error) => error.kind() == RawMessageErrorKind::NoMessageFound,
+        };
+        missing.extend(is_missing.then_some(publication));
     }
     if !missing.is_empty() && !has_read_all(connection, run).await {
         missing.clear();
     }
     missing
+}
+
+/// Whether a consumer takes all messages for delivered and acknowledged, although one is there. That of a broker that was
+/// killed may be ahead of its stream, and passes over what is stored where it has been.
+pub(super) fn is_stuck(pending: u64, unacknowledged: u64) -> bool {
+    pending == 0 && unacknowledged == 0
+}
+
+/// The consumer of an item, by the subject of its message.
+pub(super) fn consumer_of_subject(subject: &str, (run, epoch): (&str, u64)) -> String {
+    match subject.rsplit_once(".to.") {
+        Some((_, worker)) => consumer_of(run, epoch, worker),
+        None => consumer_of_any(run, epoch),
+    }
+}
+
+/// Whether the message of an item is that of a publication. A broker that was killed may have forgotten the end of its
+/// stream, and give the same places to other messages.
+pub(super) fn is_of(publication: u64, message: &[u8]) -> bool {
+    wire::split::<ItemHeader>(message).is_ok_and(|(header, _)| header.publication == publication)
 }
 
 /// Whether all results at the broker were read.
