@@ -293,11 +293,31 @@ impl<I, T> Run<I, T> {
         window: usize,
         upstream: Option<Arc<dyn RunControl>>,
     ) -> Arc<Self> {
+        let in_line = InLine { upstream, ..InLine::default() };
+        Self::of_test(RunSettings::default(), producers, window, in_line)
+    }
+
+    /// A run in input order with these settings.
+    #[cfg(feature = "nats")]
+    pub(crate) fn with_settings(
+        settings: RunSettings<I, T>,
+        producers: usize,
+        window: usize,
+    ) -> Arc<Self> {
+        Self::of_test(settings, producers, window, InLine::default())
+    }
+
+    fn of_test(
+        settings: RunSettings<I, T>,
+        producers: usize,
+        window: usize,
+        in_line: InLine,
+    ) -> Arc<Self> {
         let (order, batching, kind) = (Order::Input, None, RunKind::default());
         let shape = RunShape { order, producers, spares: 0, window, batching, kind };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
         let event_log = EventLog::new(producers, None, crate::observe::event_log::Detail::Run);
-        let in_line = InLine { upstream, ..InLine::default() };
-        Arc::new(Run::new(shape, Arc::default(), earlier, in_line, event_log.into(), recording))
+        let settings = Arc::new(settings);
+        Arc::new(Run::new(shape, settings, earlier, in_line, event_log.into(), recording))
     }
 }

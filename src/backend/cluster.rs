@@ -88,6 +88,8 @@ mod reconciler;
 mod services;
 mod serving;
 mod session;
+#[cfg(all(test, not(shuttle)))]
+mod simulation;
 mod wire;
 mod worker;
 pub(crate) mod worker_client;

@@ -39,6 +39,18 @@ struct OpenedSession {
 }
 
 impl ClusterSession {
+    /// A session whose events something else than a thread handles.
+    #[cfg(test)]
+    pub(super) fn new(
+        board: Arc<LaneBoard>,
+        nats: Nats,
+        run: String,
+        most_inline: usize,
+        events: UnboundedSender<CoordinatorEvent>,
+    ) -> Self {
+        ClusterSession { board, nats, run, most_inline, events, thread: Mutex::new(None) }
+    }
+
     /// Starts the coordinator's thread, and waits until it is connected and has asked workers to join.
     pub(super) fn open(
         nats: &Nats,

@@ -1,0 +1,391 @@
+//! Whole clusters in virtual time, each from one seed: the coordinator, its lanes and its scheduler, the workers and their
+//! parts are the real values; the broker is a [model](jetstream), and hooks only take time.
+//!
+//! `cargo test --features nats --lib simulation` runs `GANGLINE_SEEDS` seeds, 300 by default, from `GANGLINE_SEED` on. A
+//! failure names its seed. With that seed alone, the messages are printed.
+
+mod client;
+mod coordinator_host;
+mod hooks;
+mod jetstream;
+mod pool;
+mod random;
+mod setting;
+mod worker_host;
+mod world;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use self::coordinator_host::CoordinatorHost;
+use self::hooks::{HookAccount, HookSettings, Hooks};
+use self::jetstream::{AnswerFault, Delays, Files, JetStream};
+use self::pool::{RECIPE, RunEnd, SimulatedPool, output_of};
+use self::random::Random;
+use self::worker_host::WorkerHost;
+use self::world::{Happening, Process, World};
+use super::board::LaneBoard;
+use super::coordinator::Coordinator;
+use super::event::CoordinatorEvent;
+use super::nats::Nats;
+use super::session::ClusterSession;
+use super::wire::{RunKey, RunnerLoad};
+use crate::concurrency::set_time_of_test;
+use crate::device::Devices;
+use crate::error::{ClusterError, Error, WorkerError};
+use crate::policy::Policy;
+use crate::run::Run;
+use crate::run::run_settings::RunSettings;
+use crate::runner::ProducerSetup;
+use crate::scheduler::{Backoff, Bypass, OnError};
+
+/// What a seed stands for.
+#[derive(Debug, Clone)]
+struct Plan {
+    /// The capacities of the workers.
+    workers: Vec<usize>,
+    seats: usize,
+    /// The items of the runs of each coordinator.
+    runs: Vec<Vec<u64>>,
+    window: usize,
+    retries: u32,
+    lease: Duration,
+    wait_for: Duration,
+    hooks: HookSettings,
+    delay: Duration,
+    happenings: Vec<(Duration, Happening)>,
+}
+
+impl Plan {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let count = match random.below(20) {
+            0 => 10 + random.below(30),
+            _ => 1 + random.below(5),
+        } as usize;
+        let workers: Vec<_> = (0..count).map(|_| 1 + random.below(4) as usize).collect();
+        let capacity: usize = workers.iter().sum();
+        let lease = Duration::from_millis(500 + random.below(4_500));
+        let coordinators = 1 + usize::from(random.one_in(12));
+        let runs: Vec<Vec<_>> = (0..coordinators)
+            .map(|_| {
+                (0..1 + random.below(2)).map(|_| 1 + random.below(40 * count as u64)).collect()
+            })
+            .collect();
+        let mut plan = Plan {
+            seats: (count + random.below(3) as usize).max(1),
+            runs,
+            window: 1 + random.below(4 * capacity as u64) as usize,
+            retries: 3 + random.below(3) as u32,
+            lease,
+            wait_for: lease * 12,
+            hooks: HookSettings {
+                most: Duration::from_millis(1 + random.below(400)),
+                slow: if random.one_in(3) { 20 } else { 0 },
+                failing: if random.one_in(4) { 10 } else { 0 },
+            },
+            delay: Duration::from_micros(random.below(3_000)),
+            happenings: vec![],
+            workers,
+        };
+        if !random.one_in(4) {
+            plan.add_happenings(&mut random);
+        }
+        plan
+    }
+
+    /// Adds things that happen in the first seconds. No outage is longer than half of `wait_for`.
+    fn add_happenings(&mut self, random: &mut Random) {
+        let (coordinators, count) = (self.runs.len(), self.workers.len());
+        let begin = self.lease / 2;
+        for _ in 0..1 + random.below(6) {
+            let at = begin + random.time(self.lease * 4);
+            let worker = coordinators + random.below(count as u64) as usize;
+            let any = random.below((coordinators + count) as u64) as usize;
+            let short = random.time(self.lease * 3);
+            let happening = match random.below(16) {
+                0..4 => Happening::Kill(worker),
+                4 => Happening::Terminate(worker),
+                5 | 6 => Happening::Stop(any, short),
+                7 | 8 => Happening::Cut(any, short),
+                9 | 10 => Happening::Answer(any, AnswerFault::Lost),
+                11 => Happening::Answer(any, AnswerFault::Twice),
+                12 => Happening::Answer(any, AnswerFault::Late(short)),
+                13 => Happening::KillBroker(
+                    match random.below(3) {
+                        0 => Files::Kept,
+                        1 => Files::Behind { messages: random.below(4) },
+                        _ => Files::Lost,
+                    },
+                    short,
+                ),
+                14 => Happening::PauseBroker(short),
+                _ => Happening::Refuse(short),
+            };
+            if matches!(happening, Happening::Kill(_) | Happening::Terminate(_)) {
+                let later = at + self.lease / 4 + random.time(self.lease * 2);
+                self.happenings.push((later, Happening::Replace(worker)));
+            }
+            self.happenings.push((at, happening));
+        }
+    }
+
+    /// Whether nothing happens that costs an attempt or an item's way.
+    fn is_calm(&self) -> bool {
+        self.happenings.is_empty() && self.runs.len() == 1
+    }
+}
+
+/// Runs a seed, and checks the laws. The error says which is broken.
+fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(), String> {
+    let base = Instant::now();
+    set_time_of_test(base);
+    let devices = format!("cpu*{}", plan.seats).parse::<Devices>().expect("a list of producers");
+    let setups: Vec<_> = (0..plan.seats).map(|seat| setup(seat, &devices)).collect();
+    let (sessions, receivers): (Vec<_>, Vec<_>) = plan.runs.iter().map(|_| session(plan)).unzip();
+    let of_coordinator =
+        |runs: &Vec<u64>| runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<u64, u64>>>>();
+    let runs: Vec<_> = plan.runs.iter().map(of_coordinator).collect();
+    let account = Rc::new(RefCell::new(HookAccount::default()));
+    let mut random = Random::new(!seed);
+    let make_worker = worker_maker(plan, random.split(), account.clone());
+    let mut world = World::new(base, random, make_worker);
+    world.trace = trace.is_some().then(Vec::new);
+    for (number, receiver) in receivers.into_iter().enumerate() {
+        let (key, session, setups) = (key(plan, number as u64 + 1), &sessions[number], &setups);
+        let runs = runs[number].iter().map(|run| &**run);
+        let runs: Vec<_> = runs.zip(plan.runs[number].iter().copied()).collect();
+        let (of_pool, nats) = (key.clone(), nats(plan));
+        let make = move |revision, now| {
+            let board = session.board.clone();
+            let coordinator = Coordinator::new(board, nats, of_pool, revision, now);
+            SimulatedPool::new(coordinator, session, receiver, setups, runs)
+        };
+        let connection = world.broker.connect();
+        world.broker.set_delays(connection, delays(plan));
+        let times = (plan.lease, plan.wait_for);
+        let host = CoordinatorHost::new(connection, key, times, Box::new(make));
+        world.add(Process::Coordinator(Box::new(host)));
+        world.later(plan.lease * 2 * number as u32, Happening::Begin(number));
+    }
+    for number in 0..plan.workers.len() {
+        world.add_place();
+        world.later(Duration::ZERO, Happening::Replace(plan.runs.len() + number));
+    }
+    for (at, happening) in plan.happenings.clone() {
+        world.later(at, happening);
+    }
+    let items: u64 = plan.runs.iter().flatten().sum();
+    let work = plan.hooks.most * 20 * u32::try_from(items).expect("a few hundred");
+    let mut ended = world.run(plan.wait_for * 3 + Duration::from_secs(600) + work);
+    if ended.is_ok() {
+        ended = check(plan, &mut world, &account.borrow());
+    }
+    if let (Some(kept), Some(lines)) = (trace, world.trace.take()) {
+        *kept = lines;
+    }
+    ended
+}
+
+/// The laws: each run ends, with one outcome for each item; calm ones begin each item once, and nothing is left.
+fn check(plan: &Plan, world: &mut World<'_>, account: &HookAccount) -> Result<(), String> {
+    let mut has_kept_its_run = false;
+    for (number, process) in world.processes().enumerate() {
+        let Process::Coordinator(host) = process else { continue };
+        let pool = host.pool.as_ref().expect("it is done");
+        for (of_pool, run) in pool.ended.iter().enumerate() {
+            check_run(plan, run).map_err(|it| format!("run {number}.{of_pool}: {it}"))?;
+        }
+        has_kept_its_run |= pool.ended.iter().all(|run| run.error.is_none());
+    }
+    if !has_kept_its_run {
+        return Err("no coordinator has kept its run".to_owned());
+    }
+    if !plan.is_calm() {
+        return Ok(());
+    }
+    let runs = &plan.runs[0];
+    for item in 0..runs.iter().copied().max().unwrap_or(0) {
+        let wanted = runs.iter().filter(|&&items| item < items).count() as u64;
+        let begun = account.begun.get(&(1, item)).copied().unwrap_or(0);
+        let most =
+            if plan.hooks.failing > 0 { wanted * u64::from(plan.retries + 1) } else { wanted };
+        if begun < wanted || begun > most {
+            return Err(format!("item {item} has begun {begun} times in {wanted} runs"));
+        }
+    }
+    world.run_for(Duration::from_secs(1));
+    for process in world.processes() {
+        if let Process::Worker(worker) = process
+            && worker.hooks.count() > 0
+        {
+            return Err(format!("{} still has items in hooks", worker.id));
+        }
+    }
+    match world.left_at_broker() {
+        left if left.is_empty() => Ok(()),
+        left => Err(format!("the broker still has {left:?}")),
+    }
+}
+
+fn check_run(plan: &Plan, run: &RunEnd) -> Result<(), String> {
+    let RunEnd { items, outcomes, error } = run;
+    match error {
+        Some(error) if is_superseded(error) && plan.runs.len() > 1 => return Ok(()),
+        Some(error) => return Err(format!("it has failed: {error}")),
+        None if outcomes.len() as u64 != *items => {
+            return Err(format!("{} outcomes of {items} items", outcomes.len()));
+        }
+        None => {}
+    }
+    for (item, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            Ok(output) if *output == output_of(item as u64) => {}
+            Ok(output) => return Err(format!("item {item} has the output {output}")),
+            Err(error) if plan.is_calm() && plan.hooks.failing == 0 => {
+                return Err(format!("item {item} has failed: {error}"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether another coordinator has taken over the run.
+fn is_superseded(error: &Error) -> bool {
+    let Error::Worker { source } = error else { return false };
+    matches!(**source, WorkerError::Cluster { source: ClusterError::Superseded { .. } })
+}
+
+/// Makes workers, each with a life of its own.
+fn worker_maker(
+    plan: &Plan,
+    mut random: Random,
+    account: Rc<RefCell<HookAccount>>,
+) -> Box<dyn FnMut(&mut JetStream, Instant, usize) -> WorkerHost> {
+    let (plan, mut lives) = (plan.clone(), 0);
+    Box::new(move |broker, now, number| {
+        lives += 1;
+        let connection = broker.connect();
+        broker.set_delays(connection, delays(&plan));
+        let hooks = Hooks::new(plan.hooks, random.split(), account.clone());
+        let capacity = plan.workers[number - plan.runs.len()];
+        WorkerHost::new(connection, &format!("w{number}-{lives}"), capacity, hooks, now)
+    })
+}
+
+fn delays(plan: &Plan) -> Delays {
+    Delays { to_broker: plan.delay, to_client: plan.delay }
+}
+
+fn nats(plan: &Plan) -> Nats {
+    Nats::connect("nats://127.0.0.1").lease_time(plan.lease).wait_for(plan.wait_for)
+}
+
+fn key(plan: &Plan, epoch: u64) -> RunKey {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).expect("it is short");
+    RunKey {
+        run: "run".to_owned(),
+        epoch,
+        lease_millis: millis(plan.lease),
+        wait_millis: millis(plan.wait_for),
+        recipe: RECIPE.name().to_owned(),
+        terms: RECIPE.terms(),
+        load: RunnerLoad {
+            cfg: String::new(),
+            seed: 0,
+            item_nanos: None,
+            init_nanos: None,
+            stack_size: None,
+            batch: None,
+        },
+    }
+}
+
+fn session(plan: &Plan) -> (ClusterSession, UnboundedReceiver<CoordinatorEvent>) {
+    let (events, receiver) = unbounded_channel();
+    let board = LaneBoard::new(plan.seats);
+    let (nats, run) = (nats(plan), "run".to_owned());
+    (ClusterSession::new(board, nats, run, usize::MAX, events), receiver)
+}
+
+fn run(plan: &Plan) -> Arc<Run<u64, u64>> {
+    let policy = Policy {
+        on_error: OnError::Skip,
+        retries: plan.retries,
+        backoff: Backoff { first: Duration::from_millis(10), most: Duration::from_secs(1) },
+        ..Policy::default()
+    };
+    let settings = RunSettings { policy, bypass: Bypass::Never, ..RunSettings::default() };
+    Run::with_settings(settings, plan.seats, plan.window)
+}
+
+fn setup(producer: usize, devices: &Devices) -> ProducerSetup {
+    let place = devices.place(producer).expect("there are as many").clone();
+    ProducerSetup {
+        producer,
+        cfg: Arc::default(),
+        producers: devices.len(),
+        seed: 0,
+        #[cfg(feature = "candle")]
+        candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+        #[cfg(feature = "rayon")]
+        cpu_threads: None,
+        place,
+        gpus: None,
+    }
+}
+
+/// A plan of one worker, in which nothing happens.
+fn small_plan(items: u64) -> Plan {
+    Plan {
+        workers: vec![2],
+        seats: 2,
+        runs: vec![vec![items]],
+        window: 8,
+        retries: 3,
+        lease: Duration::from_secs(2),
+        wait_for: Duration::from_secs(60),
+        hooks: HookSettings { most: Duration::from_millis(100), slow: 0, failing: 0 },
+        delay: Duration::from_millis(1),
+        happenings: vec![],
+    }
+}
+
+/// The broker removes consumers that nobody has used for ten minutes.
+#[test]
+fn workers_that_come_after_a_long_time_find_the_items() {
+    let mut plan = small_plan(200);
+    plan.wait_for = Duration::from_secs(2 * 60 * 60);
+    let gone = Duration::from_secs(1);
+    plan.happenings = vec![
+        (gone, Happening::Kill(1)),
+        (gone + Duration::from_secs(60 * 60), Happening::Replace(1)),
+    ];
+    simulate(&plan, 1, None).unwrap();
+}
+
+#[test]
+fn clusters_keep_their_laws() {
+    let number = |name: &str| std::env::var(name).ok().map(|it| it.parse().expect(name));
+    let first = number("GANGLINE_SEED").unwrap_or(1);
+    let count = number("GANGLINE_SEEDS").unwrap_or(300);
+    for seed in first..first + count {
+        let plan = Plan::new(seed);
+        if let Err(error) = simulate(&plan, seed, None) {
+            let mut trace = vec![];
+            let again = simulate(&plan, seed, Some(&mut trace));
+            let short = |error: &str| error.split(": ").next().map(str::to_owned);
+            let again = again.err().and_then(|it| short(&it));
+            assert_eq!(again, short(&error), "the same seed is the same run");
+            if count == 1 {
+                trace.iter().for_each(|line| eprintln!("{line}"));
+            }
+            panic!("seed {seed}: {error}\n{plan:#?}");
+        }
+    }
+}

@@ -1,0 +1,728 @@
+//! The process of a coordinator in virtual time: it performs the actions of a pool's coordinator at the modelled broker, as
+//! `client` does at a real one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::client::{AGAIN, ANSWER, ClientTimer, Moment, SimulatedClient};
+use super::jetstream::{
+    Acknowledgement as Ack, Answer, ConsumerConfig, Content, Marker, Message, Operation, Place,
+    Pull, PullStatus, ReplyTo, Request,
+};
+use super::pool::SimulatedPool;
+use super::setting::Names;
+use crate::backend::cluster::board::SeatedWorker;
+use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
+use crate::backend::cluster::event::{
+    CoordinatorAction, CoordinatorEvent, KeyPurpose, KeyState, ToPublish,
+};
+use crate::backend::cluster::health::BrokerHealth;
+use crate::backend::cluster::reconciler::{consumer_of_subject, is_of, is_stuck};
+use crate::backend::cluster::wire::{self, ItemHeader, RunKey, WorkerOrder};
+
+/// The subscription of notices, of results, and of cards.
+const NOTICES: u64 = 1;
+const RESULTS: u64 = 2;
+const CARDS: u64 = 3;
+/// How often the broker says that it has no result, as the real client asks for it.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Makes the pool of a coordinator that has put its key, with the revision of that.
+pub(super) type MakePool<'a> = Box<dyn FnOnce(u64, Instant) -> SimulatedPool<'a> + 'a>;
+
+/// The process of a coordinator.
+pub(super) struct CoordinatorHost<'a> {
+    pub(super) client: SimulatedClient<CoordinatorWait, CoordinatorTimer>,
+    pub(super) names: Names,
+    pub(super) key: RunKey,
+    lease: Duration,
+    wait_for: Duration,
+    /// Makes the pool once the key is there.
+    make: Option<MakePool<'a>>,
+    pub(super) pool: Option<SimulatedPool<'a>>,
+    refusal: Option<(Instant, String)>,
+    /// Where the messages are that were delivered, by their subjects for acknowledgements.
+    places: BTreeMap<String, Place>,
+    /// The workers that wait for replies, by their subjects.
+    replies: BTreeMap<String, ReplyTo>,
+    consumers: BTreeSet<String>,
+    reading: Reading,
+    furnishes_again: bool,
+    /// Another coordinator has the run.
+    is_replaced: bool,
+    is_ending: bool,
+    pub(super) is_done: bool,
+}
+
+/// How the results are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reading {
+    is_stopped: bool,
+    /// When the broker was last heard of.
+    heard: Duration,
+    /// The results that the last request may still bring.
+    left: u32,
+}
+
+/// What waits for an answer.
+#[derive(Debug)]
+pub(super) enum CoordinatorWait {
+    Cards,
+    KeyRead,
+    KeyTaken,
+    Item { publication: u64, message: Message, tries: PublishTries },
+    Purge { upto: u64 },
+    Consumer(SeatedWorker, String),
+    KeyUpdate(KeyPurpose),
+    KeyLook(KeyPurpose),
+    LastUpdate,
+    LastLook,
+    LookFor { left: Vec<(u64, u64)>, looked: u64, missing: Vec<u64> },
+    LookAtConsumer { left: Vec<(u64, u64)>, looked: (u64, u64), missing: Vec<u64> },
+    AllRead(Vec<u64>),
+    Streams { workers: Vec<String> },
+    Furnished { config: ConsumerConfig, last: u64 },
+}
+
+/// Since when the broker refuses a message, or leaves it unanswered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PublishTries {
+    refused: Option<Duration>,
+    unanswered: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(super) enum CoordinatorTimer {
+    Furnish,
+    WatchCards,
+    Tick,
+    /// A lane wants to look again.
+    Lane,
+    Publish {
+        publication: u64,
+        message: Message,
+        tries: PublishTries,
+    },
+    TakeKey,
+    ReadResults,
+    /// Whether the broker is still heard of.
+    Heartbeat,
+}
+
+impl<'a> CoordinatorHost<'a> {
+    pub(super) fn new(
+        connection: usize,
+        key: RunKey,
+        (lease, wait_for): (Duration, Duration),
+        make: MakePool<'a>,
+    ) -> Self {
+        CoordinatorHost {
+            client: SimulatedClient::new(connection),
+            names: Names::new(),
+            key,
+            lease,
+            wait_for,
+            make: Some(make),
+            pool: None,
+            refusal: None,
+            places: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            consumers: BTreeSet::new(),
+            furnishes_again: false,
+            reading: Reading { is_stopped: false, heard: Duration::ZERO, left: 0 },
+            is_replaced: false,
+            is_ending: false,
+            is_done: false,
+        }
+    }
+
+    /// Makes what there has to be, and takes the run's key.
+    pub(super) fn start(&mut self, at: &mut Moment<'_>) {
+        for config in self.names.streams() {
+            self.client.tell(at, Request::CreateStream(config));
+        }
+        let (items, results) = (self.names.items.clone(), self.names.results.clone());
+        let (of_run, of_results) =
+            (self.names.of_run(&self.key.run), self.names.results_of(&self.key.run));
+        self.client.tell(at, Request::Purge { stream: items, subject: of_run });
+        self.client.tell(at, Request::Purge { stream: results, subject: of_results });
+        let any = self.consumer_for_any();
+        self.make_consumer(at, any);
+        let subject = self.names.notices(&self.key.run);
+        self.client.call(at, Operation::Subscribe { subscription: NOTICES, subject });
+        self.client.call(at, Operation::OpenInbox { subscription: RESULTS });
+        self.client.call(at, Operation::OpenInbox { subscription: CARDS });
+        self.open_results(at);
+        self.watch_cards(at);
+        self.read_key(at);
+        self.client.later(at.now + self.lease / 4, CoordinatorTimer::Tick);
+        self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
+    }
+
+    /// Handles what arrives from the broker.
+    pub(super) fn arrive(&mut self, content: Content, at: &mut Moment<'_>) {
+        match content {
+            Content::Disconnected => self.client.is_connected = false,
+            Content::Answer { token, answer } => {
+                if let Some(wait) = self.client.take(token) {
+                    self.answered(wait, Some(answer), at);
+                }
+            }
+            Content::Status { subscription: RESULTS, status } => self.take_status(status, at),
+            Content::Status { .. } => {}
+            Content::Message { subscription, message } => {
+                let payload = message.message.payload;
+                let event = match (subscription, message.place) {
+                    (NOTICES, _) => {
+                        let reply = message.reply.map(|to| {
+                            let name = format!("{}.{}", to.connection, to.token);
+                            self.replies.insert(name.clone(), to);
+                            name
+                        });
+                        CoordinatorEvent::Notice { payload, reply }
+                    }
+                    (RESULTS, Some(place)) => {
+                        self.reading.heard = at.now;
+                        self.reading.left = self.reading.left.saturating_sub(1);
+                        if self.reading.left == 0 {
+                            self.pull_results(at);
+                        }
+                        let reply = format!("{}.{}", place.consumer, place.consumer_sequence);
+                        let (sequence, deliveries) = (place.sequence, place.deliveries);
+                        self.places.insert(reply.clone(), place);
+                        let delivered = Delivered { reply, payload, place: sequence, deliveries };
+                        CoordinatorEvent::Results(delivered)
+                    }
+                    (CARDS, _) if message.message.headers.marker.is_none() => {
+                        let worker = self.names.key_in(&message.message.subject);
+                        let card = wire::decode(&payload).map_err(|error| error.to_string());
+                        CoordinatorEvent::Card(worker, card)
+                    }
+                    _ => return,
+                };
+                self.handle(Some(event), at);
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub(super) fn fire(&mut self, at: &mut Moment<'_>) {
+        while let Some(timer) = self.client.due(at.now) {
+            match timer {
+                ClientTimer::Unanswered(token) => {
+                    if let Some(wait) = self.client.take(token) {
+                        self.answered(wait, None, at);
+                    }
+                }
+                ClientTimer::Other(CoordinatorTimer::Tick) => {
+                    self.client.later(at.now + self.lease / 4, CoordinatorTimer::Tick);
+                    self.handle(Some(CoordinatorEvent::Tick), at);
+                }
+                ClientTimer::Other(CoordinatorTimer::Furnish) => {
+                    self.furnishes_again = false;
+                    let workers = self.pool.as_ref().map(|pool| pool.board.seated());
+                    let workers = workers.unwrap_or_default();
+                    self.perform(CoordinatorAction::Furnish { workers }, at);
+                }
+                ClientTimer::Other(CoordinatorTimer::WatchCards) => self.watch_cards(at),
+                ClientTimer::Other(CoordinatorTimer::Lane) => self.handle(None, at),
+                ClientTimer::Other(CoordinatorTimer::Publish { publication, message, tries }) => {
+                    self.publish(publication, message, tries, at);
+                }
+                ClientTimer::Other(CoordinatorTimer::TakeKey) => self.read_key(at),
+                ClientTimer::Other(CoordinatorTimer::ReadResults) => self.open_results(at),
+                ClientTimer::Other(CoordinatorTimer::Heartbeat) => {
+                    self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
+                    if self.client.is_connected && at.now > self.reading.heard + HEARTBEAT * 2 {
+                        self.open_results(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection was restored.
+    pub(super) fn restored(&mut self, at: &mut Moment<'_>) {
+        self.client.is_connected = true;
+        let consumer = self.names.consumer_of_results(&self.key.run);
+        let stream = self.names.results.clone();
+        self.client.tell(at, Request::DeleteConsumer { stream, consumer });
+        self.open_results(at);
+        self.watch_cards(at);
+        let lost = self.client.take_all(|it| matches!(it, CoordinatorWait::Item { .. }));
+        for wait in lost {
+            if let CoordinatorWait::Item { publication, message, .. } = wait {
+                self.publish(publication, message, PublishTries::default(), at);
+            }
+        }
+        self.handle(Some(CoordinatorEvent::Restored), at);
+    }
+
+    fn health(&self) -> BrokerHealth {
+        BrokerHealth {
+            is_connected: self.client.is_connected,
+            refusal: self.refusal.clone(),
+            ..BrokerHealth::default()
+        }
+    }
+
+    fn handle(&mut self, event: Option<CoordinatorEvent>, at: &mut Moment<'_>) {
+        let health = self.health();
+        let Some(pool) = &mut self.pool else { return };
+        if self.is_ending {
+            return;
+        }
+        let (actions, until) = pool.handle(event, at.instant, &health);
+        if let Some(until) = until {
+            let until = SimulatedPool::time_of(until).max(at.now);
+            self.client.later(until, CoordinatorTimer::Lane);
+        }
+        actions.into_iter().for_each(|action| self.perform(action, at));
+        if self.pool.as_ref().is_some_and(SimulatedPool::is_over) {
+            self.begin_to_end(at);
+        }
+    }
+
+    fn perform(&mut self, action: CoordinatorAction, at: &mut Moment<'_>) {
+        let run = self.key.run.clone();
+        match action {
+            CoordinatorAction::Order(command) => {
+                let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
+                let message = Message::new(&self.names.orders(&run), order);
+                self.client.call(at, Operation::Publish(message));
+            }
+            CoordinatorAction::Answer { reply, payload } => {
+                if let Some(to) = self.replies.remove(&reply) {
+                    self.client.call(at, Operation::Reply { to, payload: payload.into() });
+                }
+            }
+            CoordinatorAction::Acknowledge { reply, kind } => {
+                let Some(place) = self.places.remove(&reply) else { return };
+                let kind = match kind {
+                    Acknowledgement::Return(delay) => Ack::Again(Some(delay)),
+                    _ => Ack::Done,
+                };
+                self.client.call(at, Operation::Acknowledge { place, kind });
+            }
+            CoordinatorAction::Publish { item, to } => self.publish_item(item, to.as_deref(), at),
+            CoordinatorAction::DeleteItem(sequence) => {
+                let stream = self.names.items.clone();
+                self.client.tell(at, Request::DeleteMessage { stream, sequence });
+            }
+            CoordinatorAction::PurgeItems { upto } => {
+                let request = self.purge_of_epoch();
+                self.client.ask(at, request, CoordinatorWait::Purge { upto }, ANSWER);
+            }
+            CoordinatorAction::MakeConsumer(worker, reply) => {
+                let any = self.consumer_for_any();
+                self.make_consumer(at, any);
+                self.consumers.insert(worker.id.clone());
+                let request = self.create(self.consumer_for(&worker.id));
+                let wait = CoordinatorWait::Consumer(worker, reply);
+                self.client.ask(at, request, wait, ANSWER);
+            }
+            CoordinatorAction::RemoveConsumer(worker) => {
+                self.consumers.remove(&worker);
+                let stream = self.names.items.clone();
+                let subject = self.names.to(&run, self.key.epoch, &worker);
+                self.client.tell(at, Request::Purge { stream: stream.clone(), subject });
+                let consumer = self.names.consumer_of(&run, self.key.epoch, &worker);
+                self.client.tell(at, Request::DeleteConsumer { stream, consumer });
+            }
+            CoordinatorAction::PutKey { revision, purpose } => {
+                let request = Request::Send(self.key_message().after(revision));
+                self.client.ask(at, request, CoordinatorWait::KeyUpdate(purpose), ANSWER);
+            }
+            CoordinatorAction::LookFor(left) => self.look_for(left, vec![], at),
+            CoordinatorAction::Furnish { workers } => {
+                for config in self.names.streams() {
+                    self.client.tell(at, Request::CreateStream(config));
+                }
+                let request = Request::StreamInfo { stream: self.names.items.clone() };
+                self.client.ask(at, request, CoordinatorWait::Streams { workers }, ANSWER);
+            }
+            CoordinatorAction::StopReading => self.reading.is_stopped = true,
+            CoordinatorAction::RemoveInput(_)
+            | CoordinatorAction::RemoveOutput(_)
+            | CoordinatorAction::Fetch { .. } => unreachable!("all values are small"),
+        }
+    }
+
+    /// Goes on with what has waited. `None` if there is no answer.
+    fn answered(&mut self, wait: CoordinatorWait, answer: Option<Answer>, at: &mut Moment<'_>) {
+        let event = match (wait, answer) {
+            (CoordinatorWait::KeyRead, Some(Answer::Message { sequence, .. })) => {
+                return self.take_key(sequence, at);
+            }
+            (CoordinatorWait::KeyRead, Some(Answer::NotFound)) => return self.take_key(0, at),
+            (CoordinatorWait::KeyTaken, Some(Answer::Stored { sequence, .. })) => {
+                let make = self.make.take().expect("the key is taken once");
+                self.pool = Some(make(sequence, at.instant));
+                return self.handle(None, at);
+            }
+            (CoordinatorWait::KeyRead | CoordinatorWait::KeyTaken, _) => {
+                return self.client.later(at.now + AGAIN, CoordinatorTimer::TakeKey);
+            }
+            (CoordinatorWait::Item { publication, message, tries }, answer) => {
+                match self.judge(publication, message, tries, answer, at) {
+                    Some(event) => event,
+                    None => return,
+                }
+            }
+            (CoordinatorWait::Cards, Some(Answer::Consumer(_))) => return,
+            (CoordinatorWait::Cards, _) => {
+                return self.client.later(at.now + AGAIN, CoordinatorTimer::WatchCards);
+            }
+            (CoordinatorWait::Purge { upto }, _) => CoordinatorEvent::Purged { upto },
+            (CoordinatorWait::Consumer(worker, reply), Some(Answer::Consumer(_))) => {
+                CoordinatorEvent::Seat(worker, reply)
+            }
+            (CoordinatorWait::Consumer(worker, _), answer) => {
+                CoordinatorEvent::NoConsumer(worker, format!("{answer:?}"))
+            }
+            (CoordinatorWait::KeyUpdate(purpose), answer) => match answer {
+                Some(Answer::Stored { sequence: revision, .. }) => {
+                    CoordinatorEvent::KeyPut(KeyState::Own { revision }, purpose)
+                }
+                Some(_) => {
+                    let request = self.get_key();
+                    return self.client.ask(at, request, CoordinatorWait::KeyLook(purpose), ANSWER);
+                }
+                None => CoordinatorEvent::KeyPut(KeyState::Unanswered, purpose),
+            },
+            (CoordinatorWait::LastUpdate, Some(Answer::Stored { sequence: revision, .. })) => {
+                return self.end(&KeyState::Own { revision }, at);
+            }
+            (CoordinatorWait::LastUpdate, Some(_)) => {
+                let request = self.get_key();
+                return self.client.ask(at, request, CoordinatorWait::LastLook, ANSWER);
+            }
+            (CoordinatorWait::LastUpdate, None) => return self.end(&KeyState::Unanswered, at),
+            (CoordinatorWait::LastLook, answer) => {
+                let owner = self.owner(answer).unwrap_or(KeyState::Unanswered);
+                return self.end(&owner, at);
+            }
+            (CoordinatorWait::KeyLook(purpose), answer) => match self.owner(answer) {
+                Some(state) => CoordinatorEvent::KeyPut(state, purpose),
+                None => {
+                    let request = Request::Send(self.key_message().after(0));
+                    let wait = CoordinatorWait::KeyUpdate(purpose);
+                    return self.client.ask(at, request, wait, ANSWER);
+                }
+            },
+            (CoordinatorWait::LookFor { left, looked, mut missing }, answer) => {
+                match answer {
+                    Some(Answer::Message { message, sequence, .. })
+                        if is_of(looked, &message.payload) =>
+                    {
+                        let of_run = (&*self.key.run, self.key.epoch);
+                        let consumer = consumer_of_subject(&message.subject, of_run).into();
+                        let request =
+                            Request::ConsumerInfo { stream: self.names.items.clone(), consumer };
+                        let looked = (looked, sequence);
+                        let wait = CoordinatorWait::LookAtConsumer { left, looked, missing };
+                        return self.client.ask(at, request, wait, ANSWER);
+                    }
+                    Some(_) => missing.push(looked),
+                    None => return,
+                }
+                return self.look_for(left, missing, at);
+            }
+            (CoordinatorWait::LookAtConsumer { left, looked, mut missing }, answer) => {
+                if let Some(Answer::Consumer(state)) = answer
+                    && is_stuck(state.num_pending, state.num_ack_pending)
+                {
+                    let (stream, sequence) = (self.names.items.clone(), looked.1);
+                    self.client.tell(at, Request::DeleteMessage { stream, sequence });
+                    missing.push(looked.0);
+                }
+                return self.look_for(left, missing, at);
+            }
+            (CoordinatorWait::AllRead(missing), Some(Answer::Consumer(state))) => {
+                match state.num_pending == 0 && state.num_ack_pending == 0 {
+                    true => CoordinatorEvent::Missing(missing),
+                    false => return,
+                }
+            }
+            (CoordinatorWait::AllRead(_), _) => return,
+            (CoordinatorWait::Streams { workers }, Some(Answer::Stream(state))) => {
+                let last = state.last_sequence;
+                let configs = workers.iter().map(|worker| self.consumer_for(worker));
+                for config in
+                    std::iter::once(self.consumer_for_any()).chain(configs).collect::<Vec<_>>()
+                {
+                    let request = self.create(config.clone());
+                    self.client.ask(
+                        at,
+                        request,
+                        CoordinatorWait::Furnished { config, last },
+                        ANSWER,
+                    );
+                }
+                return;
+            }
+            (CoordinatorWait::Furnished { config, last }, Some(Answer::Consumer(state))) => {
+                if state.delivered > last {
+                    let (stream, consumer) = (self.names.items.clone(), config.name.clone());
+                    self.client.tell(at, Request::DeleteConsumer { stream, consumer });
+                    self.make_consumer(at, config);
+                }
+                return;
+            }
+            // A broker that has just started may not be ready, so it is tried again.
+            (CoordinatorWait::Streams { .. } | CoordinatorWait::Furnished { .. }, _) => {
+                if !std::mem::replace(&mut self.furnishes_again, true) {
+                    self.client.later(at.now + AGAIN, CoordinatorTimer::Furnish);
+                }
+                return;
+            }
+        };
+        self.handle(Some(event), at);
+    }
+}
+
+/// Items.
+impl CoordinatorHost<'_> {
+    fn publish_item(&mut self, item: ToPublish, to: Option<&str>, at: &mut Moment<'_>) {
+        let RunKey { run, epoch, .. } = &self.key;
+        let ToPublish { publication, item, attempt, size, input, .. } = item;
+        let subject = match to {
+            Some(worker) => self.names.to(run, *epoch, worker),
+            None => self.names.any(run, *epoch),
+        };
+        let (epoch, size) = (*epoch, (size.cost, size.padded));
+        let header = ItemHeader { epoch, publication, item, attempt, size, object: None };
+        let id = format!("{run}/{epoch:x}/{item}/{publication}");
+        let message = Message::new(&subject, wire::with_body(&header, &input)).with_id(&id);
+        self.publish(publication, message, PublishTries::default(), at);
+    }
+
+    fn publish(
+        &mut self,
+        publication: u64,
+        message: Message,
+        tries: PublishTries,
+        at: &mut Moment<'_>,
+    ) {
+        if self.pool.as_ref().is_some_and(|pool| pool.board.has(publication)) {
+            let request = Request::Send(message.clone());
+            let wait = CoordinatorWait::Item { publication, message, tries };
+            self.client.ask(at, request, wait, ANSWER);
+        }
+    }
+
+    /// Whether the broker has stored an item. If not, the item is published again, until that has taken too long.
+    fn judge(
+        &mut self,
+        publication: u64,
+        message: Message,
+        mut tries: PublishTries,
+        answer: Option<Answer>,
+        at: &mut Moment<'_>,
+    ) -> Option<CoordinatorEvent> {
+        let said = match answer {
+            Some(Answer::Stored { sequence, .. }) => {
+                return Some(CoordinatorEvent::Confirmed { publication, sequence });
+            }
+            Some(answer) => {
+                let said = format!("{answer:?}");
+                self.refusal = Some((at.instant, said.clone()));
+                tries.unanswered = None;
+                tries.refused.get_or_insert(at.now);
+                Some(said)
+            }
+            None => {
+                tries.refused = None;
+                tries.unanswered =
+                    self.client.is_connected.then(|| tries.unanswered.unwrap_or(at.now));
+                None
+            }
+        };
+        let since = tries.refused.or(tries.unanswered);
+        if since.is_some_and(|since| at.now > since + self.wait_for) {
+            return Some(CoordinatorEvent::NotStored { said });
+        }
+        let again = CoordinatorTimer::Publish { publication, message, tries };
+        self.client.later(at.now + AGAIN, again);
+        None
+    }
+
+    fn look_for(&mut self, mut left: Vec<(u64, u64)>, missing: Vec<u64>, at: &mut Moment<'_>) {
+        if let Some((looked, sequence)) = left.pop() {
+            let request = Request::GetMessage { stream: self.names.items.clone(), sequence };
+            let wait = CoordinatorWait::LookFor { left, looked, missing };
+            return self.client.ask(at, request, wait, ANSWER);
+        }
+        if !missing.is_empty() {
+            let consumer = self.names.consumer_of_results(&self.key.run);
+            let request = Request::ConsumerInfo { stream: self.names.results.clone(), consumer };
+            self.client.ask(at, request, CoordinatorWait::AllRead(missing), ANSWER);
+        }
+    }
+}
+
+/// Results and cards.
+impl CoordinatorHost<'_> {
+    fn open_results(&mut self, at: &mut Moment<'_>) {
+        if self.reading.is_stopped {
+            return;
+        }
+        self.reading.heard = at.now;
+        let config = ConsumerConfig {
+            inactive_threshold: Some(Duration::from_secs(600)),
+            ..ConsumerConfig::new(
+                &self.names.consumer_of_results(&self.key.run),
+                &self.names.results_of(&self.key.run),
+                Duration::from_secs(5),
+            )
+        };
+        let request = Request::CreateConsumer { stream: self.names.results.clone(), config };
+        self.client.tell(at, request);
+        self.pull_results(at);
+    }
+
+    fn pull_results(&mut self, at: &mut Moment<'_>) {
+        self.reading.left = 256;
+        let pull = Pull {
+            stream: self.names.results.clone(),
+            consumer: self.names.consumer_of_results(&self.key.run),
+            subscription: RESULTS,
+            batch: 256,
+            expires: Some(HEARTBEAT * 5),
+            heartbeat: Some(HEARTBEAT),
+            no_wait: false,
+        };
+        self.client.call(at, Operation::Pull(pull));
+    }
+
+    fn take_status(&mut self, status: PullStatus, at: &mut Moment<'_>) {
+        self.reading.heard = at.now;
+        match status {
+            PullStatus::Heartbeat => {}
+            PullStatus::NoMessages | PullStatus::Expired | PullStatus::RequestsPending => {
+                if !self.reading.is_stopped {
+                    self.pull_results(at);
+                }
+            }
+            PullStatus::TooManyWaiting | PullStatus::ConsumerDeleted | PullStatus::NoResponders => {
+                self.client.later(at.now + AGAIN, CoordinatorTimer::ReadResults);
+            }
+        }
+    }
+
+    fn watch_cards(&mut self, at: &mut Moment<'_>) {
+        let (stream, subject) = self.names.all_cards();
+        let request = Request::Watch { stream, subject, subscription: CARDS };
+        self.client.ask(at, request, CoordinatorWait::Cards, ANSWER);
+    }
+}
+
+/// The key, and the consumers of items.
+impl CoordinatorHost<'_> {
+    fn read_key(&mut self, at: &mut Moment<'_>) {
+        let request = self.get_key();
+        self.client.ask(at, request, CoordinatorWait::KeyRead, ANSWER);
+    }
+
+    fn take_key(&mut self, revision: u64, at: &mut Moment<'_>) {
+        let request = Request::Send(self.key_message().after(revision));
+        self.client.ask(at, request, CoordinatorWait::KeyTaken, ANSWER);
+    }
+
+    fn key_message(&self) -> Message {
+        Message::new(&self.names.key(&self.key.run).1, wire::encode(&self.key))
+    }
+
+    fn get_key(&self) -> Request {
+        let (stream, subject) = self.names.key(&self.key.run);
+        Request::GetLast { stream, subject }
+    }
+
+    /// Whose key the broker has; `None` if it has none.
+    fn owner(&self, answer: Option<Answer>) -> Option<KeyState> {
+        match answer {
+            Some(Answer::Message { message, sequence, .. }) if message.headers.marker.is_none() => {
+                let other = wire::decode::<RunKey>(&message.payload).expect("it is a key");
+                Some(match other.epoch == self.key.epoch {
+                    true => KeyState::Own { revision: sequence },
+                    false => KeyState::OfAnother,
+                })
+            }
+            Some(Answer::Message { .. } | Answer::NotFound) => None,
+            Some(_) | None => Some(KeyState::Unanswered),
+        }
+    }
+
+    fn consumer_for_any(&self) -> ConsumerConfig {
+        let RunKey { run, epoch, .. } = &self.key;
+        let name = self.names.consumer_of_any(run, *epoch);
+        self.item_consumer(&name, &self.names.any(run, *epoch))
+    }
+
+    fn consumer_for(&self, worker: &str) -> ConsumerConfig {
+        let RunKey { run, epoch, .. } = &self.key;
+        let name = self.names.consumer_of(run, *epoch, worker);
+        self.item_consumer(&name, &self.names.to(run, *epoch, worker))
+    }
+
+    fn item_consumer(&self, name: &str, subject: &str) -> ConsumerConfig {
+        ConsumerConfig {
+            max_waiting: 100_000,
+            inactive_threshold: Some(Duration::from_secs(600).max(self.lease * 4)),
+            ..ConsumerConfig::new(name, subject, self.lease)
+        }
+    }
+
+    fn create(&self, config: ConsumerConfig) -> Request {
+        Request::CreateConsumer { stream: self.names.items.clone(), config }
+    }
+
+    fn make_consumer(&mut self, at: &mut Moment<'_>, config: ConsumerConfig) {
+        let request = self.create(config);
+        self.client.tell(at, request);
+    }
+
+    fn purge_of_epoch(&self) -> Request {
+        let RunKey { run, epoch, .. } = &self.key;
+        let (stream, subject) = (self.names.items.clone(), self.names.of_epoch(run, *epoch));
+        Request::Purge { stream, subject }
+    }
+
+    /// Looks whose the key is, and then leaves nothing behind.
+    fn begin_to_end(&mut self, at: &mut Moment<'_>) {
+        if std::mem::replace(&mut self.is_ending, true) {
+            return;
+        }
+        self.is_replaced = self.reading.is_stopped;
+        self.reading.is_stopped = true;
+        let revision = self.pool.as_ref().map_or(0, |pool| pool.coordinator.revision());
+        let request = Request::Send(self.key_message().after(revision));
+        self.client.ask(at, request, CoordinatorWait::LastUpdate, ANSWER);
+    }
+
+    fn end(&mut self, owner: &KeyState, at: &mut Moment<'_>) {
+        self.is_done = true;
+        let RunKey { run, epoch, .. } = self.key.clone();
+        if let KeyState::Own { revision } = *owner {
+            let subject = self.names.key(&run).1;
+            let purged = Message::new(&subject, vec![]).marked(Marker::Purge).after(revision);
+            self.client.tell(at, Request::Send(purged));
+        }
+        let request = self.purge_of_epoch();
+        self.client.tell(at, request);
+        let (items, results) = (self.names.items.clone(), self.names.results.clone());
+        if *owner != KeyState::OfAnother && !self.is_replaced {
+            let subject = self.names.results_of(&run);
+            self.client.tell(at, Request::Purge { stream: results.clone(), subject });
+            let consumer = self.names.consumer_of_results(&run);
+            self.client.tell(at, Request::DeleteConsumer { stream: results, consumer });
+        }
+        let of_workers = self.consumers.iter().map(|it| self.names.consumer_of(&run, epoch, it));
+        let any = self.names.consumer_of_any(&run, epoch);
+        let all: Vec<Arc<str>> = std::iter::once(any).chain(of_workers).collect();
+        for consumer in all {
+            self.client.tell(at, Request::DeleteConsumer { stream: items.clone(), consumer });
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The hooks of a simulated worker, and the account of all hooks.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::pool::output_of;
+use super::random::Random;
+use crate::backend::cluster::hosting::TaskAnswer;
+use crate::backend::cluster::part::PartEvent;
+use crate::backend::cluster::wire::ItemHeader;
+use crate::backend::remote::failure::{CallFailure, RemoteFailure};
+
+/// How long hooks take, and what they answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HookSettings {
+    /// The longest time of most hooks.
+    pub(super) most: Duration,
+    /// One in so many takes a hundred times as long; 0 for none.
+    pub(super) slow: u64,
+    /// One in so many fails; 0 for none.
+    pub(super) failing: u64,
+}
+
+/// What all hooks of a simulation have done.
+#[derive(Debug, Default)]
+pub(super) struct HookAccount {
+    /// How often a hook has begun each item of each run, by the epoch and the item.
+    pub(super) begun: BTreeMap<(u64, u64), u64>,
+    pub(super) failed: u64,
+}
+
+/// The hooks of one process.
+#[derive(Debug)]
+pub(super) struct Hooks {
+    settings: HookSettings,
+    random: Random,
+    account: Rc<RefCell<HookAccount>>,
+    /// By part and publication.
+    running: BTreeMap<(u64, u64), RunningHook>,
+}
+
+#[derive(Debug)]
+struct RunningHook {
+    input: u64,
+    is_given_up: bool,
+}
+
+/// The end of a hook.
+#[derive(Debug)]
+pub(super) struct HookEnd {
+    pub(super) at: Duration,
+    part: u64,
+    publication: u64,
+}
+
+impl Hooks {
+    pub(super) fn new(
+        settings: HookSettings,
+        random: Random,
+        account: Rc<RefCell<HookAccount>>,
+    ) -> Self {
+        Hooks { settings, random, account, running: BTreeMap::new() }
+    }
+
+    /// The number of items that hooks have.
+    pub(super) fn count(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        part: u64,
+        header: &ItemHeader,
+        input: &[u8],
+        now: Duration,
+    ) -> HookEnd {
+        let publication = header.publication;
+        let input: u64 = postcard::from_bytes(input).expect("it is an encoded number");
+        let hook = RunningHook { input, is_given_up: false };
+        let earlier = self.running.insert((part, publication), hook);
+        assert!(earlier.is_none(), "publication {publication} is in two hooks of one worker");
+        let mut account = self.account.borrow_mut();
+        *account.begun.entry((header.epoch, header.item)).or_default() += 1;
+        let time = self.random.time(self.settings.most);
+        let is_slow = self.random.one_in(self.settings.slow);
+        let at = now + if is_slow { time * 100 } else { time };
+        HookEnd { at, part, publication }
+    }
+
+    /// Gives an item up. Half of the hooks look, and end soon.
+    pub(super) fn give_up(
+        &mut self,
+        part: u64,
+        publication: u64,
+        now: Duration,
+    ) -> Option<HookEnd> {
+        let hook = self.running.get_mut(&(part, publication))?;
+        hook.is_given_up = true;
+        let at = now + Duration::from_millis(1);
+        self.random.one_in(2).then_some(HookEnd { at, part, publication })
+    }
+
+    /// What a hook that ends says.
+    pub(super) fn end(&mut self, end: &HookEnd, _: Duration) -> Vec<(u64, PartEvent)> {
+        let HookEnd { part, publication, .. } = *end;
+        let Some(hook) = self.running.remove(&(part, publication)) else { return vec![] };
+        let over = (part, PartEvent::HookOver(publication));
+        if hook.is_given_up {
+            return vec![over];
+        }
+        let answer = match self.random.one_in(self.settings.failing) {
+            true => {
+                self.account.borrow_mut().failed += 1;
+                let failure = CallFailure::Error(RemoteFailure::text("it fails".to_owned()));
+                TaskAnswer::Failed { failure, device: None }
+            }
+            false => {
+                let output = postcard::to_allocvec(&output_of(hook.input));
+                TaskAnswer::Output(output.expect("a number can be encoded"))
+            }
+        };
+        vec![(part, PartEvent::HookAnswered(publication, answer)), over]
+    }
+}

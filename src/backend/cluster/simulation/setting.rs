@@ -1,0 +1,105 @@
+//! The names and streams at the modelled broker: those of the real one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::jetstream::{Retention, StreamConfig};
+use crate::backend::cluster::names::{self, SubjectNames};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The names of a namespace.
+pub(super) struct Names {
+    names: SubjectNames,
+    pub(super) items: Arc<str>,
+    pub(super) results: Arc<str>,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        let names = SubjectNames::new("s").expect("it has no character with a meaning");
+        let (items, results) = (names.items().into(), names.results().into());
+        Names { names, items, results }
+    }
+
+    pub(super) fn of_run(&self, run: &str) -> Arc<str> {
+        self.names.items_of(run).into()
+    }
+
+    pub(super) fn of_epoch(&self, run: &str, epoch: u64) -> Arc<str> {
+        self.names.items_of_epoch(run, epoch).into()
+    }
+
+    pub(super) fn any(&self, run: &str, epoch: u64) -> Arc<str> {
+        self.names.any(run, epoch).into()
+    }
+
+    pub(super) fn to(&self, run: &str, epoch: u64, worker: &str) -> Arc<str> {
+        self.names.to(run, epoch, worker).into()
+    }
+
+    pub(super) fn results_of(&self, run: &str) -> Arc<str> {
+        self.names.results_of(run).into()
+    }
+
+    pub(super) fn notices(&self, run: &str) -> Arc<str> {
+        self.names.notices(run).into()
+    }
+
+    pub(super) fn orders(&self, run: &str) -> Arc<str> {
+        self.names.orders(run).into()
+    }
+
+    pub(super) fn consumer_of_any(&self, run: &str, epoch: u64) -> Arc<str> {
+        names::consumer_of_any(run, epoch).into()
+    }
+
+    pub(super) fn consumer_of(&self, run: &str, epoch: u64, worker: &str) -> Arc<str> {
+        names::consumer_of(run, epoch, worker).into()
+    }
+
+    pub(super) fn consumer_of_results(&self, run: &str) -> Arc<str> {
+        names::consumer_of_results(run).into()
+    }
+
+    /// The stream and the subject of a run's key.
+    pub(super) fn key(&self, run: &str) -> (Arc<str>, Arc<str>) {
+        self.entry(&self.names.keys(), run)
+    }
+
+    pub(super) fn all_keys(&self) -> (Arc<str>, Arc<str>) {
+        self.entry(&self.names.keys(), ">")
+    }
+
+    /// The stream and the subject of a worker's card.
+    pub(super) fn card(&self, worker: &str) -> (Arc<str>, Arc<str>) {
+        self.entry(&self.names.workers(), worker)
+    }
+
+    pub(super) fn all_cards(&self) -> (Arc<str>, Arc<str>) {
+        self.entry(&self.names.workers(), ">")
+    }
+
+    /// The last part of the subject of an entry: its key.
+    pub(super) fn key_in(&self, subject: &str) -> String {
+        subject.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+
+    fn entry(&self, bucket: &str, key: &str) -> (Arc<str>, Arc<str>) {
+        (format!("KV_{bucket}").into(), format!("$KV.{bucket}.{key}").into())
+    }
+
+    /// The streams that there have to be.
+    pub(super) fn streams(&self) -> Vec<StreamConfig> {
+        let queue = |name: &str, kind: &str| StreamConfig {
+            max_age: Some(DAY),
+            ..StreamConfig::new(name, &self.names.all(kind), Retention::WorkQueue)
+        };
+        vec![
+            queue(&self.items, "items"),
+            StreamConfig { max_bytes: Some(256 << 20), ..queue(&self.results, "results") },
+            StreamConfig::bucket(&self.names.workers(), Duration::from_secs(60)),
+            StreamConfig::bucket(&self.names.keys(), Duration::from_secs(60 * 60)),
+        ]
+    }
+}
