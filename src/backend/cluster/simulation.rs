@@ -23,11 +23,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::coordinator_host::CoordinatorHost;
 use self::hooks::{HookAccount, HookSettings, Hooks};
-use self::jetstream::{AnswerFault, Delays, Files, JetStream};
+use self::jetstream::{AnswerFault, Delays, Files};
 use self::pool::{RECIPE, RunEnd, SimulatedPool, output_of};
 use self::random::Random;
 use self::worker_host::WorkerHost;
-use self::world::{Happening, Process, World};
+use self::world::{Happening, MakeWorker, Process, World};
 use super::board::LaneBoard;
 use super::coordinator::Coordinator;
 use super::event::CoordinatorEvent;
@@ -266,7 +266,7 @@ fn worker_maker(
     plan: &Plan,
     mut random: Random,
     account: Rc<RefCell<HookAccount>>,
-) -> Box<dyn FnMut(&mut JetStream, Instant, usize) -> WorkerHost> {
+) -> MakeWorker<'static> {
     let (plan, mut lives) = (plan.clone(), 0);
     Box::new(move |broker, now, number| {
         lives += 1;

@@ -77,8 +77,9 @@ impl<W, T> SimulatedClient<W, T> {
 
     /// What waits and is wanted, in the order of the requests.
     pub(super) fn take_all(&mut self, is_wanted: impl Fn(&W) -> bool) -> Vec<W> {
-        let taken = self.waiting.extract_if(.., |_, it| is_wanted(it));
-        taken.map(|it| it.1).collect()
+        let wanted = self.waiting.iter().filter(|it| is_wanted(it.1));
+        let tokens: Vec<_> = wanted.map(|it| *it.0).collect();
+        tokens.into_iter().filter_map(|token| self.waiting.remove(&token)).collect()
     }
 
     pub(super) fn later(&mut self, at: Duration, timer: T) {

@@ -14,6 +14,9 @@ use crate::concurrency::set_time_of_test;
 /// The wait of a client before it connects again.
 const RECONNECT: Duration = Duration::from_millis(100);
 
+/// Makes the worker that takes a place, with the number of the place.
+pub(super) type MakeWorker<'a> = Box<dyn FnMut(&mut JetStream, Instant, usize) -> WorkerHost + 'a>;
+
 /// Something that happens to a process or to the broker. A process has the number under which it was added.
 #[derive(Debug, Clone)]
 pub(super) enum Happening {
@@ -69,17 +72,12 @@ pub(super) struct World<'a> {
     random: Random,
     /// The last that has happened, if it is wanted.
     pub(super) trace: Option<Vec<String>>,
-    /// Makes the worker that takes the place of another.
-    replace: Box<dyn FnMut(&mut JetStream, Instant, usize) -> WorkerHost + 'a>,
+    replace: MakeWorker<'a>,
     steps: u64,
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(
-        base: Instant,
-        random: Random,
-        replace: Box<dyn FnMut(&mut JetStream, Instant, usize) -> WorkerHost + 'a>,
-    ) -> Self {
+    pub(super) fn new(base: Instant, random: Random, replace: MakeWorker<'a>) -> Self {
         World {
             broker: JetStream::new(),
             hosts: vec![],
