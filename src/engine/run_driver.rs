@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
 use crate::observe::account::Account;
 use crate::producers::participants::{Receiving, ResultReceiver};
+#[cfg(feature = "futures")]
 use crate::run::Run;
 #[cfg(feature = "futures")]
 use crate::run::handover::feeder::Feeder;
