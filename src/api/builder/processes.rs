@@ -8,6 +8,7 @@ use crate::backend::process::keeper::Keeper;
 use crate::backend::process::processes::Processes;
 use crate::backend::process::worker::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
+#[cfg(feature = "nats")]
 use crate::backend::remote::item_codec::ItemCodec;
 use crate::backend::remote::recipe::Recipe;
 #[cfg(feature = "rayon")]
