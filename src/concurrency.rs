@@ -43,20 +43,20 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, feature = "nats", not(shuttle)))]
 std::thread_local! {
     static TIME_OF_TEST: std::cell::Cell<Option<std::time::Instant>> = const { std::cell::Cell::new(None) };
 }
 
 /// Sets what [`now`] returns on this thread from now on.
-#[cfg(all(test, not(shuttle)))]
+#[cfg(all(test, feature = "nats", not(shuttle)))]
 pub(crate) fn set_time_of_test(time: std::time::Instant) {
     TIME_OF_TEST.set(Some(time));
 }
 
 /// Returns the time. In a model it stands still, so that a schedule is reproducible, and a test may set it.
 pub(crate) fn now() -> std::time::Instant {
-    #[cfg(all(test, not(shuttle)))]
+    #[cfg(all(test, feature = "nats", not(shuttle)))]
     if let Some(time) = TIME_OF_TEST.get() {
         return time;
     }
