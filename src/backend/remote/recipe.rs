@@ -104,7 +104,7 @@ where
         self
     }
 
-    /// Sets how values are written. The default is [`Postcard`].
+    /// Sets how values are written. The default is [`Postcard`](crate::process::Postcard).
     pub const fn codec(mut self, codec: &'static dyn Codec) -> Self {
         self.items.codec = codec;
         self
