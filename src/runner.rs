@@ -2,12 +2,14 @@
 
 mod context;
 mod item_seed;
+mod producer_setup;
 mod wanted;
 
 use std::sync::Arc;
 
 pub use self::context::{ConsumerContext, ProducerContext};
-pub(crate) use self::context::{OpenItems, ProducerSetup, RunControl};
+pub(crate) use self::context::{OpenItems, RunControl};
+pub(crate) use self::producer_setup::ProducerSetup;
 pub(crate) use self::wanted::{AbandonFlag, Wanted};
 
 use crate::error::{Error, Result};

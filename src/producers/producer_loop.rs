@@ -195,26 +195,8 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::backend::threads::producer::Producer;
-    use crate::cfg::CfgNode;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
-    use crate::device::Devices;
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};
-
-    fn setup(devices: &Devices) -> ProducerSetup {
-        let place = devices.place(0).expect("there is one").clone();
-        ProducerSetup {
-            producer: 0,
-            cfg: Arc::new(CfgNode::default()),
-            producers: devices.len(),
-            seed: 0,
-            #[cfg(feature = "candle")]
-            candle: crate::device::CandleDevices::new(&place, devices.meaning()),
-            #[cfg(feature = "rayon")]
-            cpu_threads: None,
-            place,
-            gpus: None,
-        }
-    }
 
     #[test]
     fn a_run_does_not_begin_without_a_producer_that_lost_its_state_after_it_was_asked() {
@@ -224,7 +206,7 @@ mod tests {
             _ => Err("no state".into()),
         };
         let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
-        let setup = setup(&"cpu".parse().expect("it is a device"));
+        let setup = ProducerSetup::plain(0, &"cpu".parse().expect("it is a device"));
         let shared = Shared::new(&Arc::default());
         let mut producer = Producer::new(runner, setup, shared.clone());
         producer.start(&Wanted::all()).unwrap();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
-use crate::device::{Device, HeldGpus, Place};
-use crate::error::Site;
+use crate::device::Device;
 use crate::runner::item_seed::seed_of;
+use crate::runner::producer_setup::ProducerSetup;
 use crate::runner::wanted::{AbandonFlag, Wanted};
 
 /// The items that callers of a service still wait for.
@@ -442,39 +442,4 @@ pub(crate) trait RunControl: Send + Sync {
     fn note(&self, note: Vec<u8>) -> crate::Result<()>;
     /// See [`ConsumerContext::last_note`].
     fn last_note(&self) -> Option<&[u8]>;
-}
-
-/// One producer's place in the device list, with its resources.
-#[derive(Debug)]
-pub(crate) struct ProducerSetup {
-    /// The position in the list.
-    pub(crate) producer: usize,
-    pub(crate) place: Place,
-    pub(crate) cfg: Arc<CfgNode>,
-    /// The number of places in the list.
-    pub(crate) producers: usize,
-    /// Of the random numbers of items.
-    pub(crate) seed: u64,
-    #[cfg(feature = "candle")]
-    pub(crate) candle: crate::device::CandleDevices,
-    /// The number of threads of its own pool; `None` without a pool.
-    #[cfg(feature = "rayon")]
-    pub(crate) cpu_threads: Option<usize>,
-    /// Released with the last setup: no other run gets a GPU that a producer still works on. It is the
-    /// last field, so candle has closed the GPU by then.
-    #[expect(dead_code, reason = "it is held, not read")]
-    pub(crate) gpus: Option<Arc<HeldGpus>>,
-}
-
-impl ProducerSetup {
-    /// Where an error happened: on this producer, with these items.
-    pub(crate) fn site(&self, items: &[u64], attempt: Option<u32>) -> Site {
-        Site {
-            items: items.to_vec(),
-            device: self.place.devices().first().copied(),
-            producer: Some(self.producer),
-            attempt,
-            ..Site::default()
-        }
-    }
 }

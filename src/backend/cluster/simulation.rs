@@ -33,7 +33,7 @@ use super::coordinator::Coordinator;
 use super::event::CoordinatorEvent;
 use super::nats::Nats;
 use super::session::ClusterSession;
-use super::wire::{RunKey, RunnerLoad};
+use super::wire::RunKey;
 use crate::concurrency::set_time_of_test;
 use crate::device::Devices;
 use crate::error::{ClusterError, Error, WorkerError};
@@ -145,7 +145,7 @@ fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(
     let base = Instant::now();
     set_time_of_test(base);
     let devices = format!("cpu*{}", plan.seats).parse::<Devices>().expect("a list of producers");
-    let setups: Vec<_> = (0..plan.seats).map(|seat| setup(seat, &devices)).collect();
+    let setups: Vec<_> = (0..plan.seats).map(|seat| ProducerSetup::plain(seat, &devices)).collect();
     let (sessions, receivers): (Vec<_>, Vec<_>) = plan.runs.iter().map(|_| session(plan)).unzip();
     let of_coordinator =
         |runs: &Vec<u64>| runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<u64, u64>>>>();
@@ -287,23 +287,8 @@ fn nats(plan: &Plan) -> Nats {
 }
 
 fn key(plan: &Plan, epoch: u64) -> RunKey {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).expect("it is short");
-    RunKey {
-        run: "run".to_owned(),
-        epoch,
-        lease_millis: millis(plan.lease),
-        wait_millis: millis(plan.wait_for),
-        recipe: RECIPE.name().to_owned(),
-        terms: RECIPE.terms(),
-        load: RunnerLoad {
-            cfg: String::new(),
-            seed: 0,
-            item_nanos: None,
-            init_nanos: None,
-            stack_size: None,
-            batch: None,
-        },
-    }
+    let (recipe, terms) = (RECIPE.name().to_owned(), RECIPE.terms());
+    RunKey { recipe, terms, ..RunKey::of_test(epoch, plan.lease, plan.wait_for) }
 }
 
 fn session(plan: &Plan) -> (ClusterSession, UnboundedReceiver<CoordinatorEvent>) {
@@ -322,22 +307,6 @@ fn run(plan: &Plan) -> Arc<Run<u64, u64>> {
     };
     let settings = RunSettings { policy, bypass: Bypass::Never, ..RunSettings::default() };
     Run::with_settings(settings, plan.seats, plan.window)
-}
-
-fn setup(producer: usize, devices: &Devices) -> ProducerSetup {
-    let place = devices.place(producer).expect("there are as many").clone();
-    ProducerSetup {
-        producer,
-        cfg: Arc::default(),
-        producers: devices.len(),
-        seed: 0,
-        #[cfg(feature = "candle")]
-        candle: crate::device::CandleDevices::new(&place, devices.meaning()),
-        #[cfg(feature = "rayon")]
-        cpu_threads: None,
-        place,
-        gpus: None,
-    }
 }
 
 /// A plan of one worker, in which nothing happens.

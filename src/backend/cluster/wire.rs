@@ -52,6 +52,28 @@ impl RunKey {
     pub(super) fn wait(&self) -> Duration {
         Duration::from_millis(self.wait_millis)
     }
+
+    /// The key of the run `run` with the recipe `recipe`, of this coordinator.
+    #[cfg(test)]
+    pub(super) fn of_test(epoch: u64, lease: Duration, wait: Duration) -> Self {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).expect("it is short");
+        RunKey {
+            run: "run".to_owned(),
+            epoch,
+            lease_millis: millis(lease),
+            wait_millis: millis(wait),
+            recipe: "recipe".to_owned(),
+            terms: Terms::default(),
+            load: RunnerLoad {
+                cfg: String::new(),
+                seed: 0,
+                item_nanos: None,
+                init_nanos: None,
+                stack_size: None,
+                batch: None,
+            },
+        }
+    }
 }
 
 /// What the loaded state of a worker depends on.

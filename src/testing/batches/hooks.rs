@@ -1,12 +1,10 @@
 //! Asks the hooks of a runner, on this thread.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::judging::{AnsweredList, ListEnd, Query};
 use crate::base::causes::WithCauses;
 use crate::base::panic::{PanicMessage, catch};
-use crate::cfg::CfgNode;
 use crate::device::{Device, Devices};
 use crate::error::{OutputCount, Result, is_out_of_memory};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
@@ -99,7 +97,10 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
         let device = self.device;
         let setup = match &mut self.setup {
             Some(setup) => setup,
-            none => none.insert(setup(device)?),
+            none => {
+                let devices = Devices::from_places([vec![device]])?;
+                none.insert(ProducerSetup::plain(0, &devices))
+            }
         };
         let state = match &mut self.state {
             Some(state) => state,
@@ -122,23 +123,6 @@ impl<'a, R: Runner<Input: Clone>> Hooks<'a, R> {
 /// Calls a hook, and turns a panic into an error.
 fn hook<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     catch(call).unwrap_or_else(|panic| Err(panic.into()))
-}
-
-fn setup(device: Device) -> Result<ProducerSetup> {
-    let devices = Devices::from_places([vec![device]])?;
-    let place = devices.place(0).expect("there is one").clone();
-    Ok(ProducerSetup {
-        producer: 0,
-        cfg: Arc::new(CfgNode::default()),
-        producers: 1,
-        seed: 0,
-        #[cfg(feature = "candle")]
-        candle: crate::device::CandleDevices::new(&place, devices.meaning()),
-        #[cfg(feature = "rayon")]
-        cpu_threads: None,
-        place,
-        gpus: None,
-    })
 }
 
 fn text(error: &(dyn std::error::Error + 'static)) -> String {

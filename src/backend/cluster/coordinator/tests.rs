@@ -16,9 +16,8 @@ use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::nats::Nats;
 use crate::backend::cluster::wire::{
     self, Card, ClaimReply, Command, ItemResult, JoinReply, Joining, Notice, Object, ResultsHeader,
-    RunKey, RunnerLoad, WorkerNews, WorkerOutcome,
+    RunKey, WorkerNews, WorkerOutcome,
 };
-use crate::backend::remote::recipe::Terms;
 use crate::concurrency::bell::Bell;
 
 const LEASE: Duration = Duration::from_secs(8);
@@ -45,7 +44,8 @@ impl Desk {
         let board = LaneBoard::new(seats);
         let nats = Nats::connect("nats://127.0.0.1").lease_time(LEASE).wait_for(WAIT);
         let now = Instant::now();
-        let coordinator = Coordinator::new(board.clone(), nats, key(EPOCH), 1, now);
+        let coordinator =
+            Coordinator::new(board.clone(), nats, RunKey::of_test(EPOCH, LEASE, WAIT), 1, now);
         Desk { coordinator, board, now, is_connected: true }
     }
 
@@ -93,28 +93,8 @@ impl Desk {
     }
 }
 
-fn key(epoch: u64) -> RunKey {
-    let text = || "a".to_owned();
-    RunKey {
-        run: "run".to_owned(),
-        epoch,
-        lease_millis: LEASE.as_millis() as u64,
-        wait_millis: WAIT.as_millis() as u64,
-        recipe: "recipe".to_owned(),
-        terms: Terms { version: text(), codec: text(), input: text(), output: text() },
-        load: RunnerLoad {
-            cfg: String::new(),
-            seed: 0,
-            item_nanos: None,
-            init_nanos: None,
-            stack_size: None,
-            batch: None,
-        },
-    }
-}
-
 fn card(worker: &str, runs: Vec<(String, u64)>, parts: u64) -> Card {
-    let RunKey { recipe, terms, .. } = key(EPOCH);
+    let RunKey { recipe, terms, .. } = RunKey::of_test(EPOCH, LEASE, WAIT);
     let (worker, host) = (worker.to_owned(), "host".to_owned());
     let recipes = vec![(recipe, terms)];
     Card { worker, host, pid: 1, devices: String::new(), recipes, started: 0, runs, parts }

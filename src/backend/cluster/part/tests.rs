@@ -15,10 +15,9 @@ use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::hosting::TaskAnswer;
 use crate::backend::cluster::publication::Address;
 use crate::backend::cluster::wire::{
-    self, ClaimReply, Command, ItemHeader, JoinReply, Object, ResultsHeader, RunKey, RunnerLoad,
-    WorkerNews, WorkerOutcome,
+    self, ClaimReply, Command, ItemHeader, JoinReply, Object, ResultsHeader, RunKey, WorkerNews,
+    WorkerOutcome,
 };
-use crate::backend::remote::recipe::Terms;
 
 const EPOCH: u64 = 7;
 const WORKER: &str = "worker";
@@ -27,23 +26,8 @@ const NOW: Acknowledgement = Acknowledgement::Return(Duration::ZERO);
 const MOST_INLINE: usize = 200;
 
 fn settings(item_timeout: Option<Duration>) -> PartSettings {
-    let load = RunnerLoad {
-        cfg: String::new(),
-        seed: 0,
-        item_nanos: item_timeout.map(|it| it.as_nanos() as u64),
-        init_nanos: None,
-        stack_size: None,
-        batch: None,
-    };
-    let key = RunKey {
-        run: "run".to_owned(),
-        epoch: EPOCH,
-        lease_millis: LEASE.as_millis() as u64,
-        wait_millis: 60_000,
-        recipe: "recipe".to_owned(),
-        terms: Terms::default(),
-        load,
-    };
+    let mut key = RunKey::of_test(EPOCH, LEASE, Duration::from_secs(60));
+    key.load.item_nanos = item_timeout.map(|it| it.as_nanos() as u64);
     let (worker, host) = (WORKER.to_owned(), "host".to_owned());
     PartSettings { key, part: 1, worker, host, pid: 1, most_inline: MOST_INLINE }
 }

@@ -1,25 +1,26 @@
 //! The process of a coordinator in virtual time: it performs the actions of a pool's coordinator at the modelled broker, as
 //! `client` does at a real one.
 
+mod items;
+mod reading;
+mod run_key;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client::{AGAIN, ANSWER, ClientTimer, Moment, SimulatedClient};
 use super::jetstream::{
-    Acknowledgement as Ack, Answer, ConsumerConfig, Content, Marker, Message, Operation, Place,
-    Pull, PullStatus, ReplyTo, Request,
+    Acknowledgement as Ack, Answer, ConsumerConfig, Content, Message, Operation, Place, ReplyTo,
+    Request,
 };
 use super::pool::SimulatedPool;
 use super::setting::Names;
 use crate::backend::cluster::board::SeatedWorker;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
-use crate::backend::cluster::event::{
-    CoordinatorAction, CoordinatorEvent, KeyPurpose, KeyState, ToPublish,
-};
+use crate::backend::cluster::event::{CoordinatorAction, CoordinatorEvent, KeyPurpose, KeyState};
 use crate::backend::cluster::health::BrokerHealth;
 use crate::backend::cluster::reconciler::{consumer_of_subject, is_of, is_stuck};
-use crate::backend::cluster::wire::{self, ItemHeader, RunKey, WorkerOrder};
+use crate::backend::cluster::wire::{self, RunKey, WorkerOrder};
 
 /// The subscription of notices, of results, and of cards.
 const NOTICES: u64 = 1;
@@ -479,250 +480,5 @@ impl<'a> CoordinatorHost<'a> {
             }
         };
         self.handle(Some(event), at);
-    }
-}
-
-/// Items.
-impl CoordinatorHost<'_> {
-    fn publish_item(&mut self, item: ToPublish, to: Option<&str>, at: &mut Moment<'_>) {
-        let RunKey { run, epoch, .. } = &self.key;
-        let ToPublish { publication, item, attempt, size, input, .. } = item;
-        let subject = match to {
-            Some(worker) => self.names.to(run, *epoch, worker),
-            None => self.names.any(run, *epoch),
-        };
-        let (epoch, size) = (*epoch, (size.cost, size.padded));
-        let header = ItemHeader { epoch, publication, item, attempt, size, object: None };
-        let id = format!("{run}/{epoch:x}/{item}/{publication}");
-        let message = Message::new(&subject, wire::with_body(&header, &input)).with_id(&id);
-        self.publish(publication, message, PublishTries::default(), at);
-    }
-
-    fn publish(
-        &mut self,
-        publication: u64,
-        message: Message,
-        tries: PublishTries,
-        at: &mut Moment<'_>,
-    ) {
-        if self.pool.as_ref().is_some_and(|pool| pool.board.has(publication)) {
-            let request = Request::Send(message.clone());
-            let wait = CoordinatorWait::Item { publication, message, tries };
-            self.client.ask(at, request, wait, ANSWER);
-        }
-    }
-
-    /// Whether the broker has stored an item. If not, the item is published again, until that has taken too long.
-    fn judge(
-        &mut self,
-        publication: u64,
-        message: Message,
-        mut tries: PublishTries,
-        answer: Option<Answer>,
-        at: &mut Moment<'_>,
-    ) -> Option<CoordinatorEvent> {
-        let said = match answer {
-            Some(Answer::Stored { sequence, .. }) => {
-                return Some(CoordinatorEvent::Confirmed { publication, sequence });
-            }
-            Some(answer) => {
-                let said = format!("{answer:?}");
-                self.refusal = Some((at.instant, said.clone()));
-                tries.unanswered = None;
-                tries.refused.get_or_insert(at.now);
-                Some(said)
-            }
-            None => {
-                tries.refused = None;
-                tries.unanswered =
-                    self.client.is_connected.then(|| tries.unanswered.unwrap_or(at.now));
-                None
-            }
-        };
-        let since = tries.refused.or(tries.unanswered);
-        if since.is_some_and(|since| at.now > since + self.wait_for) {
-            return Some(CoordinatorEvent::NotStored { said });
-        }
-        let again = CoordinatorTimer::Publish { publication, message, tries };
-        self.client.later(at.now + AGAIN, again);
-        None
-    }
-
-    fn look_for(&mut self, mut left: Vec<(u64, u64)>, missing: Vec<u64>, at: &mut Moment<'_>) {
-        if let Some((looked, sequence)) = left.pop() {
-            let request = Request::GetMessage { stream: self.names.items.clone(), sequence };
-            let wait = CoordinatorWait::LookFor { left, looked, missing };
-            return self.client.ask(at, request, wait, ANSWER);
-        }
-        if !missing.is_empty() {
-            let consumer = self.names.consumer_of_results(&self.key.run);
-            let request = Request::ConsumerInfo { stream: self.names.results.clone(), consumer };
-            self.client.ask(at, request, CoordinatorWait::AllRead(missing), ANSWER);
-        }
-    }
-}
-
-/// Results and cards.
-impl CoordinatorHost<'_> {
-    fn open_results(&mut self, at: &mut Moment<'_>) {
-        if self.reading.is_stopped {
-            return;
-        }
-        self.reading.heard = at.now;
-        let config = ConsumerConfig {
-            inactive_threshold: Some(Duration::from_secs(600)),
-            ..ConsumerConfig::new(
-                &self.names.consumer_of_results(&self.key.run),
-                &self.names.results_of(&self.key.run),
-                Duration::from_secs(5),
-            )
-        };
-        let request = Request::CreateConsumer { stream: self.names.results.clone(), config };
-        self.client.tell(at, request);
-        self.pull_results(at);
-    }
-
-    fn pull_results(&mut self, at: &mut Moment<'_>) {
-        self.reading.left = 256;
-        let pull = Pull {
-            stream: self.names.results.clone(),
-            consumer: self.names.consumer_of_results(&self.key.run),
-            subscription: RESULTS,
-            batch: 256,
-            expires: Some(HEARTBEAT * 5),
-            heartbeat: Some(HEARTBEAT),
-            no_wait: false,
-        };
-        self.client.call(at, Operation::Pull(pull));
-    }
-
-    fn take_status(&mut self, status: PullStatus, at: &mut Moment<'_>) {
-        self.reading.heard = at.now;
-        match status {
-            PullStatus::Heartbeat => {}
-            PullStatus::NoMessages | PullStatus::Expired | PullStatus::RequestsPending => {
-                if !self.reading.is_stopped {
-                    self.pull_results(at);
-                }
-            }
-            PullStatus::TooManyWaiting | PullStatus::ConsumerDeleted | PullStatus::NoResponders => {
-                self.client.later(at.now + AGAIN, CoordinatorTimer::ReadResults);
-            }
-        }
-    }
-
-    fn watch_cards(&mut self, at: &mut Moment<'_>) {
-        let (stream, subject) = self.names.all_cards();
-        let request = Request::Watch { stream, subject, subscription: CARDS };
-        self.client.ask(at, request, CoordinatorWait::Cards, ANSWER);
-    }
-}
-
-/// The key, and the consumers of items.
-impl CoordinatorHost<'_> {
-    fn read_key(&mut self, at: &mut Moment<'_>) {
-        let request = self.get_key();
-        self.client.ask(at, request, CoordinatorWait::KeyRead, ANSWER);
-    }
-
-    fn take_key(&mut self, revision: u64, at: &mut Moment<'_>) {
-        let request = Request::Send(self.key_message().after(revision));
-        self.client.ask(at, request, CoordinatorWait::KeyTaken, ANSWER);
-    }
-
-    fn key_message(&self) -> Message {
-        Message::new(&self.names.key(&self.key.run).1, wire::encode(&self.key))
-    }
-
-    fn get_key(&self) -> Request {
-        let (stream, subject) = self.names.key(&self.key.run);
-        Request::GetLast { stream, subject }
-    }
-
-    /// Whose key the broker has; `None` if it has none.
-    fn owner(&self, answer: Option<Answer>) -> Option<KeyState> {
-        match answer {
-            Some(Answer::Message { message, sequence, .. }) if message.headers.marker.is_none() => {
-                let other = wire::decode::<RunKey>(&message.payload).expect("it is a key");
-                Some(match other.epoch == self.key.epoch {
-                    true => KeyState::Own { revision: sequence },
-                    false => KeyState::OfAnother,
-                })
-            }
-            Some(Answer::Message { .. } | Answer::NotFound) => None,
-            Some(_) | None => Some(KeyState::Unanswered),
-        }
-    }
-
-    fn consumer_for_any(&self) -> ConsumerConfig {
-        let RunKey { run, epoch, .. } = &self.key;
-        let name = self.names.consumer_of_any(run, *epoch);
-        self.item_consumer(&name, &self.names.any(run, *epoch))
-    }
-
-    fn consumer_for(&self, worker: &str) -> ConsumerConfig {
-        let RunKey { run, epoch, .. } = &self.key;
-        let name = self.names.consumer_of(run, *epoch, worker);
-        self.item_consumer(&name, &self.names.to(run, *epoch, worker))
-    }
-
-    fn item_consumer(&self, name: &str, subject: &str) -> ConsumerConfig {
-        ConsumerConfig {
-            max_waiting: 100_000,
-            inactive_threshold: Some(Duration::from_secs(600).max(self.lease * 4)),
-            ..ConsumerConfig::new(name, subject, self.lease)
-        }
-    }
-
-    fn create(&self, config: ConsumerConfig) -> Request {
-        Request::CreateConsumer { stream: self.names.items.clone(), config }
-    }
-
-    fn make_consumer(&mut self, at: &mut Moment<'_>, config: ConsumerConfig) {
-        let request = self.create(config);
-        self.client.tell(at, request);
-    }
-
-    fn purge_of_epoch(&self) -> Request {
-        let RunKey { run, epoch, .. } = &self.key;
-        let (stream, subject) = (self.names.items.clone(), self.names.of_epoch(run, *epoch));
-        Request::Purge { stream, subject }
-    }
-
-    /// Looks whose the key is, and then leaves nothing behind.
-    fn begin_to_end(&mut self, at: &mut Moment<'_>) {
-        if std::mem::replace(&mut self.is_ending, true) {
-            return;
-        }
-        self.is_replaced = self.reading.is_stopped;
-        self.reading.is_stopped = true;
-        let revision = self.pool.as_ref().map_or(0, |pool| pool.coordinator.revision());
-        let request = Request::Send(self.key_message().after(revision));
-        self.client.ask(at, request, CoordinatorWait::LastUpdate, ANSWER);
-    }
-
-    fn end(&mut self, owner: &KeyState, at: &mut Moment<'_>) {
-        self.is_done = true;
-        let RunKey { run, epoch, .. } = self.key.clone();
-        if let KeyState::Own { revision } = *owner {
-            let subject = self.names.key(&run).1;
-            let purged = Message::new(&subject, vec![]).marked(Marker::Purge).after(revision);
-            self.client.tell(at, Request::Send(purged));
-        }
-        let request = self.purge_of_epoch();
-        self.client.tell(at, request);
-        let (items, results) = (self.names.items.clone(), self.names.results.clone());
-        if *owner != KeyState::OfAnother && !self.is_replaced {
-            let subject = self.names.results_of(&run);
-            self.client.tell(at, Request::Purge { stream: results.clone(), subject });
-            let consumer = self.names.consumer_of_results(&run);
-            self.client.tell(at, Request::DeleteConsumer { stream: results, consumer });
-        }
-        let of_workers = self.consumers.iter().map(|it| self.names.consumer_of(&run, epoch, it));
-        let any = self.names.consumer_of_any(&run, epoch);
-        let all: Vec<Arc<str>> = std::iter::once(any).chain(of_workers).collect();
-        for consumer in all {
-            self.client.tell(at, Request::DeleteConsumer { stream: items.clone(), consumer });
-        }
     }
 }

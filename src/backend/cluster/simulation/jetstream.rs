@@ -11,6 +11,8 @@ mod messages;
 mod network;
 mod operation;
 #[cfg(test)]
+mod script;
+#[cfg(test)]
 mod scripts;
 #[cfg(test)]
 mod server;

@@ -8,29 +8,14 @@ use proptest::prelude::*;
 use super::{LOCKED_OUT, SLOWEST_BEAT, Worker, WorkerAction, WorkerEvent};
 use crate::backend::cluster::health::BrokerHealth;
 use crate::backend::cluster::part::PartEnding;
-use crate::backend::cluster::wire::{Card, RunKey, RunnerLoad, WorkerNews};
+use crate::backend::cluster::wire::{Card, RunKey, WorkerNews};
 use crate::backend::remote::recipe::Terms;
 
 const LEASE: Duration = Duration::from_secs(6);
 
 fn key(run: &str, epoch: u64) -> RunKey {
-    let load = RunnerLoad {
-        cfg: String::new(),
-        seed: 0,
-        item_nanos: None,
-        init_nanos: None,
-        stack_size: None,
-        batch: None,
-    };
-    RunKey {
-        run: run.to_owned(),
-        epoch,
-        lease_millis: LEASE.as_millis() as u64,
-        wait_millis: 60_000,
-        recipe: "recipe".to_owned(),
-        terms: Terms::default(),
-        load,
-    }
+    let run = run.to_owned();
+    RunKey { run, ..RunKey::of_test(epoch, LEASE, Duration::from_secs(60)) }
 }
 
 /// A worker, its clock and its broker.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scripts::{Act, BrokerScript, expected, scripts, shown};
+use super::script::{Act, BrokerScript, expected, shown};
+use super::scripts::scripts;
 use super::{
     Acknowledgement, Answer, ConnectionId, ConsumerConfig, ConsumerState, Content, Delivery,
     Discard, Headers, Marker, Message, Operation, Place, Pull, PullStatus, Refusal, ReplyTo,
