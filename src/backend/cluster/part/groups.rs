@@ -35,7 +35,12 @@ impl<T> MessageGroups<T> {
     /// Takes the next group that is to be sent now.
     pub(super) fn next(&mut self, now: Instant) -> Option<Vec<T>> {
         let is_due = self.under_way == 0 && self.due.is_some_and(|due| due <= now);
-        if self.waiting.is_empty() || !(is_due || self.bytes >= self.most) {
+        (is_due || self.bytes >= self.most).then(|| self.take()).flatten()
+    }
+
+    /// Takes the next group, also while another is under way.
+    pub(super) fn take(&mut self) -> Option<Vec<T>> {
+        if self.waiting.is_empty() {
             return None;
         }
         let mut left = self.most;
@@ -62,6 +67,11 @@ impl<T> MessageGroups<T> {
     pub(super) fn arrived(&mut self, due: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
         self.due = self.due.map(|_| due);
+    }
+
+    /// Whether a value waits.
+    pub(super) fn has(&self, is_it: impl Fn(&T) -> bool) -> bool {
+        self.waiting.iter().any(|(value, _)| is_it(value))
     }
 
     /// Has what waits wait for no others.

@@ -143,6 +143,27 @@ fn published(actions: &[PartAction]) -> Vec<(u64, Vec<u64>)> {
     published.collect()
 }
 
+/// The notice before may take longer to be sent than a hook to end.
+#[test]
+fn no_result_is_published_before_its_begin_is_told() {
+    let mut script = Script::seated(2, None);
+    script.deliver([1, 2]);
+    let first = script.take([PartEvent::HookBegins(1)]);
+    assert!(matches!(&first[..], [PartAction::AnnounceBegun(it)] if *it == [1]), "{first:?}");
+    let second = script.take([PartEvent::HookBegins(2)]);
+    assert!(second.is_empty(), "the notice before is under way: {second:?}");
+    let answer = TaskAnswer::Output(b"output".to_vec());
+    let ended = script.take([
+        PartEvent::HookAnswered(2, answer),
+        PartEvent::HookOver(2),
+        PartEvent::HookOver(1),
+    ]);
+    let at = |is_it: fn(&PartAction) -> bool| ended.iter().position(is_it);
+    let told = at(|it| matches!(it, PartAction::AnnounceBegun(it) if *it == [2]));
+    let published = at(|it| matches!(it, PartAction::PublishResults { .. }));
+    assert!(told.is_some() && published.is_some() && told < published, "{ended:?}");
+}
+
 #[test]
 fn a_seat_is_asked_for_until_there_is_one() {
     let mut script = Script::joining(1, None);

@@ -270,6 +270,13 @@ impl WorkerPart {
 
     pub(super) fn publish_results(&mut self, now: Instant, times: HookTimes) {
         while let Some((group, finished)) = self.results.next(now, self.items.begun()) {
+            let mut ended = finished.iter().map(|it| it.result.publication);
+            // The coordinator would take a result without a notice for one of the worker that was given the item first.
+            if ended.any(|ended| self.begun.has(|it| *it == ended)) {
+                while let Some(publications) = self.begun.take() {
+                    self.actions.push(PartAction::AnnounceBegun(publications));
+                }
+            }
             let (run, epoch) = (&self.settings.key.run, self.settings.key.epoch);
             let (worker, part) = (self.settings.worker.clone(), self.settings.part);
             // A group is published with the same id until the broker has confirmed it.
