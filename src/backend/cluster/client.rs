@@ -11,8 +11,10 @@ mod run_key;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::Subscriber;
 use async_nats::jetstream::kv;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
@@ -39,6 +41,8 @@ pub(super) struct CoordinatorClient {
     key: RunKey,
     events: UnboundedSender<CoordinatorEvent>,
     consumers: RunConsumers,
+    /// What workers tell this coordinator.
+    notices: Subscriber,
     /// The place of the message that says that the run is live.
     announced: Option<u64>,
     /// Ends the reading of results.
@@ -58,6 +62,8 @@ impl CoordinatorClient {
         objects::furnish(&connection).await;
         let keys = connection.keys().await?;
         let consumers = RunConsumers::new(connection.clone(), key.clone(), nats.lease_time);
+        let notices = connection.client.subscribe(connection.names.notices(&key.run)).await;
+        let notices = notices.map_err(|source| refused("the notices of workers", source))?;
         let (announced, reading) = (None, None);
         let mut client = CoordinatorClient {
             connection,
@@ -67,6 +73,7 @@ impl CoordinatorClient {
             key,
             events,
             consumers,
+            notices,
             announced,
             reading,
         };
@@ -84,20 +91,25 @@ impl CoordinatorClient {
 
     /// Handles events until the coordinator's pool is closed and no lane is in a run.
     pub(super) async fn serve(
-        self,
+        mut self,
         mut coordinator: Coordinator,
         mut receiver: UnboundedReceiver<CoordinatorEvent>,
     ) {
-        let mut restored = self.connection.restored.clone();
-        let mut died = std::pin::pin!(restored.wait_for(|_| false));
         while !coordinator.is_over() {
-            let event = match select(std::pin::pin!(receiver.recv()), died.as_mut()).await {
-                Either::Left((Some(event), _)) => event,
-                Either::Left((None, _)) => break,
+            // Notices first: that an item has begun was sent before its result, which a task of `readers` may have found
+            // earlier. Without the notice, the result would count for another worker.
+            let (notice, other) = (self.notices.next(), receiver.recv());
+            let event = match select(std::pin::pin!(notice), std::pin::pin!(other)).await {
+                Either::Left((Some(notice), _)) => CoordinatorEvent::Notice {
+                    reply: notice.reply.map(|it| it.to_string()),
+                    payload: notice.payload,
+                },
                 // While this task has the client, nothing else ends it.
-                Either::Right(_) => {
+                Either::Left((None, _)) => {
                     panic!("the client of the broker died of a bug; its panic tells more")
                 }
+                Either::Right((Some(event), _)) => event,
+                Either::Right((None, _)) => break,
             };
             for action in coordinator.handle(event, Instant::now(), self.connection.health()) {
                 self.perform(action).await;
@@ -270,16 +282,12 @@ impl CoordinatorClient {
 
 /// The first and the last that a client does.
 impl CoordinatorClient {
-    /// Starts to read what workers send.
+    /// Starts to read what workers send beside their notices.
     async fn listen(&mut self) -> Result<(), ClusterError> {
-        let subject = self.connection.names.notices(&self.key.run);
-        let notices = self.connection.client.subscribe(subject).await;
-        let notices = notices.map_err(|source| refused("the notices of workers", source))?;
         let (connection, events) = (&self.connection, &self.events);
         let made = readers::make_results_consumer(connection, &self.key.run).await;
         made.map_err(|source| refused("the consumer of results", source))?;
         let workers = connection.workers().await?;
-        tokio::spawn(readers::read_notices(notices, events.clone()));
         let results =
             readers::read_results(connection.clone(), self.key.run.clone(), events.clone());
         self.reading = Some(tokio::spawn(results).abort_handle());

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_nats::Subscriber;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::stream::ConsumerError;
 use async_nats::jetstream::{self, kv};
@@ -19,19 +18,6 @@ use super::wire;
 
 /// How often the broker says that it has no result. Missing that twice, the client asks anew.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-
-/// Reads what workers tell the coordinator.
-pub(super) async fn read_notices(
-    mut notices: Subscriber,
-    events: UnboundedSender<CoordinatorEvent>,
-) {
-    while let Some(message) = notices.next().await {
-        let reply = message.reply.map(|it| it.to_string());
-        if events.send(CoordinatorEvent::Notice { payload: message.payload, reply }).is_err() {
-            return;
-        }
-    }
-}
 
 /// Reads the cards of workers, now and whenever one changes.
 pub(super) async fn read_cards(
