@@ -4,6 +4,10 @@
 #[cfg(not(shuttle))]
 mod tests;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
 use crate::base::Order;
 use crate::run::outbox::{OutboxReader, Outcome};
 use crate::scheduler::reorder::Reorder;
@@ -27,6 +31,9 @@ pub(crate) struct OrderedMerge<T> {
     lanes: Vec<OutboxReader<T>>,
     /// Results in front of others that wait for their turn.
     early: Reorder<Outcome<T>>,
+    /// The lanes with results, but for the current one, by the item of their oldest. A look at the lanes is then due
+    /// once for all results that have arrived, not once for each: there may be hundreds of lanes with one result each.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// The lane of the next results, and their number in `left`.
     current: usize,
     left: usize,
@@ -34,7 +41,8 @@ pub(crate) struct OrderedMerge<T> {
 
 impl<T> OrderedMerge<T> {
     pub(crate) fn new(order: Order, lanes: Vec<OutboxReader<T>>) -> Self {
-        OrderedMerge { order, lanes, early: Reorder::default(), current: 0, left: 0 }
+        let heads = BinaryHeap::with_capacity(lanes.len());
+        OrderedMerge { order, lanes, early: Reorder::default(), heads, current: 0, left: 0 }
     }
 
     /// Returns the next result, if it has arrived.
@@ -49,7 +57,7 @@ impl<T> OrderedMerge<T> {
 
     /// Whether results are held back for order. Valid after [`pop`](OrderedMerge::pop) found nothing.
     pub(crate) fn holds_back(&self) -> bool {
-        self.early.held() > 0 || self.lanes.iter().any(OutboxReader::holds_back)
+        self.early.held() > 0 || !self.heads.is_empty() || self.lanes[self.current].holds_back()
     }
 
     /// The missing item that others are held back for, if any. Valid after [`pop`](OrderedMerge::pop) found
@@ -95,8 +103,12 @@ impl<T> OrderedMerge<T> {
     /// Looks for new results. Returns whether there are any.
     fn look(&mut self) -> bool {
         let mut found = false;
-        for lane in &mut self.lanes {
-            found |= lane.look();
+        for (lane, results) in self.lanes.iter_mut().enumerate() {
+            let has_head = lane == self.current || results.holds_back();
+            found |= results.look();
+            if !has_head && let Some(head) = results.head() {
+                self.heads.push(Reverse((head, lane)));
+            }
         }
         found
     }
@@ -105,34 +117,40 @@ impl<T> OrderedMerge<T> {
         if self.order == Order::Completion {
             return;
         }
-        for lane in self.lanes.iter_mut().filter(|lane| lane.is_in_the_way()) {
-            while lane.head().is_some() {
+        let OrderedMerge { lanes, early, heads, current, .. } = self;
+        let mut clear = |lane: usize| {
+            let lane = &mut lanes[lane];
+            let is_in_the_way = lane.is_in_the_way();
+            while is_in_the_way && lane.head().is_some() {
                 let (seq, result) = lane.pop();
-                self.early.insert(seq, result);
+                early.insert(seq, result);
             }
-        }
+            is_in_the_way
+        };
+        clear(*current);
+        heads.retain(|&Reverse((_, lane))| !clear(lane));
     }
 
-    /// Chooses the lane of the next results.
+    /// Makes the lane of the next results the current one. Returns whether they are here.
     fn choose(&mut self) -> bool {
-        let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
-        for (lane, results) in self.lanes.iter_mut().enumerate() {
-            let head = results.head().unwrap_or(u64::MAX);
-            if head < first.0 {
-                (first, second) = ((head, lane), first.0);
-            } else if head < second {
-                second = head;
+        let mut first = self.lanes[self.current].head();
+        if let Some(mut least) = self.heads.peek_mut() {
+            let Reverse((head, lane)) = *least;
+            if first.is_none_or(|first| head < first) {
+                match first {
+                    Some(first) => *least = Reverse((first, self.current)),
+                    None => _ = PeekMut::pop(least),
+                }
+                (first, self.current) = (Some(head), lane);
             }
         }
-        let (head, lane) = first;
-        let is_next = self.order == Order::Completion || head == self.early.next();
-        if head == u64::MAX || !is_next {
-            return false;
-        }
+        let is_next = |&head: &u64| self.order == Order::Completion || head == self.early.next();
+        let Some(head) = first.filter(is_next) else { return false };
+        let second = self.heads.peek().map_or(u64::MAX, |&Reverse((head, _))| head);
         // In input order, no other lane holds an index within this run of consecutive ones.
-        self.left = (self.lanes[lane].in_a_row() as u64).min(second - head) as usize;
+        let in_a_row = self.lanes[self.current].in_a_row() as u64;
+        self.left = in_a_row.min(second - head) as usize;
         self.early.pass(self.left);
-        self.current = lane;
         true
     }
 }
