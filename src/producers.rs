@@ -401,8 +401,13 @@ impl<I, T> Producers<I, T> {
     }
 
     /// The duration of each producer's latest `producer_init`.
-    pub(crate) fn inits(&self) -> Vec<Duration> {
-        (0..self.len()).map(|producer| self.threads.shared(producer).init()).collect()
+    pub(crate) fn inits(&self) -> impl Iterator<Item = Duration> + '_ {
+        (0..self.len()).map(|producer| self.init(producer))
+    }
+
+    /// The duration of a producer's latest `producer_init`.
+    pub(crate) fn init(&self, producer: usize) -> Duration {
+        self.threads.shared(producer).init()
     }
 
     /// Notes that a producer was abandoned in a run. It takes part again when its hook returns.
@@ -415,9 +420,9 @@ impl<I, T> Producers<I, T> {
         self.threads.spares()
     }
 
-    /// For each producer that has run out of memory, the largest batch extent that it tries.
-    pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        self.learned.iter().map(DeviceBatches::memory).collect()
+    /// The largest batch extent that a producer tries, if it has run out of memory.
+    pub(crate) fn ceiling(&self, producer: usize) -> Option<u64> {
+        self.learned[producer].memory()
     }
 
     /// What earlier runs have learned about batches, for each device.

@@ -166,7 +166,7 @@ impl<I, T> Engine<I, T> {
         });
         // Each worker reports by itself when it is ready.
         let Some(producers) = self.producers.as_ref() else { return };
-        for (producer, took) in producers.inits().into_iter().enumerate() {
+        for (producer, took) in producers.inits().enumerate() {
             event_log.tell(match self.gone.get(producer) {
                 None if has_seats => continue,
                 None if producers.is_ready(producer) => {
@@ -190,7 +190,10 @@ impl<I, T> Engine<I, T> {
     }
 
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        self.producers.as_ref().map_or_else(Vec::new, Producers::ceilings)
+        let of_all = |producers: &Producers<I, T>| {
+            (0..producers.len()).map(|producer| producers.ceiling(producer)).collect()
+        };
+        self.producers.as_ref().map_or_else(Vec::new, of_all)
     }
 
     /// Keeps the errors of skipped items.
@@ -263,12 +266,8 @@ impl<I, T> Engine<I, T> {
         let stats = &run.handover.stats;
         let (worker, all) = (stats.worker(producer), stats.producer(producer));
         let ProducerTime { failed, waited, rebuilds, recycling, .. } = all;
-        let of_crew = |known: fn(&Producers<I, T>) -> Vec<Option<u64>>| {
-            self.producers
-                .as_ref()
-                .and_then(|producers| known(producers).get(producer).copied().flatten())
-        };
-        let own_init = || self.producers.as_ref().map(|producers| producers.inits()[producer]);
+        let producers = self.producers.as_ref();
+        let own_init = || producers.map(|producers| producers.init(producer));
         let init = all.seat.map(|seat| seat.init).or_else(own_init).unwrap_or_default();
         let loss = self.gone.get(producer).or_else(|| self.abandoned.get(producer));
         let place = match (&worker, self.factory().has_seats()) {
@@ -288,7 +287,7 @@ impl<I, T> Engine<I, T> {
             waiting: waited.all,
             held_up: waited.for_permits,
             backing_off: waited.for_retries,
-            batch_ceiling: of_crew(Producers::ceilings),
+            batch_ceiling: producers.and_then(|producers| producers.ceiling(producer)),
             batch_size: run.handover.dispatch.chosen_size(producer).map(BatchChoice::new),
             quarantined: loss.map(|loss| loss.reason.to_string()),
             abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
@@ -333,9 +332,9 @@ impl<I, T> Engine<I, T> {
     /// Returns the times of each producer so far, with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(super) fn times_up_to_now(&self, run: &Run<I, T>) -> Vec<(ProducerTime, Duration)> {
-        let inits = self.producers.as_ref().map(Producers::inits).unwrap_or_default();
+        let inits = self.producers.iter().flat_map(Producers::inits);
         let times = |(producer, init)| (run.handover.stats.producer(producer), init);
-        inits.into_iter().enumerate().map(times).collect()
+        inits.enumerate().map(times).collect()
     }
 
     pub(super) fn note_losses(&mut self, losses: &[LostProducer]) {
