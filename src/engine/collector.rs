@@ -18,8 +18,8 @@ use crate::scheduler::window::Window;
 
 /// The pace is judged after this number of results.
 const RESULTS: u64 = if cfg!(shuttle) { u64::MAX } else { 32 };
-/// The time within which [`RESULTS`] results make the pace high: one every 250 us, as often as a collector that waits
-/// for several wakes by itself. A wake-up for each result costs the producer 5 to 20 us of its items.
+/// The time within which [`RESULTS`] results make the pace high: one every 250 us. A wake-up for each result costs the
+/// producer 5 to 20 us of its items.
 const SPAN: Duration = Duration::from_millis(8);
 /// The pace is judged after this number of waits, if fewer results have arrived.
 const WAITS: u32 = if cfg!(shuttle) { u32::MAX } else { 8 };
