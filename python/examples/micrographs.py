@@ -36,12 +36,12 @@ def load(model: str, context: gangline.Context) -> onnxruntime.InferenceSession:
 
 def segment(out: Path, scale: float, session: onnxruntime.InferenceSession, path: str) -> dict[str, Any]:
     """Read a micrograph, write the smaller image and its mask, and return the rest of its record."""
-    with mrcfile.open(path) as file:
-        image, pixel = rescale(np.asarray(file.data, np.float32), scale), float(file.voxel_size.x) * scale
-    if not np.isfinite(image).all():
-        raise ValueError("the micrograph has pixels that are no numbers")
-    (mask,) = session.run(None, {"image": ((image - image.mean()) / image.std())[None, None]})
-    mask = (mask[0, 0] > 0.5).astype(np.uint8)
+    with mrcfile.open(path) as file, np.errstate(all="ignore"):
+        data, lengths = file.data, [float(file.voxel_size[axis]) * scale for axis in "yx"]
+    if data.ndim != 2 or np.iscomplexobj(data) or not 0 < float(data.max()) - float(data.min()) < 1e18:
+        raise ValueError(f"{data.dtype} of shape {data.shape}: an image of real numbers that differ is needed")
+    image, pixel = rescale(data.astype(np.float32), scale), lengths if all(0 < it < 1e9 for it in lengths) else None
+    mask = np.array(session.run([], {"image": ((image - image.mean()) / image.std())[None, None]})[0][0, 0] > 0.5, "u1")
     # The group appears under its name when it is complete, so a name in the group is a micrograph that is done.
     part, whole = out / f".{Path(path).stem}.part", out / Path(path).stem
     write(zarr.open_group(part, mode="w", zarr_format=3), image, mask, pixel)
@@ -57,22 +57,23 @@ def rescale(image: np.ndarray, scale: float) -> np.ndarray:
     return (np.fft.ifft2(np.fft.ifftshift(spectrum)).real * (spectrum.size / image.size)).astype(np.float32)
 
 
-def write(group: zarr.Group, image: np.ndarray, mask: np.ndarray, pixel: float) -> None:
-    """Write an image and, as its labels, the mask."""
-    axes = [{"name": name, "type": "space", "unit": "angstrom"} for name in "yx"]
-    level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [pixel, pixel]}]}
+def write(group: zarr.Group, image: np.ndarray, mask: np.ndarray, pixel: list[float] | None) -> None:
+    """Write an image and, as its labels, the mask. The file of a micrograph need not say the size of a pixel."""
+    axes = [{"name": name, "type": "space", **({"unit": "angstrom"} if pixel else {})} for name in "yx"]
+    level = {"path": "0", "coordinateTransformations": [{"type": "scale", "scale": pixel or [1.0, 1.0]}]}
     image_of: dict[str, Any] = {"version": "0.5", "multiscales": [{"axes": axes, "datasets": [level]}]}
     labels = group.create_group("labels", attributes={"ome": {"version": "0.5", "labels": ["mask"]}})
-    source = {"image-label": {"source": {"image": "../../"}}}
-    for place, array, ome in ((group, image, image_of), (labels.create_group("mask"), mask, {**image_of, **source})):
+    mask_of = {**image_of, "image-label": {"source": {"image": "../../"}}}
+    for place, array, ome in ((group, image, image_of), (labels.create_group("mask"), mask, mask_of)):
         place.create_array("0", data=array, chunks=(512, 512), dimension_names=("y", "x"))
         place.attrs["ome"] = ome
 
 
 def run(model: str, out: Path, files: list[str], scale: float, **places: Any) -> list[gangline.Record]:
     """Segment the micrographs that the group does not have yet, and print a line of JSON for each."""
-    if twice := [name for name, count in Counter(Path(path).stem for path in files).items() if count > 1]:
-        raise ValueError(f"several micrographs have the name {twice[0]}, by which the group knows them")
+    names = Counter(["OME", "zarr.json", *(Path(path).stem for path in files)])
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ValueError(f"{out} can have one {twice[0]}: rename micrographs, whose names are those in the group")
     settings: dict[str, Any] = {"model": hashlib.sha256(Path(model).read_bytes()).hexdigest(), "scale": scale}
     attributes: dict[str, Any] = {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, "settings": settings}
     group = zarr.open_group(out, mode="a", zarr_format=3, attributes=attributes)
@@ -101,16 +102,15 @@ def particles(seed: int, side: int) -> tuple[np.ndarray, np.ndarray]:
 
 def make(folder: Path, count: int, side: int) -> None:
     """Write micrographs, the last one truncated, and a model that compares the mean of 49 pixels with a threshold."""
-    from onnx import TensorProto, helper, parser, save
+    from onnx import parser, save
 
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         mrcfile.write(folder / f"{number:03}.mrc", particles(number, side)[0], overwrite=True, voxel_size=1.5)
     os.truncate(last := folder / f"{count - 1:03}.mrc", last.stat().st_size // 2)
     model = parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
-    particles (float[1, 1, y, x] image) => (float[1, 1, y, x] mask) <float[1] b = {-5}>
-    { dark = Conv <pads = [3, 3, 3, 3]> (image, w, b)  mask = Sigmoid (dark) }""")
-    model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 7, 7], [-10 / 49] * 49))
+    particles (float[1, 1, y, x] image) => (float[1, 1, y, x] mask)
+    { m = AveragePool <kernel_shape=[7,7], pads=[3,3,3,3]> (image)  mask = HardSigmoid <alpha=-9.0, beta=-4.0> (m) }""")
     save(model, folder / "model.onnx")
 
 
@@ -129,15 +129,15 @@ def main() -> int:
     running.add_argument("--scale", type=float, default=2.0, help="how many pixels become one, along a side")
     places = running.add_mutually_exclusive_group()
     places.add_argument("--gpus", help="a worker for each, such as 0-3")
-    places.add_argument("--workers", type=int, help="workers on the CPU, by default one for each core")
+    places.add_argument("--workers", type=int, default=os.cpu_count(), help="on the CPU, by default one for each core")
     args = parser.parse_args()
     if args.command == "make":
         make(args.folder, args.count, args.side)
         return 0
     if not args.scale >= 1:
         parser.error(f"--scale {args.scale}: must be at least 1")
-    workers = None if args.gpus else os.cpu_count() if args.workers is None else args.workers
     try:
+        workers = None if args.gpus else args.workers
         records = run(args.model, args.out, args.files, args.scale, gpus=args.gpus, workers=workers)
     except (OSError, ValueError, gangline.PoolError) as error:
         sys.exit(f"error: {str(error).splitlines()[0]}")

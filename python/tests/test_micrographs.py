@@ -92,4 +92,86 @@ def test_a_group_takes_masks_of_one_model_and_scale_and_each_name_once(made):
     assert ended.stderr.splitlines()[-1].endswith("another model or --scale: take another group")
     ended = run(made, "run", "made/model.onnx", "masks.zarr", "made/000.mrc", "other/000.mrc")
     assert ended.returncode == 1
-    assert "several micrographs have the name 000" in ended.stderr.splitlines()[-1]
+    assert "can have one 000: rename micrographs" in ended.stderr.splitlines()[-1]
+    for reserved in ("OME.mrc", "zarr.json.mrc"):
+        ended = run(made, "run", "made/model.onnx", "masks.zarr", reserved)
+        assert f"can have one {reserved[:-4]}: rename" in ended.stderr.splitlines()[-1]
+
+
+def write_kinds(folder, particles):
+    """Write micrographs of each kind that is read, and of each that is refused, with a part of its error."""
+    folder.mkdir()
+    image = particles(0, SIDE)[0]
+    modes = {0: np.int8, 1: np.int16, 2: np.float32, 6: np.uint16, 12: np.float16}
+    for mode, dtype in modes.items():
+        mrcfile.write(folder / f"mode-{mode}.mrc", (image * 10 + 60).astype(dtype), voxel_size=1.5)
+    for kind in (b"AGAR", b"CCP4", b"FEI1", b"SERI"):
+        with mrcfile.new(folder / f"extended-{kind.decode()}.mrc", image) as file:
+            file.set_extended_header(np.zeros(2048, "V1"))
+            file.header.exttyp = kind
+    for name in ("gzip", "bzip2"):
+        mrcfile.new(folder / f"{name}.mrc", image, compression=name).close()
+    with mrcfile.new(folder / "motorola.mrc") as file:
+        file.set_data(image.astype(">f4"))
+    with mrcfile.new(folder / "oblong.mrc", image[:255, :166]) as file:
+        file.voxel_size = (1.5, 3, 0)
+    with mrcfile.new(folder / "no-pixel.mrc", image) as file:
+        file.header.mx = 0
+    flat, wrong, wide = np.full_like(image, 0.1), image.copy(), image * np.float32(1e30)
+    wrong[5, 5] = np.nan
+    of_data = "an image of real numbers that differ is needed"
+    refused = dict.fromkeys(("flat", "nan", "wide", "transform", "stack", "volume"), of_data)
+    for name, data in {"flat": flat, "nan": wrong, "wide": wide, "transform": image * np.complex64(1j)}.items():
+        mrcfile.write(folder / f"{name}.mrc", data)
+    for name in ("stack", "volume"):
+        with mrcfile.new(folder / f"{name}.mrc", np.stack([image] * 3)) as file:
+            file.set_volume() if name == "volume" else file.set_image_stack()
+    whole = (folder / "mode-2.mrc").read_bytes()
+    for name, data, error in (
+        ("empty", b"", "Couldn't read enough bytes for MRC header"),
+        ("half-header", whole[:500], "Couldn't read enough bytes for MRC header"),
+        ("header", whole[:1024], "could only read 0"),
+        ("text", b"not a micrograph\n" * 200, "not an MRC file"),
+        ("truncated", whole[: len(whole) // 2], "bytes in data block"),
+    ):
+        (folder / f"{name}.mrc").write_bytes(data)
+        refused[name] = error
+    return refused
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_micrographs_of_each_kind_are_read_or_refused_by_name(made, particles):
+    refused = write_kinds(made / "kinds", particles)
+    files = sorted(f"kinds/{path.name}" for path in (made / "kinds").glob("*.mrc"))
+    ended = run(made, "run", "made/model.onnx", "kinds.zarr", *files, "--workers", "2")
+    *lines, last = ended.stdout.splitlines()
+    records = {record.pop("micrograph")[6:-4]: record for record in map(json.loads, lines)}
+    assert last == f"{len(files) - len(refused)} done, 0 done before, {len(refused)} failed"
+    group = zarr.open_group(made / "kinds.zarr", mode="r")
+    for name, record in records.items():
+        assert ("error" in record) == (name in refused), (name, record)
+        assert refused.get(name, "") in record.get("error", ""), (name, record)
+        assert (name in group) != (name in refused), name
+    truth = group["mode-2/labels/mask/0"][:]
+    for name in ("mode-12", "extended-FEI1", "gzip", "bzip2", "motorola", "no-pixel"):
+        # A mode of fewer digits may move the edge of a disc by a pixel.
+        assert (group[f"{name}/labels/mask/0"][:] != truth).mean() < 0.01, name
+    assert (records["oblong"]["angstrom"], records["no-pixel"]["angstrom"]) == ([6.0, 3.0], None)
+    (multiscale,) = group["oblong"].attrs["ome"]["multiscales"]
+    assert multiscale["datasets"][0]["coordinateTransformations"] == [{"type": "scale", "scale": [6.0, 3.0]}]
+    (multiscale,) = group["no-pixel"].attrs["ome"]["multiscales"]
+    assert multiscale["axes"] == [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}]
+
+
+def test_masks_are_as_the_models_of_ome_zarr_have_them(made):
+    models = pytest.importorskip("ome_zarr_models.v05", reason="ome-zarr-models cannot be installed here")
+    from ome_zarr_models.v05.image_label import ImageLabel
+    from ome_zarr_models.v05.labels import Labels
+
+    segment(made)
+    group = zarr.open_group(made / "masks.zarr", mode="r")
+    models.BioFormats2Raw.from_zarr(group)
+    for name in group["OME"].attrs["ome"]["series"]:
+        models.Image.from_zarr(group[name])
+        Labels.from_zarr(group[f"{name}/labels"])
+        ImageLabel.from_zarr(group[f"{name}/labels/mask"])
