@@ -141,17 +141,46 @@ def check_slides(slides, maps):
     found = tifffile.imread(path)
     assert found.max() > 240 and json.loads(tifffile.TiffFile(path).pages[0].description)["downsample"] == 16
     assert (found == pyvips.Image.new_from_file(str(path)).numpy()).all()
-    assert openslide.OpenSlide(path).dimensions == found.shape[::-1]
+    scanned = openslide.OpenSlide(path)
+    assert scanned.dimensions == found.shape[::-1]
+    assert (np.asarray(scanned.read_region((0, 0), 0, scanned.dimensions).convert("L")) == found).all(), "OpenSlide"
     schema = json.loads(pathlib.Path(__file__).with_name("qupath.schema.json").read_text())
     for path in sorted(maps.glob("*.geojson")):
         areas = json.loads(path.read_text())
         jsonschema.validate(areas, schema)
+        # Java's reader, unlike shapely, closes no ring.
+        rings = [ring for feature in areas["features"] for ring in feature["geometry"]["coordinates"]]
+        assert all(ring[0] == ring[-1] for ring in rings), f"{path}: a ring is open"
         shapes = [shapely.geometry.shape(feature["geometry"]) for feature in areas["features"]]
         assert len(shapes) == 6 and all(shape.is_valid for shape in shapes), path
         assert abs(shapely.union_all(shapes).area - sum(shape.area for shape in shapes)) < 1, f"{path}: they overlap"
         width, height = openslide.OpenSlide(slides / path.name.removesuffix(".geojson")).dimensions
         assert all(shapely.box(0, 0, width, height).contains(shape) for shape in shapes), path
+    check_schema(schema, areas)
     print("slides, maps and areas are read by tifffile, OpenSlide, libvips and shapely, and are as QuPath's schema")
+
+
+def check_schema(schema, areas):
+    """Makes the mistakes that QuPath does not forgive in areas. The schema has to find each."""
+    mistakes = {
+        "the type of the file": lambda it: it.update(type="Features"),
+        "no geometry": lambda it: it["features"][0].pop("geometry"),
+        "a class without a color": lambda it: it["features"][0]["properties"]["classification"].pop("color"),
+        "a class without a name": lambda it: it["features"][0]["properties"]["classification"].pop("name"),
+        "a color of two": lambda it: it["features"][0]["properties"]["classification"]["color"].pop(),
+        "a color as text": lambda it: it["features"][0]["properties"]["classification"].update(color="red"),
+        "the color of version 0.3": lambda it: it["features"][0]["properties"]["classification"].update(colorRGB=1),
+        "a measurement that is no number": lambda it: it["features"][0]["properties"]["measurements"].update(mean=None),
+        "measurements of version 0.3": lambda it: it["features"][0]["properties"].update(measurements=[]),
+        "an unknown property": lambda it: it["features"][0]["properties"].update(object_type="annotation"),
+        "an unknown type of objects": lambda it: it["features"][0]["properties"].update(objectType="area"),
+        "a ring of three": lambda it: it["features"][0]["geometry"]["coordinates"].append([[0, 0], [1, 0], [0, 0]]),
+        "a point with a text": lambda it: it["features"][0]["geometry"]["coordinates"][0].append(["1", 2]),
+    }
+    for name, mistake in mistakes.items():
+        wrong = json.loads(json.dumps(areas))
+        mistake(wrong)
+        assert not jsonschema.Draft202012Validator(schema).is_valid(wrong), f"the schema does not find {name}"
 
 
 def check_others(folder, maps):
