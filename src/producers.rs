@@ -400,11 +400,6 @@ impl<I, T> Producers<I, T> {
         self.threads.shared(producer).is_ready()
     }
 
-    /// The duration of each producer's latest `producer_init`.
-    pub(crate) fn inits(&self) -> impl Iterator<Item = Duration> + '_ {
-        (0..self.len()).map(|producer| self.init(producer))
-    }
-
     /// The duration of a producer's latest `producer_init`.
     pub(crate) fn init(&self, producer: usize) -> Duration {
         self.threads.shared(producer).init()

@@ -166,7 +166,8 @@ impl<I, T> Engine<I, T> {
         });
         // Each worker reports by itself when it is ready.
         let Some(producers) = self.producers.as_ref() else { return };
-        for (producer, took) in producers.inits().enumerate() {
+        for producer in 0..producers.len() {
+            let took = producers.init(producer);
             event_log.tell(match self.gone.get(producer) {
                 None if has_seats => continue,
                 None if producers.is_ready(producer) => {
@@ -332,9 +333,9 @@ impl<I, T> Engine<I, T> {
     /// Returns the times of each producer so far, with the duration of its last `producer_init`.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(super) fn times_up_to_now(&self, run: &Run<I, T>) -> Vec<(ProducerTime, Duration)> {
-        let inits = self.producers.iter().flat_map(Producers::inits);
-        let times = |(producer, init)| (run.handover.stats.producer(producer), init);
-        inits.enumerate().map(times).collect()
+        let Some(producers) = &self.producers else { return Vec::new() };
+        let times = |producer| (run.handover.stats.producer(producer), producers.init(producer));
+        (0..producers.len()).map(times).collect()
     }
 
     pub(super) fn note_losses(&mut self, losses: &[LostProducer]) {
