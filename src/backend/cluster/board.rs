@@ -3,17 +3,16 @@
 mod runs;
 mod seat;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::runs::BoardRuns;
 use self::seat::Seat;
 pub(super) use self::seat::{Departed, SeatedWorker};
-use super::health::NoAccess;
+use super::health::Fatal;
 use super::hook_times::HookTimes;
-use super::publication::News;
-use super::publication::{Address, Publication, Stored};
+use super::publication::{Address, News, Publication, Stored};
 use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
@@ -38,6 +37,8 @@ pub(super) struct LaneBoard {
 #[derive(Debug)]
 struct BoardState {
     seats: Vec<Seat>,
+    /// The lanes of the workers that have seats.
+    lanes: HashMap<String, usize>,
     /// By number.
     publications: BTreeMap<u64, Publication>,
     /// The number of the last publication.
@@ -48,20 +49,6 @@ struct BoardState {
     is_closed: bool,
     /// Why workers that are there do not serve.
     refusals: BTreeMap<String, String>,
-}
-
-/// Why no run can go on.
-#[derive(Debug, Clone)]
-pub(super) enum Fatal {
-    NoWorkers,
-    Superseded,
-    BrokerGone,
-    /// The broker is connected, and does not answer.
-    NoAnswer,
-    /// The broker does not let this user connect, or denies it a right.
-    NoAccess(NoAccess),
-    /// The broker does not do what was asked for, and says why.
-    Refused(&'static str, Arc<str>),
 }
 
 /// What a lane finds when it looks.
@@ -76,22 +63,11 @@ pub(super) struct Mail {
     pub(super) is_closed: bool,
 }
 
-impl Fatal {
-    /// Whether the error ends one run only, and not the pool.
-    fn is_of_one_run(&self) -> bool {
-        matches!(self, Fatal::NoWorkers | Fatal::NoAnswer | Fatal::Refused(..))
-    }
-
-    /// Whether a restored connection ends the problem.
-    fn ends_with_connection(&self) -> bool {
-        matches!(self, Fatal::BrokerGone | Fatal::NoAnswer | Fatal::NoAccess(_))
-    }
-}
-
 impl LaneBoard {
     pub(super) fn new(seats: usize) -> Arc<Self> {
         let state = BoardState {
             seats: (0..seats).map(|_| Seat::default()).collect(),
+            lanes: HashMap::new(),
             publications: BTreeMap::new(),
             last: 0,
             runs: BoardRuns::default(),
@@ -112,7 +88,7 @@ impl LaneBoard {
         let until = Instant::now().checked_add(most);
         let mut state = lock(&self.state);
         loop {
-            let (here, now) = (state.seated(), Instant::now());
+            let (here, now) = (state.lanes.len(), Instant::now());
             let left = until.map_or(most, |until| until.saturating_duration_since(now));
             let has_ended = state.fatal.is_some() || state.is_closed;
             if here >= least || left.is_zero() || has_ended || is_over() {
@@ -163,14 +139,11 @@ impl LaneBoard {
     pub(super) fn leave(&self, lane: usize) -> Vec<Publication> {
         let mut state = lock(&self.state);
         let seat = &mut state.seats[lane];
-        (seat.bell, seat.held, seat.left_run) = (None, 0, seat.run.take());
+        (seat.bell, seat.left_run) = (None, seat.run.take());
         let run = seat.left_run.expect("the lane was in a run");
+        let own = std::mem::take(&mut seat.held);
         state.runs.leave(run);
-        let all = std::mem::take(&mut state.publications);
-        let (own, others) = all.into_iter().partition(|(_, it)| it.lane == lane);
-        state.publications = others;
-        let own: BTreeMap<_, _> = own;
-        own.into_values().collect()
+        own.iter().filter_map(|publication| state.publications.remove(publication)).collect()
     }
 
     /// Takes the news of a lane.
@@ -192,7 +165,7 @@ impl LaneBoard {
 
     /// The number of publications of a lane.
     pub(super) fn held(&self, lane: usize) -> usize {
-        lock(&self.state).seats[lane].held
+        lock(&self.state).seats[lane].held.len()
     }
 
     /// Adds a publication, and returns its number. `stored` gets that number, and returns what removes a large input.
@@ -224,7 +197,7 @@ impl LaneBoard {
             input: stored(number),
         };
         state.publications.insert(number, publication);
-        state.seats[lane].held += 1;
+        state.seats[lane].held.insert(number);
         number
     }
 
@@ -238,7 +211,7 @@ impl LaneBoard {
     pub(super) fn remove(&self, publication: u64) -> Option<Publication> {
         let mut state = lock(&self.state);
         let removed = state.publications.remove(&publication)?;
-        state.seats[removed.lane].held -= 1;
+        state.seats[removed.lane].held.remove(&publication);
         Some(removed)
     }
 
@@ -252,8 +225,8 @@ impl LaneBoard {
     /// The publications of a lane that are not cancelled, with their leases, and whether a worker has begun them.
     pub(super) fn held_by(&self, lane: usize) -> Vec<(u64, LeaseId, bool)> {
         let state = lock(&self.state);
-        let own = state.publications.iter().filter(|(_, it)| it.lane == lane && !it.is_cancelled);
-        own.map(|(&number, it)| (number, it.lease.id, it.is_begun)).collect()
+        let own = state.held_by(lane).filter(|(_, it)| !it.is_cancelled);
+        own.map(|(number, it)| (number, it.lease.id, it.is_begun)).collect()
     }
 
     /// The last publication of the run in which the lane is.
@@ -274,11 +247,14 @@ impl LaneBoard {
         if state.lane_of(&worker.id).is_some() {
             return JoinReply::Seated;
         }
-        let free = state.seats.iter_mut().filter(|it| it.worker.is_none() && !it.is_banned);
-        let Some(seat) = free.min_by_key(|seat| seat.rank_for(&worker.id)) else {
+        let seats = state.seats.iter_mut().enumerate();
+        let free = seats.filter(|(_, it)| it.worker.is_none() && !it.is_banned);
+        let Some((lane, seat)) = free.min_by_key(|(_, seat)| seat.rank_for(&worker.id)) else {
             return JoinReply::Full;
         };
+        let id = worker.id.clone();
         seat.take(worker);
+        state.lanes.insert(id, lane);
         state.seats.iter_mut().for_each(|seat| seat.lost = None);
         self.changed.notify_all();
         JoinReply::Seated
@@ -293,8 +269,7 @@ impl LaneBoard {
         let gone = state.seats[lane].worker.clone().expect("it was just found there");
         let mut sequences = vec![];
         let mut news = vec![];
-        let held = state.publications.iter().filter(|(_, it)| it.lane == lane && !it.is_answered);
-        for (&number, it) in held {
+        for (number, it) in state.held_by(lane).filter(|(_, it)| !it.is_answered) {
             match (it.is_begun, it.address) {
                 (true, _) => news.push(News::Lost(number, gone.host.clone())),
                 (false, Address::Own) => news.push(News::Vanished(number)),
@@ -302,6 +277,7 @@ impl LaneBoard {
             }
             sequences.extend(it.sequence);
         }
+        state.lanes.remove(worker);
         let seat = &mut state.seats[lane];
         seat.news.extend(news);
         seat.vacate(lost);
@@ -354,8 +330,8 @@ impl LaneBoard {
         }
         let it = state.publications.get_mut(&publication).expect("it was just found");
         (it.is_begun, it.lane) = (true, to);
-        state.seats[from].held -= 1;
-        state.seats[to].held += 1;
+        state.seats[from].held.remove(&publication);
+        state.seats[to].held.insert(publication);
         state.seats[to].news.push(News::Begun(publication));
         // The lane that had it has room for one more.
         [from, to].into_iter().for_each(|lane| state.seats[lane].ring());
@@ -482,12 +458,13 @@ impl LaneBoard {
 }
 
 impl BoardState {
-    fn seated(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.worker.is_some()).count()
+    fn lane_of(&self, worker: &str) -> Option<usize> {
+        self.lanes.get(worker).copied()
     }
 
-    fn lane_of(&self, worker: &str) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.worker.as_ref().is_some_and(|it| it.id == worker))
+    /// The publications of a lane, with their numbers.
+    fn held_by(&self, lane: usize) -> impl Iterator<Item = (u64, &Publication)> {
+        self.seats[lane].held.iter().map(|&number| (number, &self.publications[&number]))
     }
 }
 

@@ -21,12 +21,13 @@ use tokio::task::AbortHandle;
 
 use self::consumers::RunConsumers;
 use self::fetching::Fetching;
-use self::publishing::{Publishing, input_name};
-use super::board::{Fatal, LaneBoard};
+use self::publishing::Publishing;
+use super::board::LaneBoard;
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
 use super::coordinator::Coordinator;
 use super::event::{CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
-use super::names::consumer_of_results;
+use super::health::Fatal;
+use super::names::{consumer_of_results, input_name};
 use super::nats::Nats;
 use super::wire::{self, Command, RunKey, WorkerOrder};
 use super::{objects, readers, reconciler};

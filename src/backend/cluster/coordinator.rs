@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::departures::{Departures, LeavingWorker};
-use super::board::{Fatal, LaneBoard, SeatedWorker};
+use super::board::{LaneBoard, SeatedWorker};
 use super::delivery::{Acknowledgement, Delivered};
 use super::event::{CoordinatorAction, CoordinatorEvent, Fetched, ToPublish};
-use super::health::BrokerHealth;
+use super::health::{BrokerHealth, Fatal};
 use super::names;
 use super::nats::Nats;
 use super::publication::{Address, News, Reply};

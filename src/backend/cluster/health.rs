@@ -1,5 +1,6 @@
-//! What a client knows of its broker at one time, and why the broker refuses a user that it had accepted.
+//! What a client knows of its broker at one time, and why no run can go on.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_nats::{ClientError, ConnectError, ConnectErrorKind, Event, ServerError};
@@ -39,6 +40,20 @@ impl BrokerHealth {
     }
 }
 
+/// Why no run can go on.
+#[derive(Debug, Clone)]
+pub(super) enum Fatal {
+    NoWorkers,
+    Superseded,
+    BrokerGone,
+    /// The broker is connected, and does not answer.
+    NoAnswer,
+    /// The broker does not let this user connect, or denies it a right.
+    NoAccess(NoAccess),
+    /// The broker does not do what was asked for, and says why.
+    Refused(&'static str, Arc<str>),
+}
+
 /// The reason why the broker refuses a user that it had accepted.
 #[derive(Debug, Clone)]
 pub(super) enum NoAccess {
@@ -46,6 +61,18 @@ pub(super) enum NoAccess {
     Right(String),
     /// The broker refuses its credentials, and says why.
     Credentials(String),
+}
+
+impl Fatal {
+    /// Whether the error ends one run only, and not the pool.
+    pub(super) fn is_of_one_run(&self) -> bool {
+        matches!(self, Fatal::NoWorkers | Fatal::NoAnswer | Fatal::Refused(..))
+    }
+
+    /// Whether a restored connection ends the problem.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self, Fatal::BrokerGone | Fatal::NoAnswer | Fatal::NoAccess(_))
+    }
 }
 
 impl NoAccess {

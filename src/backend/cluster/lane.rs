@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::Fatal;
 use super::event::CoordinatorEvent;
+use super::health::Fatal;
 use super::hosting::BatchLimits;
 use super::lane_run::LaneRun;
 use super::nats::Nats;

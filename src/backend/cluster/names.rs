@@ -141,6 +141,11 @@ pub(super) fn consumer_of_results(run: &str) -> String {
     format!("of-{run}")
 }
 
+/// The name of the input of a publication in the object store.
+pub(super) fn input_name(epoch: u64, publication: u64) -> String {
+    format!("{epoch:x}-{publication}")
+}
+
 /// Checks that a name can be part of a subject and of a stream's name.
 pub(super) fn check(name: &str) -> Result<(), ClusterError> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

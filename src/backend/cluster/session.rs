@@ -8,10 +8,11 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::board::{Fatal, LaneBoard};
+use super::board::LaneBoard;
 use super::client::CoordinatorClient;
 use super::connection::BrokerConnection;
 use super::event::{CoordinatorEvent, StoredInput};
+use super::health::Fatal;
 use super::names::{Role, SubjectNames};
 use super::nats::Nats;
 use super::publication::Stored;

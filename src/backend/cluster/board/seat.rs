@@ -1,5 +1,6 @@
 //! The seats of a pool, one for each lane.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub(super) struct Seat {
     pub(super) run: Option<u64>,
     /// News for the lane, which takes them with its mail.
     pub(super) news: Vec<News>,
-    /// The number of publications of this lane.
-    pub(super) held: usize,
+    /// The publications of this lane.
+    pub(super) held: BTreeSet<u64>,
     /// The last run that the lane has left.
     pub(super) left_run: Option<u64>,
     /// Whether no further worker gets the seat, since its producer was quarantined.

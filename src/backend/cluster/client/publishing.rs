@@ -8,6 +8,7 @@ use async_nats::jetstream::context::PublishErrorKind;
 use crate::backend::cluster::board::LaneBoard;
 use crate::backend::cluster::connection::BrokerConnection;
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
+use crate::backend::cluster::names::input_name;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object};
@@ -81,9 +82,4 @@ impl Publishing {
         let refused = |source| Box::new(ClusterError::TooLarge { bytes, most, source });
         stored.map(|_| None).map_err(refused)
     }
-}
-
-/// The name of the input of a publication in the object store.
-pub(super) fn input_name(epoch: u64, publication: u64) -> String {
-    format!("{epoch:x}-{publication}")
 }

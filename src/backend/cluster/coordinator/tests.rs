@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::Coordinator;
-use crate::backend::cluster::board::{Fatal, LaneBoard};
+use crate::backend::cluster::board::LaneBoard;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
 use crate::backend::cluster::event::{
     CoordinatorAction, CoordinatorEvent, Fetched, KeyPurpose, KeyState,
 };
-use crate::backend::cluster::health::BrokerHealth;
+use crate::backend::cluster::health::{BrokerHealth, Fatal};
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::nats::Nats;
 use crate::backend::cluster::wire::{

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Coordinator, Purge};
-use crate::backend::cluster::board::{Fatal, SeatedWorker};
+use crate::backend::cluster::board::SeatedWorker;
 use crate::backend::cluster::coordinator::departures::LeavingWorker;
 use crate::backend::cluster::event::{CoordinatorAction, KeyPurpose, KeyState};
+use crate::backend::cluster::health::Fatal;
 use crate::backend::cluster::wire::{Card, Command, JoinReply, RunKey};
 use crate::base::HumanDuration;
 
