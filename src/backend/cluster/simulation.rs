@@ -8,15 +8,19 @@ mod client;
 mod coordinator_host;
 mod hooks;
 mod jetstream;
+mod objects;
 mod pool;
+mod publishing;
 mod random;
 mod setting;
 mod worker_host;
 mod world;
 
 use std::cell::RefCell;
+use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -24,7 +28,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use self::coordinator_host::CoordinatorHost;
 use self::hooks::{HookAccount, HookSettings, Hooks};
 use self::jetstream::{AnswerFault, Delays, Files};
-use self::pool::{RECIPE, RunEnd, SimulatedPool, output_of};
+use self::pool::{RECIPE, RunEnd, SimulatedPool, SimulatedValue};
 use self::random::Random;
 use self::worker_host::WorkerHost;
 use self::world::{Happening, MakeWorker, Process, World};
@@ -34,7 +38,8 @@ use super::event::CoordinatorEvent;
 use super::nats::Nats;
 use super::session::ClusterSession;
 use super::wire::RunKey;
-use crate::concurrency::set_time_of_test;
+use crate::base::panic::catch;
+use crate::concurrency::{Mutex, lock, set_time_of_test};
 use crate::device::Devices;
 use crate::error::{ClusterError, Error, WorkerError};
 use crate::policy::Policy;
@@ -56,6 +61,8 @@ struct Plan {
     lease: Duration,
     wait_for: Duration,
     hooks: HookSettings,
+    /// The largest number of bytes of a value in a message.
+    most_inline: usize,
     delay: Duration,
     happenings: Vec<(Duration, Happening)>,
 }
@@ -63,17 +70,25 @@ struct Plan {
 impl Plan {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let count = match random.below(20) {
-            0 => 10 + random.below(30),
+        let count = match random.below(100) {
+            0 => 100,
+            1..6 => 10 + random.below(30),
             _ => 1 + random.below(5),
         } as usize;
         let workers: Vec<_> = (0..count).map(|_| 1 + random.below(4) as usize).collect();
         let capacity: usize = workers.iter().sum();
         let lease = Duration::from_millis(500 + random.below(4_500));
+        // With so many workers, a few items each.
+        let items_each = if count < 100 { 40 } else { 4 };
+        // Values in messages are smaller than the large ones.
+        let (large, most_inline) = match random.one_in(4) {
+            true => (2 + random.below(8), 20 + random.below(100) as usize),
+            false => (0, 1 << 19),
+        };
         let coordinators = 1 + usize::from(random.one_in(12));
         let runs: Vec<Vec<_>> = (0..coordinators)
             .map(|_| {
-                (0..1 + random.below(2)).map(|_| 1 + random.below(40 * count as u64)).collect()
+                (0..1 + random.below(2)).map(|_| 1 + random.below(items_each * count as u64)).collect()
             })
             .collect();
         let mut plan = Plan {
@@ -87,7 +102,9 @@ impl Plan {
                 most: Duration::from_millis(1 + random.below(400)),
                 slow: if random.one_in(3) { 20 } else { 0 },
                 failing: if random.one_in(4) { 10 } else { 0 },
+                large,
             },
+            most_inline,
             delay: Duration::from_micros(random.below(3_000)),
             happenings: vec![],
             workers,
@@ -148,7 +165,7 @@ fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(
     let setups: Vec<_> = (0..plan.seats).map(|seat| ProducerSetup::plain(seat, &devices)).collect();
     let (sessions, receivers): (Vec<_>, Vec<_>) = plan.runs.iter().map(|_| session(plan)).unzip();
     let of_coordinator =
-        |runs: &Vec<u64>| runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<u64, u64>>>>();
+        |runs: &Vec<u64>| runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<SimulatedValue, SimulatedValue>>>>();
     let runs: Vec<_> = plan.runs.iter().map(of_coordinator).collect();
     let account = Rc::new(RefCell::new(HookAccount::default()));
     let mut random = Random::new(!seed);
@@ -159,16 +176,15 @@ fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(
         let (key, session, setups) = (key(plan, number as u64 + 1), &sessions[number], &setups);
         let runs = runs[number].iter().map(|run| &**run);
         let runs: Vec<_> = runs.zip(plan.runs[number].iter().copied()).collect();
-        let (of_pool, nats) = (key.clone(), nats(plan));
+        let (of_pool, nats, large) = (key.clone(), nats(plan), plan.hooks.large);
         let make = move |revision, now| {
             let board = session.board.clone();
             let coordinator = Coordinator::new(board, nats, of_pool, revision, now);
-            SimulatedPool::new(coordinator, session, receiver, setups, runs)
+            SimulatedPool::new(coordinator, session, receiver, setups, large, runs)
         };
         let connection = world.broker.connect();
         world.broker.set_delays(connection, delays(plan));
-        let times = (plan.lease, plan.wait_for);
-        let host = CoordinatorHost::new(connection, key, times, Box::new(make));
+        let host = CoordinatorHost::new(connection, key, plan.most_inline, Box::new(make));
         world.add(Process::Coordinator(Box::new(host)));
         world.later(plan.lease * 2 * number as u32, Happening::Begin(number));
     }
@@ -244,8 +260,8 @@ fn check_run(plan: &Plan, run: &RunEnd) -> Result<(), String> {
     }
     for (item, outcome) in outcomes.iter().enumerate() {
         match outcome {
-            Ok(output) if *output == output_of(item as u64) => {}
-            Ok(output) => return Err(format!("item {item} has the output {output}")),
+            Ok(output) if *output == SimulatedValue::output(item as u64, plan.hooks.large) => {}
+            Ok(output) => return Err(format!("item {item} has the output {output:?}")),
             Err(error) if plan.is_calm() && plan.hooks.failing == 0 => {
                 return Err(format!("item {item} has failed: {error}"));
             }
@@ -273,8 +289,8 @@ fn worker_maker(
         let connection = broker.connect();
         broker.set_delays(connection, delays(&plan));
         let hooks = Hooks::new(plan.hooks, random.split(), account.clone());
-        let capacity = plan.workers[number - plan.runs.len()];
-        WorkerHost::new(connection, &format!("w{number}-{lives}"), capacity, hooks, now)
+        let room = (plan.workers[number - plan.runs.len()], plan.most_inline);
+        WorkerHost::new(connection, &format!("w{number}-{lives}"), room, hooks, now)
     })
 }
 
@@ -295,10 +311,10 @@ fn session(plan: &Plan) -> (ClusterSession, UnboundedReceiver<CoordinatorEvent>)
     let (events, receiver) = unbounded_channel();
     let board = LaneBoard::new(plan.seats);
     let (nats, run) = (nats(plan), "run".to_owned());
-    (ClusterSession::new(board, nats, run, usize::MAX, events), receiver)
+    (ClusterSession::new(board, nats, run, plan.most_inline, events), receiver)
 }
 
-fn run(plan: &Plan) -> Arc<Run<u64, u64>> {
+fn run(plan: &Plan) -> Arc<Run<SimulatedValue, SimulatedValue>> {
     let policy = Policy {
         on_error: OnError::Skip,
         retries: plan.retries,
@@ -319,7 +335,8 @@ fn small_plan(items: u64) -> Plan {
         retries: 3,
         lease: Duration::from_secs(2),
         wait_for: Duration::from_secs(60),
-        hooks: HookSettings { most: Duration::from_millis(100), slow: 0, failing: 0 },
+        hooks: HookSettings { most: Duration::from_millis(100), slow: 0, failing: 0, large: 0 },
+        most_inline: 1 << 19,
         delay: Duration::from_millis(1),
         happenings: vec![],
     }
@@ -343,18 +360,37 @@ fn clusters_keep_their_laws() {
     let number = |name: &str| std::env::var(name).ok().map(|it| it.parse().expect(name));
     let first = number("GANGLINE_SEED").unwrap_or(1);
     let count = number("GANGLINE_SEEDS").unwrap_or(100);
-    for seed in first..first + count {
-        let plan = Plan::new(seed);
-        if let Err(error) = simulate(&plan, seed, None) {
-            let mut trace = vec![];
-            let again = simulate(&plan, seed, Some(&mut trace));
-            let short = |error: &str| error.split(": ").next().map(str::to_owned);
-            let again = again.err().and_then(|it| short(&it));
-            assert_eq!(again, short(&error), "the same seed is the same run");
-            if count == 1 {
-                trace.iter().for_each(|line| eprintln!("{line}"));
+    let (next, failed) = (AtomicU64::new(first), Mutex::new(None));
+    let work = || {
+        while lock(&failed).is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
             }
-            panic!("seed {seed}: {error}\n{plan:#?}");
+            if let Err(error) = simulate_caught(seed, None) {
+                lock(&failed).get_or_insert((seed, error));
+            }
         }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    let Some((seed, error)) = lock(&failed).take() else { return };
+    let mut trace = vec![];
+    let again = simulate_caught(seed, Some(&mut trace));
+    let short = |error: &str| error.split(": ").next().map(str::to_owned);
+    assert_eq!(
+        again.err().and_then(|it| short(&it)),
+        short(&error),
+        "seed {seed} is not the same run twice"
+    );
+    if count == 1 {
+        trace.iter().for_each(|line| eprintln!("{line}"));
     }
+    panic!("seed {seed}: {error}\n{:#?}", Plan::new(seed));
+}
+
+/// Runs a seed. A panic is an error too, so that it names its seed.
+fn simulate_caught(seed: u64, trace: Option<&mut Vec<String>>) -> Result<(), String> {
+    let run = || simulate(&Plan::new(seed), seed, trace);
+    catch(run).unwrap_or_else(|panic| Err(format!("it panics: {panic}")))
 }

@@ -160,7 +160,7 @@ impl Signals {
     }
 
     /// Clears the producer's wake-up, and returns whether there was one.
-    pub(super) fn take_wake_up(&self, producer: ProducerId) -> bool {
+    pub(crate) fn take_wake_up(&self, producer: ProducerId) -> bool {
         self.sleepers[producer].take_wake_up()
     }
 

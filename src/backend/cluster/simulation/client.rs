@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::jetstream::{ConnectionId, JetStream, Operation, Request};
+use super::jetstream::{Answer, ConnectionId, JetStream, Operation, Request};
+use super::publishing::{PublishStep, Publishing};
+use crate::backend::cluster::health::BrokerHealth;
 
 /// How long a request waits for its answer, as the real client has it.
 pub(super) const ANSWER: Duration = Duration::from_secs(5);
@@ -23,8 +25,8 @@ pub(super) struct Moment<'a> {
 #[derive(Debug)]
 pub(super) struct SimulatedClient<W, T> {
     pub(super) connection: ConnectionId,
-    /// As the client sees it.
-    pub(super) is_connected: bool,
+    /// What the client knows of the broker.
+    pub(super) health: BrokerHealth,
     last: u64,
     waiting: BTreeMap<u64, W>,
     timers: BTreeMap<(Duration, u64), ClientTimer<T>>,
@@ -41,7 +43,8 @@ pub(super) enum ClientTimer<T> {
 impl<W, T> SimulatedClient<W, T> {
     pub(super) fn new(connection: ConnectionId) -> Self {
         let (waiting, timers) = (BTreeMap::new(), BTreeMap::new());
-        SimulatedClient { connection, is_connected: true, last: 0, waiting, timers }
+        let health = BrokerHealth { is_connected: true, ..BrokerHealth::default() };
+        SimulatedClient { connection, health, last: 0, waiting, timers }
     }
 
     pub(super) fn call(&self, at: &mut Moment<'_>, operation: Operation) {
@@ -80,6 +83,41 @@ impl<W, T> SimulatedClient<W, T> {
         let wanted = self.waiting.iter().filter(|it| is_wanted(it.1));
         let tokens: Vec<_> = wanted.map(|it| *it.0).collect();
         tokens.into_iter().filter_map(|token| self.waiting.remove(&token)).collect()
+    }
+
+    /// Takes the answer to a message that is published, and notes what the broker refuses.
+    pub(super) fn take_published(
+        &mut self,
+        publishing: &mut Publishing,
+        answer: Option<Answer>,
+        at: &Moment<'_>,
+    ) -> PublishStep {
+        if let Some(answer) = answer.as_ref().filter(|it| !matches!(it, Answer::Stored { .. })) {
+            self.health.refusal = Some((at.instant, format!("{answer:?}")));
+        }
+        let is_denied = self.health.check_access(at.instant, Duration::ZERO).is_err();
+        publishing.take(answer, at.now, (self.health.is_connected, is_denied))
+    }
+
+    /// The connection is gone.
+    pub(super) fn disconnect(&mut self) {
+        self.health.is_connected = false;
+    }
+
+    /// The connection was restored. What the broker has denied before says nothing.
+    pub(super) fn connect(&mut self) {
+        self.health.is_connected = true;
+        (self.health.denied, self.health.locked_out) = (None, None);
+    }
+
+    /// The broker denies a right. The first says what is wrong.
+    pub(super) fn note_denied(&mut self, said: String) {
+        self.health.denied.get_or_insert(said);
+    }
+
+    /// The broker refuses the credentials.
+    pub(super) fn note_locked_out(&mut self, said: String, at: Instant) {
+        self.health.locked_out.get_or_insert((at, said));
     }
 
     pub(super) fn later(&mut self, at: Duration, timer: T) {

@@ -2,23 +2,27 @@
 //! `client` does at a real one.
 
 mod items;
+mod outputs;
 mod reading;
 mod run_key;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use self::items::InputWriting;
+use self::outputs::OutputReading;
 use super::client::{AGAIN, ANSWER, ClientTimer, Moment, SimulatedClient};
 use super::jetstream::{
     Acknowledgement as Ack, Answer, ConsumerConfig, Content, Message, Operation, Place, ReplyTo,
     Request,
 };
 use super::pool::SimulatedPool;
+use super::publishing::Publishing;
 use super::setting::Names;
 use crate::backend::cluster::board::SeatedWorker;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
 use crate::backend::cluster::event::{CoordinatorAction, CoordinatorEvent, KeyPurpose, KeyState};
-use crate::backend::cluster::health::BrokerHealth;
+use crate::backend::cluster::names::input_name;
 use crate::backend::cluster::reconciler::{consumer_of_subject, is_of, is_stuck};
 use crate::backend::cluster::wire::{self, RunKey, WorkerOrder};
 
@@ -37,17 +41,18 @@ pub(super) struct CoordinatorHost<'a> {
     pub(super) client: SimulatedClient<CoordinatorWait, CoordinatorTimer>,
     pub(super) names: Names,
     pub(super) key: RunKey,
-    lease: Duration,
-    wait_for: Duration,
+    /// The largest number of bytes of a value in a message.
+    most_inline: usize,
     /// Makes the pool once the key is there.
     make: Option<MakePool<'a>>,
     pub(super) pool: Option<SimulatedPool<'a>>,
-    refusal: Option<(Instant, String)>,
     /// Where the messages are that were delivered, by their subjects for acknowledgements.
     places: BTreeMap<String, Place>,
     /// The workers that wait for replies, by their subjects.
     replies: BTreeMap<String, ReplyTo>,
     consumers: BTreeSet<String>,
+    /// The subjects for acknowledgements of the results whose outputs are being read.
+    fetching: BTreeSet<String>,
     reading: Reading,
     furnishes_again: bool,
     /// Another coordinator has the run.
@@ -72,7 +77,11 @@ pub(super) enum CoordinatorWait {
     Cards,
     KeyRead,
     KeyTaken,
-    Item { publication: u64, message: Message, tries: PublishTries },
+    Item { publication: u64, publishing: Publishing },
+    /// A chunk of a large input, before the item.
+    InputChunk(InputWriting),
+    /// A chunk of a large output.
+    OutputChunk(OutputReading),
     Purge { upto: u64 },
     Consumer(SeatedWorker, String),
     KeyUpdate(KeyPurpose),
@@ -86,13 +95,6 @@ pub(super) enum CoordinatorWait {
     Furnished { config: ConsumerConfig, last: u64 },
 }
 
-/// Since when the broker refuses a message, or leaves it unanswered.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PublishTries {
-    refused: Option<Duration>,
-    unanswered: Option<Duration>,
-}
-
 #[derive(Debug)]
 pub(super) enum CoordinatorTimer {
     Furnish,
@@ -102,9 +104,12 @@ pub(super) enum CoordinatorTimer {
     Lane,
     Publish {
         publication: u64,
-        message: Message,
-        tries: PublishTries,
+        publishing: Publishing,
     },
+    WriteChunk(InputWriting),
+    ReadChunk(OutputReading),
+    /// The broker is told that a result is being read.
+    Progress(String),
     TakeKey,
     ReadResults,
     /// Whether the broker is still heard of.
@@ -115,21 +120,20 @@ impl<'a> CoordinatorHost<'a> {
     pub(super) fn new(
         connection: usize,
         key: RunKey,
-        (lease, wait_for): (Duration, Duration),
+        most_inline: usize,
         make: MakePool<'a>,
     ) -> Self {
         CoordinatorHost {
             client: SimulatedClient::new(connection),
             names: Names::new(),
             key,
-            lease,
-            wait_for,
+            most_inline,
             make: Some(make),
             pool: None,
-            refusal: None,
             places: BTreeMap::new(),
             replies: BTreeMap::new(),
             consumers: BTreeSet::new(),
+            fetching: BTreeSet::new(),
             furnishes_again: false,
             reading: Reading { is_stopped: false, heard: Duration::ZERO, left: 0 },
             is_replaced: false,
@@ -148,6 +152,7 @@ impl<'a> CoordinatorHost<'a> {
             (self.names.of_run(&self.key.run), self.names.results_of(&self.key.run));
         self.client.tell(at, Request::Purge { stream: items, subject: of_run });
         self.client.tell(at, Request::Purge { stream: results, subject: of_results });
+        self.purge_objects(self.names.objects_of(&self.key.run), at);
         let any = self.consumer_for_any();
         self.make_consumer(at, any);
         let subject = self.names.notices(&self.key.run);
@@ -157,14 +162,15 @@ impl<'a> CoordinatorHost<'a> {
         self.open_results(at);
         self.watch_cards(at);
         self.read_key(at);
-        self.client.later(at.now + self.lease / 4, CoordinatorTimer::Tick);
+        self.client.later(at.now + self.key.lease() / 4, CoordinatorTimer::Tick);
         self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
     }
 
     /// Handles what arrives from the broker.
     pub(super) fn arrive(&mut self, content: Content, at: &mut Moment<'_>) {
         match content {
-            Content::Disconnected => self.client.is_connected = false,
+            Content::Disconnected => self.client.disconnect(),
+            Content::Denied(said) => self.client.note_denied(said),
             Content::Answer { token, answer } => {
                 if let Some(wait) = self.client.take(token) {
                     self.answered(wait, Some(answer), at);
@@ -217,7 +223,7 @@ impl<'a> CoordinatorHost<'a> {
                     }
                 }
                 ClientTimer::Other(CoordinatorTimer::Tick) => {
-                    self.client.later(at.now + self.lease / 4, CoordinatorTimer::Tick);
+                    self.client.later(at.now + self.key.lease() / 4, CoordinatorTimer::Tick);
                     self.handle(Some(CoordinatorEvent::Tick), at);
                 }
                 ClientTimer::Other(CoordinatorTimer::Furnish) => {
@@ -228,14 +234,21 @@ impl<'a> CoordinatorHost<'a> {
                 }
                 ClientTimer::Other(CoordinatorTimer::WatchCards) => self.watch_cards(at),
                 ClientTimer::Other(CoordinatorTimer::Lane) => self.handle(None, at),
-                ClientTimer::Other(CoordinatorTimer::Publish { publication, message, tries }) => {
-                    self.publish(publication, message, tries, at);
+                ClientTimer::Other(CoordinatorTimer::Publish { publication, publishing }) => {
+                    self.publish(publication, publishing, at);
                 }
+                ClientTimer::Other(CoordinatorTimer::WriteChunk(input)) => {
+                    self.write_chunk(input, at);
+                }
+                ClientTimer::Other(CoordinatorTimer::ReadChunk(output)) => {
+                    self.read_chunk(output, at);
+                }
+                ClientTimer::Other(CoordinatorTimer::Progress(ack)) => self.tell_progress(ack, at),
                 ClientTimer::Other(CoordinatorTimer::TakeKey) => self.read_key(at),
                 ClientTimer::Other(CoordinatorTimer::ReadResults) => self.open_results(at),
                 ClientTimer::Other(CoordinatorTimer::Heartbeat) => {
                     self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
-                    if self.client.is_connected && at.now > self.reading.heard + HEARTBEAT * 2 {
+                    if self.client.health.is_connected && at.now > self.reading.heard + HEARTBEAT * 2 {
                         self.open_results(at);
                     }
                 }
@@ -245,36 +258,36 @@ impl<'a> CoordinatorHost<'a> {
 
     /// The connection was restored.
     pub(super) fn restored(&mut self, at: &mut Moment<'_>) {
-        self.client.is_connected = true;
+        self.client.connect();
         let consumer = self.names.consumer_of_results(&self.key.run);
         let stream = self.names.results.clone();
         self.client.tell(at, Request::DeleteConsumer { stream, consumer });
         self.open_results(at);
         self.watch_cards(at);
-        let lost = self.client.take_all(|it| matches!(it, CoordinatorWait::Item { .. }));
-        for wait in lost {
-            if let CoordinatorWait::Item { publication, message, .. } = wait {
-                self.publish(publication, message, PublishTries::default(), at);
+        let is_published =
+            |it: &_| matches!(it, CoordinatorWait::Item { .. } | CoordinatorWait::InputChunk(_));
+        for wait in self.client.take_all(is_published) {
+            match wait {
+                CoordinatorWait::Item { publication, mut publishing } => {
+                    publishing.begin_again();
+                    self.publish(publication, publishing, at);
+                }
+                CoordinatorWait::InputChunk(mut input) => {
+                    input.publishing.begin_again();
+                    self.write_chunk(input, at);
+                }
+                _ => unreachable!("it is not published"),
             }
         }
         self.handle(Some(CoordinatorEvent::Restored), at);
     }
 
-    fn health(&self) -> BrokerHealth {
-        BrokerHealth {
-            is_connected: self.client.is_connected,
-            refusal: self.refusal.clone(),
-            ..BrokerHealth::default()
-        }
-    }
-
     fn handle(&mut self, event: Option<CoordinatorEvent>, at: &mut Moment<'_>) {
-        let health = self.health();
         let Some(pool) = &mut self.pool else { return };
         if self.is_ending {
             return;
         }
-        let (actions, until) = pool.handle(event, at.instant, &health);
+        let (actions, until) = pool.handle(event, at.instant, &self.client.health);
         if let Some(until) = until {
             let until = SimulatedPool::time_of(until).max(at.now);
             self.client.later(until, CoordinatorTimer::Lane);
@@ -306,7 +319,7 @@ impl<'a> CoordinatorHost<'a> {
                 };
                 self.client.call(at, Operation::Acknowledge { place, kind });
             }
-            CoordinatorAction::Publish { item, to } => self.publish_item(item, to.as_deref(), at),
+            CoordinatorAction::Publish { item, to } => self.publish_item(item, to, at),
             CoordinatorAction::DeleteItem(sequence) => {
                 let stream = self.names.items.clone();
                 self.client.tell(at, Request::DeleteMessage { stream, sequence });
@@ -344,9 +357,18 @@ impl<'a> CoordinatorHost<'a> {
                 self.client.ask(at, request, CoordinatorWait::Streams { workers }, ANSWER);
             }
             CoordinatorAction::StopReading => self.reading.is_stopped = true,
-            CoordinatorAction::RemoveInput(_)
-            | CoordinatorAction::RemoveOutput(_)
-            | CoordinatorAction::Fetch { .. } => unreachable!("all values are small"),
+            CoordinatorAction::RemoveInput(publication) => {
+                let name = input_name(self.key.epoch, publication);
+                let subject = format!("{}.*", self.names.input_object(&run, &name));
+                self.purge_objects(subject.into(), at);
+            }
+            CoordinatorAction::RemoveOutput(name) => {
+                let subject = format!("{}.*", self.names.output_object(&run, &name));
+                self.purge_objects(subject.into(), at);
+            }
+            CoordinatorAction::Fetch { publication, object, reply, ack } => {
+                self.fetch(publication, object, reply, ack, at);
+            }
         }
     }
 
@@ -365,8 +387,20 @@ impl<'a> CoordinatorHost<'a> {
             (CoordinatorWait::KeyRead | CoordinatorWait::KeyTaken, _) => {
                 return self.client.later(at.now + AGAIN, CoordinatorTimer::TakeKey);
             }
-            (CoordinatorWait::Item { publication, message, tries }, answer) => {
-                match self.judge(publication, message, tries, answer, at) {
+            (CoordinatorWait::Item { publication, publishing }, answer) => {
+                match self.judge(publication, publishing, answer, at) {
+                    Some(event) => event,
+                    None => return,
+                }
+            }
+            (CoordinatorWait::InputChunk(input), answer) => {
+                match self.take_written(input, answer, at) {
+                    Some(event) => event,
+                    None => return,
+                }
+            }
+            (CoordinatorWait::OutputChunk(output), answer) => {
+                match self.take_read(output, answer, at) {
                     Some(event) => event,
                     None => return,
                 }
@@ -405,9 +439,9 @@ impl<'a> CoordinatorHost<'a> {
                 return self.end(&owner, at);
             }
             (CoordinatorWait::KeyLook(purpose), answer) => match self.owner(answer) {
-                Some(state) => CoordinatorEvent::KeyPut(state, purpose),
-                None => {
-                    let request = Request::Send(self.key_message().after(0));
+                Ok(state) => CoordinatorEvent::KeyPut(state, purpose),
+                Err(last) => {
+                    let request = Request::Send(self.key_message().after(last));
                     let wait = CoordinatorWait::KeyUpdate(purpose);
                     return self.client.ask(at, request, wait, ANSWER);
                 }

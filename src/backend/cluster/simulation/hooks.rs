@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::pool::output_of;
+use super::pool::SimulatedValue;
 use super::random::Random;
 use crate::backend::cluster::hosting::TaskAnswer;
 use crate::backend::cluster::part::PartEvent;
@@ -21,6 +21,8 @@ pub(super) struct HookSettings {
     pub(super) slow: u64,
     /// One in so many fails; 0 for none.
     pub(super) failing: u64,
+    /// One in so many outputs, and texts of failures, is large; 0 for none.
+    pub(super) large: u64,
 }
 
 /// What all hooks of a simulation have done.
@@ -77,8 +79,8 @@ impl Hooks {
         now: Duration,
     ) -> HookEnd {
         let publication = header.publication;
-        let input: u64 = postcard::from_bytes(input).expect("it is an encoded number");
-        let hook = RunningHook { input, is_given_up: false };
+        let input = postcard::from_bytes::<SimulatedValue>(input).expect("it is an encoded value");
+        let hook = RunningHook { input: input.number, is_given_up: false };
         let earlier = self.running.insert((part, publication), hook);
         assert!(earlier.is_none(), "publication {publication} is in two hooks of one worker");
         let mut account = self.account.borrow_mut();
@@ -113,12 +115,15 @@ impl Hooks {
         let answer = match self.random.one_in(self.settings.failing) {
             true => {
                 self.account.borrow_mut().failed += 1;
-                let failure = CallFailure::Error(RemoteFailure::text("it fails".to_owned()));
+                let is_large = self.random.one_in(self.settings.large);
+                let text = "it fails".repeat(if is_large { 100 } else { 1 });
+                let failure = CallFailure::Error(RemoteFailure::text(text));
                 TaskAnswer::Failed { failure, device: None }
             }
             false => {
-                let output = postcard::to_allocvec(&output_of(hook.input));
-                TaskAnswer::Output(output.expect("a number can be encoded"))
+                let output = SimulatedValue::output(hook.input, self.settings.large);
+                let output = postcard::to_allocvec(&output);
+                TaskAnswer::Output(output.expect("a value can be encoded"))
             }
         };
         vec![(part, PartEvent::HookAnswered(publication, answer)), over]

@@ -132,10 +132,28 @@ impl JetStream {
         self.note_interest(connection);
     }
 
-    /// Connects a client again. Returns whether the broker is there. What the client has called since the cut follows.
+    /// Takes the right to send to these subjects from the user of a connection.
+    pub(crate) fn deny(&mut self, connection: ConnectionId, subjects: &str) {
+        self.network.connections[connection].denied = Some(subjects.into());
+    }
+
+    /// Changes the password of the user of a connection, which a connected client does not notice.
+    pub(crate) fn lock_out(&mut self, connection: ConnectionId) {
+        self.network.connections[connection].is_locked_out = true;
+    }
+
+    /// Whether the broker would refuse the credentials of a client that connects again.
+    pub(crate) fn is_locked_out(&self, connection: ConnectionId) -> bool {
+        !self.is_down && self.network.connections[connection].is_locked_out
+    }
+
+    /// Connects a client again. Returns whether the broker takes it. What the client has called since the cut follows.
     pub(crate) fn restore(&mut self, at: Duration, connection: ConnectionId) -> bool {
         self.move_to(at);
-        if !self.is_down && !self.network.is_up(connection) {
+        if self.is_down || self.network.connections[connection].is_locked_out {
+            return false;
+        }
+        if !self.network.is_up(connection) {
             self.network.restore(connection);
             let subscriptions = self.network.connections[connection].subscriptions.clone();
             for (subscription, subject) in subscriptions {
@@ -143,7 +161,7 @@ impl JetStream {
             }
             self.note_interest(connection);
         }
-        !self.is_down
+        true
     }
 
     /// Stops the broker for a while, as a signal does: it does all later, and its connections stay.
@@ -239,6 +257,13 @@ impl JetStream {
     }
 
     fn handle(&mut self, connection: ConnectionId, operation: Operation) {
+        if let Some(denied) = &self.network.connections[connection].denied
+            && let Some(subject) = operation.subject()
+            && operation::matches(denied, &subject)
+        {
+            let said = format!("Permissions Violation for Publish to {subject:?}");
+            return self.network.send(connection, Content::Denied(said));
+        }
         match operation {
             Operation::Subscribe { subscription, subject } => {
                 self.subscribe(connection, subscription, subject);

@@ -1,9 +1,10 @@
-//! A pool in virtual time: the coordinator, its board, lanes and scheduler are the real ones. Instead of threads, each lane
-//! takes its next step whenever something has happened.
+//! A pool in virtual time: the coordinator, its board, lanes and scheduler are the real ones. A lane takes its next step when
+//! its thread would: once it was woken, or when the time has come for which it sleeps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::backend::cluster::board::LaneBoard;
@@ -22,12 +23,15 @@ use crate::run::ordered_merge::OrderedMerge;
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner};
 use crate::scheduler::RunTime;
 
+/// The number of bytes of a large value.
+const LARGE: usize = 300;
+
 /// What the hooks of a simulation do: nothing, since they are simulated.
 pub(super) struct Simulated;
 
 impl Runner for Simulated {
-    type Input = u64;
-    type Output = u64;
+    type Input = SimulatedValue;
+    type Output = SimulatedValue;
     type ProducerState = ();
     type ConsumerState = ();
     type Summary = ();
@@ -40,16 +44,21 @@ impl Runner for Simulated {
         &self,
         _: &ProducerContext<'_>,
         (): &mut (),
-        input: u64,
-    ) -> crate::Result<u64> {
-        Ok(output_of(input))
+        input: SimulatedValue,
+    ) -> crate::Result<SimulatedValue> {
+        Ok(SimulatedValue::output(input.number, 0))
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> crate::Result<()> {
         Ok(())
     }
 
-    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: u64) -> crate::Result<()> {
+    fn consumer_work(
+        &self,
+        _: &ConsumerContext<'_>,
+        (): &mut (),
+        _: SimulatedValue,
+    ) -> crate::Result<()> {
         Ok(())
     }
 
@@ -60,9 +69,27 @@ impl Runner for Simulated {
 
 pub(super) static RECIPE: Recipe<Simulated> = Recipe::new("simulated", |_| Ok(Simulated));
 
-/// The output of an item.
-pub(super) fn output_of(input: u64) -> u64 {
-    input * 10 + 1
+/// An input or an output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SimulatedValue {
+    pub(super) number: u64,
+    padding: Vec<u8>,
+}
+
+impl SimulatedValue {
+    /// The input of an item. One in `large` has many bytes; none if it is 0.
+    pub(super) fn input(item: u64, large: u64) -> Self {
+        SimulatedValue::new(item, large > 0 && item.is_multiple_of(large))
+    }
+
+    /// The output of an item. Other ones are large than of the inputs.
+    pub(super) fn output(item: u64, large: u64) -> Self {
+        SimulatedValue::new(item * 10 + 1, large > 0 && item % large == large / 2)
+    }
+
+    fn new(number: u64, is_large: bool) -> Self {
+        SimulatedValue { number, padding: vec![7; if is_large { LARGE } else { 0 }] }
+    }
 }
 
 /// A pool, from its build to its close.
@@ -72,8 +99,10 @@ pub(super) struct SimulatedPool<'a> {
     session: &'a ClusterSession,
     receiver: UnboundedReceiver<CoordinatorEvent>,
     setups: &'a [ProducerSetup],
+    /// One in so many values is large.
+    large: u64,
     /// The runs that have not begun yet, the next one last.
-    waiting: Vec<(&'a Run<u64, u64>, u64)>,
+    waiting: Vec<(&'a Run<SimulatedValue, SimulatedValue>, u64)>,
     run: Option<SimulatedRun<'a>>,
     /// What each run has given, from the first on.
     pub(super) ended: Vec<RunEnd>,
@@ -85,20 +114,28 @@ pub(super) struct SimulatedPool<'a> {
 pub(super) struct RunEnd {
     pub(super) items: u64,
     /// In input order.
-    pub(super) outcomes: Vec<Result<u64, String>>,
+    pub(super) outcomes: Vec<Result<SimulatedValue, String>>,
     /// The error that ended the run.
     pub(super) error: Option<Error>,
 }
 
 /// A run in progress.
 struct SimulatedRun<'a> {
-    run: &'a Run<u64, u64>,
-    lanes: Vec<SimulatedLane<'a>>,
-    feeder: Feeder<u64, u64>,
-    merge: OrderedMerge<u64>,
+    run: &'a Run<SimulatedValue, SimulatedValue>,
+    lanes: Vec<LaneThread<'a>>,
+    feeder: Feeder<SimulatedValue, SimulatedValue>,
+    merge: OrderedMerge<SimulatedValue>,
     fed: u64,
     items: u64,
-    outcomes: Vec<Result<u64, String>>,
+    large: u64,
+    outcomes: Vec<Result<SimulatedValue, String>>,
+}
+
+/// The thread of a lane.
+struct LaneThread<'a> {
+    lane: SimulatedLane<'a>,
+    /// When it looks again without being woken.
+    until: Option<RunTime>,
 }
 
 /// A lane, where its thread would be.
@@ -115,7 +152,8 @@ impl<'a> SimulatedPool<'a> {
         session: &'a ClusterSession,
         receiver: UnboundedReceiver<CoordinatorEvent>,
         setups: &'a [ProducerSetup],
-        mut runs: Vec<(&'a Run<u64, u64>, u64)>,
+        large: u64,
+        mut runs: Vec<(&'a Run<SimulatedValue, SimulatedValue>, u64)>,
     ) -> Self {
         runs.reverse();
         SimulatedPool {
@@ -124,6 +162,7 @@ impl<'a> SimulatedPool<'a> {
             session,
             receiver,
             setups,
+            large,
             waiting: runs,
             run: None,
             ended: vec![],
@@ -145,8 +184,6 @@ impl<'a> SimulatedPool<'a> {
             while let Some(event) = next.take().or_else(|| self.receiver.try_recv().ok()) {
                 actions.extend(self.coordinator.handle(event, now, broker.clone()));
             }
-            // One lane may leave what another, which has looked already, can take. That causes no event.
-            self.advance();
             let until = self.advance();
             next = self.receiver.try_recv().ok();
             if next.is_none() {
@@ -162,7 +199,7 @@ impl<'a> SimulatedPool<'a> {
 
     /// Where it stands, for a run that does not end.
     pub(super) fn state(&self) -> String {
-        let lanes = self.run.iter().flat_map(|run| &run.lanes).map(|lane| match lane {
+        let lanes = self.run.iter().flat_map(|run| &run.lanes).map(|thread| match &thread.lane {
             SimulatedLane::InRun(_) => "in run".to_owned(),
             SimulatedLane::Draining(_, ending) => format!("{ending:?}"),
             SimulatedLane::Left => "left".to_owned(),
@@ -191,11 +228,11 @@ impl<'a> SimulatedPool<'a> {
                 self.session.send(CoordinatorEvent::Close);
                 return None;
             };
-            self.run = Some(SimulatedRun::new(run, items, self.session, self.setups));
+            self.run = Some(SimulatedRun::new(run, (items, self.large), self.session, self.setups));
         }
         let run = self.run.as_mut().expect("it has just begun");
         let until = run.advance();
-        if run.lanes.iter().all(|lane| matches!(lane, SimulatedLane::Left)) {
+        if run.lanes.iter().all(|thread| matches!(thread.lane, SimulatedLane::Left)) {
             let SimulatedRun { run, items, outcomes, .. } =
                 self.run.take().expect("it is in progress");
             self.ended.push(RunEnd { items, outcomes, error: run.take_fatal_error() });
@@ -207,15 +244,15 @@ impl<'a> SimulatedPool<'a> {
 
 impl<'a> SimulatedRun<'a> {
     fn new(
-        run: &'a Run<u64, u64>,
-        items: u64,
+        run: &'a Run<SimulatedValue, SimulatedValue>,
+        (items, large): (u64, u64),
         session: &'a ClusterSession,
         setups: &'a [ProducerSetup],
     ) -> Self {
         let lanes = setups.iter().map(|setup| {
             let mut lane = LaneRun::new(run, session, (&RECIPE, Hook::ProducerWork), setup);
             lane.enter();
-            SimulatedLane::InRun(Box::new(lane))
+            LaneThread { lane: SimulatedLane::InRun(Box::new(lane)), until: Some(RunTime::START) }
         });
         SimulatedRun {
             run,
@@ -224,42 +261,60 @@ impl<'a> SimulatedRun<'a> {
             merge: run.handover.merge(Order::Input),
             fed: 0,
             items,
+            large,
             outcomes: vec![],
         }
     }
 
-    /// Feeds, has each lane take a step, and takes the results. Returns when a lane wants to look again.
+    /// Feeds, lets the woken lanes go on, and takes the results, until all lanes sleep. Returns when the first wants to look
+    /// again.
     fn advance(&mut self) -> Option<RunTime> {
+        let dispatch = &self.run.handover.dispatch;
+        let mut are_asleep = false;
+        while !are_asleep {
+            self.feed();
+            let now = dispatch.clock.now();
+            are_asleep = true;
+            for (number, thread) in self.lanes.iter_mut().enumerate() {
+                let is_due = thread.until.is_some_and(|until| until <= now);
+                if dispatch.signals.take_wake_up(number) || is_due {
+                    thread.until = thread.lane.advance();
+                    are_asleep = false;
+                }
+            }
+            self.consume();
+            let is_over = self.outcomes.len() as u64 == self.items || self.run.has_fatal_error();
+            if is_over && !self.run.handover.is_aborted() {
+                self.run.abort();
+                are_asleep = false;
+            }
+        }
+        self.lanes.iter().filter_map(|thread| thread.until).min()
+    }
+
+    fn feed(&mut self) {
         let handover = &self.run.handover;
         while self.fed < self.items
             && self.feeder.has_permit(handover)
             && self.feeder.spend(handover)
         {
-            self.feeder.push(handover, self.fed);
+            self.feeder.push(handover, SimulatedValue::input(self.fed, self.large));
             self.fed += 1;
             if self.fed == self.items {
                 handover.end(self.items);
             }
         }
-        let mut earliest = None;
-        for lane in &mut self.lanes {
-            let until = lane.advance();
-            earliest = [earliest, until].into_iter().flatten().min();
-        }
+    }
+
+    fn consume(&mut self) {
         while let Some((seq, outcome)) = self.merge.pop() {
             assert_eq!(seq, self.outcomes.len() as u64, "results come in input order");
             self.outcomes.push(outcome.map_err(|it| match *it {
                 NoOutput::Failed(failed) => failed.error.to_string(),
                 other => format!("{other:?}"),
             }));
-            handover.permits.give_back(1);
+            self.run.handover.permits.give_back(1);
         }
-        let is_over = self.outcomes.len() as u64 == self.items || self.run.has_fatal_error();
-        if is_over && !handover.is_aborted() {
-            self.run.abort();
-            return self.advance();
-        }
-        earliest
     }
 }
 

@@ -13,13 +13,15 @@ pub(super) struct Names {
     names: SubjectNames,
     pub(super) items: Arc<str>,
     pub(super) results: Arc<str>,
+    pub(super) objects: Arc<str>,
 }
 
 impl Names {
     pub(super) fn new() -> Self {
         let names = SubjectNames::new("s").expect("it has no character with a meaning");
         let (items, results) = (names.items().into(), names.results().into());
-        Names { names, items, results }
+        let objects = format!("OBJ_{}", names.objects()).into();
+        Names { names, items, results, objects }
     }
 
     pub(super) fn of_run(&self, run: &str) -> Arc<str> {
@@ -85,19 +87,42 @@ impl Names {
         subject.rsplit('.').next().unwrap_or_default().to_owned()
     }
 
+    pub(super) fn input_object(&self, run: &str, name: &str) -> Arc<str> {
+        self.names.input_object(run, name).into()
+    }
+
+    pub(super) fn output_object(&self, run: &str, name: &str) -> Arc<str> {
+        self.names.output_object(run, name).into()
+    }
+
+    pub(super) fn objects_of(&self, run: &str) -> Arc<str> {
+        self.names.objects_of(run).into()
+    }
+
     fn entry(&self, bucket: &str, key: &str) -> (Arc<str>, Arc<str>) {
         (format!("KV_{bucket}").into(), format!("$KV.{bucket}.{key}").into())
     }
 
-    /// The streams that there have to be.
+    /// The streams that a coordinator makes.
     pub(super) fn streams(&self) -> Vec<StreamConfig> {
         let queue = |name: &str, kind: &str| StreamConfig {
             max_age: Some(DAY),
             ..StreamConfig::new(name, &self.names.all(kind), Retention::WorkQueue)
         };
+        let chunks = format!("$O.{}.C.>", self.names.objects());
+        let objects = StreamConfig {
+            max_age: Some(DAY),
+            allow_rollup: true,
+            ..StreamConfig::new(&self.objects, &chunks, Retention::Limits)
+        };
+        let results = StreamConfig { max_bytes: Some(256 << 20), ..queue(&self.results, "results") };
+        let queues = [queue(&self.items, "items"), results, objects];
+        queues.into_iter().chain(self.buckets()).collect()
+    }
+
+    /// The buckets, which workers make too.
+    pub(super) fn buckets(&self) -> Vec<StreamConfig> {
         vec![
-            queue(&self.items, "items"),
-            StreamConfig { max_bytes: Some(256 << 20), ..queue(&self.results, "results") },
             StreamConfig::bucket(&self.names.workers(), Duration::from_secs(60)),
             StreamConfig::bucket(&self.names.keys(), Duration::from_secs(60 * 60)),
         ]

@@ -10,10 +10,11 @@ use super::jetstream::{
     Acknowledgement as Ack, Answer, Content, Marker, Message, Operation, Place, Pull, PullStatus,
     Request,
 };
+use super::objects::{ObjectReading, ObjectWriting, ReadStep};
 use super::pool::RECIPE;
+use super::publishing::{PublishStep, Publishing};
 use super::setting::Names;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
-use crate::backend::cluster::health::BrokerHealth;
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::part::{
     LoadedService, PULL, PartAction, PartEvent, PartSettings, RequestEnd, WorkerPart,
@@ -35,8 +36,9 @@ pub(super) struct WorkerHost {
     worker: Worker,
     parts: BTreeMap<u64, PartHost>,
     capacity: usize,
+    /// The largest number of bytes of a value in a message.
+    most_inline: usize,
     pub(super) hooks: Hooks,
-    refusal: Option<(std::time::Instant, String)>,
     places: BTreeMap<String, Place>,
     /// When the worker was last told to be called.
     tick: Duration,
@@ -60,17 +62,26 @@ pub(super) enum WorkerWait {
     Seat(u64),
     Claim(u64, u64),
     Results(u64, ResultsMessage),
+    Chunk(u64, OutputWriting),
+    Input { part: u64, publication: u64, reading: ObjectReading },
 }
 
 /// A group of results on its way.
 #[derive(Debug)]
 pub(super) struct ResultsMessage {
     group: u64,
-    message: Message,
+    publishing: Publishing,
     /// The group is wanted while its last publication is above the floor.
     last: u64,
-    /// Since when the broker refuses it, or leaves it unanswered.
-    since: Option<Duration>,
+}
+
+/// A large output on its way to the object store.
+#[derive(Debug)]
+pub(super) struct OutputWriting {
+    publication: u64,
+    writing: ObjectWriting,
+    /// The chunk that is published.
+    publishing: Publishing,
 }
 
 #[derive(Debug)]
@@ -80,13 +91,15 @@ pub(super) enum WorkerTimer {
     Flush(u64),
     Hook(HookEnd),
     Publish(u64, ResultsMessage),
+    WriteChunk(u64, OutputWriting),
+    ReadChunk { part: u64, publication: u64, reading: ObjectReading },
 }
 
 impl WorkerHost {
     pub(super) fn new(
         connection: usize,
         id: &str,
-        capacity: usize,
+        (capacity, most_inline): (usize, usize),
         hooks: Hooks,
         now: std::time::Instant,
     ) -> Self {
@@ -107,8 +120,8 @@ impl WorkerHost {
             worker: Worker::new(card, now),
             parts: BTreeMap::new(),
             capacity,
+            most_inline,
             hooks,
-            refusal: None,
             places: BTreeMap::new(),
             tick: Duration::MAX,
             is_over: false,
@@ -116,7 +129,7 @@ impl WorkerHost {
     }
 
     pub(super) fn start(&mut self, at: &mut Moment<'_>) {
-        for config in self.names.streams() {
+        for config in self.names.buckets() {
             self.client.tell(at, Request::CreateStream(config));
         }
         self.client.call(at, Operation::OpenInbox { subscription: KEYS });
@@ -130,7 +143,8 @@ impl WorkerHost {
 
     pub(super) fn arrive(&mut self, content: Content, at: &mut Moment<'_>) {
         match content {
-            Content::Disconnected => self.client.is_connected = false,
+            Content::Disconnected => self.client.disconnect(),
+            Content::Denied(said) => self.client.note_denied(said),
             Content::Answer { token, answer } => {
                 if let Some(wait) = self.client.take(token) {
                     self.answered(wait, Some(answer), at);
@@ -194,17 +208,31 @@ impl WorkerHost {
                 ClientTimer::Other(WorkerTimer::Publish(part, message)) => {
                     self.publish(part, message, at);
                 }
+                ClientTimer::Other(WorkerTimer::WriteChunk(part, output)) => {
+                    self.write_chunk(part, output, at);
+                }
+                ClientTimer::Other(WorkerTimer::ReadChunk { part, publication, reading }) => {
+                    self.read_chunk(part, publication, reading, at);
+                }
             }
         }
     }
 
     pub(super) fn restored(&mut self, at: &mut Moment<'_>) {
-        self.client.is_connected = true;
+        self.client.connect();
         self.watch_keys(at);
-        let lost = self.client.take_all(|it| matches!(it, WorkerWait::Results(..)));
-        for wait in lost {
-            if let WorkerWait::Results(part, message) = wait {
-                self.publish(part, ResultsMessage { since: None, ..message }, at);
+        let is_published = |it: &_| matches!(it, WorkerWait::Results(..) | WorkerWait::Chunk(..));
+        for wait in self.client.take_all(is_published) {
+            match wait {
+                WorkerWait::Results(part, mut message) => {
+                    message.publishing.begin_again();
+                    self.publish(part, message, at);
+                }
+                WorkerWait::Chunk(part, mut output) => {
+                    output.publishing.begin_again();
+                    self.write_chunk(part, output, at);
+                }
+                _ => unreachable!("it is not published"),
             }
         }
         for part in self.parts.keys().copied().collect::<Vec<_>>() {
@@ -223,12 +251,7 @@ impl WorkerHost {
         if self.is_over {
             return;
         }
-        let health = BrokerHealth {
-            is_connected: self.client.is_connected,
-            refusal: self.refusal.clone(),
-            ..BrokerHealth::default()
-        };
-        let actions = self.worker.handle(event, at.instant, &health);
+        let actions = self.worker.handle(event, at.instant, &self.client.health);
         actions.into_iter().for_each(|action| self.perform(action, at));
         let next = at.now + self.worker.next_time().saturating_duration_since(at.instant);
         if next != self.tick && !self.is_over {
@@ -271,9 +294,9 @@ impl WorkerHost {
             WorkerWait::Card => match answer {
                 Some(Answer::Stored { .. }) => self.handle(WorkerEvent::CardStored, at),
                 Some(other) => {
-                    self.refusal = Some((at.instant, format!("{other:?}")));
+                    self.client.health.refusal = Some((at.instant, format!("{other:?}")));
                     // The broker may have lost the bucket. The next card is put into it.
-                    for config in self.names.streams() {
+                    for config in self.names.buckets() {
                         self.client.tell(at, Request::CreateStream(config));
                     }
                 }
@@ -287,32 +310,33 @@ impl WorkerHost {
                 let reply = reply(answer).and_then(|it| wire::decode(&it).ok());
                 self.note(part, PartEvent::ClaimAnswered(publication, reply), at);
             }
-            WorkerWait::Results(part, mut message) => {
-                let said = match answer {
-                    Some(Answer::Stored { sequence, .. }) => {
-                        let event = PartEvent::ResultsStored(message.group, Ok(Some(sequence)));
-                        return self.note(part, event, at);
+            WorkerWait::Chunk(part, output) => self.take_written(part, output, answer, at),
+            WorkerWait::Input { part, publication, mut reading } => {
+                match reading.take(answer, self.client.health.is_connected) {
+                    ReadStep::Next => self.read_chunk(part, publication, reading, at),
+                    ReadStep::Again => {
+                        let timer = WorkerTimer::ReadChunk { part, publication, reading };
+                        self.client.later(at.now + AGAIN, timer);
                     }
-                    Some(other) => {
-                        let said = format!("{other:?}");
-                        self.refusal = Some((at.instant, said.clone()));
-                        said
+                    ReadStep::Over(input) => {
+                        self.note(part, PartEvent::InputRead(publication, input), at);
                     }
-                    None if !self.client.is_connected => {
-                        message.since = None;
-                        return self
-                            .client
-                            .later(at.now + AGAIN, WorkerTimer::Publish(part, message));
-                    }
-                    None => "timed out".to_owned(),
-                };
-                let since = *message.since.get_or_insert(at.now);
-                let most = self.parts.get(&part).map(|it| it.key.wait_millis).unwrap_or_default();
-                if at.now > since + Duration::from_millis(most) {
-                    let event = PartEvent::ResultsStored(message.group, Err(said));
-                    return self.note(part, event, at);
                 }
-                self.client.later(at.now + AGAIN, WorkerTimer::Publish(part, message));
+            }
+            WorkerWait::Results(part, mut message) => {
+                match self.client.take_published(&mut message.publishing, answer, at) {
+                    PublishStep::Stored(place) => {
+                        let event = PartEvent::ResultsStored(message.group, Ok(Some(place)));
+                        self.note(part, event, at);
+                    }
+                    PublishStep::Again => {
+                        self.client.later(at.now + AGAIN, WorkerTimer::Publish(part, message));
+                    }
+                    PublishStep::Failed(said) => {
+                        let said = said.unwrap_or_else(|| "timed out".to_owned());
+                        self.note(part, PartEvent::ResultsStored(message.group, Err(said)), at);
+                    }
+                }
             }
         }
     }
@@ -330,7 +354,7 @@ impl WorkerHost {
             worker: self.id.clone(),
             host: self.id.clone(),
             pid: 1,
-            most_inline: 1 << 19,
+            most_inline: self.most_inline,
         };
         let (part, wakes) = (WorkerPart::new(settings), Duration::MAX);
         self.parts.insert(number, PartHost { part, key, is_dirty: false, wakes });
@@ -440,12 +464,23 @@ impl WorkerHost {
             }
             PartAction::PublishResults { group, id, payload, last } => {
                 let message = Message::new(&self.names.results_of(&run), payload).with_id(&id);
-                let results = ResultsMessage { group, message, last, since: None };
+                let patience = host.key.wait();
+                let publishing = Publishing::new(message, patience, Some(patience));
+                let results = ResultsMessage { group, publishing, last };
                 self.publish(number, results, at);
             }
             PartAction::EndProcess(_) => self.is_over = true,
-            PartAction::ReadInput { .. } | PartAction::StoreOutput { .. } => {
-                unreachable!("all values are small")
+            PartAction::ReadInput { publication, object } => {
+                let subject = self.names.input_object(&run, &object.name);
+                let reading = ObjectReading::new(object, subject);
+                self.read_chunk(number, publication, reading, at);
+            }
+            PartAction::StoreOutput { publication, name, output } => {
+                let subject = self.names.output_object(&run, &name);
+                let (chunk, patience) = (self.most_inline, host.key.lease() * 3);
+                let mut writing = ObjectWriting::new(name, subject, output, chunk, patience);
+                let publishing = writing.next().expect("it is larger than nothing");
+                self.write_chunk(number, OutputWriting { publication, writing, publishing }, at);
             }
         }
     }
@@ -455,7 +490,54 @@ impl WorkerHost {
         if results.last <= host.part.floor() {
             return self.note(number, PartEvent::ResultsStored(results.group, Ok(None)), at);
         }
-        let request = Request::Send(results.message.clone());
+        let request = Request::Send(results.publishing.message.clone());
         self.client.ask(at, request, WorkerWait::Results(number, results), ANSWER);
+    }
+
+    /// Writes the chunk of a large output that is due, unless the output is not wanted any more.
+    fn write_chunk(&mut self, number: u64, output: OutputWriting, at: &mut Moment<'_>) {
+        let Some(host) = self.parts.get(&number) else { return };
+        if output.publication <= host.part.floor() {
+            let OutputWriting { publication, writing, .. } = output;
+            let event = PartEvent::OutputStored(publication, writing.object, Ok(()));
+            return self.note(number, event, at);
+        }
+        let request = Request::Send(output.publishing.message.clone());
+        self.client.ask(at, request, WorkerWait::Chunk(number, output), ANSWER);
+    }
+
+    fn take_written(
+        &mut self,
+        number: u64,
+        mut output: OutputWriting,
+        answer: Option<Answer>,
+        at: &mut Moment<'_>,
+    ) {
+        let stored = match self.client.take_published(&mut output.publishing, answer, at) {
+            PublishStep::Again => {
+                let timer = WorkerTimer::WriteChunk(number, output);
+                return self.client.later(at.now + AGAIN, timer);
+            }
+            PublishStep::Failed(said) => Err(said.unwrap_or_else(|| "timed out".to_owned())),
+            PublishStep::Stored(_) => match output.writing.next() {
+                Some(publishing) => {
+                    return self.write_chunk(number, OutputWriting { publishing, ..output }, at);
+                }
+                None => Ok(()),
+            },
+        };
+        let OutputWriting { publication, writing, .. } = output;
+        self.note(number, PartEvent::OutputStored(publication, writing.object, stored), at);
+    }
+
+    fn read_chunk(
+        &mut self,
+        part: u64,
+        publication: u64,
+        reading: ObjectReading,
+        at: &mut Moment<'_>,
+    ) {
+        let request = reading.request(self.names.objects.clone());
+        self.client.ask(at, request, WorkerWait::Input { part, publication, reading }, ANSWER);
     }
 }

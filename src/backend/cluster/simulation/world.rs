@@ -1,6 +1,6 @@
 //! A whole cluster in virtual time: a broker, coordinators, workers, and what happens to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::client::Moment;
@@ -34,6 +34,10 @@ pub(super) enum Happening {
     PauseBroker(Duration),
     /// The broker has no room for this time.
     Refuse(Duration),
+    /// The user of a process may not send to these subjects any more.
+    Deny(usize, &'static str),
+    /// The password of the user of a process is changed, and its connection cut.
+    LockOut(usize),
     // What ends one of the above.
     Resume(usize),
     Reconnect(usize),
@@ -53,6 +57,8 @@ struct Host<'a> {
     /// `None` once it was killed.
     process: Option<Process<'a>>,
     connection: usize,
+    /// Its time in the list of the world.
+    wakes: Option<Duration>,
     is_stopped: bool,
     /// What has arrived while it was stopped.
     buffered: Vec<Content>,
@@ -65,6 +71,10 @@ struct Host<'a> {
 pub(super) struct World<'a> {
     pub(super) broker: JetStream,
     hosts: Vec<Host<'a>>,
+    /// The processes by the times at which they want to go on.
+    wakes: BTreeSet<(Duration, usize)>,
+    /// The processes by their connections, of which each process has new ones.
+    of_connection: Vec<usize>,
     happenings: BTreeMap<(Duration, u64), Happening>,
     count: u64,
     pub(super) now: Duration,
@@ -81,6 +91,8 @@ impl<'a> World<'a> {
         World {
             broker: JetStream::new(),
             hosts: vec![],
+            wakes: BTreeSet::new(),
+            of_connection: vec![],
             happenings: BTreeMap::new(),
             count: 0,
             now: Duration::ZERO,
@@ -94,27 +106,29 @@ impl<'a> World<'a> {
 
     /// Adds a process. Its number is that of those before it.
     pub(super) fn add(&mut self, process: Process<'a>) {
-        let connection = process.connection();
-        self.hosts.push(Host {
-            process: Some(process),
-            connection,
-            is_stopped: false,
-            buffered: vec![],
-            cut_until: Duration::ZERO,
-            is_reconnecting: false,
-        });
+        let number = self.add_place();
+        self.install(number, process);
     }
 
-    /// Adds a place for a worker, which `Replace` starts.
-    pub(super) fn add_place(&mut self) {
+    /// Adds a place for a worker, which `Replace` starts. Returns its number.
+    pub(super) fn add_place(&mut self) -> usize {
         self.hosts.push(Host {
             process: None,
             connection: usize::MAX,
+            wakes: None,
             is_stopped: false,
             buffered: vec![],
             cut_until: Duration::ZERO,
             is_reconnecting: false,
         });
+        self.hosts.len() - 1
+    }
+
+    fn install(&mut self, number: usize, process: Process<'a>) {
+        let connection = process.connection();
+        self.of_connection.resize(self.of_connection.len().max(connection + 1), usize::MAX);
+        self.of_connection[connection] = number;
+        (self.hosts[number].connection, self.hosts[number].process) = (connection, Some(process));
     }
 
     pub(super) fn later(&mut self, at: Duration, happening: Happening) {
@@ -176,9 +190,9 @@ impl<'a> World<'a> {
 
     fn next_time(&self) -> Option<Duration> {
         let happening = self.happenings.first_key_value().map(|it| it.0.0);
-        let hosts = self.hosts.iter().filter(|host| !host.is_stopped);
-        let times = hosts.filter_map(|host| host.process.as_ref()?.next_time());
-        times.chain(happening).chain(self.broker.next_time()).min().map(|it| it.max(self.now))
+        let wakes = self.wakes.first().map(|it| it.0);
+        let times = [happening, wakes, self.broker.next_time()];
+        times.into_iter().flatten().min().map(|it| it.max(self.now))
     }
 
     fn step(&mut self, now: Duration) {
@@ -196,23 +210,17 @@ impl<'a> World<'a> {
             let happening = entry.remove();
             return self.happen(happening);
         }
-        for number in 0..self.hosts.len() {
-            let host = &self.hosts[number];
-            let time = host.process.as_ref().and_then(Process::next_time);
-            if !host.is_stopped && time.is_some_and(|time| time <= now) {
-                self.with(number, |process, at| process.fire(at));
-                return;
-            }
+        if let Some(&(_, number)) = self.wakes.first() {
+            self.with(number, |process, at| process.fire(at));
         }
     }
 
     fn arrive(&mut self, arrival: Arrival) {
         let Arrival { connection, content, .. } = arrival;
-        let number = self
-            .hosts
-            .iter()
-            .position(|host| host.connection == connection && host.process.is_some());
-        let Some(number) = number else { return };
+        let number = self.of_connection[connection];
+        if self.hosts[number].connection != connection || self.hosts[number].process.is_none() {
+            return;
+        }
         self.note(|| format!("{number} gets {content:?}"));
         if content == Content::Disconnected {
             let host = &mut self.hosts[number];
@@ -235,6 +243,7 @@ impl<'a> World<'a> {
             Happening::Stop(number, time) => {
                 if self.hosts[number].process.is_some() && !self.hosts[number].is_stopped {
                     self.hosts[number].is_stopped = true;
+                    self.note_wake(number);
                     self.later(now + time, Happening::Resume(number));
                 }
             }
@@ -244,6 +253,7 @@ impl<'a> World<'a> {
                 for content in buffered {
                     self.with(number, |process, at| process.arrive(content, at));
                 }
+                self.note_wake(number);
             }
             Happening::Kill(number) => self.end(number),
             Happening::Terminate(number) => {
@@ -262,15 +272,16 @@ impl<'a> World<'a> {
                 } else {
                     let instant = self.base + now;
                     let mut worker = (self.replace)(&mut self.broker, instant, number);
-                    worker.client.is_connected = self.broker.is_connected(worker.client.connection);
-                    if !worker.client.is_connected {
+                    worker.client.health.is_connected =
+                        self.broker.is_connected(worker.client.connection);
+                    let is_connected = worker.client.health.is_connected;
+                    if !is_connected {
                         self.later(now + RECONNECT, Happening::Reconnect(number));
                     }
                     let host = &mut self.hosts[number];
-                    host.connection = worker.client.connection;
-                    (host.is_stopped, host.is_reconnecting) = (false, !worker.client.is_connected);
+                    (host.is_stopped, host.is_reconnecting) = (false, !is_connected);
                     host.buffered.clear();
-                    host.process = Some(Process::Worker(Box::new(worker)));
+                    self.install(number, Process::Worker(Box::new(worker)));
                     self.with(number, |process, at| process.start(at));
                 }
             }
@@ -295,6 +306,13 @@ impl<'a> World<'a> {
                 self.later(now + time, Happening::EndRefusal);
             }
             Happening::EndRefusal => self.broker.refuse(None),
+            Happening::Deny(number, subjects) => {
+                self.broker.deny(self.hosts[number].connection, subjects);
+            }
+            Happening::LockOut(number) => {
+                self.broker.lock_out(self.hosts[number].connection);
+                self.broker.cut(now, self.hosts[number].connection);
+            }
             Happening::Begin(number) => self.with(number, |process, at| process.start(at)),
         }
     }
@@ -312,6 +330,9 @@ impl<'a> World<'a> {
                 false => return self.with(number, |process, at| process.restored(at)),
             }
         }
+        if self.broker.is_locked_out(self.hosts[number].connection) {
+            self.with(number, Process::lock_out);
+        }
         let at = self.hosts[number].cut_until.max(self.now + RECONNECT * 2);
         self.later(at, Happening::Reconnect(number));
     }
@@ -327,7 +348,22 @@ impl<'a> World<'a> {
             && worker.is_over
         {
             self.note(|| format!("{number} ends"));
-            self.end(number);
+            return self.end(number);
+        }
+        self.note_wake(number);
+    }
+
+    /// Keeps the list of times.
+    fn note_wake(&mut self, number: usize) {
+        let host = &mut self.hosts[number];
+        let time = match &host.process {
+            Some(process) if !host.is_stopped => process.next_time(),
+            _ => None,
+        };
+        let before = std::mem::replace(&mut host.wakes, time);
+        if before != time {
+            before.into_iter().for_each(|it| _ = self.wakes.remove(&(it, number)));
+            self.wakes.extend(time.map(|it| (it, number)));
         }
     }
 
@@ -336,6 +372,7 @@ impl<'a> World<'a> {
         if let Some(Process::Worker(_)) = host.process.take() {
             self.broker.cut(self.now, host.connection);
         }
+        self.note_wake(number);
     }
 
     fn note(&mut self, line: impl FnOnce() -> String) {
@@ -379,6 +416,14 @@ impl Process<'_> {
         match self {
             Process::Coordinator(host) => host.fire(at),
             Process::Worker(host) => host.fire(at),
+        }
+    }
+
+    fn lock_out(&mut self, at: &mut Moment<'_>) {
+        let (said, instant) = ("authorization violation".to_owned(), at.instant);
+        match self {
+            Process::Coordinator(host) => host.client.note_locked_out(said, instant),
+            Process::Worker(host) => host.client.note_locked_out(said, instant),
         }
     }
 

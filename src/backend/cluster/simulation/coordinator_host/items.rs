@@ -1,13 +1,51 @@
 //! Publishes the items of a simulated coordinator, and looks for lost ones.
 
-use super::{CoordinatorHost, CoordinatorTimer, CoordinatorWait, PublishTries};
+use super::{CoordinatorHost, CoordinatorTimer, CoordinatorWait};
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
+use crate::backend::cluster::names::input_name;
 use crate::backend::cluster::simulation::client::{AGAIN, ANSWER, Moment};
 use crate::backend::cluster::simulation::jetstream::{Answer, Message, Request};
-use crate::backend::cluster::wire::{self, ItemHeader, RunKey};
+use crate::backend::cluster::simulation::objects::ObjectWriting;
+use crate::backend::cluster::simulation::publishing::{PublishStep, Publishing};
+use crate::backend::cluster::wire::{self, ItemHeader, Object, RunKey};
+use crate::error::ClusterError;
+
+/// The large input of an item on its way to the object store.
+#[derive(Debug)]
+pub(in crate::backend::cluster::simulation) struct InputWriting {
+    item: ToPublish,
+    to: Option<String>,
+    writing: ObjectWriting,
+    /// The chunk that is published.
+    pub(super) publishing: Publishing,
+}
 
 impl CoordinatorHost<'_> {
-    pub(super) fn publish_item(&mut self, item: ToPublish, to: Option<&str>, at: &mut Moment<'_>) {
+    /// Publishes an item. A large input is stored before.
+    pub(super) fn publish_item(
+        &mut self,
+        mut item: ToPublish,
+        to: Option<String>,
+        at: &mut Moment<'_>,
+    ) {
+        if item.input.len() <= self.most_inline {
+            return self.publish_header(item, None, to.as_deref(), at);
+        }
+        let name = input_name(self.key.epoch, item.publication);
+        let subject = self.names.input_object(&self.key.run, &name);
+        let (input, lease) = (std::mem::take(&mut item.input), self.key.lease());
+        let mut writing = ObjectWriting::new(name, subject, input, self.most_inline, lease);
+        let publishing = writing.next().expect("it is larger than nothing");
+        self.write_chunk(InputWriting { item, to, writing, publishing }, at);
+    }
+
+    fn publish_header(
+        &mut self,
+        item: ToPublish,
+        object: Option<Object>,
+        to: Option<&str>,
+        at: &mut Moment<'_>,
+    ) {
         let RunKey { run, epoch, .. } = &self.key;
         let ToPublish { publication, item, attempt, size, input, .. } = item;
         let subject = match to {
@@ -15,23 +53,68 @@ impl CoordinatorHost<'_> {
             None => self.names.any(run, *epoch),
         };
         let (epoch, size) = (*epoch, (size.cost, size.padded));
-        let header = ItemHeader { epoch, publication, item, attempt, size, object: None };
+        let header = ItemHeader { epoch, publication, item, attempt, size, object };
         let id = format!("{run}/{epoch:x}/{item}/{publication}");
         let message = Message::new(&subject, wire::with_body(&header, &input)).with_id(&id);
-        self.publish(publication, message, PublishTries::default(), at);
+        let wait = self.key.wait();
+        self.publish(publication, Publishing::new(message, wait, Some(wait)), at);
+    }
+
+    /// Writes the chunk of a large input that is due. One that is not wanted any more is removed.
+    pub(super) fn write_chunk(&mut self, input: InputWriting, at: &mut Moment<'_>) {
+        if self.is_wanted(input.item.publication) {
+            let request = Request::Send(input.publishing.message.clone());
+            self.client.ask(at, request, CoordinatorWait::InputChunk(input), ANSWER);
+        } else {
+            self.purge_objects(input.writing.subjects(), at);
+        }
+    }
+
+    pub(super) fn take_written(
+        &mut self,
+        mut input: InputWriting,
+        answer: Option<Answer>,
+        at: &mut Moment<'_>,
+    ) -> Option<CoordinatorEvent> {
+        match self.client.take_published(&mut input.publishing, answer, at) {
+            PublishStep::Again => {
+                self.client.later(at.now + AGAIN, CoordinatorTimer::WriteChunk(input));
+                None
+            }
+            PublishStep::Failed(said) => {
+                self.purge_objects(input.writing.subjects(), at);
+                let (bytes, most) = (input.writing.object.bytes as usize, self.most_inline);
+                let source = said.unwrap_or_else(|| "timed out".to_owned()).into();
+                let error = Box::new(ClusterError::TooLarge { bytes, most, source });
+                Some(CoordinatorEvent::InputRefused(input.item.publication, error))
+            }
+            PublishStep::Stored(_) => {
+                if let Some(publishing) = input.writing.next() {
+                    self.write_chunk(InputWriting { publishing, ..input }, at);
+                } else if self.is_wanted(input.item.publication) {
+                    let InputWriting { item, to, writing, .. } = input;
+                    self.publish_header(item, Some(writing.object), to.as_deref(), at);
+                } else {
+                    self.purge_objects(input.writing.subjects(), at);
+                }
+                None
+            }
+        }
+    }
+
+    pub(super) fn is_wanted(&self, publication: u64) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.board.has(publication))
     }
 
     pub(super) fn publish(
         &mut self,
         publication: u64,
-        message: Message,
-        tries: PublishTries,
+        publishing: Publishing,
         at: &mut Moment<'_>,
     ) {
-        if self.pool.as_ref().is_some_and(|pool| pool.board.has(publication)) {
-            let request = Request::Send(message.clone());
-            let wait = CoordinatorWait::Item { publication, message, tries };
-            self.client.ask(at, request, wait, ANSWER);
+        if self.is_wanted(publication) {
+            let request = Request::Send(publishing.message.clone());
+            self.client.ask(at, request, CoordinatorWait::Item { publication, publishing }, ANSWER);
         }
     }
 
@@ -39,36 +122,21 @@ impl CoordinatorHost<'_> {
     pub(super) fn judge(
         &mut self,
         publication: u64,
-        message: Message,
-        mut tries: PublishTries,
+        mut publishing: Publishing,
         answer: Option<Answer>,
         at: &mut Moment<'_>,
     ) -> Option<CoordinatorEvent> {
-        let said = match answer {
-            Some(Answer::Stored { sequence, .. }) => {
-                return Some(CoordinatorEvent::Confirmed { publication, sequence });
+        match self.client.take_published(&mut publishing, answer, at) {
+            PublishStep::Stored(sequence) => {
+                Some(CoordinatorEvent::Confirmed { publication, sequence })
             }
-            Some(answer) => {
-                let said = format!("{answer:?}");
-                self.refusal = Some((at.instant, said.clone()));
-                tries.unanswered = None;
-                tries.refused.get_or_insert(at.now);
-                Some(said)
-            }
-            None => {
-                tries.refused = None;
-                tries.unanswered =
-                    self.client.is_connected.then(|| tries.unanswered.unwrap_or(at.now));
+            PublishStep::Failed(said) => Some(CoordinatorEvent::NotStored { said }),
+            PublishStep::Again => {
+                let again = CoordinatorTimer::Publish { publication, publishing };
+                self.client.later(at.now + AGAIN, again);
                 None
             }
-        };
-        let since = tries.refused.or(tries.unanswered);
-        if since.is_some_and(|since| at.now > since + self.wait_for) {
-            return Some(CoordinatorEvent::NotStored { said });
         }
-        let again = CoordinatorTimer::Publish { publication, message, tries };
-        self.client.later(at.now + AGAIN, again);
-        None
     }
 
     pub(super) fn look_for(

@@ -31,18 +31,20 @@ impl CoordinatorHost<'_> {
         Request::GetLast { stream, subject }
     }
 
-    /// Whose key the broker has; `None` if it has none.
-    pub(super) fn owner(&self, answer: Option<Answer>) -> Option<KeyState> {
+    /// Whose key the broker has. If it has none, the place after which one can be put.
+    pub(super) fn owner(&self, answer: Option<Answer>) -> Result<KeyState, u64> {
         match answer {
             Some(Answer::Message { message, sequence, .. }) if message.headers.marker.is_none() => {
                 let other = wire::decode::<RunKey>(&message.payload).expect("it is a key");
-                Some(match other.epoch == self.key.epoch {
+                Ok(match other.epoch == self.key.epoch {
                     true => KeyState::Own { revision: sequence },
                     false => KeyState::OfAnother,
                 })
             }
-            Some(Answer::Message { .. } | Answer::NotFound) => None,
-            Some(_) | None => Some(KeyState::Unanswered),
+            // As the real client, which looks what has ended the last key.
+            Some(Answer::Message { sequence, .. }) => Err(sequence),
+            Some(Answer::NotFound) => Err(0),
+            Some(_) | None => Ok(KeyState::Unanswered),
         }
     }
 
@@ -61,8 +63,8 @@ impl CoordinatorHost<'_> {
     pub(super) fn item_consumer(&self, name: &str, subject: &str) -> ConsumerConfig {
         ConsumerConfig {
             max_waiting: 100_000,
-            inactive_threshold: Some(Duration::from_secs(600).max(self.lease * 4)),
-            ..ConsumerConfig::new(name, subject, self.lease)
+            inactive_threshold: Some(Duration::from_secs(600).max(self.key.lease() * 4)),
+            ..ConsumerConfig::new(name, subject, self.key.lease())
         }
     }
 
@@ -79,6 +81,12 @@ impl CoordinatorHost<'_> {
         let RunKey { run, epoch, .. } = &self.key;
         let (stream, subject) = (self.names.items.clone(), self.names.of_epoch(run, *epoch));
         Request::Purge { stream, subject }
+    }
+
+    /// Removes large values.
+    pub(super) fn purge_objects(&mut self, subject: Arc<str>, at: &mut Moment<'_>) {
+        let stream = self.names.objects.clone();
+        self.client.tell(at, Request::Purge { stream, subject });
     }
 
     /// Looks whose the key is, and then leaves nothing behind.
@@ -107,6 +115,7 @@ impl CoordinatorHost<'_> {
         if *owner != KeyState::OfAnother && !self.is_replaced {
             let subject = self.names.results_of(&run);
             self.client.tell(at, Request::Purge { stream: results.clone(), subject });
+            self.purge_objects(self.names.objects_of(&run), at);
             let consumer = self.names.consumer_of_results(&run);
             self.client.tell(at, Request::DeleteConsumer { stream: results, consumer });
         }

@@ -32,6 +32,10 @@ pub(super) struct Connection {
     /// What the client has sent since the connection was cut.
     unsent: Vec<Operation>,
     answer_fault: Option<AnswerFault>,
+    /// The subjects to which its user may not send.
+    pub(super) denied: Option<Arc<str>>,
+    /// The broker refuses the credentials of its user.
+    pub(super) is_locked_out: bool,
 }
 
 /// How long messages are on their way.

@@ -229,6 +229,8 @@ pub(crate) enum Content {
     },
     /// The connection is gone.
     Disconnected,
+    /// The user lacks the right to what the client has sent, which the broker ignores.
+    Denied(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -307,6 +309,22 @@ pub(crate) struct ConsumerState {
     pub(crate) num_waiting: u64,
     /// The place of the last delivery in the stream.
     pub(crate) delivered: u64,
+}
+
+impl Operation {
+    /// The subject to which a client sends a message, or a request for messages.
+    pub(super) fn subject(&self) -> Option<String> {
+        match self {
+            Operation::Publish(message)
+            | Operation::Request { request: Request::Send(message), .. } => {
+                Some(message.subject.to_string())
+            }
+            Operation::Pull(Pull { stream, consumer, .. }) => {
+                Some(format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Message {

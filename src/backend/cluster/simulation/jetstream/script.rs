@@ -45,6 +45,7 @@ pub(super) fn shown(content: &Content) -> String {
         }
         Content::Status { subscription, status } => format!("{subscription}> {status:?}"),
         Content::Disconnected => "disconnected".to_owned(),
+        Content::Denied(said) => format!("denied: {said}"),
     }
 }
 
