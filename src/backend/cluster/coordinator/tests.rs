@@ -14,11 +14,16 @@ use crate::backend::cluster::event::{
 use crate::backend::cluster::health::{BrokerHealth, Fatal};
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::nats::Nats;
+use crate::backend::cluster::publication::Address;
 use crate::backend::cluster::wire::{
     self, Card, ClaimReply, Command, ItemResult, JoinReply, Joining, Notice, Object, ResultsHeader,
     RunKey, WorkerNews, WorkerOutcome,
 };
 use crate::concurrency::bell::Bell;
+use crate::run::Run;
+use crate::run::run_settings::RunSettings;
+use crate::scheduler::batch::Size;
+use crate::scheduler::{Bypass, Lease, Meta, Next, Priority, Readiness};
 
 const LEASE: Duration = Duration::from_secs(8);
 const WAIT: Duration = Duration::from_secs(30);
@@ -292,6 +297,47 @@ fn the_card_of_a_worker_tells_of_lost_notices() {
     assert_eq!(desk.board.seated(), ["w"]);
     desk.handle(CoordinatorEvent::Card("w".to_owned(), Ok(card("w", vec![], 2))));
     assert!(desk.board.seated().is_empty());
+}
+
+/// The notice of a hook that begins may come after the lane of its worker has left the run, and before the last lane has.
+#[test]
+fn an_item_that_begins_late_goes_to_no_lane_of_another_run() {
+    let mut desk = Desk::new(3);
+    for (lane, worker) in ["a", "b", "c"].into_iter().enumerate() {
+        assert_eq!(desk.seat(worker, 1), JoinReply::Seated);
+        if lane < 2 {
+            desk.board.enter(lane, 1, Arc::new(NoBell));
+        }
+    }
+    let no_input = (0, |_| None);
+    let publish = |lease| desk.board.publish(0, lease, Address::Any, no_input, desk.now);
+    let [first, second] = leases().map(publish);
+    desk.board.leave(1);
+    let begun = desk.notice("b", WorkerNews::Begun(vec![first]));
+    assert_eq!(orders(&begun), [Command::Cancel(first)], "its lane has left the run");
+    desk.board.enter(1, 2, Arc::new(NoBell));
+    let begun = desk.notice("b", WorkerNews::Begun(vec![first]));
+    assert_eq!(orders(&begun), [Command::Cancel(first)], "its lane is in the next run");
+    assert_eq!((desk.board.held(0), desk.board.held(1)), (2, 0));
+    let begun = desk.notice("c", WorkerNews::Begun(vec![second]));
+    assert_eq!(orders(&begun), [], "its lane is still to enter the run");
+    assert_eq!((desk.board.held(0), desk.board.held(2)), (1, 1));
+}
+
+/// Two leases of a run.
+fn leases() -> [Lease; 2] {
+    let settings = RunSettings { bypass: Bypass::Never, ..RunSettings::default() };
+    let run = Run::<u64, u64>::with_settings(settings, 1, 2);
+    let lease = |index| {
+        let (next, _) = run.handover.dispatch.schedule(|state, now| {
+            let meta = Meta { size: Size::ONE, since: now, priority: Priority::Normal };
+            state.scheduler.offer(index, meta, now);
+            state.scheduler.lease(0, Readiness::NeedsInit, now)
+        });
+        let Next::Work(lease) = next else { panic!("an item waits: {next:?}") };
+        lease
+    };
+    [lease(0), lease(1)]
 }
 
 #[test]
