@@ -1,14 +1,17 @@
 //! Whole clusters in virtual time, each from one seed: the coordinator, its lanes and its scheduler, the workers and their
 //! parts are the real values; the broker is a [model](jetstream), and hooks only take time.
 //!
-//! `cargo test --features nats --lib simulation` runs `GANGLINE_SEEDS` seeds, 100 by default, from `GANGLINE_SEED` on. A
-//! failure names its seed. With that seed alone, the messages are printed.
+//! `cargo test --features nats --lib simulation` runs `GANGLINE_SEEDS` seeds, 100 by default, from `GANGLINE_SEED` on, on all
+//! cores. A failure names its seed. With that seed alone, the messages are printed. Without optimisation, a seed takes about
+//! 60 ms of a core, so two cores do 1,000 in 30 s: no function has more than a few percent of that time, and 6 % are
+//! moves of messages.
 
 mod client;
 mod coordinator_host;
 mod hooks;
 mod jetstream;
 mod objects;
+mod outages;
 mod pool;
 mod publishing;
 mod random;
@@ -88,7 +91,9 @@ impl Plan {
         let coordinators = 1 + usize::from(random.one_in(12));
         let runs: Vec<Vec<_>> = (0..coordinators)
             .map(|_| {
-                (0..1 + random.below(2)).map(|_| 1 + random.below(items_each * count as u64)).collect()
+                (0..1 + random.below(2))
+                    .map(|_| 1 + random.below(items_each * count as u64))
+                    .collect()
             })
             .collect();
         let mut plan = Plan {
@@ -159,13 +164,24 @@ impl Plan {
 
 /// Runs a seed, and checks the laws. The error says which is broken.
 fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(), String> {
+    simulate_with(plan, seed, trace, |world, account| check(plan, world, account))
+}
+
+/// Runs a seed, and looks at the cluster once all runs have ended.
+fn simulate_with<T>(
+    plan: &Plan,
+    seed: u64,
+    trace: Option<&mut Vec<String>>,
+    look: impl FnOnce(&mut World<'_>, &HookAccount) -> Result<T, String>,
+) -> Result<T, String> {
     let base = Instant::now();
     set_time_of_test(base);
     let devices = format!("cpu*{}", plan.seats).parse::<Devices>().expect("a list of producers");
     let setups: Vec<_> = (0..plan.seats).map(|seat| ProducerSetup::plain(seat, &devices)).collect();
     let (sessions, receivers): (Vec<_>, Vec<_>) = plan.runs.iter().map(|_| session(plan)).unzip();
-    let of_coordinator =
-        |runs: &Vec<u64>| runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<SimulatedValue, SimulatedValue>>>>();
+    let of_coordinator = |runs: &Vec<u64>| {
+        runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<SimulatedValue, SimulatedValue>>>>()
+    };
     let runs: Vec<_> = plan.runs.iter().map(of_coordinator).collect();
     let account = Rc::new(RefCell::new(HookAccount::default()));
     let mut random = Random::new(!seed);
@@ -197,10 +213,8 @@ fn simulate(plan: &Plan, seed: u64, trace: Option<&mut Vec<String>>) -> Result<(
     }
     let items: u64 = plan.runs.iter().flatten().sum();
     let work = plan.hooks.most * 20 * u32::try_from(items).expect("a few hundred");
-    let mut ended = world.run(plan.wait_for * 3 + Duration::from_secs(600) + work);
-    if ended.is_ok() {
-        ended = check(plan, &mut world, &account.borrow());
-    }
+    let ended = world.run(plan.wait_for * 3 + Duration::from_secs(600) + work);
+    let ended = ended.and_then(|()| look(&mut world, &account.borrow()));
     if let (Some(kept), Some(lines)) = (trace, world.trace.take()) {
         *kept = lines;
     }

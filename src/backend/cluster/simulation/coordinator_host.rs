@@ -77,22 +77,40 @@ pub(super) enum CoordinatorWait {
     Cards,
     KeyRead,
     KeyTaken,
-    Item { publication: u64, publishing: Publishing },
+    Item {
+        publication: u64,
+        publishing: Publishing,
+    },
     /// A chunk of a large input, before the item.
     InputChunk(InputWriting),
     /// A chunk of a large output.
     OutputChunk(OutputReading),
-    Purge { upto: u64 },
+    Purge {
+        upto: u64,
+    },
     Consumer(SeatedWorker, String),
     KeyUpdate(KeyPurpose),
     KeyLook(KeyPurpose),
     LastUpdate,
     LastLook,
-    LookFor { left: Vec<(u64, u64)>, looked: u64, missing: Vec<u64> },
-    LookAtConsumer { left: Vec<(u64, u64)>, looked: (u64, u64), missing: Vec<u64> },
+    LookFor {
+        left: Vec<(u64, u64)>,
+        looked: u64,
+        missing: Vec<u64>,
+    },
+    LookAtConsumer {
+        left: Vec<(u64, u64)>,
+        looked: (u64, u64),
+        missing: Vec<u64>,
+    },
     AllRead(Vec<u64>),
-    Streams { workers: Vec<String> },
-    Furnished { config: ConsumerConfig, last: u64 },
+    Streams {
+        workers: Vec<String>,
+    },
+    Furnished {
+        config: ConsumerConfig,
+        last: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -248,7 +266,9 @@ impl<'a> CoordinatorHost<'a> {
                 ClientTimer::Other(CoordinatorTimer::ReadResults) => self.open_results(at),
                 ClientTimer::Other(CoordinatorTimer::Heartbeat) => {
                     self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
-                    if self.client.health.is_connected && at.now > self.reading.heard + HEARTBEAT * 2 {
+                    if self.client.health.is_connected
+                        && at.now > self.reading.heard + HEARTBEAT * 2
+                    {
                         self.open_results(at);
                     }
                 }

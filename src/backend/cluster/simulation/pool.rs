@@ -310,7 +310,7 @@ impl<'a> SimulatedRun<'a> {
         while let Some((seq, outcome)) = self.merge.pop() {
             assert_eq!(seq, self.outcomes.len() as u64, "results come in input order");
             self.outcomes.push(outcome.map_err(|it| match *it {
-                NoOutput::Failed(failed) => failed.error.to_string(),
+                NoOutput::Failed(failed) => format!("{:#}", failed.error),
                 other => format!("{other:?}"),
             }));
             self.run.handover.permits.give_back(1);

@@ -115,7 +115,8 @@ impl Names {
             allow_rollup: true,
             ..StreamConfig::new(&self.objects, &chunks, Retention::Limits)
         };
-        let results = StreamConfig { max_bytes: Some(256 << 20), ..queue(&self.results, "results") };
+        let results =
+            StreamConfig { max_bytes: Some(256 << 20), ..queue(&self.results, "results") };
         let queues = [queue(&self.items, "items"), results, objects];
         queues.into_iter().chain(self.buckets()).collect()
     }
