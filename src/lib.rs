@@ -1,3 +1,5 @@
+// The labels of `links.md` come first, so links lead to items here, and to files on a code host.
+#![doc = include_str!("lesson/links.md")]
 #![doc = include_str!("lesson.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -9,6 +9,24 @@ const CONTRIBUTORS: &[&str] = &["architecture.md", "performance.md", "testing.md
 /// Pages of the program, which are in its own documentation.
 const PROGRAM: &[&str] = &["command-line.md", "serving.md", "warm-workers.md"];
 
+/// Pages that readers of the repository begin with. The folder of a link is that of its page.
+const PAGES: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "crates/gangline-cli/README.md",
+    "crates/gangline-config/README.md",
+    "crates/gangline-scheduler/README.md",
+    "examples/README.md",
+    "examples/data/README.md",
+    "examples/slide/README.md",
+    "python/README.md",
+    "src/lesson.md",
+];
+/// Where a link of `README.md` leaves the files: a page of the code host about the repository, such as its actions.
+const CODE_HOST: &str = "../../";
+
 #[test]
 fn every_page_is_a_module_of_the_documentation() {
     let list = read("src/guide.rs");
@@ -79,7 +97,6 @@ fn labels_lead_to_the_same_place_in_the_repository_and_in_the_documentation() {
                 "docs/{name}: a label names its file"
             );
             assert!(links.contains_key(label), "docs/{name}: {label} is not in src/guide/links.md");
-            check_file(&name, target);
             let modules = ["crate::guide::", "https://docs.rs/gangline/latest/gangline/guide/"];
             let place = modules.iter().find_map(|start| links[label].strip_prefix(start));
             if let Some(place) = place {
@@ -89,22 +106,74 @@ fn labels_lead_to_the_same_place_in_the_repository_and_in_the_documentation() {
     }
 }
 
+#[test]
+fn labels_of_the_lesson_lead_to_files_in_the_repository_and_to_items_in_the_documentation() {
+    let (lesson, links) = (read("src/lesson.md"), read("src/lesson/links.md"));
+    let (files, items) = (labels(&lesson), labels(&links));
+    assert_eq!(files.keys().collect::<Vec<_>>(), items.keys().collect::<Vec<_>>());
+    for (label, item) in items {
+        assert_eq!(label.trim_matches('`'), item, "src/lesson/links.md: a label names its item");
+    }
+}
+
+/// Links as a code host follows them: to a file beside the page, or to a heading.
+#[test]
+fn links_of_pages_lead_to_files_and_headings() {
+    let mut links = 0;
+    for page in PAGES.iter().map(|page| (*page).to_owned()).chain(every_guide()) {
+        let text = prose(&read(&page));
+        let inline = text.match_indices("](").map(|(at, _)| &text[at + 2..]);
+        let inline = inline.map(|rest| rest.split(')').next().expect("a text has a first part"));
+        for target in inline.chain(labels(&text).into_values()) {
+            let is_of_the_host = page == "README.md" && target.starts_with(CODE_HOST);
+            if !target.contains("://") && !is_of_the_host {
+                check_link(&page, target);
+                links += 1;
+            }
+        }
+    }
+    assert!(links > 250, "{links}");
+}
+
 /// The module of a page, with the heading: `gpus#lists` for `gpus.md#lists`.
 fn module(label: &str) -> String {
     let (page, heading) = label.split_once(".md").expect("guides are Markdown");
     format!("{}{heading}", page.replace('-', "_"))
 }
 
-/// Fails if the file of a link, or its heading, does not exist.
-fn check_file(page: &str, target: &str) {
+/// Fails if the file of a link, or its heading, does not exist. `page` and the file are below the root of the repository.
+fn check_link(page: &str, target: &str) {
     let (file, heading) = target.split_once('#').unwrap_or((target, ""));
-    let path = root().join("docs").join(file);
-    assert!(path.exists(), "docs/{page} links {file}, which does not exist");
-    if !heading.is_empty() {
-        let text = fs::read_to_string(path).expect("it is text");
+    let path = match file {
+        "" => root().join(page),
+        file => root().join(page).parent().expect("a page is in a folder").join(file),
+    };
+    assert!(path.exists(), "{page} links {target}, but there is no {file}");
+    if !heading.is_empty() && path.extension().is_some_and(|ending| ending == "md") {
+        let text = prose(&fs::read_to_string(path).expect("it is text"));
         let mut headings = text.lines().filter(|line| line.starts_with('#')).map(anchor);
-        assert!(headings.any(|found| found == heading), "docs/{page}: {file} has no {heading}");
+        assert!(headings.any(|found| found == heading), "{page} links {target}: no such heading");
     }
+}
+
+/// A page without its blocks of code.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let kept = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of all pages in `docs`.
+fn every_guide() -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(root().join("docs")).expect("docs is readable");
+    let names = entries.map(|entry| entry.expect("docs is readable").file_name());
+    names
+        .map(|name| format!("docs/{}", name.to_string_lossy()))
+        .filter(|path| path.ends_with(".md"))
 }
 
 /// The anchor of a heading, as GitHub and rustdoc make it.
