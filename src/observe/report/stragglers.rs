@@ -99,13 +99,21 @@ pub(super) fn notable_first(report: &RunReport) -> (Vec<usize>, usize) {
 
 /// Returns the items that took much longer than others, at most five, the slowest first.
 pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
-    let Some(latency) = report.latency.filter(|latency| latency.count >= FEWEST_ITEMS) else {
-        return vec![];
-    };
     let is_slow = |slow: &&SlowItem| {
-        times(slow.took, latency.p50) >= SLOW_ITEM && times(slow.took, report.lasted) >= LEAST_SHARE
+        median(report, slow).is_some_and(|median| times(slow.took, median) >= SLOW_ITEM)
+            && times(slow.took, report.lasted) >= LEAST_SHARE
     };
-    report.slowest.iter().take_while(is_slow).take(MOST_ITEMS).collect()
+    report.slowest.iter().filter(is_slow).take(MOST_ITEMS).collect()
+}
+
+/// Returns the median of the attempts that this one is compared with: of the run, or in a pipeline of its stage.
+fn median(report: &RunReport, slow: &SlowItem) -> Option<Duration> {
+    let of_stage = || {
+        let name = report.producers.get(slow.producer)?.stage.as_ref()?;
+        report.stages.iter().find(|stage| stage.name == *name)?.report.latency
+    };
+    let latency = report.latency.or_else(of_stage)?;
+    (latency.count >= FEWEST_ITEMS).then_some(latency.p50)
 }
 
 /// Describes the stragglers of a run, one sentence each, with keys of at most `key` characters.
@@ -123,7 +131,7 @@ pub(super) fn sentences(report: &RunReport, key: usize) -> Vec<String> {
         )
     });
     let items = slow_items(report).into_iter().map(|slow| {
-        let median = report.latency.map_or(Duration::ZERO, |latency| latency.p50);
+        let median = median(report, slow).unwrap_or_default();
         format!(
             "straggler: {} took {} on {producer} {}, {:.1} times the median",
             item(words, slow.item, slow.key.as_deref(), key),
@@ -142,6 +150,7 @@ fn times(of: Duration, whole: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::report::run_report::StageReport;
     use crate::observe::report::samples::PlayedRun;
 
     /// Two producers with items of these times, in milliseconds.
@@ -198,5 +207,18 @@ mod tests {
         let report = played([10; 6], [10, 10, 40, 10, 10, 10]);
         let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
         assert_eq!(sentences(&report, 20), [says]);
+    }
+    #[test]
+    fn an_item_of_a_pipeline_is_compared_with_its_stage() {
+        let stage = |name: &str, report| StageReport { name: name.to_owned(), report };
+        let mut report = played([10; 6], [10, 10, 40, 10, 10, 10]);
+        report.stages = vec![stage("decode", RunReport::default()), stage("infer", report.clone())];
+        report.latency = None;
+        report.producers.iter_mut().for_each(|producer| producer.stage = Some("infer".to_owned()));
+        let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
+        assert_eq!(sentences(&report, 20), [says]);
+
+        report.producers.iter_mut().for_each(|producer| producer.stage = Some("decode".to_owned()));
+        assert!(slow_items(&report).is_empty(), "nothing is known of that stage");
     }
 }
