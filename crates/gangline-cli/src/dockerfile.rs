@@ -243,7 +243,7 @@ fn program() -> String {
         "
 # The program and its Python module: a wheel of the release, by URL or as a file in this folder.
 ARG GANGLINE_VERSION={VERSION}
-ARG GANGLINE_WHEEL={REPOSITORY}/releases/download/v${{GANGLINE_VERSION}}/gangline-${{GANGLINE_VERSION}}-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl
+ARG GANGLINE_WHEEL={REPOSITORY}/releases/download/v${{GANGLINE_VERSION}}/gangline-${{GANGLINE_VERSION}}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
 "
     );
     // The placeholder of `Cargo.toml`.
