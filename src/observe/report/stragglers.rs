@@ -208,6 +208,7 @@ mod tests {
         let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
         assert_eq!(sentences(&report, 20), [says]);
     }
+
     #[test]
     fn an_item_of_a_pipeline_is_compared_with_its_stage() {
         let stage = |name: &str, report| StageReport { name: name.to_owned(), report };
