@@ -157,7 +157,6 @@ fn crowded() -> RunReport {
     for producer in 0..24 {
         producers.push(serde_json::json!({
             "stage": if producer < 12 { "decode" } else { &long },
-            "stage": if producer < 12 { "decode" } else { &long },
             "place": format!("cuda:{producer}+cuda:{}", producer + 1), "items": 123_456_789,
             "failed": 12_345, "busy": 0.987, "working": 86_399.0, "waiting": 3_599.0, "init": 35.6,
             "states_lost": 3, "rebuilds": 3, "rebuilding": 106.8,
@@ -193,6 +192,7 @@ fn crowded() -> RunReport {
     let stage = |name: &str| {
         serde_json::json!({"name": name, "report": {
             "account": {"ok": 987_654_321, "failed": 9, "already_done": 0, "cancelled": 0, "unread": 0}, "conclusion": format!("See {long}."), "producers": &producers[..12],
+            "spans": &spans,
         }})
     };
     let stages = [stage("decode"), stage(&long)];
