@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::formats::{Time, item};
 use super::producer_report::ProducerReport;
-use super::run_report::RunReport;
+use super::run_report::{RunReport, StageReport};
 use super::slowest::SlowItem;
 
 /// A producer that takes much longer for an item than the others.
@@ -108,12 +108,20 @@ pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
 
 /// Returns the median of the attempts that this one is compared with: of the run, or in a pipeline of its stage.
 fn median(report: &RunReport, slow: &SlowItem) -> Option<Duration> {
-    let of_stage = || {
-        let name = report.producers.get(slow.producer)?.stage.as_ref()?;
-        report.stages.iter().find(|stage| stage.name == *name)?.report.latency
-    };
-    let latency = report.latency.or_else(of_stage)?;
+    let latency = report.latency.or_else(|| stage_of(report, slow.producer).0.latency)?;
     (latency.count >= FEWEST_ITEMS).then_some(latency.p50)
+}
+
+/// Returns the report that has the attempts of a producer, and its number there. In a pipeline it is that of its stage,
+/// each of which counts its producers from 0.
+pub(super) fn stage_of(report: &RunReport, mut producer: usize) -> (&RunReport, usize) {
+    for StageReport { report, .. } in &report.stages {
+        match producer.checked_sub(report.producers.len()) {
+            None => return (report, producer),
+            Some(later) => producer = later,
+        }
+    }
+    (report, producer)
 }
 
 /// Describes the stragglers of a run, one sentence each, with keys of at most `key` characters.
@@ -150,7 +158,6 @@ fn times(of: Duration, whole: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::report::run_report::StageReport;
     use crate::observe::report::samples::PlayedRun;
 
     /// Two producers with items of these times, in milliseconds.
@@ -211,15 +218,17 @@ mod tests {
 
     #[test]
     fn an_item_of_a_pipeline_is_compared_with_its_stage() {
-        let stage = |name: &str, report| StageReport { name: name.to_owned(), report };
+        let stage =
+            |report: &RunReport| StageReport { name: "same".to_owned(), report: report.clone() };
+        let slow = played([16; 6], [16; 6]);
         let mut report = played([10; 6], [10, 10, 40, 10, 10, 10]);
-        report.stages = vec![stage("decode", RunReport::default()), stage("infer", report.clone())];
+        let quick = stage(&report);
         report.latency = None;
-        report.producers.iter_mut().for_each(|producer| producer.stage = Some("infer".to_owned()));
+        report.stages = vec![quick.clone(), stage(&slow)];
         let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
         assert_eq!(sentences(&report, 20), [says]);
 
-        report.producers.iter_mut().for_each(|producer| producer.stage = Some("decode".to_owned()));
-        assert!(slow_items(&report).is_empty(), "nothing is known of that stage");
+        report.stages = vec![stage(&slow), quick];
+        assert!(slow_items(&report).is_empty(), "it is quick in the stage of that producer");
     }
 }

@@ -12,9 +12,9 @@ use crate::observe::report::formats::{
 use crate::observe::report::gpu_load::GpuSample;
 use crate::observe::report::outline::{LONGEST_KEY, PRODUCERS};
 use crate::observe::report::producer_report::ProducerReport;
-use crate::observe::report::run_report::{RunReport, StageReport};
+use crate::observe::report::run_report::RunReport;
 use crate::observe::report::span::{AttemptCounts, IncidentKind, Span};
-use crate::observe::report::stragglers::{notable_first, slow_items, slow_producers};
+use crate::observe::report::stragglers::{notable_first, slow_items, slow_producers, stage_of};
 use crate::observe::report::timeline::Timeline;
 
 /// The units of a drawing, which is stretched to the width of the page.
@@ -142,12 +142,12 @@ fn shade(share: f64) -> u32 {
 
 /// Outlines the attempts that took much longer than others.
 fn push_stragglers(chart: &mut String, report: &RunReport, producer: usize) {
-    let (spans, number) = spans_of(report, producer);
+    let (of_producer, number) = stage_of(report, producer);
     for slow in slow_items(report).into_iter().filter(|slow| slow.producer == producer) {
         let is_it = |span: &&Span| {
             (span.item, span.producer, span.attempt) == (slow.item, number, slow.attempt)
         };
-        let Some(span) = spans.iter().find(is_it) else { continue };
+        let Some(span) = of_producer.spans.iter().find(is_it) else { continue };
         let [from, until] =
             [span.start, span.start + span.took].map(|at| position(at.as_secs_f64(), report));
         let name = item(report.words(), slow.item, slow.key.as_deref(), LONGEST_KEY);
@@ -157,18 +157,6 @@ fn push_stragglers(chart: &mut String, report: &RunReport, producer: usize) {
         let title = format!("<title>{}: {}</title>", Html(&name), Time(slow.took));
         push_seen(chart, "straggler", &path, &title);
     }
-}
-
-/// Returns the attempts that a producer's are among, and its number there. A pipeline has them in the reports of its
-/// stages, each of which counts its producers from 0.
-fn spans_of(report: &RunReport, mut producer: usize) -> (&[Span], usize) {
-    for StageReport { report, .. } in &report.stages {
-        match producer.checked_sub(report.producers.len()) {
-            None => return (&report.spans, producer),
-            Some(later) => producer = later,
-        }
-    }
-    (&report.spans, producer)
 }
 
 /// Marks failures, at most one per distinguishable position.
