@@ -145,11 +145,11 @@ impl<T> OrderedMerge<T> {
             }
         }
         let is_next = |&head: &u64| self.order == Order::Completion || head == self.early.next();
-        let Some(head) = first.filter(is_next) else { return false };
-        let second = self.heads.peek().map_or(u64::MAX, |&Reverse((head, _))| head);
-        // In input order, no other lane holds an index within this run of consecutive ones.
-        let in_a_row = self.lanes[self.current].in_a_row() as u64;
-        self.left = in_a_row.min(second - head) as usize;
+        if first.filter(is_next).is_none() {
+            return false;
+        }
+        // Each index is in one lane only, so no other lane holds one within this run of consecutive ones.
+        self.left = self.lanes[self.current].in_a_row();
         self.early.pass(self.left);
         true
     }
