@@ -263,6 +263,11 @@ fn main() -> Result<()> {
         }
         return Ok(());
     }
+    // The first session would panic without the library.
+    let library = env::var("ORT_DYLIB_PATH").unwrap_or("libonnxruntime.so".into());
+    let missing =
+        |error| format!("no ONNX Runtime: {error}; set ORT_DYLIB_PATH to the path of its library");
+    ort::init_from(&library).map_err(missing)?.commit();
     // One call at a time, in a setting in which each producer has one thread.
     let devices: Devices = format!("cpu*{}", num_cpus::get()).parse()?;
     candle_threads(&devices)?;
