@@ -22,15 +22,15 @@ mod scan;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
 #[cfg(test)]
-mod crashes;
-#[cfg(test)]
 mod damage;
 #[cfg(test)]
 mod fake_disk;
 #[cfg(test)]
-mod inputs;
+mod file_faults;
 #[cfg(test)]
-mod processes;
+mod lost_writes;
+#[cfg(test)]
+mod resumed_inputs;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

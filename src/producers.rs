@@ -36,9 +36,9 @@ use crate::producers::producer_threads::{
 use crate::producers::ready::{NoReport, ReadyReceiver, ready_channel};
 use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::run::limits::{tick_of, ticks_in};
 use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::run::run_shape::Rebuilt;
+use crate::run::time_limits::{tick_of, ticks_in};
 use crate::runner::Wanted;
 use crate::scheduler::Absence;
 use crate::scheduler::batch::DeviceBatches;

@@ -11,7 +11,6 @@ pub(crate) mod failures;
 pub(crate) mod handover;
 pub(crate) mod item_names;
 pub(crate) mod journal_writer;
-pub(crate) mod limits;
 pub(crate) mod lost_producer;
 pub(crate) mod measures;
 pub(crate) mod no_output;
@@ -27,6 +26,7 @@ pub(crate) mod run_state;
 pub(crate) mod settle;
 pub(crate) mod spans;
 pub(crate) mod taken;
+pub(crate) mod time_limits;
 
 use std::ops::Deref;
 use std::sync::Arc;

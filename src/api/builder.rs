@@ -48,9 +48,9 @@ use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
 #[cfg(test)]
 use crate::producers::{backend::Backend, shared::Shared};
-use crate::run::limits::TimeLimits;
 use crate::run::measures::Measures;
 use crate::run::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
+use crate::run::time_limits::TimeLimits;
 #[cfg(test)]
 use crate::runner::ProducerSetup;
 use crate::runner::Runner;

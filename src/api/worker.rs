@@ -1,7 +1,7 @@
 //! Makes a process a worker.
 
-use crate::backend::process::worker::Serve;
-use crate::backend::process::worker::serve_if_started;
+use crate::backend::process::worker_entry::Serve;
+use crate::backend::process::worker_entry::serve_if_started;
 use crate::backend::remote::recipe::Recipe;
 use crate::runner::Runner;
 

@@ -39,7 +39,7 @@ use crate::run::run_shape::RunShape;
 use crate::scheduler::Backoff;
 use crate::scheduler::batch::{Batch, Batching, Size};
 use crate::scheduler::window::Window;
-use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
+use crate::scheduler::{FailureFacts, FailureVerdict, Inputs, Lease, Outcome};
 
 /// The schedules of each kind that most models are run under.
 const SCHEDULES: usize = 2_500;
@@ -96,7 +96,7 @@ fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
 
 /// Queues a retry of an item that a producer has failed.
 fn try_again(hub: &Hub, seq: u64, item: u64) {
-    let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+    let failure = FailureFacts { verdict: FailureVerdict::Retry, inputs: Inputs::Copied };
     hub.dispatch.schedule(|state, now| {
         state.inputs.insert(seq, item, 1);
         state.scheduler.decide(&[seq], failure, now);

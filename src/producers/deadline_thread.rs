@@ -13,9 +13,9 @@ use crate::error::{Error, Hook, Site, text_of};
 use crate::producers::participants::Participants;
 use crate::producers::producer_loop::{Join, Replace};
 use crate::run::Run;
-use crate::run::limits::grace_of;
 use crate::run::lost_producer::{Abandoned, LostProducer};
-use crate::scheduler::{Event, Expired, Phase, RunTime};
+use crate::run::time_limits::grace_of;
+use crate::scheduler::{Expired, Phase, RunTime, SchedulerEvent};
 
 const NAME: &str = "gangline-t";
 
@@ -92,17 +92,19 @@ impl<I, T> DeadlineWatch<I, T> {
             state.scheduler.handle_timeout(now);
         });
         let live = events.iter().rev().find_map(|event| match event {
-            Event::TooFewProducers { live } => Some(*live),
+            SchedulerEvent::TooFewProducers { live } => Some(*live),
             _ => None,
         });
         let mut last = Vec::new();
         for event in events {
             match event {
-                Event::Expired(expired) if live.is_some() => last.extend(self.expire_last(expired)),
-                Event::Expired(expired) => self.expire(expired),
-                Event::Abandon(producer) => self.abandon(producer, self.run_timed_out()),
-                Event::RunTimedOut => self.end_run(),
-                Event::TooFewProducers { .. } => {}
+                SchedulerEvent::Expired(expired) if live.is_some() => {
+                    last.extend(self.expire_last(expired));
+                }
+                SchedulerEvent::Expired(expired) => self.expire(expired),
+                SchedulerEvent::Abandon(producer) => self.abandon(producer, self.run_timed_out()),
+                SchedulerEvent::RunTimedOut => self.end_run(),
+                SchedulerEvent::TooFewProducers { .. } => {}
                 other => unreachable!("no time shows {other:?}"),
             }
         }

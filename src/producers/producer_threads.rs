@@ -19,7 +19,7 @@ use crate::producers::producer_loop::{Join, ProducerLoop, Replace};
 use crate::producers::ready::ReadySender;
 use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::run::limits::{tick_of, ticks_in};
+use crate::run::time_limits::{tick_of, ticks_in};
 use crate::runner::{ProducerSetup, Wanted};
 
 /// Starts the threads of a pool's producers, and keeps them until they are joined.

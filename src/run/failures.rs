@@ -16,8 +16,10 @@ use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::parts::ItemPath;
 use crate::run::run_state::RunState;
-use crate::scheduler::OnError;
-use crate::scheduler::{self, Absence, Decision, Generation, Inputs, TooFewProducers};
+use crate::scheduler::{
+    Absence, Decision, FailureFacts, FailureVerdict, Generation, Inputs, OnError, SchedulerEvent,
+    TooFewProducers,
+};
 
 /// Failed items, to be delivered.
 pub(crate) type FailedItems = Vec<(u64, Box<NoOutput>)>;
@@ -86,10 +88,10 @@ impl<I, T> Run<I, T> {
     /// Asks the scheduler what to do with failed items. Drops the copies of items that are not tried again.
     fn decide(&self, items: &[u64], asked: Verdict) -> Decision {
         let verdict = match asked {
-            Verdict::Retry => scheduler::Verdict::Retry,
-            Verdict::RetryHere => scheduler::Verdict::RetryHere,
-            Verdict::Skip => scheduler::Verdict::Skip,
-            Verdict::Stop => scheduler::Verdict::Fail,
+            Verdict::Retry => FailureVerdict::Retry,
+            Verdict::RetryHere => FailureVerdict::RetryHere,
+            Verdict::Skip => FailureVerdict::Skip,
+            Verdict::Stop => FailureVerdict::Fail,
         };
         let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
             let has_copy =
@@ -98,7 +100,7 @@ impl<I, T> Run<I, T> {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
             };
-            let failure = scheduler::Failure { verdict, inputs };
+            let failure = FailureFacts { verdict, inputs };
             let decision = state.scheduler.decide(items, failure, now);
             let spare: Vec<_> = match decision {
                 Decision::Retry(_) => vec![],
@@ -145,14 +147,14 @@ impl<I, T> Run<I, T> {
     }
 
     /// Handles the scheduler's events after a call of a producer.
-    pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
+    pub(crate) fn heed(&self, events: Vec<SchedulerEvent>) {
         for event in events {
             match event {
-                scheduler::Event::Quarantined(producer, generation) => {
+                SchedulerEvent::Quarantined(producer, generation) => {
                     let reason = "it failed items in a row that other producers were done with";
                     self.note_loss((producer, generation), reason.into(), Abandoned::No);
                 }
-                scheduler::Event::TooFewProducers { live: here } => {
+                SchedulerEvent::TooFewProducers { live: here } => {
                     let least = self.least_producers();
                     self.abort_with(Error::TooFewProducers { here, least, source: None });
                 }

@@ -7,9 +7,9 @@ use crate::base::panic::catch;
 use crate::device::DeviceMemory;
 use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers};
-use crate::run::limits::TimeLimits;
 use crate::run::measures::Measures;
 use crate::run::run_shape::{RunKind, RunShape};
+use crate::run::time_limits::TimeLimits;
 use crate::scheduler::OnError;
 use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 

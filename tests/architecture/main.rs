@@ -93,16 +93,12 @@ const OF_RUNNERS: &[&str] = &["api", "runner", "testing"];
 
 /// Names that types in several files share, and why. Every other type has a name of its own.
 const SHARED_NAMES: &[(&str, &str)] = &[
-    ("Batches", "public: makes batches of an iterator; the scheduler has the batches of a run"),
     ("Call", "public: a call of a service; a call that a test records"),
     ("CpuPool", "the feature `rayon` chooses between the two"),
-    ("Event", "public: what observers see; what the scheduler asks of the backend"),
-    ("Failure", "public: a failure as text; what the scheduler knows of one"),
     ("Inbox", "the model replaces the deque"),
     ("Reader", "the model replaces the ring"),
     ("Sealed", "the usual name of a trait that seals another"),
     ("Stealer", "the model replaces the deque"),
-    ("Verdict", "public: the user's about an error; as the scheduler gets it"),
     ("Writer", "public: of a sink; and of the ring, which the model replaces"),
 ];
 

@@ -1,9 +1,9 @@
 //! Leases ahead: a producer holds further items while it works on one, so that it need not ask in between.
 //!
 //! No item waits behind a slow one for that. Nothing is leased ahead while a producer is idle. A producer that begins
-//! to wait has the leases that were not begun [recalled](super::Event::Recall). Nothing is leased ahead while items of
-//! both priorities wait either, since the next free producer takes a normal one, nor while an overdue item is to be
-//! copied.
+//! to wait has the leases that were not begun [recalled](super::SchedulerEvent::Recall). Nothing is leased ahead while
+//! items of both priorities wait either, since the next free producer takes a normal one, nor while an overdue item is
+//! to be copied.
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};
@@ -51,7 +51,7 @@ pub fn lease_ahead(
 mod tests {
     use super::*;
     use crate::tests::{ask, at, config, events, fail, lease, offer, offered, succeed};
-    use crate::{Begin, Config, Copies, Event, Next, Outcome, Standing};
+    use crate::{Begin, Config, Copies, Next, Outcome, SchedulerEvent, Standing};
 
     fn ahead(scheduler: &mut Scheduler, producer: ProducerId, most: usize) -> Vec<u64> {
         let leases = lease_ahead(scheduler, producer, most, at(0));
@@ -75,7 +75,7 @@ mod tests {
         lease(&mut scheduler, 0, at(0));
         assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
         offer(&mut scheduler, 1, at(0));
-        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Wake(1)]);
         assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "the other is about to ask");
         assert_eq!(lease(&mut scheduler, 1, at(0)).items, [1]);
     }
@@ -104,12 +104,12 @@ mod tests {
         assert_eq!(lease(&mut scheduler, 1, at(0)).items, [3]);
         events(&mut scheduler);
         assert_eq!(ask(&mut scheduler, 1, at(1)), Next::Wait);
-        assert_eq!(events(&mut scheduler), [Event::Recall(0)]);
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Recall(0)]);
         // The first of them has begun by then.
         assert_eq!(scheduler.finish(first.id, &[Outcome::Succeeded], at(1)), [Standing::Counts]);
         assert_eq!(scheduler.begin(later[0].id, Copies::Missing, at(1)), Begin::Work);
         scheduler.release(later[1].id, at(1));
-        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Wake(1)]);
         let returned = lease(&mut scheduler, 1, at(1));
         assert_eq!((returned.items, returned.attempt), (vec![2], 1), "it cost no attempt");
         assert_eq!(ask(&mut scheduler, 0, at(1)), Next::Wait);

@@ -19,7 +19,7 @@ const LEAST_OF_REST: u64 = 8;
 
 /// The items that wait to be leased for the first time, or in parts of a batch that failed.
 #[derive(Debug)]
-pub(super) struct Batches {
+pub(super) struct RunBatches {
     rules: Batching,
     mode: BatchMode,
     /// What is learned about the device of each producer.
@@ -39,13 +39,13 @@ enum BatchMode {
     Batches,
 }
 
-impl Batches {
+impl RunBatches {
     pub(super) fn new(config: &Config, learned: Vec<DeviceBatches>) -> Self {
         debug_assert_eq!(learned.len(), config.producers, "each producer has a device");
         let rules = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
         // The window follows sizes that are chosen. None of their batches waits without limit.
         let patience = if rules.rule.is_chosen() { usize::MAX } else { config.window };
-        Batches {
+        RunBatches {
             rules,
             mode: if config.batching.is_some() { BatchMode::Batches } else { BatchMode::Single },
             learned,

@@ -111,7 +111,7 @@ fn what_lies_ahead_of_the_stream_comes_back_for_a_call() {
     assert_eq!(later.iter().map(|it| it.items[0]).collect::<Vec<_>>(), [101, 102]);
     events(&mut scheduler);
     put(&mut scheduler, Priority::Normal, 108, at(1));
-    assert_eq!(events(&mut scheduler), [Event::Recall(0)]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Recall(0)]);
     assert!(lease_ahead(&mut scheduler, 0, 2, at(1)).is_empty(), "both classes wait");
     later.iter().for_each(|it| scheduler.release(it.id, at(1)));
     assert_eq!(succeed(&mut scheduler, 1, at(1)), 108);
@@ -128,7 +128,7 @@ fn calls_ahead_of_a_busy_producer_come_back_if_another_would_take_the_stream() {
     put(&mut scheduler, Priority::Background, 100, at(1));
     events(&mut scheduler);
     assert_eq!(lease(&mut scheduler, 1, at(1)).items, [100]);
-    assert_eq!(events(&mut scheduler), [Event::Recall(0)]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Recall(0)]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::lease::{Generation, LeaseId, Phase, ProducerId};
 
 /// A request that the backend handles after a call, outside its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// A producer that was told to wait has to ask for a lease again.
     Wake(ProducerId),
     /// No result of this lease counts any more. The hook that works on it may give up.
@@ -64,15 +64,15 @@ impl Expired {
 
 /// The events that the backend has not seen yet, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Events(VecDeque<Event>);
+pub(super) struct Events(VecDeque<SchedulerEvent>);
 
 impl Events {
-    pub(super) fn push(&mut self, event: Event) {
+    pub(super) fn push(&mut self, event: SchedulerEvent) {
         self.0.push_back(event);
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    pub(super) fn pop(&mut self) -> Option<SchedulerEvent> {
         self.0.pop_front()
     }
 }

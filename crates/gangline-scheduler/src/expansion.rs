@@ -44,14 +44,14 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::tests::{MS, ask, at, batches, config, lease, offered};
-    use crate::{Activity, Config, Event, Next};
+    use crate::{Activity, Config, Next, SchedulerEvent};
 
     #[test]
     fn items_that_no_more_come_after_do_not_wait_for_a_batch() {
         let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(1) }, 2);
         assert_eq!(ask(&mut scheduler, 0, at(0)), Next::Wait);
         hurry(&mut scheduler, 2, at(0));
-        assert_eq!(scheduler.poll_event(), Some(Event::Wake(0)));
+        assert_eq!(scheduler.poll_event(), Some(SchedulerEvent::Wake(0)));
         assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0, 1]);
     }
 
@@ -75,7 +75,7 @@ mod tests {
         let copy = lease(&mut scheduler, 1, at(10));
         while scheduler.poll_event().is_some() {}
         assert_eq!(cut_from(&mut scheduler, copy.id, &[0], at(11)), [0]);
-        let revoked = Event::Revoke { lease: slow.id, producer: 0 };
+        let revoked = SchedulerEvent::Revoke { lease: slow.id, producer: 0 };
         assert!(std::iter::from_fn(|| scheduler.poll_event()).any(|event| event == revoked));
     }
 }

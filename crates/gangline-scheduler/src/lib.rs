@@ -99,7 +99,7 @@ mod workload;
 #[cfg(test)]
 mod calls_first;
 #[cfg(test)]
-mod copies;
+mod simulated_copies;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests;
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
 pub use self::config::{Bypass, Config, Meta, Order};
 pub use self::deadlines::{Absence, Timeouts};
-pub use self::events::{Event, Expired};
+pub use self::events::{Expired, SchedulerEvent};
 pub use self::flow::{Activity, Input};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
@@ -117,7 +117,7 @@ pub use self::lease::{
     Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
 };
 pub use self::priority::{Priority, Share};
-pub use self::retry::{Backoff, Decision, Failure, Inputs, OnError, Verdict};
+pub use self::retry::{Backoff, Decision, FailureFacts, FailureVerdict, Inputs, OnError};
 pub use self::scheduler::Scheduler;
 pub use self::speculation::LEAST_COPY_AFTER;
 pub use self::time::{HumanDuration, RunTime};

@@ -3,7 +3,7 @@
 use super::answers::TooFewProducers;
 use super::config::Config;
 use super::deadlines::{Absence, Deadlines};
-use super::events::{Event, Events, Expired};
+use super::events::{Events, Expired, SchedulerEvent};
 use super::health::ProducerHealth;
 use super::lease::{Generation, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
 use super::priority::Priority;
@@ -74,7 +74,7 @@ impl RunProducers {
 
     /// Reports a lease without wanted items, whose producer is in a hook. Nothing waits for that producer.
     pub(super) fn revoke(&mut self, lease: LeaseId, producer: ProducerId) {
-        self.events.push(Event::Revoke { lease, producer });
+        self.events.push(SchedulerEvent::Revoke { lease, producer });
         self.health.detach(producer);
         self.wake_all();
     }
@@ -86,7 +86,7 @@ impl RunProducers {
             (self.health.generation(producer), self.health.awaits_successor(producer));
         // A lost producer that is still in a hook is not lost once more.
         let generation = latest - Generation::from(is_lost);
-        self.events.push(Event::Expired(Expired { generation, ..expired }));
+        self.events.push(SchedulerEvent::Expired(Expired { generation, ..expired }));
         let was_live = self.health.is_live(producer) && !is_lost;
         if !is_lost {
             self.health.leave(producer);
@@ -102,7 +102,7 @@ impl RunProducers {
         }
         let live = self.health.live();
         if live < self.least {
-            self.events.push(Event::TooFewProducers { live });
+            self.events.push(SchedulerEvent::TooFewProducers { live });
         }
         // Also this producer, which leaves. Producers that waited for it no longer have to.
         self.wake_all();
@@ -132,13 +132,13 @@ impl RunProducers {
         let ahead = leases.iter().filter(|(_, it)| it.phase == Phase::Ahead && is_one(it));
         let mut holders: Vec<_> = ahead.map(|(_, held)| held.producer).collect();
         holders.dedup();
-        holders.into_iter().for_each(|holder| self.events.push(Event::Recall(holder)));
+        holders.into_iter().for_each(|holder| self.events.push(SchedulerEvent::Recall(holder)));
     }
 
     /// Has a producer that waits ask for a lease again.
     pub(super) fn wake(&mut self, producer: ProducerId) {
         if self.waiters.wake(producer) {
-            self.events.push(Event::Wake(producer));
+            self.events.push(SchedulerEvent::Wake(producer));
         }
     }
 

@@ -10,13 +10,13 @@ use super::Scheduler;
 use super::answers::{Begin, Memory, Next, Together};
 use super::batch::{DeviceBatches, Size};
 use super::config::{Config, Meta, Order};
-use super::events::Event;
+use super::events::SchedulerEvent;
 use super::flow::Activity;
 use super::items::{Outcome, Standing};
 use super::lease::{Copies, Lease, ProducerId, Readiness};
 use super::priority::Priority;
 use super::reorder::Reorder;
-use super::retry::{Decision, Failure, Inputs, Verdict};
+use super::retry::{Decision, FailureFacts, FailureVerdict, Inputs};
 use super::time::RunTime;
 use super::window::Window;
 
@@ -289,7 +289,7 @@ impl<M: RunModel> VirtualRun<'_, M> {
         if items.is_empty() {
             return;
         }
-        let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+        let failure = FailureFacts { verdict: FailureVerdict::Retry, inputs: Inputs::Copied };
         match self.scheduler.decide(items, failure, self.now) {
             Decision::Retry(at) => {
                 items
@@ -352,17 +352,19 @@ impl<M: RunModel> VirtualRun<'_, M> {
     fn hear(&mut self) {
         while let Some(event) = self.scheduler.poll_event() {
             match event {
-                Event::Wake(producer) => {
+                SchedulerEvent::Wake(producer) => {
                     if let ProducerPhase::Waits(_) = self.producers[producer] {
                         self.producers[producer] = ProducerPhase::Asks;
                     }
                 }
-                Event::TooFewProducers { .. } | Event::RunTimedOut => self.is_over = true,
-                Event::Expired(_)
-                | Event::Quarantined(..)
-                | Event::Revoke { .. }
-                | Event::Abandon(_)
-                | Event::Recall(_) => {}
+                SchedulerEvent::TooFewProducers { .. } | SchedulerEvent::RunTimedOut => {
+                    self.is_over = true;
+                }
+                SchedulerEvent::Expired(_)
+                | SchedulerEvent::Quarantined(..)
+                | SchedulerEvent::Revoke { .. }
+                | SchedulerEvent::Abandon(_)
+                | SchedulerEvent::Recall(_) => {}
             }
         }
     }

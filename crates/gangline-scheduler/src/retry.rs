@@ -8,7 +8,7 @@ use super::time::RunTime;
 
 /// The verdict of the user's rules on a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FailureVerdict {
     /// The item is retried if an attempt is left; else `on_error` decides.
     Retry,
     /// The item is retried by the producer that failed it, if an attempt is left; else `on_error` decides.
@@ -32,9 +32,9 @@ pub enum Inputs {
 
 /// What the backend knows of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailureFacts {
     /// What the rules of the user say.
-    pub verdict: Verdict,
+    pub verdict: FailureVerdict,
     /// Where the inputs are.
     pub inputs: Inputs,
 }
@@ -106,14 +106,14 @@ impl RetryPolicy {
         &self,
         index: u64,
         items: &mut Items,
-        Failure { verdict, inputs }: Failure,
+        FailureFacts { verdict, inputs }: FailureFacts,
         health: &mut ProducerHealth,
         now: RunTime,
     ) -> Decision {
         let Some(record) = items.get_mut(index) else { return Decision::Discard };
         debug_assert_eq!(record.state, ItemState::Undecided, "its failure counts");
-        let (history, is_kept) = (&mut record.history, verdict == Verdict::RetryHere);
-        if inputs == Inputs::Gone || !(is_kept || verdict == Verdict::Retry) {
+        let (history, is_kept) = (&mut record.history, verdict == FailureVerdict::RetryHere);
+        if inputs == Inputs::Gone || !(is_kept || verdict == FailureVerdict::Retry) {
             return self.without_retry(verdict);
         }
         history.claims.keeper = history.claims.tried.last().copied().filter(|_| is_kept);
@@ -126,9 +126,9 @@ impl RetryPolicy {
     }
 
     /// Decides about an item that is to blame for its failures. `attempt` is its last attempt.
-    fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
+    fn decide(&self, attempt: u32, verdict: FailureVerdict, now: RunTime) -> Decision {
         match verdict {
-            Verdict::Retry | Verdict::RetryHere if attempt <= self.retries => {
+            FailureVerdict::Retry | FailureVerdict::RetryHere if attempt <= self.retries => {
                 Decision::Retry(now.after(self.backoff.after(attempt)))
             }
             verdict => self.without_retry(verdict),
@@ -136,14 +136,12 @@ impl RetryPolicy {
     }
 
     /// Decides if no further attempt is possible.
-    fn without_retry(&self, verdict: Verdict) -> Decision {
+    fn without_retry(&self, verdict: FailureVerdict) -> Decision {
         match (verdict, self.on_error) {
-            (Verdict::Skip, _) | (Verdict::Retry | Verdict::RetryHere, OnError::Skip) => {
-                Decision::Skip
-            }
-            (Verdict::Fail, _) | (Verdict::Retry | Verdict::RetryHere, OnError::Stop) => {
-                Decision::Fail
-            }
+            (FailureVerdict::Skip, _)
+            | (FailureVerdict::Retry | FailureVerdict::RetryHere, OnError::Skip) => Decision::Skip,
+            (FailureVerdict::Fail, _)
+            | (FailureVerdict::Retry | FailureVerdict::RetryHere, OnError::Stop) => Decision::Fail,
         }
     }
 }
@@ -163,13 +161,13 @@ mod tests {
         let backoff = Backoff { first: LATER, most: LATER };
         let policy = RetryPolicy { retries: 2, backoff, on_error: OnError::Skip };
         let decide = |attempt, verdict| policy.decide(attempt, verdict, RunTime::START);
-        assert_eq!(decide(1, Verdict::Retry), Decision::Retry(later()));
-        assert_eq!(decide(2, Verdict::Retry), Decision::Retry(later()));
-        assert_eq!(decide(3, Verdict::Retry), Decision::Skip);
-        assert_eq!(decide(1, Verdict::Fail), Decision::Fail);
+        assert_eq!(decide(1, FailureVerdict::Retry), Decision::Retry(later()));
+        assert_eq!(decide(2, FailureVerdict::Retry), Decision::Retry(later()));
+        assert_eq!(decide(3, FailureVerdict::Retry), Decision::Skip);
+        assert_eq!(decide(1, FailureVerdict::Fail), Decision::Fail);
         let stops = RetryPolicy { on_error: OnError::Stop, ..policy };
-        assert_eq!(stops.decide(3, Verdict::Retry, RunTime::START), Decision::Fail);
-        assert_eq!(stops.decide(1, Verdict::Skip, RunTime::START), Decision::Skip);
+        assert_eq!(stops.decide(3, FailureVerdict::Retry, RunTime::START), Decision::Fail);
+        assert_eq!(stops.decide(1, FailureVerdict::Skip, RunTime::START), Decision::Skip);
     }
 
     #[test]

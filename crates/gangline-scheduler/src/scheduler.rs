@@ -4,7 +4,7 @@ use super::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
 use super::batch::DeviceBatches;
 use super::config::{Config, Meta, Order};
 use super::deadlines::{Absence, RunTimeout};
-use super::events::{Event, Expired};
+use super::events::{Expired, SchedulerEvent};
 use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
@@ -14,7 +14,7 @@ use super::lease::{
 };
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
-use super::retry::{Decision, Failure, Inputs, RetryPolicy};
+use super::retry::{Decision, FailureFacts, Inputs, RetryPolicy};
 use super::speculation::{CopyTurn, Speculation};
 use super::time::RunTime;
 use super::waiters::Takes;
@@ -333,7 +333,7 @@ impl Scheduler {
     }
 
     /// Decides about items with a failure that counts. Several items failed together.
-    pub fn decide(&mut self, items: &[u64], failure: Failure, now: RunTime) -> Decision {
+    pub fn decide(&mut self, items: &[u64], failure: FailureFacts, now: RunTime) -> Decision {
         let Scheduler { workload, producers, retry, .. } = self;
         if items[0] >= workload.bound {
             items.iter().for_each(|&index| workload.forget(index, producers));
@@ -380,10 +380,10 @@ impl Scheduler {
         let Scheduler { workload, producers, .. } = self;
         match producers.deadlines.run_timeout(now) {
             RunTimeout::NotYet => {}
-            RunTimeout::Now => producers.events.push(Event::RunTimedOut),
+            RunTimeout::Now => producers.events.push(SchedulerEvent::RunTimedOut),
             RunTimeout::GraceOver => {
                 for producer in producers.in_hooks(&workload.leases) {
-                    producers.events.push(Event::Abandon(producer));
+                    producers.events.push(SchedulerEvent::Abandon(producer));
                     workload.lose(producer, producers, now);
                 }
             }
@@ -402,7 +402,7 @@ impl Scheduler {
 
     /// Returns the next event for the backend. `None` if there are no more.
     #[inline]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<SchedulerEvent> {
         self.producers.events.pop()
     }
 

@@ -410,8 +410,9 @@ impl Simulation {
         for index in items {
             assert!(!self.verdicts.contains_key(index), "{index} has its end already");
         }
-        let verdict = if self.script.keeps_items { Verdict::RetryHere } else { Verdict::Retry };
-        let failure = Failure { verdict, inputs: self.inputs() };
+        let verdict =
+            if self.script.keeps_items { FailureVerdict::RetryHere } else { FailureVerdict::Retry };
+        let failure = FailureFacts { verdict, inputs: self.inputs() };
         match self.scheduler.decide(items, failure, self.now) {
             Decision::Retry(_) => {
                 items.iter().for_each(|&index| *self.retried.entry(index).or_default() += 1);
@@ -429,17 +430,17 @@ impl Simulation {
         let mut expired_producers = vec![];
         while let Some(event) = self.scheduler.poll_event() {
             match event {
-                Event::Wake(producer) => {
+                SchedulerEvent::Wake(producer) => {
                     self.wakes += 1;
                     if let Doing::Waits(_) = self.producers[producer] {
                         self.producers[producer] = Doing::Asks;
                     }
                 }
-                Event::Expired(expired) => {
+                SchedulerEvent::Expired(expired) => {
                     self.failed(expired.producer, &expired.items);
                     expired_producers.push(expired.producer);
                 }
-                Event::Quarantined(producer, _) => {
+                SchedulerEvent::Quarantined(producer, _) => {
                     let succeeded = |index: &u64| self.succeeded.contains_key(index);
                     let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
                     // The success that is the evidence may be the one being settled.
@@ -447,13 +448,15 @@ impl Simulation {
                     assert!(is_shown, "{producer} is quarantined without evidence");
                     self.quarantined.push(producer);
                 }
-                Event::TooFewProducers { .. } | Event::RunTimedOut => {
+                SchedulerEvent::TooFewProducers { .. } | SchedulerEvent::RunTimedOut => {
                     if !self.is_over {
                         self.end();
                     }
                 }
                 // No producer here leases ahead.
-                Event::Revoke { .. } | Event::Abandon(_) | Event::Recall(_) => {}
+                SchedulerEvent::Revoke { .. }
+                | SchedulerEvent::Abandon(_)
+                | SchedulerEvent::Recall(_) => {}
             }
         }
         expired_producers.into_iter().for_each(|producer| self.replace(producer));

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::attempt_times::{Aging, AttemptTimes};
-use super::batches::Batches;
+use super::batches::RunBatches;
 use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{ItemState, Items};
@@ -145,7 +145,7 @@ impl Speculation {
     }
 
     /// The rule while all items of this priority and of higher ones are in hooks, or wait for items there.
-    fn standing_still(&self, last: Priority, batches: &Batches) -> Option<CopyRule> {
+    fn standing_still(&self, last: Priority, batches: &RunBatches) -> Option<CopyRule> {
         if !(self.is_on() && stands_still(last, batches)) {
             return None;
         }
@@ -296,7 +296,7 @@ fn head(leases: &Leases) -> Option<u64> {
 }
 
 /// Whether all items of this priority and of higher ones are in hooks, or wait for items there.
-fn stands_still(last: Priority, batches: &Batches) -> bool {
+fn stands_still(last: Priority, batches: &RunBatches) -> bool {
     match batches.flow.input {
         Input::Calls => match last {
             Priority::Normal => !batches.pending.has(Priority::Normal),

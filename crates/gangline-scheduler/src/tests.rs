@@ -1,7 +1,7 @@
 //! Hand-written cases of the behaviour that users rely on.
 
 mod batch_cases;
-mod copies;
+mod copy_cases;
 mod producers_lost;
 
 use std::collections::VecDeque;
@@ -12,7 +12,8 @@ use super::*;
 use crate::batch::{Batch, Batching, DeviceBatches, Size};
 
 pub(super) const MS: Duration = Duration::from_millis(1);
-pub(super) const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+pub(super) const RETRY: FailureFacts =
+    FailureFacts { verdict: FailureVerdict::Retry, inputs: Inputs::Copied };
 
 pub(super) fn at(ms: u64) -> RunTime {
     RunTime::at(Duration::from_millis(ms))
@@ -97,13 +98,13 @@ pub(super) fn succeed(scheduler: &mut Scheduler, producer: ProducerId, now: RunT
     lease.items[0]
 }
 
-pub(super) fn events(scheduler: &mut Scheduler) -> Vec<Event> {
+pub(super) fn events(scheduler: &mut Scheduler) -> Vec<SchedulerEvent> {
     std::iter::from_fn(|| scheduler.poll_event()).collect()
 }
 
 pub(super) fn wakes(scheduler: &mut Scheduler) -> Vec<ProducerId> {
     let woken = |event| match event {
-        Event::Wake(producer) => Some(producer),
+        SchedulerEvent::Wake(producer) => Some(producer),
         _ => None,
     };
     events(scheduler).into_iter().filter_map(woken).collect()
@@ -168,7 +169,7 @@ fn what_is_tried_again_goes_before_new_items() {
 fn fail_here(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Decision {
     let lease = lease(scheduler, producer, now);
     scheduler.finish(lease.id, &[Outcome::Failed], now);
-    let failure = Failure { verdict: Verdict::RetryHere, ..RETRY };
+    let failure = FailureFacts { verdict: FailureVerdict::RetryHere, ..RETRY };
     scheduler.decide(&lease.items, failure, now)
 }
 
@@ -278,7 +279,7 @@ fn an_item_whose_input_is_gone_is_not_tried_again() {
     let mut scheduler = offered(Config { retries: 3, ..config(2) }, 1);
     let lease = lease(&mut scheduler, 0, at(0));
     scheduler.finish(lease.id, &[Outcome::Failed], at(0));
-    let failure = Failure { inputs: Inputs::Gone, ..RETRY };
+    let failure = FailureFacts { inputs: Inputs::Gone, ..RETRY };
     assert_eq!(scheduler.decide(&lease.items, failure, at(0)), Decision::Skip);
 }
 
@@ -320,7 +321,9 @@ fn what_is_withdrawn_has_no_verdict() {
     let held = lease(&mut scheduler, 0, at(0));
     assert_eq!(fail(&mut scheduler, 1, at(0)).0, 1);
     scheduler.withdraw(&[0, 1, 2], at(0));
-    assert!(events(&mut scheduler).contains(&Event::Revoke { lease: held.id, producer: 0 }));
+    assert!(
+        events(&mut scheduler).contains(&SchedulerEvent::Revoke { lease: held.id, producer: 0 })
+    );
     assert_eq!(scheduler.finish(held.id, &[Outcome::Succeeded], at(0)), [Standing::Stale]);
     assert_eq!(lease(&mut scheduler, 0, at(99)).items, [3]);
     assert_eq!(ask(&mut scheduler, 0, at(99)), Next::Wait);

@@ -1,8 +1,8 @@
 //! The items of a run that are not done: what a producer may be leased of them, and what the end of a lease means.
 
-use super::batches::Batches;
+use super::batches::RunBatches;
 use super::config::Config;
-use super::events::{Event, Expired};
+use super::events::{Expired, SchedulerEvent};
 use super::health::ProducerHealth;
 use super::items::{Dropped, ItemState, Items, Outcome, Standing};
 use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Sized};
@@ -23,7 +23,7 @@ pub(super) struct Workload {
     pub(super) items: Items,
     pub(super) leases: Leases,
     pub(super) retries: RetryQueue,
-    pub(super) batches: Batches,
+    pub(super) batches: RunBatches,
     /// Items from this index on are not wanted.
     pub(super) bound: u64,
 }
@@ -34,7 +34,7 @@ impl Workload {
             items: Items::default(),
             leases: Leases::default(),
             retries: RetryQueue::default(),
-            batches: Batches::new(config, learned),
+            batches: RunBatches::new(config, learned),
             bound: u64::MAX,
         }
     }
@@ -156,7 +156,7 @@ impl Workload {
 
     /// Whether items of this priority wait for a lease, now or later.
     pub(super) fn has(&self, priority: Priority) -> bool {
-        let Batches { pending, parts, .. } = &self.batches;
+        let RunBatches { pending, parts, .. } = &self.batches;
         pending.has(priority) || parts.has(priority) || self.retries.has(priority)
     }
 
@@ -244,7 +244,7 @@ impl Workload {
         }
         for guilty in producers.health.succeeded(index, producer) {
             let generation = producers.health.generation(guilty);
-            producers.events.push(Event::Quarantined(guilty, generation));
+            producers.events.push(SchedulerEvent::Quarantined(guilty, generation));
             self.after_loss(guilty, producers, now);
         }
         producers.wake_unsuspended();

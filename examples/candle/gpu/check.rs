@@ -21,7 +21,7 @@ use crate::precisions::precisions;
 use crate::workload::{Kind, Precision, Size, Workload, difference};
 
 /// What came of one check.
-pub(crate) enum Verdict {
+pub(crate) enum CheckVerdict {
     /// With what it saw.
     Passed(String),
     Failed(String),
@@ -36,7 +36,7 @@ pub(crate) struct Subject {
 }
 
 /// What a group of checks found, by name.
-pub(crate) type Findings = Vec<(String, Verdict)>;
+pub(crate) type Findings = Vec<(String, CheckVerdict)>;
 
 /// A group of checks. Its error fails the whole group.
 type Group = (&'static str, fn(&Subject) -> Result<Findings, BoxError>);
@@ -77,9 +77,9 @@ pub(crate) fn run(args: &Args, devices: &Devices) -> Result<ExitCode, BoxError> 
         println!("{device}, transformers of the size {}\n", subject.size);
         for (name, verdict) in GROUPS.iter().flat_map(|group| findings(group, &subject)) {
             let (word, text) = match verdict {
-                Verdict::Passed(text) => (count(&mut passed, "ok"), text),
-                Verdict::Failed(text) => (count(&mut failed, "FAILED"), text),
-                Verdict::Skipped(why) => (count(&mut skipped, "skipped"), why.into()),
+                CheckVerdict::Passed(text) => (count(&mut passed, "ok"), text),
+                CheckVerdict::Failed(text) => (count(&mut failed, "FAILED"), text),
+                CheckVerdict::Skipped(why) => (count(&mut skipped, "skipped"), why.into()),
             };
             println!("{word:<8} {name:<50} {text}");
         }
@@ -95,7 +95,7 @@ fn count(counter: &mut usize, word: &'static str) -> &'static str {
 }
 
 fn findings(&(name, group): &Group, subject: &Subject) -> Findings {
-    let failed = |e: BoxError| vec![(name.into(), Verdict::Failed(chain(&*e)))];
+    let failed = |e: BoxError| vec![(name.into(), CheckVerdict::Failed(chain(&*e)))];
     group(subject).unwrap_or_else(failed)
 }
 
@@ -105,11 +105,11 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-fn passed(condition: bool, text: String) -> Verdict {
-    if condition { Verdict::Passed(text) } else { Verdict::Failed(text) }
+fn passed(condition: bool, text: String) -> CheckVerdict {
+    if condition { CheckVerdict::Passed(text) } else { CheckVerdict::Failed(text) }
 }
 
-pub(crate) fn within(difference: f32, tolerance: f32) -> Verdict {
+pub(crate) fn within(difference: f32, tolerance: f32) -> CheckVerdict {
     let text = format!("largest difference {difference:.1e}, tolerance {tolerance:.0e}");
     passed(difference <= tolerance, text)
 }
@@ -143,7 +143,7 @@ fn devices_of_their_own(subject: &Subject) -> Result<Findings, BoxError> {
     let same = opened.len() == 3 && opened.iter().all(|(_, again)| *again);
     let distinct = (0..3).all(|i| (0..i).all(|j| !opened[i].0.same_device(&opened[j].0)));
     let distinct = match subject.is_cpu() {
-        true => Verdict::Skipped(ONLY_GPU),
+        true => CheckVerdict::Skipped(ONLY_GPU),
         false => passed(distinct, "3 producers, 3 devices of candle".into()),
     };
     Ok(vec![
@@ -166,7 +166,7 @@ fn operations(subject: &Subject) -> Result<Findings, BoxError> {
                 let most = right.iter().fold(1.0, |most: f32, x| most.max(x.abs()));
                 within(difference(&[right], &[there]) / most, operation.tolerance)
             }
-            Err(why) => Verdict::Failed(why),
+            Err(why) => CheckVerdict::Failed(why),
         };
         Ok((operation.name.into(), verdict))
     };
@@ -273,7 +273,9 @@ fn transformer(subject: &Subject) -> Result<Findings, BoxError> {
         let batches = runner.runner().batches();
         runner.close()?;
         let verdict = match within(difference(&right, &vectors), 1e-3) {
-            Verdict::Passed(text) => Verdict::Passed(format!("{text}, {batches} batches")),
+            CheckVerdict::Passed(text) => {
+                CheckVerdict::Passed(format!("{text}, {batches} batches"))
+            }
             other => other,
         };
         Ok((format!("transformer, {name}"), verdict))
@@ -295,7 +297,10 @@ fn error_beside_work(subject: &Subject) -> Result<Findings, BoxError> {
     );
     let mut runner = OrderedRunner::new(multiply, subject.producers(3)?)?;
     let Err(error) = runner.run((0..200).map(|at| (at, at == GUILTY))) else {
-        return Ok(vec![("an error of one producer".into(), Verdict::Failed("no error".into()))]);
+        return Ok(vec![(
+            "an error of one producer".into(),
+            CheckVerdict::Failed("no error".into()),
+        )]);
     };
     let named = error.item() == Some(GUILTY as u64)
         && error.hook() == Some(Hook::ProducerWork)
@@ -313,7 +318,7 @@ fn error_beside_work(subject: &Subject) -> Result<Findings, BoxError> {
 fn batch_without_memory(subject: &Subject) -> Result<Findings, BoxError> {
     let name = String::from("a batch beyond the GPU's memory is split");
     if free_and_total(&crate::measure::open(subject.device)?).is_none() {
-        return Ok(vec![(name, Verdict::Skipped(ONLY_GPU))]);
+        return Ok(vec![(name, CheckVerdict::Skipped(ONLY_GPU))]);
     }
     let refused = Arc::new(AtomicUsize::new(0));
     let hungry = Hungry { refused: refused.clone() };
@@ -418,7 +423,7 @@ fn close_and_activate(subject: &Subject) -> Result<Findings, BoxError> {
             let free: Vec<_> = free_when_closed.iter().map(|free| free >> 20).collect();
             passed(lost < LEAK, format!("{free:?} MiB free after each of 4 rounds"))
         }
-        _ => Verdict::Skipped(ONLY_GPU),
+        _ => CheckVerdict::Skipped(ONLY_GPU),
     };
     Ok(vec![
         ("closed and activated".into(), passed(right, "4 rounds".into())),
@@ -446,7 +451,7 @@ fn beside_cpu(subject: &Subject) -> Result<Findings, BoxError> {
 fn locks(subject: &Subject) -> Result<Findings, BoxError> {
     let name = String::from("a locked GPU is refused, and free once closed");
     if subject.is_cpu() {
-        return Ok(vec![(name, Verdict::Skipped(ONLY_GPU))]);
+        return Ok(vec![(name, CheckVerdict::Skipped(ONLY_GPU))]);
     }
     let directory = tempfile::tempdir()?;
     let devices = subject.producers(1)?;
@@ -471,10 +476,10 @@ fn failing_kernel(subject: &Subject) -> Result<Findings, BoxError> {
     let verdicts = {
         let (survived, text) = crate::crash::survived(subject.producers(2)?)?;
         let outlived = match subject.is_cpu() {
-            true => Verdict::Skipped(ONLY_GPU),
+            true => CheckVerdict::Skipped(ONLY_GPU),
             false => match crate::crash::outlived(subject.producers(1)?) {
-                Ok(text) => Verdict::Passed(text),
-                Err(error) => Verdict::Failed(chain(&*error)),
+                Ok(text) => CheckVerdict::Passed(text),
+                Err(error) => CheckVerdict::Failed(chain(&*error)),
             },
         };
         [passed(survived, text), outlived]
@@ -482,7 +487,7 @@ fn failing_kernel(subject: &Subject) -> Result<Findings, BoxError> {
     #[cfg(not(feature = "processes"))]
     let verdicts = {
         let _ = subject;
-        [(); 2].map(|()| Verdict::Skipped("this build has no feature `processes`"))
+        [(); 2].map(|()| CheckVerdict::Skipped("this build has no feature `processes`"))
     };
     Ok([alone, beside].into_iter().zip(verdicts).collect())
 }

@@ -3,7 +3,7 @@
 use candle_nn::VarBuilder;
 use gangline::BoxError;
 
-use crate::check::{Findings, Subject, Verdict, within};
+use crate::check::{CheckVerdict, Findings, Subject, within};
 use crate::measure::open;
 use crate::workload::{Kind, Precision, Workload, difference};
 
@@ -25,7 +25,7 @@ pub(crate) fn precisions(subject: &Subject) -> Result<Findings, BoxError> {
             Precision::F32.set();
             let verdict = match there {
                 Ok(there) => within(difference(&right, &there), precision.tolerance()),
-                Err(error) => Verdict::Failed(error.to_string()),
+                Err(error) => CheckVerdict::Failed(error.to_string()),
             };
             findings.push((format!("{kind} in {precision}"), verdict));
         }

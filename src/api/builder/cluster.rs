@@ -7,7 +7,7 @@ use crate::api::pool::{OrderKind, Pool};
 use crate::backend::cluster::hosting::BatchLimits;
 use crate::backend::cluster::lane::{Cluster, ClusterLane};
 use crate::backend::cluster::nats::Nats;
-use crate::backend::process::worker::may_start_workers;
+use crate::backend::process::worker_entry::may_start_workers;
 use crate::backend::remote::recipe::Recipe;
 use crate::base::Measure;
 #[cfg(feature = "rayon")]

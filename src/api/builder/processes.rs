@@ -6,7 +6,7 @@ use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
 use crate::backend::process::keeper::Keeper;
 use crate::backend::process::processes::Processes;
-use crate::backend::process::worker::may_start_workers;
+use crate::backend::process::worker_entry::may_start_workers;
 use crate::backend::process::worker_process::KeeperSettings;
 #[cfg(feature = "nats")]
 use crate::backend::remote::item_codec::ItemCodec;

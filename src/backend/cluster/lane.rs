@@ -22,7 +22,7 @@ use crate::producers::backend::{Backend, NextStep};
 use crate::producers::leasing;
 use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::run::limits::TimeLimits;
+use crate::run::time_limits::TimeLimits;
 use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::LeaseId;
 

@@ -11,7 +11,7 @@ use super::message::{
     self, Bye, CallNumber, Done, Failed, HandedBack, Init, ItemOutcome, ItemsHeader, WorkHook,
 };
 use super::outlet::Outlet;
-use super::worker::Serve;
+use super::worker_entry::Serve;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::item_codec::unsent;
 use crate::backend::remote::recipe::Recipe;

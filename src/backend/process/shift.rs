@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
-use super::calls::{CallOutcome, Sent};
 use super::frame::{Frame, FrameKind};
+use super::hook_calls::{CallOutcome, Sent};
 use super::keeper::Keeper;
 use super::message::{self, CallNumber, Done, HandedBack};
 use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};

@@ -15,8 +15,8 @@ use crate::concurrency::bell::{Bell, Bells};
 use crate::device::rayon_variable;
 use crate::device::{InWorker, Place, in_worker};
 use crate::error::{Error, FrameError, WorkerError};
-use crate::run::limits::{TimeLimits, grace_of};
 use crate::run::run_state::RunState;
+use crate::run::time_limits::{TimeLimits, grace_of};
 use crate::runner::ProducerSetup;
 
 /// How long a process may take to say that it is a worker.

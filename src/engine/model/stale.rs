@@ -12,13 +12,13 @@ use crate::base::Order;
 use crate::concurrency::{Mutex, lock};
 use crate::policy::Policy;
 use crate::run::handover::item_queue::ItemQueue;
-use crate::run::limits::TimeLimits;
 use crate::run::run_settings::RunSettings;
+use crate::run::time_limits::TimeLimits;
 use crate::scheduler::Backoff;
 use crate::scheduler::window::Window;
 use crate::scheduler::{
-    Begin, Copies, Event, Expired, Failure, Inputs, Lease, LeaseId, Outcome, RunTime, Standing,
-    Verdict,
+    Begin, Copies, Expired, FailureFacts, FailureVerdict, Inputs, Lease, LeaseId, Outcome, RunTime,
+    SchedulerEvent, Standing,
 };
 
 const ITEMS: u64 = 4;
@@ -106,9 +106,9 @@ fn time_out(Model { hub, .. }: &Model) {
     let (_, events) =
         hub.dispatch.schedule_at(late, |state, now| state.scheduler.handle_timeout(now));
     for event in events {
-        let Event::Expired(Expired { items, .. }) = event else { continue };
+        let SchedulerEvent::Expired(Expired { items, .. }) = event else { continue };
         if !items.is_empty() {
-            let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+            let failure = FailureFacts { verdict: FailureVerdict::Retry, inputs: Inputs::Copied };
             hub.dispatch.schedule(|state, now| state.scheduler.decide(&items, failure, now));
         }
     }

@@ -11,8 +11,8 @@ use crate::scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::window::largest_batch;
 use crate::scheduler::{
-    Activity, Bypass, Config, Event, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
-    Readiness, RunTime, Scheduler, Timeouts, Until,
+    Activity, Bypass, Config, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
+    Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
 };
 
 /// The scheduler, and the state that its backend needs beside it.
@@ -90,7 +90,7 @@ impl<I> Dispatch<I> {
     pub(crate) fn schedule<V>(
         &self,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
-    ) -> (V, Vec<Event>) {
+    ) -> (V, Vec<SchedulerEvent>) {
         self.schedule_at(self.clock.now(), call)
     }
 
@@ -98,7 +98,7 @@ impl<I> Dispatch<I> {
         &self,
         now: RunTime,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
-    ) -> (V, Vec<Event>) {
+    ) -> (V, Vec<SchedulerEvent>) {
         let mut state = lock(&self.state);
         let value = call(&mut state, now);
         if self.has_chosen_sizes() {

@@ -14,7 +14,7 @@ use crate::concurrency::parker::Parker;
 use crate::concurrency::{Mutex, lock};
 use crate::run::run_clock::RunClock;
 use crate::runner::AbandonFlag;
-use crate::scheduler::{Event, Expired, LeaseId, ProducerId, RunTime, Scheduler};
+use crate::scheduler::{Expired, LeaseId, ProducerId, RunTime, Scheduler, SchedulerEvent};
 
 /// Which items are tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct Signals {
 pub(super) struct Pending {
     pub(super) wakes: Vec<ProducerId>,
     /// All other events, for the caller.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<SchedulerEvent>,
 }
 
 /// Which calls of a producer's thread are revoked: the number of the last, or [`ALL`] once the producer is abandoned.
@@ -110,9 +110,9 @@ impl Signals {
         let mut pending = Pending { wakes: vec![], events: vec![] };
         while let Some(event) = scheduler.poll_event() {
             match event {
-                Event::Wake(producer) => pending.wakes.push(producer),
-                Event::Recall(producer) => self.recalls.ask(producer),
-                Event::Revoke { lease, producer } => {
+                SchedulerEvent::Wake(producer) => pending.wakes.push(producer),
+                SchedulerEvent::Recall(producer) => self.recalls.ask(producer),
+                SchedulerEvent::Revoke { lease, producer } => {
                     let revocations = self.revocations(producer);
                     // An abandoned producer stays abandoned.
                     if !revocations.is_abandoned() {
@@ -122,7 +122,7 @@ impl Signals {
                 }
                 event => {
                     // Under the lock: the producer may return at once, and has to see that it was abandoned.
-                    if let Event::Expired(Expired { producer, .. }) = &event {
+                    if let SchedulerEvent::Expired(Expired { producer, .. }) = &event {
                         self.abandon(*producer);
                     }
                     pending.events.push(event);

@@ -11,7 +11,7 @@ use gangline::{BoxError, OrderedRunner, map};
 
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report, Table, Verdict, grouped};
+use crate::report::{Promise, PromiseVerdict, Report, Table, grouped};
 
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// In KiB. The window stays small until the slow item ends, and may then grow; this is the allowance for it.
@@ -120,6 +120,6 @@ fn flatness(what: &str, counts: &[u64], peaks: &[u64]) -> Promise {
         promised: format!("at most {} KiB", grouped(bound)),
         aim: None,
         measured: format!("{} KiB", grouped(last)),
-        verdict: Verdict::of(last <= bound),
+        verdict: PromiseVerdict::of(last <= bound),
     }
 }

@@ -11,7 +11,7 @@ use crate::contest::median;
 use crate::gangs::Sum;
 use crate::options::Options;
 use crate::processor::{process_time, thread_time};
-use crate::report::{Promise, Report, Table, Verdict, number};
+use crate::report::{Promise, PromiseVerdict, Report, Table, number};
 use crate::work::Work;
 
 /// The allowed extra time of a producer per item, in nanoseconds. Reading the clock took a third of it on the
@@ -127,7 +127,7 @@ fn promise(told: Told, nanos: f64) -> Promise {
         promised: format!("at most {PROMISED} ns"),
         aim: None,
         measured: format!("{nanos:.1} ns"),
-        verdict: Verdict::of(nanos <= PROMISED),
+        verdict: PromiseVerdict::of(nanos <= PROMISED),
     }
 }
 

@@ -8,7 +8,7 @@ use gangline::{BoxError, map};
 use crate::ALLOCATOR;
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report, Table, Verdict, number};
+use crate::report::{Promise, PromiseVerdict, Report, Table, number};
 use crate::subject::{Kind, Outcome, Subject};
 use crate::subjects;
 use crate::work::Work;
@@ -58,7 +58,7 @@ fn independence(gang: Gang, times: &[f64]) -> Promise {
         promised: "at most 1.25 ×".to_owned(),
         aim: None,
         measured: format!("{spread:.2} ×"),
-        verdict: Verdict::of(spread <= 1.25),
+        verdict: PromiseVerdict::of(spread <= 1.25),
     }
 }
 
@@ -140,6 +140,6 @@ fn frugality(what: &str, per_item: f64) -> Promise {
         promised: "none".to_owned(),
         aim: None,
         measured: format!("{per_item:.5}"),
-        verdict: Verdict::of(per_item < 1e-3),
+        verdict: PromiseVerdict::of(per_item < 1e-3),
     }
 }

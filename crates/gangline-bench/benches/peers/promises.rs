@@ -2,7 +2,7 @@
 
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report, Verdict, number};
+use crate::report::{Promise, PromiseVerdict, Report, number};
 use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
@@ -57,7 +57,7 @@ fn overhead(gang: Gang, throughput: &Throughput) -> Option<Promise> {
         promised: format!("at most {} ns", number(MOST_OVERHEAD)),
         aim: None,
         measured: format!("{} ns", number(measured)),
-        verdict: Verdict::of(measured <= MOST_OVERHEAD),
+        verdict: PromiseVerdict::of(measured <= MOST_OVERHEAD),
     })
 }
 
@@ -74,8 +74,8 @@ impl Bound {
         let measured = peers.reduce(f64::min)? / own;
         let what = format!("work {}: {} against {}", self.amount.name, gang.name(), self.names());
         let mut promise = Promise::at_least_times(what, self.promised, measured);
-        if promise.verdict == Verdict::Missed && throughput.is_disturbed(self.amount) {
-            promise.verdict = Verdict::NotJudged;
+        if promise.verdict == PromiseVerdict::Missed && throughput.is_disturbed(self.amount) {
+            promise.verdict = PromiseVerdict::NotJudged;
         }
         Some(promise)
     }

@@ -57,18 +57,18 @@ pub struct Promise {
     pub promised: String,
     pub aim: Option<String>,
     pub measured: String,
-    pub verdict: Verdict,
+    pub verdict: PromiseVerdict,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Verdict {
+pub enum PromiseVerdict {
     Kept,
     Missed,
     /// Missed, although the threads had no cores of their own.
     NotJudged,
 }
 
-impl Verdict {
+impl PromiseVerdict {
     pub fn of(kept: bool) -> Self {
         if kept { Self::Kept } else { Self::Missed }
     }
@@ -89,7 +89,7 @@ impl Promise {
             promised: format!("at most {}", time(promised)),
             aim: None,
             measured: time(measured),
-            verdict: Verdict::of(measured <= promised),
+            verdict: PromiseVerdict::of(measured <= promised),
         }
     }
 
@@ -99,7 +99,7 @@ impl Promise {
             promised: format!("{promised} ×"),
             aim: None,
             measured: format!("{measured:.2} ×"),
-            verdict: Verdict::of(measured >= promised),
+            verdict: PromiseVerdict::of(measured >= promised),
         }
     }
 
@@ -109,7 +109,7 @@ impl Promise {
             promised: format!("at most {promised} ×"),
             aim: None,
             measured: format!("{measured:.2} ×"),
-            verdict: Verdict::of(measured <= promised),
+            verdict: PromiseVerdict::of(measured <= promised),
         }
     }
 

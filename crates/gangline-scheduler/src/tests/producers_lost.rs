@@ -34,7 +34,9 @@ fn an_item_that_takes_too_long_has_failed_and_its_late_answer_is_stale() {
     scheduler.handle_timeout(at(10));
     assert_eq!(events(&mut scheduler), []);
     scheduler.handle_timeout(at(11));
-    let [Event::Expired(expired)] = &events(&mut scheduler)[..] else { panic!("one event") };
+    let [SchedulerEvent::Expired(expired)] = &events(&mut scheduler)[..] else {
+        panic!("one event")
+    };
     assert_eq!((expired.producer, &expired.items[..]), (0, &[0][..]));
     assert_eq!(scheduler.decide(&[0], RETRY, at(11)), Decision::Retry(at(21)));
     assert_eq!(scheduler.finish(late.id, &[Outcome::Succeeded], at(12)), [Standing::Stale]);
@@ -49,7 +51,8 @@ fn a_state_that_takes_too_long_costs_a_producer_and_no_item() {
     let Next::Work(_) = scheduler.lease(0, Readiness::NeedsInit, at(0)) else { panic!("work") };
     assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
     scheduler.handle_timeout(at(10));
-    let [Event::Expired(expired), Event::Wake(1)] = &events(&mut scheduler)[..] else {
+    let [SchedulerEvent::Expired(expired), SchedulerEvent::Wake(1)] = &events(&mut scheduler)[..]
+    else {
         panic!("it expires, and the other is woken")
     };
     assert_eq!((expired.phase, expired.items.len()), (Phase::Preparing, 0));
@@ -72,10 +75,10 @@ fn a_run_that_takes_too_long_abandons_what_does_not_notice() {
     let mut scheduler = offered(Config { timeouts, ..config(2) }, 1);
     lease(&mut scheduler, 0, at(0));
     scheduler.handle_timeout(at(100));
-    assert_eq!(events(&mut scheduler), [Event::RunTimedOut]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::RunTimedOut]);
     scheduler.abort();
     scheduler.handle_timeout(at(200));
-    assert_eq!(events(&mut scheduler), [Event::Abandon(0)]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Abandon(0)]);
 }
 
 #[test]
@@ -87,7 +90,9 @@ fn a_producer_that_does_not_come_back_from_an_earlier_run_in_time_joins_when_it_
     let again = lease(&mut scheduler, 0, at(10));
     assert_eq!(again.attempt, 2, "nothing waits for the other");
     scheduler.handle_timeout(at(10));
-    let [Event::Expired(expired)] = &events(&mut scheduler)[..] else { panic!("one event") };
+    let [SchedulerEvent::Expired(expired)] = &events(&mut scheduler)[..] else {
+        panic!("one event")
+    };
     assert_eq!((expired.producer, expired.lease), (1, None));
     assert!(!scheduler.health().is_live(1), "nothing waits for it");
     assert!(scheduler.producer_joined(1));
@@ -114,7 +119,10 @@ fn a_producer_whose_items_succeed_elsewhere_is_quarantined() {
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
     assert_eq!(events(&mut scheduler), []);
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 1);
-    assert_eq!(events(&mut scheduler), [Event::Quarantined(0, 0), Event::Wake(0)]);
+    assert_eq!(
+        events(&mut scheduler),
+        [SchedulerEvent::Quarantined(0, 0), SchedulerEvent::Wake(0)]
+    );
     assert_eq!(ask(&mut scheduler, 0, at(0)), Next::Leave);
 }
 
@@ -142,7 +150,7 @@ fn a_quarantined_producer_that_cannot_build_its_state_leaves_its_item_to_others(
     assert_eq!(fail(&mut scheduler, 0, at(0)).0, 0);
     let other = scheduler.track(7, 0, Readiness::NeedsInit, at(0));
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
-    assert!(events(&mut scheduler).contains(&Event::Quarantined(0, 0)));
+    assert!(events(&mut scheduler).contains(&SchedulerEvent::Quarantined(0, 0)));
     assert_eq!(scheduler.producer_lost(0, at(0)), Ok(()));
     assert_eq!(lease(&mut scheduler, 1, at(0)).items, other.items);
 }
@@ -153,8 +161,8 @@ fn too_few_producers_are_reported() {
     let mut scheduler = offered(config, 1);
     assert_eq!(fail(&mut scheduler, 0, at(0)).0, 0);
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
-    let few = Event::TooFewProducers { live: 1 };
-    assert_eq!(events(&mut scheduler), [Event::Quarantined(0, 0), few]);
+    let few = SchedulerEvent::TooFewProducers { live: 1 };
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Quarantined(0, 0), few]);
 }
 
 #[test]
@@ -190,7 +198,9 @@ fn a_state_that_is_rebuilt_has_the_time_of_a_state() {
     scheduler.handle_timeout(at(50));
     assert_eq!(events(&mut scheduler), [], "the time of the item does not go on");
     scheduler.handle_timeout(at(106));
-    let [Event::Expired(expired), ..] = &events(&mut scheduler)[..] else { panic!("it expires") };
+    let [SchedulerEvent::Expired(expired), ..] = &events(&mut scheduler)[..] else {
+        panic!("it expires")
+    };
     assert_eq!(expired.phase, Phase::Preparing);
     scheduler.rebuild(held.id, at(107));
     assert_eq!(scheduler.finish(held.id, &[Outcome::Succeeded], at(108)), [Standing::Stale]);
@@ -241,7 +251,7 @@ fn a_run_that_takes_too_long_abandons_each_producer_in_a_hook() {
     scheduler.handle_timeout(at(100));
     scheduler.handle_timeout(at(200));
     let found = events(&mut scheduler);
-    let abandoned = [0, 1, 2].map(|producer| found.contains(&Event::Abandon(producer)));
+    let abandoned = [0, 1, 2].map(|producer| found.contains(&SchedulerEvent::Abandon(producer)));
     assert_eq!(abandoned, [false, true, true]);
 }
 

@@ -10,8 +10,8 @@ use crate::batch::{Batch, BatchTime, Batching, ChosenSize, DeviceBatches, SizeBo
 use crate::tests::{config, meta};
 use crate::window::{Window, largest_batch};
 use crate::{
-    Activity, Begin, Config, Copies, Event, Input, Inputs, Lease, Memory, Next, Order, Outcome,
-    Readiness, RunTime, Scheduler, Together,
+    Activity, Begin, Config, Copies, Input, Inputs, Lease, Memory, Next, Order, Outcome, Readiness,
+    RunTime, Scheduler, SchedulerEvent, Together,
 };
 
 /// How long a batch of a number of items takes, in milliseconds. The second number counts the calls.
@@ -99,7 +99,7 @@ impl<'a> Simulated<'a> {
     /// Lets each free device take a batch.
     fn lease(&mut self) {
         while let Some(event) = self.scheduler.poll_event() {
-            assert!(matches!(event, Event::Wake(_)), "{event:?}");
+            assert!(matches!(event, SchedulerEvent::Wake(_)), "{event:?}");
         }
         for device in 0..self.devices.len() {
             if self.works[device].is_some() {

@@ -222,7 +222,7 @@ const CHILD: &str = "GANGLINE_TEST_JOURNAL";
 #[cfg(unix)]
 fn child(name: &str, path: &Path) -> std::process::Child {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([&format!("journal::processes::{name}"), "--exact", "--nocapture"]);
+    child.args([&format!("journal::file_faults::{name}"), "--exact", "--nocapture"]);
     child.env(CHILD, path).stdout(Stdio::piped()).spawn().unwrap()
 }
 

@@ -141,8 +141,8 @@ impl Copying {
         loop {
             while let Some(event) = self.scheduler.poll_event() {
                 match event {
-                    Event::Wake(producer) => self.looks[producer] = Some(self.now),
-                    Event::Revoke { lease, producer } => self.give_up(lease, producer),
+                    SchedulerEvent::Wake(producer) => self.looks[producer] = Some(self.now),
+                    SchedulerEvent::Revoke { lease, producer } => self.give_up(lease, producer),
                     other => panic!("{other:?}"),
                 }
             }

@@ -15,7 +15,7 @@ fn an_idle_producer_copies_what_another_is_slow_at() {
     assert_eq!(ask(&mut scheduler, 2, at(30)), Next::Wait, "there is no third start");
     assert_eq!(scheduler.finish(copy.id, &[Outcome::Succeeded], at(12)), [Standing::Counts]);
     assert!(
-        events(&mut scheduler).contains(&Event::Revoke { lease: slow.id, producer: 0 }),
+        events(&mut scheduler).contains(&SchedulerEvent::Revoke { lease: slow.id, producer: 0 }),
         "the slow one has lost"
     );
     assert_eq!(scheduler.finish(slow.id, &[Outcome::Succeeded], at(20)), [Standing::Stale]);
@@ -38,7 +38,7 @@ fn a_copy_that_succeeds_after_an_abort_revokes_the_other() {
     scheduler.abort();
     assert!(!scheduler.is_detached(0), "the end of the run waits for it");
     assert_eq!(scheduler.finish(copy.id, &[Outcome::Succeeded], at(11)), [Standing::Stale]);
-    assert_eq!(events(&mut scheduler), [Event::Revoke { lease: slow.id, producer: 0 }]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Revoke { lease: slow.id, producer: 0 }]);
     assert!(scheduler.is_detached(0));
 }
 
@@ -118,7 +118,7 @@ fn each_copy_of_a_batch_may_fail_other_items() {
     let standings = scheduler.finish(copy.id, &[Succeeded, Failed, Failed], at(41));
     assert_eq!(standings, [Counts, Deferred, Deferred]);
     assert!(
-        !events(&mut scheduler).contains(&Event::Revoke { lease: slow.id, producer: 0 }),
+        !events(&mut scheduler).contains(&SchedulerEvent::Revoke { lease: slow.id, producer: 0 }),
         "it is still wanted"
     );
     let standings = scheduler.finish(slow.id, &[Failed, Succeeded, Failed], at(50));
@@ -136,7 +136,7 @@ fn a_copied_item_that_is_withdrawn_is_revoked_at_each_producer_once() {
     scheduler.withdraw(&[0], at(11));
     let revoked = events(&mut scheduler);
     for (lease, producer) in [(slow.id, 0), (copy.id, 1)] {
-        assert!(revoked.contains(&Event::Revoke { lease, producer }), "{revoked:?}");
+        assert!(revoked.contains(&SchedulerEvent::Revoke { lease, producer }), "{revoked:?}");
     }
     scheduler.withdraw(&[0], at(12));
     assert_eq!(events(&mut scheduler), [], "it is known already");
