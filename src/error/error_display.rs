@@ -28,14 +28,13 @@ impl fmt::Display for Error {
             Error::Worker { source } => write!(f, "{source}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
-            Error::BatchFailed { item, first, key, .. } => {
-                let key = ShownKey(key.as_deref());
-                write!(f, "item {item}{key} failed in a batch with item {first}")
+            Error::BatchFailed { item, key, .. } | Error::TooLarge { item, key, .. } => {
+                write!(f, "item {item}{} {}", ShownKey(key.as_deref()), Unplaced(self))
             }
             Error::PartFailed { item, key, parts, .. } => {
                 write_part(f, *item, key.as_deref(), parts)
             }
-            Error::GatherPanicked { .. } => f.write_str("gathering the parts panicked"),
+            Error::GatherPanicked { .. } => write!(f, "{}", Unplaced(self)),
             Error::TooManyFailures { failed, items, most, .. } => {
                 write!(f, "too many failures: {failed} of {items} items; at most {most} may fail")
             }
@@ -45,15 +44,9 @@ impl fmt::Display for Error {
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}; min_producers is {least}")
             }
-            Error::TimedOut { hook, site, limit } => {
-                write!(f, "{hook} took longer than {:#}{site}", HumanDuration(*limit))
-            }
-            Error::RunTimedOut { limit } => {
-                write!(f, "the run took longer than {:#}", HumanDuration(*limit))
-            }
-            Error::DeadlineExceeded { limit, site } => {
-                write!(f, "the call{site} was not answered within {:#}", HumanDuration(*limit))
-            }
+            Error::TimedOut { hook, site, .. } => write!(f, "{hook} {}{site}", Unplaced(self)),
+            Error::RunTimedOut { .. } => write!(f, "the run {}", Unplaced(self)),
+            Error::DeadlineExceeded { site, .. } => write!(f, "the call{site} {}", Unplaced(self)),
             Error::ServiceEnded { .. } => f.write_str("the service has ended"),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => {
@@ -66,9 +59,11 @@ impl fmt::Display for Error {
             Error::Forked { built_in, here } => write_forked(f, *built_in, *here),
             Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::TooLarge { .. } | Error::MeasurePanicked { .. } | Error::KeyPanicked { .. } => {
-                write_rejected(f, self)
+            Error::MeasurePanicked { item, measure, key, .. } => {
+                let key = ShownKey(key.as_deref());
+                write!(f, "measuring the {measure} of item {item}{key} panicked")
             }
+            Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
             Error::Journal { source } => write!(f, "{source}"),
             Error::JournalUnsupported {} => {
                 f.write_str("a journal works with `run`, not with `outputs`; in a pipeline, give it to the first stage")
@@ -100,21 +95,25 @@ fn write_part(
     f.write_str(" failed")
 }
 
-/// Writes why an item that was pulled reached no hook.
-fn write_rejected(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
-    match error {
-        Error::TooLarge { item, measure, amount, most, key } => {
-            let key = ShownKey(key.as_deref());
-            write!(
-                f,
-                "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
-            )
+/// What an error says beside its hook, item and device: the end of its text, or all of it.
+pub(super) struct Unplaced<'a>(pub(super) &'a Error);
+
+impl fmt::Display for Unplaced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Error::TimedOut { limit, .. } | Error::RunTimedOut { limit } => {
+                write!(f, "took longer than {:#}", HumanDuration(*limit))
+            }
+            Error::DeadlineExceeded { limit, .. } => {
+                write!(f, "was not answered within {:#}", HumanDuration(*limit))
+            }
+            Error::BatchFailed { first, .. } => write!(f, "failed in a batch with item {first}"),
+            Error::TooLarge { measure, amount, most, .. } => {
+                write!(f, "has a {measure} of {amount}; a batch may have {most} at most")
+            }
+            Error::GatherPanicked { .. } => f.write_str("gathering the parts panicked"),
+            error => write!(f, "{error}"),
         }
-        Error::MeasurePanicked { item, measure, key, .. } => {
-            write!(f, "measuring the {measure} of item {item}{} panicked", ShownKey(key.as_deref()))
-        }
-        Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
-        _ => unreachable!("other errors are no rejections"),
     }
 }
 

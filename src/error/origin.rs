@@ -1,6 +1,8 @@
-//! Classifies errors by their origin.
+//! The origin of errors, and what they say beside it.
 
+use super::error_display::Unplaced;
 use super::{Error, Hook, OutputCount};
+use crate::base::causes::WithCauses;
 
 impl Error {
     /// Returns whether this is the error that another runner's `Outputs` ended with.
@@ -47,5 +49,35 @@ impl Error {
     /// Returns the number of items that it fails: those of a batch fail together.
     pub(crate) fn failed_items(&self) -> u64 {
         self.items().len().max(1) as u64
+    }
+
+    /// What happened, without the hook, the item and the device, which a list of failures has already. `None` if the
+    /// causes alone say it: those of a hook, and of the input.
+    pub(crate) fn reason(&self) -> Option<String> {
+        match self {
+            Error::TimedOut { .. }
+            | Error::RunTimedOut { .. }
+            | Error::DeadlineExceeded { .. }
+            | Error::TooLarge { .. }
+            | Error::BatchFailed { source: None, .. } => Some(Unplaced(self).to_string()),
+            Error::GatherPanicked { source } => Some(format!("{}: {source}", Unplaced(self))),
+            Error::MeasurePanicked { measure, source, .. } => {
+                Some(format!("measuring its {measure} panicked: {source}"))
+            }
+            Error::KeyPanicked { source, .. } => Some(format!("its key panicked: {source}")),
+            Error::ClassifyPanicked { message, .. } => {
+                Some(format!("classifying its error panicked: {message}"))
+            }
+            Error::PartFailed { source, .. } => source.reason(),
+            Error::BatchFailed { source: Some(source), .. } => source.reason_or_causes(),
+            Error::TooFewProducers { source: Some(source), .. } => source.reason_or_causes(),
+            _ => None,
+        }
+    }
+
+    /// The reason, or else the causes, for an error around this one.
+    fn reason_or_causes(&self) -> Option<String> {
+        let causes = || std::error::Error::source(self).map(|it| WithCauses(it).to_string());
+        self.reason().or_else(causes)
     }
 }

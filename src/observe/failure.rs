@@ -39,6 +39,10 @@ pub struct Failure {
     pub error: String,
     /// The texts of its causes, each the cause of the one before.
     pub causes: Vec<String>,
+    /// What happened, without the place that the other fields have. `None` if the causes alone say it: those of a hook,
+    /// and of the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
 }
 
 const MOST_CAUSES: usize = 16;
@@ -62,7 +66,13 @@ impl Failure {
             is_panic: error.is_panic(),
             error: bounded(error.to_string()),
             causes: causes(error),
+            reason: error.reason().map(bounded),
         }
+    }
+
+    /// The most specific text: what happened, without the place, or else the innermost cause.
+    pub(crate) fn essence(&self) -> &str {
+        self.reason.as_ref().or(self.causes.last()).unwrap_or(&self.error)
     }
 
     /// Whether an attempt at an item failed, not the consumer at its result.

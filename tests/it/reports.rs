@@ -184,6 +184,8 @@ fn a_producer_that_was_written_off_is_said_to_be_abandoned_once() {
             assert!(text.contains(&says) && !text.contains("quarantined"), "{text}");
             assert!(text.matches("took longer than 300 ms").count() <= 1, "{text}");
         }
+        let failed = "item 5 in producer_work on cpu: took longer than 300 ms\n";
+        assert!(report.to_string().contains(failed), "{report}");
         gate.open();
     });
 }

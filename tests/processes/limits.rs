@@ -31,6 +31,9 @@ fn killed_in_time(chore: Chore) {
     let failure = &pool.failures()[0];
     assert!(failure.is_timeout() && failure.item() == Some(2), "{failure:?}");
     assert!(failure.to_string().starts_with("producer_work took longer than 500 ms for item 2"));
+    let report = pool.report();
+    let failed = "item 2 in producer_work on cpu: took longer than 500 ms\n";
+    assert!(report.to_string().contains(failed), "{report}");
     pool.close().unwrap();
 }
 

@@ -63,6 +63,8 @@ fn a_call_that_is_late_in_a_hook_is_a_failure_of_its_producer() {
             assert_eq!(failure.error, format!("{error:#}"));
             let start = "the call for item 0 (\"call 0\") on cpu (producer 0, attempt 1) was not answered within ";
             assert!(failure.error.starts_with(start), "{}", failure.error);
+            let said = "\n  item 0 (call 0) on cpu: was not answered within ";
+            assert!(report.to_string().contains(said), "{report}");
         };
         check(service.report());
         gate.open();

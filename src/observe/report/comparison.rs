@@ -301,12 +301,11 @@ fn failures<'a>(
         return None;
     }
     let line = format!("{heading}: {}", Count(only.len() as u64));
-    let error = |failure: &'a Failure| failure.causes.last().unwrap_or(&failure.error).as_str();
     let table = TableOf::new(capitalised(heading), FAILURES, only.into_iter())
         .text(words.item, 0, usize::MAX, |it| it.0)
-        .errors("error", |it| vec![error(it.1).into()])
+        .errors("error", |it| vec![it.1.essence().into()])
         .lines(Layout::Lines, |(name, failure)| {
-            vec![clipped(&format!("{name}: {}", error(failure)), LONGEST)]
+            vec![clipped(&format!("{name}: {}", failure.essence()), LONGEST)]
         });
     let section = Section::new(capitalised(&line)).with(table.end());
     Some(Section { line: Some(line), ..section })

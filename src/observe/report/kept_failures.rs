@@ -91,7 +91,8 @@ impl Failures {
 
 fn text_of(failure: &Failure) -> usize {
     let causes: usize = failure.causes.iter().map(String::len).sum();
-    failure.error.len() + causes + failure.key.as_ref().map_or(0, String::len)
+    let others = [&failure.key, &failure.reason].into_iter().flatten().map(String::len);
+    failure.error.len() + causes + others.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -159,14 +159,13 @@ fn name(failure: &Failure) -> Option<ItemName> {
 }
 
 fn retried(failure: &Failure) -> Retried {
-    let said = failure.causes.last().unwrap_or(&failure.error);
     Retried {
         item: failure.item.unwrap_or_default(),
         parts: failure.parts.clone(),
         key: failure.key.as_ref().map(|key| shortened(key, LONGEST).into_owned()),
         failed_attempts: failure.attempts,
         outcome: RetryOutcome::Unknown,
-        error: clipped(said, LONGEST),
+        error: clipped(failure.essence(), LONGEST),
     }
 }
 

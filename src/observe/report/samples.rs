@@ -101,6 +101,7 @@ pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) ->
         is_panic: false,
         error: format!("producer_work failed for item {item} on cuda:{producer}"),
         causes: vec![error.to_owned()],
+        ..Failure::default()
     }
 }
 

@@ -187,10 +187,13 @@ pub(super) fn failed(report: &RunReport, failure: &Failure, key: usize) -> Strin
     }
 }
 
-/// Returns the causes of a failure, from the outermost. The text of the failure itself is left out, since the line has
-/// the item and the place; so is that of a part, which names the same place again. A cause that the text before ends with
-/// is left out too.
+/// Returns the reason of a failure, or its causes from the outermost. The text of the failure itself is left out, since
+/// the line has the item and the place; so is that of a part, which names the same place again. A cause that the text
+/// before ends with is left out too.
 pub(super) fn errors(failure: &Failure) -> Vec<&str> {
+    if let Some(reason) = &failure.reason {
+        return vec![reason];
+    }
     let mut errors: Vec<&str> = Vec::new();
     let is_of_part = !failure.parts.is_empty() && failure.causes.len() > 1;
     for text in failure.causes.iter().skip(usize::from(is_of_part)) {
@@ -204,10 +207,10 @@ pub(super) fn errors(failure: &Failure) -> Vec<&str> {
     errors
 }
 
-/// Names the hook, stage, device and attempts of a failure.
+/// Names the hook or the input, if one of them failed, and the stage, device and attempts of a failure.
 pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
-    let hook = failure.hook.as_deref().unwrap_or("input");
-    let mut site = report.vocabulary.part(hook).to_owned();
+    let hook = failure.hook.as_deref().or(failure.reason.is_none().then_some("input"));
+    let mut site = hook.map_or_else(String::new, |it| format!("in {}", report.vocabulary.part(it)));
     if let Some(stage) = &failure.stage {
         site.push_str(&format!(" of {stage}"));
     }
@@ -217,7 +220,7 @@ pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
     if failure.attempts > 1 {
         site.push_str(&format!(", {} attempts", failure.attempts));
     }
-    site
+    site.trim_start_matches([' ', ',']).to_owned()
 }
 
 #[cfg(test)]

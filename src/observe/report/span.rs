@@ -197,8 +197,7 @@ impl Incidents {
         }
         self.with_items += 1;
         let (producer, item) = (failure.producer, failure.item);
-        let said = failure.causes.last().unwrap_or(&failure.error);
-        let text = clipped(said, LONGEST);
+        let text = clipped(failure.essence(), LONGEST);
         self.kept.push(Incident { at, kind, producer, item, text, ..Incident::default() });
     }
 
