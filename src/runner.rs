@@ -330,9 +330,130 @@ pub(crate) fn one_by_one<I, O>(
     each.map(|(i, input)| work(&cx.at(i), input)).collect()
 }
 
-/// Forwards every hook, also those with a default body: a missing hook would silently run its default
-/// instead of the inner runner's.
-macro_rules! forward {
+/// Defines the named hooks of a runner: each calls that of the runner `$to`. `producer` and `consumer` stand for all
+/// hooks of theirs, also those with a default body: without one, a hook would silently run its default instead of the
+/// inner runner's.
+///
+/// If the states are packed, `$new` packs one, `$get` gives what is in it, and `$take` takes it out.
+macro_rules! forward_hooks {
+    ($self:ident, $to:expr => $($hook:ident),+) => {
+        $crate::runner::forward_hooks!(
+            $self, $to, $crate::runner::as_it_is, $crate::runner::as_it_is, $crate::runner::as_it_is => $($hook),+
+        );
+    };
+    ($self:ident, $to:expr, $new:expr, $get:expr, $take:expr => $($hook:ident),+) => {
+        $($crate::runner::forward_hooks!(@$hook $self, $to, $new, $get, $take);)+
+    };
+    (@producer $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        $crate::runner::forward_hooks!(
+            $self, $to, $new, $get, $take
+            => producer_init, producer_work, producer_work_batch, batch_hook, producer_end
+        );
+    };
+    (@consumer $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        $crate::runner::forward_hooks!(
+            $self, $to, $new, $get, $take
+            => consumer_init, consumer_work, consumer_skipped, consumer_flush, consumer_end
+        );
+    };
+    (@producer_init $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn producer_init(
+            &$self,
+            cx: &$crate::ProducerContext<'_>,
+        ) -> $crate::Result<Self::ProducerState> {
+            $to.producer_init(cx).map($new)
+        }
+    };
+    (@producer_work $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn producer_work(
+            &$self,
+            cx: &$crate::ProducerContext<'_>,
+            state: &mut Self::ProducerState,
+            input: Self::Input,
+        ) -> $crate::Result<Self::Output> {
+            $to.producer_work(cx, $get(state), input)
+        }
+    };
+    (@producer_work_batch $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn producer_work_batch(
+            &$self,
+            cx: &$crate::ProducerContext<'_>,
+            state: &mut Self::ProducerState,
+            inputs: &mut Vec<Self::Input>,
+        ) -> $crate::Result<Vec<$crate::Result<Self::Output>>> {
+            $to.producer_work_batch(cx, $get(state), inputs)
+        }
+    };
+    (@batch_hook $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn batch_hook(&$self) -> $crate::runner::BatchHook {
+            $to.batch_hook()
+        }
+    };
+    (@producer_end $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn producer_end(
+            &$self,
+            cx: &$crate::ProducerContext<'_>,
+            state: Self::ProducerState,
+        ) -> $crate::Result<()> {
+            $to.producer_end(cx, $take(state))
+        }
+    };
+    (@consumer_init $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn consumer_init(
+            &$self,
+            cx: &$crate::ConsumerContext<'_>,
+        ) -> $crate::Result<Self::ConsumerState> {
+            $to.consumer_init(cx).map($new)
+        }
+    };
+    (@consumer_work $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn consumer_work(
+            &$self,
+            cx: &$crate::ConsumerContext<'_>,
+            state: &mut Self::ConsumerState,
+            output: Self::Output,
+        ) -> $crate::Result<()> {
+            $to.consumer_work(cx, $get(state), output)
+        }
+    };
+    (@consumer_skipped $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn consumer_skipped(
+            &$self,
+            cx: &$crate::ConsumerContext<'_>,
+            state: &mut Self::ConsumerState,
+            error: &$crate::Error,
+        ) -> $crate::Result<()> {
+            $to.consumer_skipped(cx, $get(state), error)
+        }
+    };
+    (@consumer_flush $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn consumer_flush(
+            &$self,
+            cx: &$crate::ConsumerContext<'_>,
+            state: &mut Self::ConsumerState,
+        ) -> $crate::Result<()> {
+            $to.consumer_flush(cx, $get(state))
+        }
+    };
+    (@consumer_end $self:ident, $to:expr, $new:expr, $get:expr, $take:expr) => {
+        fn consumer_end(
+            &$self,
+            cx: &$crate::ConsumerContext<'_>,
+            state: Self::ConsumerState,
+        ) -> $crate::Result<Self::Summary> {
+            $to.consumer_end(cx, $take(state))
+        }
+    };
+}
+
+pub(crate) use forward_hooks;
+
+/// A state that is not packed.
+pub(crate) fn as_it_is<T>(state: T) -> T {
+    state
+}
+
+macro_rules! point_to_runners {
     ($($pointer:ty),+) => {$(
         impl<R: Runner + ?Sized> Runner for $pointer {
             type Input = R::Input;
@@ -341,75 +462,9 @@ macro_rules! forward {
             type ConsumerState = R::ConsumerState;
             type Summary = R::Summary;
 
-            fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
-                (**self).producer_init(cx)
-            }
-
-            fn producer_work(
-                &self,
-                cx: &ProducerContext<'_>,
-                state: &mut R::ProducerState,
-                input: R::Input,
-            ) -> Result<R::Output> {
-                (**self).producer_work(cx, state, input)
-            }
-
-            fn producer_work_batch(
-                &self,
-                cx: &ProducerContext<'_>,
-                state: &mut R::ProducerState,
-                inputs: &mut Vec<R::Input>,
-            ) -> Result<Vec<Result<R::Output>>> {
-                (**self).producer_work_batch(cx, state, inputs)
-            }
-
-            fn batch_hook(&self) -> BatchHook {
-                (**self).batch_hook()
-            }
-
-            fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
-                (**self).producer_end(cx, state)
-            }
-
-            fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<R::ConsumerState> {
-                (**self).consumer_init(cx)
-            }
-
-            fn consumer_work(
-                &self,
-                cx: &ConsumerContext<'_>,
-                state: &mut R::ConsumerState,
-                output: R::Output,
-            ) -> Result<()> {
-                (**self).consumer_work(cx, state, output)
-            }
-
-            fn consumer_skipped(
-                &self,
-                cx: &ConsumerContext<'_>,
-                state: &mut R::ConsumerState,
-                error: &Error,
-            ) -> Result<()> {
-                (**self).consumer_skipped(cx, state, error)
-            }
-
-            fn consumer_flush(
-                &self,
-                cx: &ConsumerContext<'_>,
-                state: &mut R::ConsumerState,
-            ) -> Result<()> {
-                (**self).consumer_flush(cx, state)
-            }
-
-            fn consumer_end(
-                &self,
-                cx: &ConsumerContext<'_>,
-                state: R::ConsumerState,
-            ) -> Result<R::Summary> {
-                (**self).consumer_end(cx, state)
-            }
+            forward_hooks!(self, (**self) => producer, consumer);
         }
     )+};
 }
 
-forward!(Box<R>, Arc<R>, &R);
+point_to_runners!(Box<R>, Arc<R>, &R);

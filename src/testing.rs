@@ -46,8 +46,8 @@ pub use self::batches::{
 pub use crate::backend::remote::check::{CheckError, check_recipe};
 use crate::base::debug_with_causes;
 use crate::error::OutOfMemory;
-use crate::error::{Error, Result};
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::error::Result;
+use crate::runner::{ProducerContext, Runner, forward_hooks};
 
 /// A runner with producers on simulated devices, each with a [`Script`] of faults.
 ///
@@ -284,6 +284,8 @@ impl<R: Runner> Runner for Simulated<R> {
     type ConsumerState = R::ConsumerState;
     type Summary = R::Summary;
 
+    forward_hooks!(self, self.runner => batch_hook, producer_end, consumer);
+
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
         let calls = self.log().counts.get(&cx.producer()).copied().unwrap_or(0);
         match self.script(cx.producer()).dying {
@@ -310,47 +312,5 @@ impl<R: Runner> Runner for Simulated<R> {
     ) -> Result<Vec<Result<R::Output>>> {
         self.before_work(cx)?;
         self.runner.producer_work_batch(cx, state, inputs)
-    }
-
-    fn batch_hook(&self) -> BatchHook {
-        self.runner.batch_hook()
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
-        self.runner.producer_end(cx, state)
-    }
-
-    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<R::ConsumerState> {
-        self.runner.consumer_init(cx)
-    }
-
-    fn consumer_work(
-        &self,
-        cx: &ConsumerContext<'_>,
-        state: &mut R::ConsumerState,
-        output: R::Output,
-    ) -> Result<()> {
-        self.runner.consumer_work(cx, state, output)
-    }
-
-    fn consumer_skipped(
-        &self,
-        cx: &ConsumerContext<'_>,
-        state: &mut R::ConsumerState,
-        error: &Error,
-    ) -> Result<()> {
-        self.runner.consumer_skipped(cx, state, error)
-    }
-
-    fn consumer_flush(&self, cx: &ConsumerContext<'_>, state: &mut R::ConsumerState) -> Result<()> {
-        self.runner.consumer_flush(cx, state)
-    }
-
-    fn consumer_end(
-        &self,
-        cx: &ConsumerContext<'_>,
-        state: R::ConsumerState,
-    ) -> Result<R::Summary> {
-        self.runner.consumer_end(cx, state)
     }
 }

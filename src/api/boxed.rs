@@ -3,8 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
-use crate::error::{Error, Result};
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::runner::{Runner, forward_hooks};
 
 /// A runner of which only the inputs, outputs and summary are known, so that it fits in a field of a struct.
 ///
@@ -86,71 +85,6 @@ impl BoxState {
 
 const STATE: &str = "a runner gets the states that its own hooks made";
 
-/// Calls the hooks of what `$inner` is; `$get` and `$take` unpack the states, and `$new` packs them.
-macro_rules! forward {
-    ($self:ident.$inner:tt, $new:expr, $get:ident, $take:ident) => {
-        fn producer_init(&$self, cx: &ProducerContext<'_>) -> Result<BoxState> {
-            $self.$inner.producer_init(cx).map($new)
-        }
-
-        fn producer_work(
-            &$self,
-            cx: &ProducerContext<'_>,
-            state: &mut BoxState,
-            input: Self::Input,
-        ) -> Result<Self::Output> {
-            $self.$inner.producer_work(cx, $get(state), input)
-        }
-
-        fn producer_work_batch(
-            &$self,
-            cx: &ProducerContext<'_>,
-            state: &mut BoxState,
-            inputs: &mut Vec<Self::Input>,
-        ) -> Result<Vec<Result<Self::Output>>> {
-            $self.$inner.producer_work_batch(cx, $get(state), inputs)
-        }
-
-        fn batch_hook(&$self) -> BatchHook {
-            $self.$inner.batch_hook()
-        }
-
-        fn producer_end(&$self, cx: &ProducerContext<'_>, state: BoxState) -> Result<()> {
-            $self.$inner.producer_end(cx, $take(state))
-        }
-
-        fn consumer_init(&$self, cx: &ConsumerContext<'_>) -> Result<BoxState> {
-            $self.$inner.consumer_init(cx).map($new)
-        }
-
-        fn consumer_work(
-            &$self,
-            cx: &ConsumerContext<'_>,
-            state: &mut BoxState,
-            output: Self::Output,
-        ) -> Result<()> {
-            $self.$inner.consumer_work(cx, $get(state), output)
-        }
-
-        fn consumer_skipped(
-            &$self,
-            cx: &ConsumerContext<'_>,
-            state: &mut BoxState,
-            error: &Error,
-        ) -> Result<()> {
-            $self.$inner.consumer_skipped(cx, $get(state), error)
-        }
-
-        fn consumer_flush(&$self, cx: &ConsumerContext<'_>, state: &mut BoxState) -> Result<()> {
-            $self.$inner.consumer_flush(cx, $get(state))
-        }
-
-        fn consumer_end(&$self, cx: &ConsumerContext<'_>, state: BoxState) -> Result<Self::Summary> {
-            $self.$inner.consumer_end(cx, $take(state))
-        }
-    };
-}
-
 impl<R: Runner> Runner for Erased<R>
 where
     R::ProducerState: 'static,
@@ -162,7 +96,7 @@ where
     type ConsumerState = BoxState;
     type Summary = R::Summary;
 
-    forward!(self.0, BoxState::new, unpacked, taken);
+    forward_hooks!(self, self.0, BoxState::new, unpacked, taken => producer, consumer);
 }
 
 impl<Input: Send, Output: Send, Summary: Send> Runner for BoxRunner<Input, Output, Summary> {
@@ -172,7 +106,7 @@ impl<Input: Send, Output: Send, Summary: Send> Runner for BoxRunner<Input, Outpu
     type ConsumerState = BoxState;
     type Summary = Summary;
 
-    forward!(self.runner, identity, identity, identity);
+    forward_hooks!(self, self.runner => producer, consumer);
 }
 
 fn unpacked<S: 'static>(state: &mut BoxState) -> &mut S {
@@ -181,10 +115,6 @@ fn unpacked<S: 'static>(state: &mut BoxState) -> &mut S {
 
 fn taken<S: 'static>(state: BoxState) -> S {
     state.take()
-}
-
-fn identity<T>(value: T) -> T {
-    value
 }
 
 impl<Input, Output, Summary> fmt::Debug for BoxRunner<Input, Output, Summary> {

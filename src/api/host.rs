@@ -20,7 +20,7 @@ use crate::backend::remote::recipe::Recipe;
 use crate::base::Result;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks};
 use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static> Host for Recipe<R> {
@@ -99,9 +99,7 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
     type ConsumerState = ();
     type Summary = ();
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
-        self.runner.producer_init(cx)
-    }
+    forward_hooks!(self, self.runner => producer_init, batch_hook, producer_end);
 
     fn producer_work(
         &self,
@@ -137,14 +135,6 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         let numbers = items.iter().copied().chain(std::iter::repeat(u64::MAX));
         let outputs = outputs.into_iter().zip(numbers);
         Ok(outputs.map(|(output, item)| self.encode(item, &output?)).collect())
-    }
-
-    fn batch_hook(&self) -> BatchHook {
-        self.runner.batch_hook()
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
-        self.runner.producer_end(cx, state)
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {

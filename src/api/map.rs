@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::sink::{Format, Sink, ToSink};
 use super::task_results::TaskResults;
 use crate::error::Result;
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner, forward_hooks};
 
 /// Makes a runner of two closures: `init` makes a producer's state, `work` makes an output of an input. The
 /// outputs are collected: the summary of a run is a `Vec` of them.
@@ -252,35 +252,7 @@ where
     type ConsumerState = T;
     type Summary = T;
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<M::ProducerState> {
-        self.map.producer_init(cx)
-    }
-
-    fn producer_work(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut M::ProducerState,
-        input: M::Input,
-    ) -> Result<M::Output> {
-        self.map.producer_work(cx, state, input)
-    }
-
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut M::ProducerState,
-        inputs: &mut Vec<M::Input>,
-    ) -> Result<Vec<Result<M::Output>>> {
-        self.map.producer_work_batch(cx, state, inputs)
-    }
-
-    fn batch_hook(&self) -> BatchHook {
-        self.map.batch_hook()
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {
-        self.map.producer_end(cx, state)
-    }
+    forward_hooks!(self, self.map => producer);
 
     fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<T> {
         (self.init)(cx)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::observe::failure::Failure;
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks};
 
 /// The result of one item, as [`Map::results`](crate::closures::Map::results) collects it.
 ///
@@ -77,9 +77,7 @@ impl<M: Runner> Runner for TaskResults<M> {
     type ConsumerState = Vec<TaskResult<M::Output>>;
     type Summary = Vec<TaskResult<M::Output>>;
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<M::ProducerState> {
-        self.tasks.producer_init(cx)
-    }
+    forward_hooks!(self, self.tasks => producer_init, batch_hook, producer_end);
 
     fn producer_work(
         &self,
@@ -103,14 +101,6 @@ impl<M: Runner> Runner for TaskResults<M> {
         let took = start.elapsed();
         let each = outputs.into_iter();
         Ok(each.map(|output| output.map(|output| TaskOutput::new(cx, took, output))).collect())
-    }
-
-    fn batch_hook(&self) -> BatchHook {
-        self.tasks.batch_hook()
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {
-        self.tasks.producer_end(cx, state)
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Self::ConsumerState> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Result;
-use crate::runner::{ConsumerContext, ProducerContext, Runner, one_by_one};
+use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks, one_by_one};
 
 /// The producers' half of a [`Runner`].
 ///
@@ -130,31 +130,9 @@ impl<W: Work> Runner for Collect<W> {
     type ConsumerState = Vec<W::Output>;
     type Summary = Vec<W::Output>;
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<W::ProducerState> {
-        self.work.producer_init(cx)
-    }
-
-    fn producer_work(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut W::ProducerState,
-        input: W::Input,
-    ) -> Result<W::Output> {
-        self.work.producer_work(cx, state, input)
-    }
-
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut W::ProducerState,
-        inputs: &mut Vec<W::Input>,
-    ) -> Result<Vec<Result<W::Output>>> {
-        self.work.producer_work_batch(cx, state, inputs)
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: W::ProducerState) -> Result<()> {
-        self.work.producer_end(cx, state)
-    }
+    forward_hooks!(
+        self, self.work => producer_init, producer_work, producer_work_batch, producer_end
+    );
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<W::Output>> {
         Ok(Vec::new())

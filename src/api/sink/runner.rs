@@ -5,7 +5,7 @@ use std::fmt;
 use super::file::{Sink, Writer, Written};
 use super::format::Format;
 use crate::error::Result;
-use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+use crate::runner::{ConsumerContext, Runner, forward_hooks};
 
 /// The producers of one runner with a [`Sink`] as the consumer. Its summary is [`Written`].
 ///
@@ -42,35 +42,7 @@ impl<R: Runner, F: Format<R::Output>> Runner for ToSink<R, F> {
     type ConsumerState = Writer<F>;
     type Summary = Written;
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
-        self.runner.producer_init(cx)
-    }
-
-    fn producer_work(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut R::ProducerState,
-        input: R::Input,
-    ) -> Result<R::Output> {
-        self.runner.producer_work(cx, state, input)
-    }
-
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut R::ProducerState,
-        inputs: &mut Vec<R::Input>,
-    ) -> Result<Vec<Result<R::Output>>> {
-        self.runner.producer_work_batch(cx, state, inputs)
-    }
-
-    fn batch_hook(&self) -> BatchHook {
-        self.runner.batch_hook()
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
-        self.runner.producer_end(cx, state)
-    }
+    forward_hooks!(self, self.runner => producer);
 
     fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<Writer<F>> {
         Ok(self.sink.open(cx)?)
