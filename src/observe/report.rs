@@ -234,9 +234,9 @@ pub fn trace_of_stages<'a>(
     trace::to_text(stages.into_iter().map(|report| (None, report)))
 }
 
-/// Formats the report in short, in 80 columns without colours: the account, the bottleneck, the first 32
-/// producers and ten failures. Control characters in texts are escaped. [`RunReport::styled`] suits a
-/// terminal.
+/// Formats the report in short, in 80 columns without colours: the account, the bottleneck, the producers (of more
+/// than 16, those that stand out), and ten causes of failures. Control characters in texts are escaped.
+/// [`RunReport::styled`] suits a terminal.
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.styled(TextStyle::plain()).fmt(f)

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use super::formats::{Many, more, shortened};
+use super::formats::{LONGEST_TEXT, Many, more, shortened};
 use super::run_report::RunReport;
-use super::sentences::{LONGEST, errors, failed, site};
+use super::sentences::{errors, failed, site};
 use crate::observe::failure::Failure;
 
 /// Failures of one hook whose errors differ in nothing but the item.
@@ -93,7 +93,7 @@ impl<'a> Cause<'a> {
     /// The lines of the text, with keys of at most `key` characters.
     pub(super) fn lines(&self, report: &RunReport, key: usize) -> Vec<String> {
         // An error of a command begins with the command and ends with what it said.
-        let errors: Vec<_> = self.errors.iter().map(|it| shortened(it, LONGEST)).collect();
+        let errors: Vec<_> = self.errors.iter().map(|it| shortened(it, LONGEST_TEXT)).collect();
         let site = self.site(report);
         let space = if site.is_empty() { "" } else { " " };
         let line = |what: &str| format!("{what}{space}{site}: {}", errors.join(": "));

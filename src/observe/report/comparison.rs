@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
 use super::document::{Cell, Document, Layout, RowLimits, Section, TableOf};
-use super::formats::{Count, Many, Percent, Time, capitalised, clipped, item, rate};
+use super::formats::{Count, LONGEST_TEXT, Many, Percent, Time, capitalised, clipped, item, rate};
 use super::page::page;
 use super::producer_report::{ProducerReport, share};
 use super::run_report::RunReport;
@@ -60,9 +60,6 @@ enum Better {
 const LEAST_CHANGE: f64 = 0.05;
 
 const FAILURES: RowLimits = RowLimits { text: 5, page: 1_000, open: 5 };
-
-/// The text clips values of facts and failures to this many characters.
-const LONGEST: usize = 160;
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(before: &'a RunReport, after: &'a RunReport) -> Self {
@@ -120,8 +117,7 @@ impl Comparison<'_> {
             }),
             ("threads abandoned", Less, |it| Some(RunMeasure::Count(it.threads_abandoned()))),
             ("ok per second", More, |it| {
-                let rate = ratio(it.account.ok as f64, it.lasted.as_secs_f64());
-                Some(RunMeasure::Rate(rate.unwrap_or_default()))
+                Some(RunMeasure::Rate(it.ok_per_second().unwrap_or_default()))
             }),
             ("median", Less, |it| Some(RunMeasure::Time(it.latency?.p50))),
             ("99th percentile", Less, |it| Some(RunMeasure::Time(it.latency?.p99))),
@@ -210,7 +206,7 @@ impl Comparison<'_> {
     fn difference_section(&self) -> Option<Section<'_>> {
         let differences = self.differences();
         let line = |name: &str, when: &str, value: &str| {
-            format!("{name} {when}: {}", clipped(value, LONGEST))
+            format!("{name} {when}: {}", clipped(value, LONGEST_TEXT))
         };
         let is_empty = differences.is_empty();
         let title = "How the runs differed";
@@ -305,7 +301,7 @@ fn failures<'a>(
         .text(words.item, 0, usize::MAX, |it| it.0)
         .errors("error", |it| vec![it.1.essence().into()])
         .lines(Layout::Lines, |(name, failure)| {
-            vec![clipped(&format!("{name}: {}", failure.essence()), LONGEST)]
+            vec![clipped(&format!("{name}: {}", failure.essence()), LONGEST_TEXT)]
         });
     let section = Section::new(capitalised(&line)).with(table.end());
     Some(Section { line: Some(line), ..section })

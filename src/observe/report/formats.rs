@@ -8,6 +8,12 @@ pub(super) use crate::base::plain::Plain;
 use crate::base::plain::write_seen;
 pub(super) use crate::base::shortened;
 
+/// A sentence clips texts of users to this many characters: about two lines.
+pub(super) const LONGEST_TEXT: usize = 160;
+
+/// A report keeps this many characters of a text that many of its entries have.
+pub(super) const LONGEST_KEPT: usize = 200;
+
 /// A text of the user's, escaped for a page; invisible characters are written out.
 pub(super) struct Html<'a>(pub(super) &'a str);
 

@@ -106,7 +106,6 @@ fn account(report: &RunReport) -> Section<'_> {
         Some(Cell::Inked(Count(count).to_string(), ink.filter(|_| count > 0)))
     };
     let any = |number: u64, ink| count(number, ink).filter(|_| number > 0);
-    let per_second = account.ok as f64 / report.lasted.as_secs_f64();
     let latency = |of: Percentile| report.latency.map(|it| Time(of(it)).into());
     let figures = [
         ("lasted", Some(Time(report.lasted).into())),
@@ -116,7 +115,7 @@ fn account(report: &RunReport) -> Section<'_> {
         ("cancelled", any(account.cancelled, Some(Ink::Warning))),
         ("unread", any(account.unread.unwrap_or(0), None)),
         ("retried", any(report.retries.items, None)),
-        ("ok per second", per_second.is_finite().then(|| rate(per_second).into())),
+        ("ok per second", report.ok_per_second().map(|it| rate(it).into())),
         ("median", latency(|it| it.p50)),
         ("99th percentile", latency(|it| it.p99)),
         ("slowest", latency(|it| it.max)),
@@ -417,4 +416,69 @@ fn provenance(report: &RunReport) -> Option<Section<'_>> {
     }
     let is_empty = facts.is_empty();
     (!is_empty).then(|| Section::new("How it was run").only(Medium::Page, Block::Facts(facts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::TableRow;
+    use super::*;
+    use crate::observe::report::formats::Plain;
+    use crate::observe::report::samples::eventful;
+    use crate::observe::text_style::TextStyle;
+
+    /// A page as its reader sees it.
+    fn seen(page: &str) -> String {
+        let body = page.split_once("<body>").unwrap().1;
+        let texts = body.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1));
+        let mut seen = texts.collect::<String>();
+        for (escaped, character) in
+            [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+        {
+            seen = seen.replace(escaped, character);
+        }
+        words(&seen)
+    }
+
+    fn words(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The sentences and cells of a block that both renderers show.
+    fn shared(block: &Block<'_>) -> Vec<String> {
+        match block {
+            Block::Paragraph(text, _) => vec![text.clone()],
+            Block::List(_, sentences, _) => sentences.clone(),
+            Block::Table(table) => {
+                let rows = table.rows.iter().take(table.limits.text);
+                let texts = |row: &TableRow<'_>| -> Vec<String> {
+                    let cells = row.cells.iter().map(|cell| cell.text().into_owned());
+                    let cells = cells.filter(|_| table.layout == Layout::Columns);
+                    cells.chain(row.notes.clone()).collect()
+                };
+                rows.flat_map(texts).collect()
+            }
+            _ => vec![],
+        }
+    }
+
+    #[test]
+    fn what_both_renderers_show_is_the_same() {
+        let mut report = eventful(64);
+        // The text clips longer ones.
+        for producer in &mut report.producers {
+            producer.place = "cuda:0".to_owned();
+            producer.worker.iter_mut().for_each(|worker| worker.host = None);
+        }
+        let style = TextStyle::plain().columns(10_000);
+        let (text, page) = (words(&report.styled(style).to_string()), seen(&report.to_html()));
+        let document = outline(&report, LONGEST_KEY);
+        let both = document.sections.iter().flat_map(|section| &section.blocks);
+        let both = both.filter(|(medium, _)| *medium == Medium::Both);
+        let shared: Vec<String> = both.flat_map(|(_, block)| shared(block)).collect();
+        assert!(shared.len() > 100, "{shared:?}");
+        for shown in shared.iter().map(|shown| words(&Plain(shown).to_string())) {
+            assert!(text.contains(&shown), "{shown}: {text}");
+            assert!(page.contains(&shown.replace('`', "")), "{shown}: {page}");
+        }
+    }
 }

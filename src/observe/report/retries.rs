@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::formats::{clipped, shortened};
+use super::formats::{LONGEST_KEPT, clipped, shortened};
 use crate::observe::failure::Failure;
 
 /// Counts of retries, and the items that were retried.
@@ -100,7 +100,6 @@ pub(super) enum ConsumedItems {
 }
 
 pub(super) const MOST: usize = 1_000;
-const LONGEST: usize = 200;
 
 /// An item's index and, of a part, its own.
 type ItemName = (u64, Vec<u64>);
@@ -162,10 +161,10 @@ fn retried(failure: &Failure) -> Retried {
     Retried {
         item: failure.item.unwrap_or_default(),
         parts: failure.parts.clone(),
-        key: failure.key.as_ref().map(|key| shortened(key, LONGEST).into_owned()),
+        key: failure.key.as_ref().map(|key| shortened(key, LONGEST_KEPT).into_owned()),
         failed_attempts: failure.attempts,
         outcome: RetryOutcome::Unknown,
-        error: clipped(failure.essence(), LONGEST),
+        error: clipped(failure.essence(), LONGEST_KEPT),
     }
 }
 

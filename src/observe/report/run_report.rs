@@ -195,6 +195,12 @@ impl RunReport {
         producers as u64 + u64::from(self.consumer_abandoned)
     }
 
+    /// The items that were ok, for each second of the run; `None` if it took no time.
+    pub(super) fn ok_per_second(&self) -> Option<f64> {
+        let rate = self.account.ok as f64 / self.lasted.as_secs_f64();
+        rate.is_finite().then_some(rate)
+    }
+
     /// Returns whether the run had item events, which latencies and the timeline need.
     pub fn has_item_events(&self) -> bool {
         self.timeline.is_some()

@@ -1,12 +1,9 @@
 //! Sentences of a report.
 
-use super::formats::{Count, Many, Time, Times, clipped, item, part};
+use super::formats::{Count, LONGEST_TEXT, Many, Time, Times, clipped, item, part};
 use super::run_report::RunReport;
 use crate::observe::account::Ending;
 use crate::observe::failure::Failure;
-
-/// Texts of users are clipped to this many characters: about two lines.
-pub(super) const LONGEST: usize = 160;
 
 /// A report names the batch sizes of this many producers.
 const SIZES: usize = 16;
@@ -15,7 +12,7 @@ const SIZES: usize = 16;
 pub(super) fn headline(report: &RunReport) -> String {
     let description = report.description.as_ref();
     let description =
-        description.map_or(String::new(), |text| format!("{}: ", clipped(text, LONGEST)));
+        description.map_or(String::new(), |text| format!("{}: ", clipped(text, LONGEST_TEXT)));
     let ending = match report.ending {
         Ending::InProgress if !report.has_begun() => return format!("{description}no run yet"),
         Ending::InProgress => "in progress for",
@@ -145,7 +142,7 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
         losses.push(format!("was taken out of service{why}"));
     }
     if let Some(why) = producer.worker.as_ref().and_then(|worker| worker.lost.as_ref()) {
-        losses.push(format!("lost its worker: {}", clipped(why, LONGEST)));
+        losses.push(format!("lost its worker: {}", clipped(why, LONGEST_TEXT)));
     }
     if let Some(ceiling) = producer.batch_ceiling {
         losses.push(format!(
@@ -175,7 +172,7 @@ fn why(report: &RunReport, reason: &str) -> String {
     let failure = report.failures.iter().find(|failure| failure.error == reason);
     match failure.and_then(|failure| failure.item) {
         Some(index) => format!(" when {} failed", item(report.words(), index, None, 0)),
-        None => format!(": {}", clipped(reason, LONGEST)),
+        None => format!(": {}", clipped(reason, LONGEST_TEXT)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::formats::{clipped, shortened};
+use super::formats::{LONGEST_KEPT, clipped, shortened};
 use super::report_lane::LaneWork;
 use crate::observe::failure::Failure;
 use crate::observe::seconds;
@@ -113,9 +113,6 @@ const MOST_COLUMNS_OF_A_POWER: i32 = 24;
 pub(super) const MOST_SPANS: usize = 100_000;
 pub(super) const MOST_INCIDENTS: usize = 10_000;
 
-/// The bound on texts of which there may be one per item, in characters.
-const LONGEST: usize = 200;
-
 /// The spans so far. At the bound they take 6 MB and the space of their keys.
 #[derive(Debug, Default)]
 pub(super) struct RecordedSpans {
@@ -197,7 +194,7 @@ impl Incidents {
         }
         self.with_items += 1;
         let (producer, item) = (failure.producer, failure.item);
-        let text = clipped(failure.essence(), LONGEST);
+        let text = clipped(failure.essence(), LONGEST_KEPT);
         self.kept.push(Incident { at, kind, producer, item, text, ..Incident::default() });
     }
 
@@ -220,7 +217,7 @@ impl Incidents {
         producer: usize,
         why: &str,
     ) {
-        let text = clipped(why, LONGEST);
+        let text = clipped(why, LONGEST_KEPT);
         let producer = Some(producer);
         self.kept.push(Incident { at, kind, producer, text, ..Incident::default() });
     }
@@ -229,7 +226,7 @@ impl Incidents {
 /// Clips a key to a length of which many can be kept.
 pub(super) fn short(key: &Arc<str>) -> Arc<str> {
     // Counts bytes, since their number is stored; few keys are as long.
-    if key.len() <= LONGEST { Arc::clone(key) } else { shortened(key, LONGEST).into() }
+    if key.len() <= LONGEST_KEPT { Arc::clone(key) } else { shortened(key, LONGEST_KEPT).into() }
 }
 
 #[cfg(test)]
@@ -243,7 +240,7 @@ mod tests {
         (0..MOST_SPANS + 5).for_each(|_| spans.keep(0, work.clone(), 1));
         assert_eq!((spans.kept.len(), spans.left_out), (MOST_SPANS, 5));
         let key = spans.kept[0].1.key.clone().unwrap();
-        assert_eq!(key.chars().count(), LONGEST);
+        assert_eq!(key.chars().count(), LONGEST_KEPT);
     }
 
     #[test]
@@ -255,7 +252,7 @@ mod tests {
         }
         incidents.keep_loss(Duration::ZERO, IncidentKind::Quarantined, 1, "gone");
         assert_eq!((incidents.kept.len(), incidents.left_out), (MOST_INCIDENTS + 1, 5));
-        assert_eq!(incidents.kept[0].text.len(), LONGEST + " ...".len());
+        assert_eq!(incidents.kept[0].text.len(), LONGEST_KEPT + " ...".len());
     }
 
     fn spans(millis: &[u64]) -> Vec<Span> {

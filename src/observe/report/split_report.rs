@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::formats::{Count, Many, clipped};
+use super::formats::{Count, LONGEST_TEXT, Many, clipped};
 use crate::base::bounded;
 
 /// Counts of the batches that were split after [`producer_work_batch`](crate::Runner::producer_work_batch) had failed
@@ -51,9 +51,6 @@ pub(crate) enum CallInput {
     Single,
 }
 
-/// Sentences clip the error to this many characters.
-const LONGEST: usize = 160;
-
 impl SplitReport {
     /// Records a call of the hook. `error` is the error of a batch that is split.
     pub(crate) fn note(&mut self, input: CallInput, error: Option<&str>) {
@@ -83,7 +80,7 @@ impl SplitReport {
     /// Summarises the batches that were split.
     pub(super) fn summary(&self) -> Option<String> {
         let error = self.error.as_deref()?;
-        Some(format!("{}; the first error: {}", self.counts(), clipped(error, LONGEST)))
+        Some(format!("{}; the first error: {}", self.counts(), clipped(error, LONGEST_TEXT)))
     }
 
     /// The verdict on a run that split most of its batches.
@@ -94,7 +91,7 @@ impl SplitReport {
                 "split batches limited the run: {}, with the error {:?}; have `producer_work_batch` work on several \
                  items, or return an `Err` for the bad ones alone, since larger batches would only be split more often",
                 self.counts(),
-                clipped(self.error.as_deref().unwrap_or_default(), LONGEST),
+                clipped(self.error.as_deref().unwrap_or_default(), LONGEST_TEXT),
             )
         })
     }
