@@ -28,15 +28,12 @@ use crate::base::Order;
 use crate::base::panic::{catch_theirs, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock};
-use crate::engine::collector::Collector;
 use crate::engine::feed::{Pause, look_and_push};
 use crate::engine::link::{
-    Earlier, Joint, LinkEnd, LinkKind, LinkProgress, Prepared, Relayed, Work, be_parts, between,
-    hurry, reject, wait_for_permit,
+    Earlier, Joint, LinkEnd, LinkHands, LinkKind, Prepared, Relayed, Work, be_parts, between,
 };
 use crate::error::{BoxError, Error, Result};
 use crate::run::Run;
-use crate::run::handover::feeder::Feeder;
 use crate::run::item_names::ItemEntry;
 use crate::run::no_output::{NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
@@ -241,33 +238,24 @@ pub(super) struct ExpandLink<A, B, D, U: Unfold<B>> {
     pub(super) parents: Arc<Parents<B>>,
 }
 
+type ExpandHands<'a, A, B, D, U> = LinkHands<'a, A, B, <U as Unfold<B>>::Part, D>;
+
 impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     /// Expands everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
-        between(&self.from, &self.to, |collector, feeder| {
-            feeder.wait_before_pulls();
-            // Wakes a guarded input inside an iterator of parts.
+        between(&self.from, &self.to, |hands| {
+            hands.feeder.wait_before_pulls();
             let _pulling = self.to.pulling();
-            let mut progress = LinkProgress::default();
-            let ended = self.expand_all(collector, feeder, &mut progress);
-            (progress, ended)
+            self.expand_all(hands)
         })
     }
 
-    fn expand_all(
-        &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<U::Part, D>,
-        progress: &mut LinkProgress,
-    ) -> LinkEnd {
-        let from = &*self.from.run;
-        let mut total = None;
+    fn expand_all(&self, hands: &mut ExpandHands<'_, A, B, D, U>) -> LinkEnd {
+        let from = hands.from;
         // A pause of an expansion around this one holds for its first parents, also behind the mark.
         let mut paused_until = 0;
-        while self.take_open_permit(collector, feeder, progress) {
-            let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
-                return progress.end_of(from, collector.consumed(), total);
-            };
+        while self.take_open_permit(hands) {
+            let Some((seq, outcome)) = hands.next_result() else { return hands.end() };
             if let Err(Some(PartMark::Pause { all, .. })) =
                 outcome.as_ref().map_err(|none| none.mark())
             {
@@ -275,33 +263,33 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
             }
             let (parent, settles) = match outcome {
                 Ok(value) => (Parent::Value(Arc::new(value)), Settles::Item),
-                Err(none) => match self.gap(seq, *none, progress) {
+                Err(none) => match Self::gap(hands, seq, *none) {
                     Ok(gap) => gap,
                     Err(ended) => return ended,
                 },
             };
-            let value = self.open(seq, parent, settles, progress);
+            let value = self.open(hands, seq, parent, settles);
             match settles {
-                Settles::Item => collector.done(&from.handover),
-                Settles::Unworked => collector.done_without_work(&from.handover),
-                Settles::Mark => collector.done_with_mark(),
+                Settles::Item => hands.collector.done(&from.handover),
+                Settles::Unworked => hands.collector.done_without_work(&from.handover),
+                Settles::Mark => hands.collector.done_with_mark(),
             }
             if let Some(parent) = value {
-                progress.hand_on(from);
+                hands.count_ok();
                 // The parts may take any time.
-                collector.repay(&from.handover);
-                let expanded = self.expand(&parent, feeder, progress);
+                hands.collector.repay(&from.handover);
+                let expanded = self.expand(hands, &parent);
                 drop_quietly(parent);
                 if let Err(ended) = expanded {
                     return ended;
                 }
             }
-            self.leave_mark(feeder, PartMark::End, progress);
-            if collector.consumed() <= paused_until {
+            leave_mark(hands, PartMark::End);
+            if hands.collector.consumed() <= paused_until {
                 // The mark has to pass all parts before it.
-                let all = progress.places + 1;
+                let all = hands.places + 1;
                 self.to.handover.dispatch.hurry(all);
-                self.pause(feeder, all, progress);
+                pause(hands, all);
             }
         }
         LinkEnd::Unwanted
@@ -309,19 +297,17 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
 
     /// Takes a result that is no value as a parent without parts, unless it ends the run.
     fn gap(
-        &self,
+        hands: &mut ExpandHands<'_, A, B, D, U>,
         seq: u64,
         none: NoOutput,
-        progress: &mut LinkProgress,
     ) -> Result<(Parent<B>, Settles), LinkEnd> {
-        let from = &*self.from.run;
         let (gap, settles) = match none {
             NoOutput::Failed(failed) => {
-                let failed = progress.fail(from, seq, failed)?;
+                let failed = hands.fail(seq, failed)?;
                 (Box::new(NoOutput::Failed(failed)), Settles::Item)
             }
             NoOutput::Done { counted_by } => {
-                progress.reckoning.done(from, counted_by);
+                hands.reckoning.done(hands.from, counted_by);
                 (NoOutput::Done { counted_by }.in_next_stage(), Settles::Unworked)
             }
             NoOutput::Withdrawn => (Box::new(NoOutput::Withdrawn), Settles::Item),
@@ -333,12 +319,12 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     /// Opens a parent; its first part is the next one. Returns it, unless it is a gap.
     fn open(
         &self,
+        hands: &ExpandHands<'_, A, B, D, U>,
         seq: u64,
         parent: Parent<B>,
         settles: Settles,
-        progress: &LinkProgress,
     ) -> Option<Arc<B>> {
-        let from = &*self.from.run;
+        let from = hands.from;
         let entry = from.take_entry(seq).filter(|_| settles != Settles::Unworked);
         let (origin, name, entry) = match from.parts.get() {
             Some(parts) => (parts.origin(seq), parts.name_of(seq).unwrap_or_default(), None),
@@ -354,19 +340,14 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
             Parent::Value(value) => Some(value.clone()),
             Parent::Gap(_) => None,
         };
-        let opened = Opened { first: progress.places, origin, name, entry, parent };
+        let opened = Opened { first: hands.places, origin, name, entry, parent };
         self.parents.open(opened, origin.unwrap_or(seq));
         value
     }
 
     /// Waits for the permit of one more open parent. First returns all permits of the first run, and leaves a
     /// pause.
-    fn take_open_permit(
-        &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<U::Part, D>,
-        progress: &mut LinkProgress,
-    ) -> bool {
+    fn take_open_permit(&self, hands: &mut ExpandHands<'_, A, B, D, U>) -> bool {
         let open = &self.parents.open;
         if self.to.handover.is_halted() {
             return false;
@@ -374,45 +355,24 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         if open.try_take() {
             return true;
         }
-        collector.repay(&self.from.run.handover);
-        self.pause(feeder, open.oldest_end(progress.places), progress);
+        hands.collector.repay(&self.from.run.handover);
+        pause(hands, open.oldest_end(hands.places));
         open.take() && !self.to.handover.is_halted()
-    }
-
-    /// Parts before `below` are not to wait for later ones.
-    fn pause(&self, feeder: &mut Feeder<U::Part, D>, below: u64, progress: &mut LinkProgress) {
-        let all = progress.places + 1;
-        hurry(&self.to, below, all);
-        self.leave_mark(feeder, PartMark::Pause { below, all }, progress);
-    }
-
-    fn leave_mark(
-        &self,
-        feeder: &mut Feeder<U::Part, D>,
-        mark: PartMark,
-        progress: &mut LinkProgress,
-    ) {
-        let mark = Err(Box::new(NoOutput::Mark(mark)));
-        feeder.leave_gap(&self.to.handover, progress.places, mark);
-        progress.places += 1;
-        progress.marks += 1;
     }
 
     /// Gives out all parts of a parent, unless they are withdrawn.
     fn expand(
         &self,
+        hands: &mut ExpandHands<'_, A, B, D, U>,
         parent: &Arc<B>,
-        feeder: &mut Feeder<U::Part, D>,
-        progress: &mut LinkProgress,
     ) -> Result<(), LinkEnd> {
-        let to = &*self.to;
         let mut parts = None;
         let expanded = loop {
-            let pause = self.give_while_permitted(parent, &mut parts, feeder, progress);
-            let item = progress.places;
+            let pause = self.give_while_permitted(hands, parent, &mut parts);
+            let item = hands.places;
             let (error, is_over) = match pause {
                 Pause::End => break Ok(()),
-                Pause::Permits if wait_for_permit(to, feeder) && !to.handover.is_halted() => {
+                Pause::Permits if hands.wait_for_permit() && !self.to.handover.is_halted() => {
                     continue;
                 }
                 Pause::Permits => break Err(LinkEnd::Unwanted),
@@ -420,13 +380,9 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
                 Pause::Panicked(source) => (Error::InputPanicked { item, source }, true),
                 Pause::Rejected(rejected) => (rejected.into_error(item), false),
             };
-            if let Err(ended) = reject(to, feeder, error, progress) {
-                break Err(ended);
-            }
-            progress.given += 1;
-            progress.places += 1;
-            if is_over {
-                break Ok(());
+            let rejected = hands.reject(error);
+            if is_over || rejected.is_err() {
+                break rejected;
             }
         };
         drop_quietly(parts);
@@ -436,16 +392,15 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     /// The loop that every part goes through. Panics are caught around the whole loop, not per part.
     fn give_while_permitted(
         &self,
+        hands: &mut ExpandHands<'_, A, B, D, U>,
         parent: &Arc<B>,
         parts: &mut Option<U::Parts>,
-        feeder: &mut Feeder<U::Part, D>,
-        progress: &mut LinkProgress,
     ) -> Pause {
         let to = &*self.to;
         let is_plain = to.run_settings.measures.is_none() && !to.asks_for_names();
         let in_iterator = Cell::new(false);
         let is_observed = to.event_log.is_observed();
-        let LinkProgress { given, places, marks, .. } = progress;
+        let LinkHands { feeder, given, places, marks, .. } = hands;
         let give = || {
             while feeder.spend(&to.handover) {
                 if self.parents.open.is_withdrawn(*places) {
@@ -478,4 +433,13 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         };
         catch_theirs(&in_iterator, give).unwrap_or_else(Pause::Panicked)
     }
+}
+
+/// Parts before `below` are not to wait for later ones.
+fn pause<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, below: u64) {
+    leave_mark(hands, PartMark::Pause { below, all: hands.places + 1 });
+}
+
+fn leave_mark<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, mark: PartMark) {
+    hands.leave_gap(Box::new(NoOutput::Mark(mark)));
 }

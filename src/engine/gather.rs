@@ -9,15 +9,12 @@ use std::sync::Arc;
 
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
-use crate::engine::collector::Collector;
 use crate::engine::expand::{Expansion, Opened, Parent, Parents};
 use crate::engine::link::{
-    Earlier, Joint, LinkEnd, LinkKind, LinkProgress, Prepared, Relayed, Work, be_parts, between,
-    give, hurry, reject, take_permit, wait_for_room,
+    Earlier, Joint, LinkEnd, LinkHands, LinkKind, Prepared, Relayed, Work, be_parts, between,
 };
 use crate::error::{Error, PanicMessage, Result};
 use crate::run::Run;
-use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::{FailedItem, NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, PartStage};
 
@@ -162,6 +159,8 @@ impl<P, G> OpenParent<P, G> {
     }
 }
 
+type GatherHands<'a, A, B, D, P, F> = LinkHands<'a, A, B, FoldedParent<P, F, B>, D>;
+
 impl<A, B, D, P, F> GatherLink<A, B, D, P, F>
 where
     P: Send + Sync,
@@ -169,31 +168,27 @@ where
 {
     /// Gathers everything. Then ends the first run, and the input of the second.
     pub(super) fn run(self) -> Relayed {
-        between(&self.from, &self.to, |collector, feeder| {
+        between(&self.from, &self.to, |hands| {
             let mut gathered = Gathered { open: VecDeque::new(), newest: None };
-            let mut progress = LinkProgress::default();
-            let ended = self.gather_all(collector, feeder, &mut gathered, &mut progress);
+            let ended = self.gather_all(hands, &mut gathered);
             gathered.open.into_iter().for_each(OpenParent::discard);
-            (progress, ended)
+            ended
         })
     }
 
     fn gather_all(
         &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
+        hands: &mut GatherHands<'_, A, B, D, P, F>,
         gathered: &mut Gathered<P, F::Gathered>,
-        progress: &mut LinkProgress,
     ) -> LinkEnd {
-        let from = &*self.from.run;
-        let mut total = None;
-        while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
+        let from = hands.from;
+        while let Some((seq, outcome)) = hands.next_result() {
             gathered.fetch(&self.parents);
             // `None` only for a failure of the input that ends the run.
             let index = self.stage.origin(seq);
             let settled = match outcome {
-                Ok(output) => self.add(gathered, index.expect(KNOWN), output, progress),
-                Err(none) => self.meet(gathered, (seq, index), *none, progress),
+                Ok(output) => self.add(hands, gathered, index.expect(KNOWN), output),
+                Err(none) => self.meet(hands, gathered, (seq, index), *none),
             };
             let (arrived, index) = match settled {
                 Ok(arrived) => (arrived, index.expect(KNOWN)),
@@ -202,38 +197,38 @@ where
             self.stage.forget(seq);
             match arrived {
                 Arrived::Pause => {
-                    collector.done_with_mark();
+                    hands.collector.done_with_mark();
                     continue;
                 }
-                Arrived::End => collector.done_with_mark(),
+                Arrived::End => hands.collector.done_with_mark(),
                 Arrived::Part => {
                     from.remove_name(seq);
-                    collector.done(&from.handover);
+                    hands.collector.done(&from.handover);
                 }
             }
             let place = gathered.place_of(index);
             if gathered.open[place].is_complete()
-                && let Err(ended) = self.hand_on(collector, feeder, gathered, (place, progress))
+                && let Err(ended) = self.hand_on(hands, gathered, place)
             {
                 return ended;
             }
         }
-        progress.end_of(from, collector.consumed(), total)
+        hands.end()
     }
 
     /// Adds a part to its parent.
     #[inline]
     fn add(
         &self,
+        hands: &mut GatherHands<'_, A, B, D, P, F>,
         gathered: &mut Gathered<P, F::Gathered>,
         index: u64,
         output: B,
-        progress: &mut LinkProgress,
     ) -> Result<Arrived, LinkEnd> {
         let parent = gathered.parent_of(index);
         parent.settled += 1;
         if self.fold_into(parent, index, Ok(output)) {
-            progress.hand_on(&self.from.run);
+            hands.count_ok();
         }
         Ok(Arrived::Part)
     }
@@ -296,14 +291,14 @@ where
     #[cold]
     fn meet(
         &self,
+        hands: &mut GatherHands<'_, A, B, D, P, F>,
         gathered: &mut Gathered<P, F::Gathered>,
         (seq, index): (u64, Option<u64>),
         none: NoOutput,
-        progress: &mut LinkProgress,
     ) -> Result<Arrived, LinkEnd> {
         let failed = match none {
             // Before the index is needed: a failure that ends the run has no place among the parts.
-            NoOutput::Failed(failed) => Some(progress.fail(&self.from.run, seq, failed)?),
+            NoOutput::Failed(failed) => Some(hands.fail(seq, failed)?),
             NoOutput::Withdrawn | NoOutput::Done { .. } => None,
             NoOutput::Mark(PartMark::Pause { .. }) => return Ok(Arrived::Pause),
             NoOutput::Mark(PartMark::End) => {
@@ -337,31 +332,28 @@ where
     #[cold]
     fn hand_on(
         &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
+        hands: &mut GatherHands<'_, A, B, D, P, F>,
         gathered: &mut Gathered<P, F::Gathered>,
-        (place, progress): (usize, &mut LinkProgress),
+        place: usize,
     ) -> Result<(), LinkEnd> {
         if self.leaving == Order::Completion {
             let parent = gathered.open.remove(place).expect("it is there");
-            return self.hand_on_one(collector, feeder, parent, progress);
+            return self.hand_on_one(hands, parent);
         }
         while gathered.open.front().is_some_and(OpenParent::is_complete) {
             let parent = gathered.open.pop_front().expect("it is there");
-            self.hand_on_one(collector, feeder, parent, progress)?;
+            self.hand_on_one(hands, parent)?;
         }
         Ok(())
     }
 
     fn hand_on_one(
         &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
+        hands: &mut GatherHands<'_, A, B, D, P, F>,
         mut parent: OpenParent<P, F::Gathered>,
-        progress: &mut LinkProgress,
     ) -> Result<(), LinkEnd> {
-        let to = &*self.to;
-        if !parent.opened.parent.is_mark() && !take_permit(&self.from.run, to, collector, feeder) {
+        let to = hands.to;
+        if !parent.opened.parent.is_mark() && !hands.take_permit() {
             parent.discard();
             return Err(LinkEnd::Unwanted);
         }
@@ -370,29 +362,25 @@ where
         }
         let first = parent.opened.first;
         if let Some(parts) = to.parts.get() {
-            parts.enter(progress.places, parent.opened.origin);
+            parts.enter(hands.places, parent.opened.origin);
         }
         if to.recording.inherits_names {
-            to.enter_name(progress.places, parent.opened.entry.take());
+            to.enter_name(hands.places, parent.opened.entry.take());
         }
         let OpenParent { opened: Opened { parent, .. }, state, .. } = parent;
         let handed = match (parent, state) {
             (Parent::Value(value), ParentState::Folded(folded)) => {
                 // What comes next may be a mark, which waits for no permit, or the end of the input; both are behind it.
-                give(to, feeder, (value, folded), progress)
-                    .and_then(|()| wait_for_room(&self.from.run, to, collector, feeder))
+                hands.give((value, folded)).and_then(|()| hands.wait_for_room())
             }
             (parent, ParentState::Unusable(error)) => {
                 drop_quietly(parent);
-                reject(to, feeder, error, progress).map(|()| {
-                    progress.given += 1;
-                    progress.places += 1;
-                })
+                hands.reject(error)
             }
             (parent, ParentState::Failed(failed)) => {
                 drop_quietly(parent);
-                progress.parents_failed += 1;
-                self.leave_gap(feeder, NoOutput::Failed(*failed), progress);
+                hands.parents_failed += 1;
+                leave_gap(hands, Box::new(NoOutput::Failed(*failed)));
                 Ok(())
             }
             (Parent::Gap(mut none), _) => {
@@ -400,7 +388,7 @@ where
                     // It passed by the stages of the parts.
                     failed.passed_on += self.from.stage - self.parents.stage;
                 }
-                self.leave_gap(feeder, *none, progress);
+                leave_gap(hands, none);
                 Ok(())
             }
             (Parent::Value(_), ParentState::New) => unreachable!("it was just begun"),
@@ -409,24 +397,14 @@ where
         self.parents.open.end(first);
         handed
     }
+}
 
-    /// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.
-    fn leave_gap(
-        &self,
-        feeder: &mut Feeder<FoldedParent<P, F, B>, D>,
-        none: NoOutput,
-        progress: &mut LinkProgress,
-    ) {
-        let to = &*self.to;
-        match (&none, to.parts.get()) {
-            (NoOutput::Mark(PartMark::Pause { below, all }), _) => hurry(to, *below, *all),
-            (NoOutput::Failed(_), Some(parts)) => parts.fail(progress.places),
-            _ => {}
-        }
-        progress.marks += u64::from(matches!(none, NoOutput::Mark(_)));
-        feeder.leave_gap(&to.handover, progress.places, Err(Box::new(none)));
-        progress.places += 1;
+/// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.
+fn leave_gap<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, none: Box<NoOutput>) {
+    if let (NoOutput::Failed(_), Some(parts)) = (&*none, hands.to.parts.get()) {
+        parts.fail(hands.places);
     }
+    hands.leave_gap(none);
 }
 
 /// Whether the iterator of a parent's parts panicked, so that parts are missing.

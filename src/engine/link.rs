@@ -15,6 +15,7 @@ use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::{Effect, FailedItem, NoOutput, PartMark};
+use crate::run::outbox::Outcome;
 use crate::run::parts::PartStage;
 use crate::run::run_state::RunState;
 use crate::run::taken::Taken;
@@ -109,9 +110,14 @@ pub(super) enum LinkEnd {
     Rejected(Error),
 }
 
-/// The progress of a link.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LinkProgress {
+/// A link at work: takes the results of one run, and gives out the items of the next.
+pub(super) struct LinkHands<'a, A, B, C, D> {
+    pub(super) from: &'a Run<A, B>,
+    pub(super) to: &'a Run<C, D>,
+    pub(super) collector: Collector<B>,
+    pub(super) feeder: Feeder<C, D>,
+    /// The number of items of the first run, once it is known.
+    total: Option<u64>,
     /// The results of the first run.
     pub(super) reckoning: Reckoning,
     /// The number of parents that failed with a part.
@@ -124,25 +130,84 @@ pub(super) struct LinkProgress {
     pub(super) marks: u64,
 }
 
-impl LinkProgress {
-    /// Publishes how many items the second run has read.
-    pub(super) fn publish_read(&self, to: &RunState) {
-        to.event_log.read(self.places - self.marks);
+impl<A, B, D> StageLink<A, B, D> {
+    pub(crate) fn new(from: Earlier<A, B>, to: Arc<Run<B, D>>) -> Self {
+        StageLink { from, to }
+    }
+
+    /// Passes everything on. Then ends the first run, and the input of the second.
+    pub(crate) fn run(self) -> Relayed {
+        between(&self.from, &self.to, |hands| hands.pass_all())
+    }
+}
+
+/// Has `hand_on` pass everything from one run to the next. Then ends the first run, and the input of the
+/// second.
+pub(super) fn between<A, B, C, D>(
+    from: &Earlier<A, B>,
+    to: &Run<C, D>,
+    hand_on: impl FnOnce(&mut LinkHands<'_, A, B, C, D>) -> LinkEnd,
+) -> Relayed {
+    let Earlier { run: from, order, window, .. } = from;
+    let over = AbortGuard::new(from);
+    // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
+    // ever.
+    let bug = AbortGuard::new(to);
+    let mut hands = LinkHands::new(from, to, *order, *window);
+    from.handover.stats.goes_to(Destination::NextStage);
+    to.handover.stats.comes_from(Origin::StageBefore);
+    let ended = hand_on(&mut hands);
+    // The source of the second run counts as working while this thread waits for results of the first.
+    let (working, waited) = (hands.collector.waited(), hands.feeder.waited());
+    to.handover.stats.source_left(working + waited, waited);
+    let relayed = hands.end_input(ended);
+    bug.disarm();
+    drop(over);
+    hands.collector.leave(&from.handover).into_iter().for_each(drop_quietly);
+    relayed
+}
+
+impl<'a, A, B, C, D> LinkHands<'a, A, B, C, D> {
+    fn new(from: &'a Run<A, B>, to: &'a Run<C, D>, order: Order, window: Window) -> Self {
+        LinkHands {
+            from,
+            to,
+            collector: Collector::new(&from.handover, order, window, now()),
+            feeder: Feeder::new(&to.handover),
+            total: None,
+            reckoning: Reckoning::default(),
+            parents_failed: 0,
+            given: 0,
+            places: 0,
+            marks: 0,
+        }
+    }
+
+    /// Waits for the next result that is wanted. `None` if there are no more: [`end`](Self::end) says why.
+    #[inline]
+    pub(super) fn next_result(&mut self) -> Option<(u64, Outcome<B>)> {
+        self.collector.next_result(self.from, &mut self.total)
+    }
+
+    /// Why there are no more results.
+    pub(super) fn end(&mut self) -> LinkEnd {
+        let consumed = self.collector.consumed();
+        match self.reckoning.end(self.from, consumed, self.total, || None) {
+            ReceiverEnd::Complete => LinkEnd::Complete,
+            ReceiverEnd::Unwanted | ReceiverEnd::Cancelled => LinkEnd::Unwanted,
+            ReceiverEnd::Failed(error) => LinkEnd::Failed(Box::new(FailedItem::ending(error))),
+        }
     }
 
     /// Counts a result that was passed on.
-    pub(super) fn hand_on(&mut self, from: &RunState) {
+    pub(super) fn count_ok(&mut self) {
         self.reckoning.taken.ok += 1;
-        self.reckoning.publish(from);
+        self.reckoning.publish(self.from);
     }
 
-    /// Counts and reports an item of `from` that failed, in its turn. Returns what the second run gets in its place.
-    pub(super) fn fail(
-        &mut self,
-        from: &RunState,
-        seq: u64,
-        mut failed: FailedItem,
-    ) -> Result<FailedItem, LinkEnd> {
+    /// Counts and reports a result that is a failure, in its turn. Returns what the second run gets in its place.
+    pub(super) fn fail(&mut self, seq: u64, mut failed: FailedItem) -> Result<FailedItem, LinkEnd> {
+        let from = self.from;
         if failed.is_own() {
             failed.error = from.named_part(seq, failed.error);
         }
@@ -157,307 +222,195 @@ impl LinkProgress {
         }
     }
 
-    /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
-    pub(super) fn end_of(&mut self, from: &RunState, consumed: u64, total: Option<u64>) -> LinkEnd {
-        match self.reckoning.end(from, consumed, total, || None) {
-            ReceiverEnd::Complete => LinkEnd::Complete,
-            ReceiverEnd::Unwanted | ReceiverEnd::Cancelled => LinkEnd::Unwanted,
-            ReceiverEnd::Failed(error) => LinkEnd::Failed(Box::new(FailedItem::ending(error))),
+    /// Waits for a permit of the second run. First returns all permits of the first, or its producers would wait
+    /// together with this thread.
+    pub(super) fn take_permit(&mut self) -> bool {
+        if self.feeder.spend(&self.to.handover) {
+            return true;
+        }
+        self.collector.repay(&self.from.handover);
+        self.wait_for_permit() && self.feeder.spend(&self.to.handover)
+    }
+
+    pub(super) fn wait_for_permit(&mut self) -> bool {
+        let before = self.feeder.waited();
+        let has_permit = self.feeder.wait_for_permit(&self.to.handover);
+        self.to.report_full_window(self.feeder.waited() - before);
+        has_permit
+    }
+
+    /// Waits until memory has room for the item that was given last. Until then it counts in the first run.
+    pub(super) fn wait_for_room(&mut self) -> Result<(), LinkEnd> {
+        if self.feeder.holds_item() {
+            self.collector.repay(&self.from.handover);
+        }
+        match self.feeder.wait_for_room(&self.to.handover) {
+            true => Ok(()),
+            false => Err(LinkEnd::Unwanted),
         }
     }
-}
 
-impl<A, B, D> StageLink<A, B, D> {
-    pub(crate) fn new(from: Earlier<A, B>, to: Arc<Run<B, D>>) -> Self {
-        StageLink { from, to }
-    }
-
-    /// Passes everything on. Then ends the first run, and the input of the second.
-    pub(crate) fn run(self) -> Relayed {
-        let StageLink { from, to } = self;
-        between(&from, &to, |collector, feeder| {
-            Hands { from: &from.run, to: &to }.hand_on(collector, feeder)
-        })
-    }
-}
-
-/// Has `hand_on` pass everything from one run to the next. Then ends the first run, and the input of the
-/// second.
-pub(super) fn between<A, B, C, D>(
-    from: &Earlier<A, B>,
-    to: &Run<C, D>,
-    hand_on: impl FnOnce(&mut Collector<B>, &mut Feeder<C, D>) -> (LinkProgress, LinkEnd),
-) -> Relayed {
-    let Earlier { run: from, order, window, .. } = from;
-    let over = AbortGuard::new(from);
-    // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
-    // ever.
-    let bug = AbortGuard::new(to);
-    let mut collector = Collector::new(&from.handover, *order, *window, now());
-    let mut feeder = Feeder::new(&to.handover);
-    from.handover.stats.goes_to(Destination::NextStage);
-    to.handover.stats.comes_from(Origin::StageBefore);
-    let (progress, ended) = hand_on(&mut collector, &mut feeder);
-    // The source of the second run counts as working while this thread waits for results of the first.
-    let (working, waited) = (collector.waited(), feeder.waited());
-    to.handover.stats.source_left(working + waited, waited);
-    let relayed = end_input(to, &mut feeder, progress, ended);
-    bug.disarm();
-    drop(over);
-    collector.leave(&from.handover).into_iter().for_each(drop_quietly);
-    relayed
-}
-
-/// Waits for a permit of `to`. First returns all permits of `from`, or its producers would wait together with
-/// this thread.
-pub(super) fn take_permit<A, B, C, D>(
-    from: &Run<A, B>,
-    to: &Run<C, D>,
-    collector: &mut Collector<B>,
-    feeder: &mut Feeder<C, D>,
-) -> bool {
-    if feeder.spend(&to.handover) {
-        return true;
-    }
-    collector.repay(&from.handover);
-    wait_for_permit(to, feeder) && feeder.spend(&to.handover)
-}
-
-pub(super) fn wait_for_permit<I, T>(to: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
-    let before = feeder.waited();
-    let has_permit = feeder.wait_for_permit(&to.handover);
-    to.report_full_window(feeder.waited() - before);
-    has_permit
-}
-
-/// Waits until memory has room for the item that was given last. Until then it counts in `from`.
-pub(super) fn wait_for_room<A, B, C, D>(
-    from: &Run<A, B>,
-    to: &Run<C, D>,
-    collector: &mut Collector<B>,
-    feeder: &mut Feeder<C, D>,
-) -> Result<(), LinkEnd> {
-    if feeder.holds_item() {
-        collector.repay(&from.handover);
-    }
-    match feeder.wait_for_room(&to.handover) {
-        true => Ok(()),
-        false => Err(LinkEnd::Unwanted),
-    }
-}
-
-/// Gives out an item of `to`, for which there is a permit.
-pub(super) fn give<I, T>(
-    to: &Run<I, T>,
-    feeder: &mut Feeder<I, T>,
-    item: I,
-    progress: &mut LinkProgress,
-) -> Result<(), LinkEnd> {
-    let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
-        true => {
-            feeder.push(&to.handover, item);
-            Ok(())
-        }
-        false => look_and_push(to, feeder, progress.places, item),
-    };
-    if let Err(rejected) = given {
-        reject(to, feeder, rejected.into_error(progress.places), progress)?;
-    }
-    progress.given += 1;
-    progress.places += 1;
-    progress.publish_read(to);
-    Ok(())
-}
-
-/// Leaves a gap for an item that failed before it was given out, if the policy of `to` is to skip it.
-pub(super) fn reject<I, T>(
-    to: &Run<I, T>,
-    feeder: &mut Feeder<I, T>,
-    error: Error,
-    progress: &LinkProgress,
-) -> Result<(), LinkEnd> {
-    let mut error = to.named(error);
-    match to.verdict(&mut error) {
-        Verdict::Skip => {
-            if let Some(parts) = to.parts.get() {
-                parts.fail(progress.places);
+    /// Gives out an item, for which there is a permit.
+    pub(super) fn give(&mut self, item: C) -> Result<(), LinkEnd> {
+        let (to, place) = (self.to, self.places);
+        let is_plain = to.run_settings.measures.is_none() && !to.asks_for_names();
+        let given = match is_plain {
+            true => {
+                self.feeder.push(&to.handover, item);
+                Ok(())
             }
-            feeder.leave_gap(&to.handover, progress.places, Err(to.skipping(error)));
-            Ok(())
+            false => look_and_push(to, &mut self.feeder, place, item),
+        };
+        match given {
+            Ok(()) => self.count_given(),
+            Err(rejected) => self.reject(rejected.into_error(place))?,
         }
-        Verdict::Retry | Verdict::RetryHere | Verdict::Stop => Err(LinkEnd::Rejected(error)),
+        to.event_log.read(self.places - self.marks);
+        Ok(())
     }
-}
 
-/// Has items of `to` before `below` not wait for a batch to fill. In a stage that marks must pass, or that has
-/// other indices, none of `all` waits. The mark may be ahead of some of them.
-pub(super) fn hurry<I, T>(to: &Run<I, T>, below: u64, all: u64) {
-    let is_exact = to.parts.get().is_none_or(|parts| parts.keeps_indices() && parts.is_last());
-    to.handover.dispatch.hurry(if is_exact { below } else { all });
-}
-
-/// Ends the input of `to`. A failure takes the index that its item would have had.
-fn end_input<I, T>(
-    to: &Run<I, T>,
-    feeder: &mut Feeder<I, T>,
-    progress: LinkProgress,
-    ended: LinkEnd,
-) -> Relayed {
-    let LinkProgress { reckoning: Reckoning { taken, .. }, parents_failed, given, places, .. } =
-        progress;
-    let mut given = FeedCounts { items: given, unread: None, passed_on: None };
-    let fault = match ended {
-        LinkEnd::Complete => {
-            given.unread = Some(0);
-            None
-        }
-        LinkEnd::Unwanted => None,
-        LinkEnd::Failed(failed) => {
-            given.passed_on = Some(places);
-            Some(Box::new(NoOutput::Failed(failed.in_next_stage())))
-        }
-        LinkEnd::Rejected(error) => {
-            given.items += 1;
-            Some(to.ending(error))
-        }
-    };
-    let all = places + u64::from(fault.is_some());
-    if let Some(fault) = fault {
-        to.fail(places);
-        feeder.deliver(&to.handover, places, Err(fault));
+    fn count_given(&mut self) {
+        self.given += 1;
+        self.places += 1;
     }
-    feeder.clear(&to.handover).into_iter().for_each(drop_quietly);
-    to.handover.end(all);
-    Relayed { taken, given, kind: LinkKind::Direct, parents_failed }
+
+    /// Leaves a gap for an item that failed before it was given out, if the policy of the second run is to skip it.
+    pub(super) fn reject(&mut self, error: Error) -> Result<(), LinkEnd> {
+        let (to, place) = (self.to, self.places);
+        let mut error = to.named(error);
+        match to.verdict(&mut error) {
+            Verdict::Skip => {
+                if let Some(parts) = to.parts.get() {
+                    parts.fail(place);
+                }
+                self.feeder.leave_gap(&to.handover, place, Err(to.skipping(error)));
+                self.count_given();
+                Ok(())
+            }
+            Verdict::Retry | Verdict::RetryHere | Verdict::Stop => Err(LinkEnd::Rejected(error)),
+        }
+    }
+
+    /// Leaves a gap, or a mark among parts. At a pause, items before it do not wait for a batch to fill.
+    pub(super) fn leave_gap(&mut self, none: Box<NoOutput>) {
+        if let NoOutput::Mark(mark) = &*none {
+            self.marks += 1;
+            if let PartMark::Pause { below, all } = mark {
+                self.hurry(*below, *all);
+            }
+        }
+        self.feeder.leave_gap(&self.to.handover, self.places, Err(none));
+        self.places += 1;
+    }
+
+    /// Has items before `below` not wait for a batch to fill. In a stage that marks must pass, or that has other
+    /// indices, none of `all` waits. The mark may be ahead of some of them.
+    fn hurry(&self, below: u64, all: u64) {
+        let parts = self.to.parts.get();
+        let is_exact = parts.is_none_or(|parts| parts.keeps_indices() && parts.is_last());
+        self.to.handover.dispatch.hurry(if is_exact { below } else { all });
+    }
+
+    /// Ends the input of the second run. A failure takes the index that its item would have had.
+    fn end_input(&mut self, ended: LinkEnd) -> Relayed {
+        let LinkHands { to, feeder, reckoning: Reckoning { taken, .. }, places, .. } = self;
+        let mut given = FeedCounts { items: self.given, unread: None, passed_on: None };
+        let fault = match ended {
+            LinkEnd::Complete => {
+                given.unread = Some(0);
+                None
+            }
+            LinkEnd::Unwanted => None,
+            LinkEnd::Failed(failed) => {
+                given.passed_on = Some(*places);
+                Some(Box::new(NoOutput::Failed(failed.in_next_stage())))
+            }
+            LinkEnd::Rejected(error) => {
+                given.items += 1;
+                Some(to.ending(error))
+            }
+        };
+        let all = *places + u64::from(fault.is_some());
+        if let Some(fault) = fault {
+            to.fail(*places);
+            feeder.deliver(&to.handover, *places, Err(fault));
+        }
+        feeder.clear(&to.handover).into_iter().for_each(drop_quietly);
+        to.handover.end(all);
+        let (taken, parents_failed) = (*taken, self.parents_failed);
+        Relayed { taken, given, kind: LinkKind::Direct, parents_failed }
+    }
 }
 
 /// The work of a [`StageLink`].
-struct Hands<'a, A, B, D> {
-    from: &'a Run<A, B>,
-    to: &'a Run<B, D>,
-}
-
-impl<A, B, D> Hands<'_, A, B, D> {
-    /// Passes results on. Returns the progress, and why it ended.
-    fn hand_on(
-        &self,
-        collector: &mut Collector<B>,
-        feeder: &mut Feeder<B, D>,
-    ) -> (LinkProgress, LinkEnd) {
+impl<A, B, D> LinkHands<'_, A, B, B, D> {
+    /// Passes results on, and returns why it ended.
+    fn pass_all(&mut self) -> LinkEnd {
         let from = self.from;
-        let mut total = None;
-        let mut progress = LinkProgress::default();
-        while take_permit(from, self.to, collector, feeder) {
-            let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
-                let ended = progress.end_of(from, collector.consumed(), total);
-                return (progress, ended);
-            };
+        while self.take_permit() {
+            let Some((seq, outcome)) = self.next_result() else { return self.end() };
             let ended = match outcome.map_err(|none| *none) {
-                Ok(output) => {
-                    self.pass_identity(seq, progress.places);
-                    self.give(feeder, seq, output, &mut progress)
-                        .and_then(|()| wait_for_room(from, self.to, collector, feeder))
-                }
-                Err(NoOutput::Failed(failed)) => self.pass_over(feeder, seq, failed, &mut progress),
+                Ok(output) => self.pass(seq, output).and_then(|()| self.wait_for_room()),
+                Err(NoOutput::Failed(failed)) => self.pass_over(seq, failed),
                 Err(NoOutput::Done { counted_by }) => {
-                    progress.reckoning.done(from, counted_by);
-                    self.leave_gap(feeder, NoOutput::Done { counted_by }, &mut progress);
-                    collector.done_without_work(&from.handover);
+                    self.reckoning.done(from, counted_by);
+                    self.leave_gap(NoOutput::Done { counted_by }.in_next_stage());
+                    self.collector.done_without_work(&from.handover);
                     continue;
                 }
                 Err(NoOutput::Withdrawn) => {
-                    self.pass_origin(seq, progress.places);
-                    self.leave_gap(feeder, NoOutput::Withdrawn, &mut progress);
+                    self.pass_origin(seq);
+                    self.leave_gap(NoOutput::Withdrawn.in_next_stage());
                     Ok(())
                 }
                 Err(NoOutput::Mark(mark)) => {
-                    feeder.keep();
-                    self.pass_mark(feeder, seq, mark, &mut progress);
-                    collector.done_with_mark();
+                    self.feeder.keep();
+                    self.pass_origin(seq);
+                    self.leave_gap(Box::new(NoOutput::Mark(mark)));
+                    self.collector.done_with_mark();
                     continue;
                 }
             };
             if let Err(ended) = ended {
-                return (progress, ended);
+                return ended;
             }
             from.remove_name(seq);
-            collector.done(&from.handover);
+            self.collector.done(&from.handover);
         }
-        (progress, LinkEnd::Unwanted)
-    }
-
-    /// Lets the next item of the second run keep the name and journal key of the result.
-    fn pass_identity(&self, seq: u64, place: u64) {
-        if self.to.recording.inherits_names {
-            self.to.enter_name(place, self.from.take_entry(seq));
-        }
+        LinkEnd::Unwanted
     }
 
     /// Gives out a result as an item of the second run.
-    fn give(
-        &self,
-        feeder: &mut Feeder<B, D>,
-        seq: u64,
-        output: B,
-        progress: &mut LinkProgress,
-    ) -> Result<(), LinkEnd> {
-        self.pass_origin(seq, progress.places);
+    fn pass(&mut self, seq: u64, output: B) -> Result<(), LinkEnd> {
+        self.pass_identity(seq);
+        self.pass_origin(seq);
         // Even if it is rejected: it is no failure of the first run.
-        progress.hand_on(self.from);
-        give(self.to, feeder, output, progress)
+        self.count_ok();
+        self.give(output)
     }
 
     /// Leaves a gap in the second run for an item that the first has skipped.
-    fn pass_over(
-        &self,
-        feeder: &mut Feeder<B, D>,
-        seq: u64,
-        failed: FailedItem,
-        progress: &mut LinkProgress,
-    ) -> Result<(), LinkEnd> {
-        let failed = match failed.effect {
-            Effect::Ends => return progress.fail(self.from, seq, failed).map(drop),
-            Effect::Skipped => {
-                self.pass_identity(seq, progress.places);
-                progress.fail(self.from, seq, failed)?
-            }
-        };
-        self.pass_origin(seq, progress.places);
-        self.push_gap(feeder, NoOutput::Failed(failed), progress);
+    fn pass_over(&mut self, seq: u64, failed: FailedItem) -> Result<(), LinkEnd> {
+        if failed.effect == Effect::Skipped {
+            self.pass_identity(seq);
+        }
+        let failed = self.fail(seq, failed)?;
+        self.pass_origin(seq);
+        self.leave_gap(Box::new(NoOutput::Failed(failed)));
         Ok(())
     }
 
-    /// Passes on a mark among parts.
-    #[cold]
-    fn pass_mark(
-        &self,
-        feeder: &mut Feeder<B, D>,
-        seq: u64,
-        mark: PartMark,
-        progress: &mut LinkProgress,
-    ) {
-        self.pass_origin(seq, progress.places);
-        if let PartMark::Pause { below, all } = mark {
-            hurry(self.to, below, all);
+    /// Lets the next item of the second run keep the name and journal key of the result.
+    fn pass_identity(&self, seq: u64) {
+        if self.to.recording.inherits_names {
+            self.to.enter_name(self.places, self.from.take_entry(seq));
         }
-        self.push_gap(feeder, NoOutput::Mark(mark), progress);
-        progress.marks += 1;
-    }
-
-    /// Leaves a gap for an index that has no name.
-    fn leave_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut LinkProgress) {
-        self.push_gap(feeder, *none.in_next_stage(), progress);
-    }
-
-    fn push_gap(&self, feeder: &mut Feeder<B, D>, none: NoOutput, progress: &mut LinkProgress) {
-        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(none)));
-        progress.places += 1;
     }
 
     /// Carries the identity of a part on.
-    fn pass_origin(&self, seq: u64, place: u64) {
+    fn pass_origin(&self, seq: u64) {
         if let (Some(from), Some(to)) = (self.from.parts.get(), self.to.parts.get()) {
-            to.enter(place, from.origin(seq));
+            to.enter(self.places, from.origin(seq));
             from.forget(seq);
         }
     }
