@@ -285,42 +285,16 @@ impl<I, T> Source<I, T> {
 }
 
 /// Measures how long a feeder waits for permits.
-pub(super) struct FeederTime {
+struct FeederTime {
     came: Instant,
     waited: Duration,
-    /// The start of the current wait of a task.
-    #[cfg(feature = "futures")]
-    since: Option<Instant>,
 }
 
 impl FeederTime {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         // An earlier use of the thread does not count.
         take_waited();
-        FeederTime {
-            came: now(),
-            waited: Duration::ZERO,
-            #[cfg(feature = "futures")]
-            since: None,
-        }
-    }
-
-    /// Begins a wait of a task for permits.
-    #[cfg(feature = "futures")]
-    pub(super) fn starve<I, T>(&mut self, run: &Run<I, T>) {
-        run.handover.starve_for_permits();
-        self.since = Some(now());
-    }
-
-    /// Ends a wait of a task for permits, if it waited.
-    #[cfg(feature = "futures")]
-    pub(super) fn feed_again<I, T>(&mut self, run: &Run<I, T>) {
-        if let Some(since) = self.since.take() {
-            run.handover.end_to_wait_elsewhere();
-            let lasted = now() - since;
-            self.waited += lasted;
-            run.report_full_window(lasted);
-        }
+        FeederTime { came: now(), waited: Duration::ZERO }
     }
 
     fn wait_for_permit<I, T>(&mut self, run: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
@@ -332,7 +306,7 @@ impl FeederTime {
         has_permit
     }
 
-    pub(super) fn leave<I, T>(&self, run: &Run<I, T>) {
+    fn leave<I, T>(&self, run: &Run<I, T>) {
         run.handover.stats.source_left(now() - self.came, self.waited + take_waited());
     }
 }

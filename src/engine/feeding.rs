@@ -1,23 +1,26 @@
-//! The pulling of a line's input: by the driver itself, or by a thread of its own.
+//! The pulling of a line's input between two looks for results: by the driver itself, or by a thread of its own.
 
-use std::sync::Arc;
+#[cfg(feature = "futures")]
+use std::task::Context;
 use std::task::{Poll, Waker};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::feed::{Next, Pulled, Source};
+#[cfg(feature = "futures")]
+use futures_core::Stream;
+
+#[cfg(feature = "futures")]
+use super::feed::Polled;
+use super::feed::{Pulled, Source};
 use super::link::FeedCounts;
+use super::own_feeder::OwnFeeder;
 use crate::base::panic::drop_quietly;
-use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::concurrency::now;
-use crate::concurrency::spawn::spawn;
 use crate::concurrency::waiting::take_waited;
-use crate::error::Error;
 use crate::run::Run;
-use crate::run::abort_guard::AbortGuard;
 use crate::run::handover::feeder::Feeder;
 
-const NAME: &str = "gangline-f";
+/// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
+pub(super) const MOST_PER_POLL: u64 = 128;
 
 /// The input of a line whose outputs a caller takes.
 pub(super) enum Feeding<I, T, U> {
@@ -35,6 +38,9 @@ pub(super) struct PulledSource<I, T, U> {
     /// What the last look lacked, for the wait that may follow.
     lack: Lack,
     time: PullingTime,
+    /// The start of the wait of a task that only feeds.
+    #[cfg(feature = "futures")]
+    waits_since: Option<Instant>,
 }
 
 /// What keeps the driver from pulling.
@@ -71,14 +77,8 @@ struct PullingTime {
 
 impl<I, T, U> Feeding<I, T, U> {
     pub(super) fn here(source: Source<I, T>, run: &Run<T, U>) -> Self {
-        let (feeder, time) = (Feeder::new(&run.handover).before_pulls(), PullingTime::default());
-        Feeding::Here(Box::new(PulledSource {
-            source,
-            feeder,
-            is_over: false,
-            lack: Lack::Room,
-            time,
-        }))
+        let feeder = Feeder::new(&run.handover).before_pulls();
+        Feeding::Here(Box::new(PulledSource::new(source, feeder)))
     }
 
     /// Pulls up to `most` items as the window has room, and one from a stream. Returns their number, which is 0 at the
@@ -105,10 +105,8 @@ impl<I, T, U> Feeding<I, T, U> {
 
     /// States what the driver lacks before it waits as the collector.
     pub(super) fn begin_wait(&self, run: &Run<T, U>) {
-        if let Feeding::Here(pulling) = self
-            && pulling.awaits_room()
-        {
-            pulling.feeder.begin_to_wait_elsewhere(&run.handover);
+        if let Feeding::Here(pulling) = self {
+            pulling.begin_wait(run);
         }
     }
 
@@ -127,13 +125,8 @@ impl<I, T, U> Feeding<I, T, U> {
 
     /// Ends a wait that lasted so long.
     pub(super) fn end_wait(&mut self, run: &Run<T, U>, lasted: Duration) {
-        let Feeding::Here(pulling) = self else { return };
-        if pulling.awaits_room() {
-            run.handover.end_to_wait_elsewhere();
-            pulling.time.waited += lasted;
-            run.report_full_window(lasted);
-        } else if !pulling.is_over {
-            pulling.time.awaiting += lasted;
+        if let Feeding::Here(pulling) = self {
+            pulling.end_wait(run, lasted);
         }
     }
 
@@ -148,11 +141,12 @@ impl<I, T, U> Feeding<I, T, U> {
 
     /// The input so far, as the first stage counts it.
     pub(super) fn given(&self) -> FeedCounts {
-        let unread = match self {
-            Feeding::Here(pulling) => pulling.source.unread(),
-            Feeding::Elsewhere(feeder) => feeder.unread(),
-        };
-        FeedCounts { items: self.pulled(), unread, passed_on: None }
+        match self {
+            Feeding::Here(pulling) => pulling.given(),
+            Feeding::Elsewhere(feeder) => {
+                FeedCounts { items: self.pulled(), unread: feeder.unread(), passed_on: None }
+            }
+        }
     }
 
     /// The largest number of results that are to come after `yielded`, if the source knows one.
@@ -172,19 +166,25 @@ impl<I, T, U> Feeding<I, T, U> {
     pub(super) fn leave(self, run: &Run<T, U>) -> (FeedCounts, Duration) {
         let given = self.given();
         match self {
-            Feeding::Here(mut pulling) => {
-                let PullingTime { working, awaiting, waited, waited_inside, .. } = pulling.time;
-                let present = working + awaiting + waited;
-                run.handover.stats.source_left(present, waited + waited_inside);
-                pulling.feeder.take_held().into_iter().for_each(drop_quietly);
-                (given, working)
-            }
+            Feeding::Here(pulling) => (given, pulling.leave(run)),
             Feeding::Elsewhere(feeder) => (feeder.leave(), Duration::ZERO),
         }
     }
 }
 
 impl<I, T, U> PulledSource<I, T, U> {
+    fn new(source: Source<I, T>, feeder: Feeder<T, U>) -> Self {
+        PulledSource {
+            source,
+            feeder,
+            is_over: false,
+            lack: Lack::Room,
+            time: PullingTime::default(),
+            #[cfg(feature = "futures")]
+            waits_since: None,
+        }
+    }
+
     fn pull(
         &mut self,
         run: &Run<T, U>,
@@ -227,6 +227,75 @@ impl<I, T, U> PulledSource<I, T, U> {
     fn awaits_room(&self) -> bool {
         !self.is_over && self.lack == Lack::Room
     }
+
+    fn begin_wait(&self, run: &Run<T, U>) {
+        if self.awaits_room() {
+            self.feeder.begin_to_wait_elsewhere(&run.handover);
+        }
+    }
+
+    fn end_wait(&mut self, run: &Run<T, U>, lasted: Duration) {
+        if self.awaits_room() {
+            run.handover.end_to_wait_elsewhere();
+            self.time.waited += lasted;
+            run.report_full_window(lasted);
+        } else if !self.is_over {
+            self.time.awaiting += lasted;
+        }
+    }
+
+    /// The input so far.
+    pub(super) fn given(&self) -> FeedCounts {
+        FeedCounts { items: self.source.pulled(), unread: self.source.unread(), passed_on: None }
+    }
+
+    /// Drops the item that waits for room. Returns how long the driver was in the source.
+    pub(super) fn leave(mut self, run: &Run<T, U>) -> Duration {
+        let PullingTime { working, awaiting, waited, waited_inside, .. } = self.time;
+        run.handover.stats.source_left(working + awaiting + waited, waited + waited_inside);
+        self.feeder.take_held().into_iter().for_each(drop_quietly);
+        working
+    }
+}
+
+#[cfg(feature = "futures")]
+impl<S: Stream, T, U> PulledSource<Polled<S>, T, U> {
+    /// A stream that the task of a run with a consumer pulls. It takes permits in lots, as a thread does.
+    pub(super) fn polled(source: Source<Polled<S>, T>, run: &Run<T, U>) -> Self {
+        let feeder = Feeder::new(&run.handover).before_pulls().in_lots(&run.handover);
+        PulledSource::new(source, feeder)
+    }
+
+    /// Pulls as long as the stream has items and the window has room. Ready once the input has ended. Otherwise the task
+    /// is woken by the stream, or by the bell of the run's driver.
+    pub(super) fn poll(
+        &mut self,
+        run: &Run<T, U>,
+        cx: &mut Context<'_>,
+        waker: &Waker,
+    ) -> Poll<()> {
+        if let Some(since) = self.waits_since.take() {
+            self.end_wait(run, now() - since);
+        }
+        for _ in 0..MOST_PER_POLL {
+            if self.pull(run, Pull::Poll, 1, |source| source.poll_item(cx)).is_some() {
+                continue;
+            }
+            if !self.is_over {
+                self.begin_wait(run);
+                if self.awaits_room() && run.handover.permits.may_feed_again() {
+                    self.end_wait(run, Duration::ZERO);
+                    continue;
+                }
+                self.waits_since = Some(now());
+            }
+            self.time.pause();
+            return if self.is_over { Poll::Ready(()) } else { Poll::Pending };
+        }
+        self.time.pause();
+        waker.wake_by_ref();
+        Poll::Pending
+    }
 }
 
 impl PullingTime {
@@ -243,183 +312,6 @@ impl PullingTime {
             self.working += now() - since;
             self.waited_inside += take_waited();
         }
-    }
-}
-
-/// The thread that feeds a run, as seen by the thread that takes the outputs.
-pub(super) struct OwnFeeder {
-    thread: JoinHandle<FeedCounts>,
-    gate: Arc<PullGate>,
-    /// The numbers of items, as far as the source knew them at the start.
-    unread: Option<u64>,
-    most: Option<usize>,
-}
-
-/// A source that another thread pulls.
-pub(crate) struct GatedSource<I, T> {
-    source: Source<GatedItems<I>, T>,
-    next: Next<GatedItems<I>, T>,
-    gate: Arc<PullGate>,
-}
-
-/// Says whether the caller's iterator is being pulled.
-#[derive(Debug, Default)]
-struct PullGate {
-    state: AtomicU8,
-    /// The number of items that the iterator has returned.
-    pulled: AtomicU64,
-}
-
-/// The iterator is not being pulled.
-const OUTSIDE: u8 = 0;
-/// The feeder is in the iterator's `next`.
-const INSIDE: u8 = 1;
-/// The iterator is not pulled again.
-const CLOSED: u8 = 2;
-
-/// The caller's iterator behind a gate, which can be closed while the feeder is inside.
-pub(crate) struct GatedItems<I> {
-    iter: I,
-    gate: Arc<PullGate>,
-}
-
-/// Opens the gate again when dropped, also if the iterator panics.
-struct Inside<'a>(&'a PullGate);
-
-impl PullGate {
-    fn enter(&self) -> Option<Inside<'_>> {
-        let entered =
-            self.state.compare_exchange(OUTSIDE, INSIDE, Ordering::AcqRel, Ordering::Acquire);
-        entered.is_ok().then_some(Inside(self))
-    }
-
-    fn pulled(&self) -> u64 {
-        self.pulled.load(Ordering::Relaxed)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CLOSED
-    }
-
-    /// Closes the gate. Returns whether the feeder is inside, where it may stay for ever.
-    fn close(&self) -> bool {
-        self.state.swap(CLOSED, Ordering::AcqRel) == INSIDE
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        let state = &self.0.state;
-        // If this fails, the gate was closed meanwhile.
-        let _ = state.compare_exchange(INSIDE, OUTSIDE, Ordering::AcqRel, Ordering::Acquire);
-    }
-}
-
-impl<I: Iterator> Iterator for GatedItems<I> {
-    type Item = I::Item;
-
-    fn next(&mut self) -> Option<I::Item> {
-        let inside = self.gate.enter()?;
-        let item = self.iter.next();
-        drop(inside);
-        if self.gate.is_closed() {
-            drop_quietly(item);
-            return None;
-        }
-        self.gate.pulled.fetch_add(u64::from(item.is_some()), Ordering::Relaxed);
-        item
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.iter.size_hint()
-    }
-}
-
-impl<I: Iterator, T> GatedSource<I, T> {
-    /// Creates a source from `items`; `next` pulls and converts one item.
-    pub(crate) fn new<J>(items: J, next: Next<GatedItems<I>, T>) -> Self
-    where
-        J: IntoIterator<IntoIter = I, Item = I::Item>,
-    {
-        let gate = Arc::new(PullGate::default());
-        let source = Source::new(Gating { items, gate: gate.clone() }, next);
-        GatedSource { source, next, gate }
-    }
-
-    pub(super) fn unread(&self) -> Option<u64> {
-        self.source.unread()
-    }
-}
-
-impl OwnFeeder {
-    /// Starts to feed `run`. The producers are then busy while the caller works.
-    pub(super) fn start<I, T, U>(
-        run: Arc<Run<T, U>>,
-        gated: GatedSource<I, T>,
-    ) -> Result<Self, Error>
-    where
-        I: Send + 'static,
-        T: Send + 'static,
-        U: Send + 'static,
-    {
-        let GatedSource { mut source, next, gate } = gated;
-        let (unread, most) = (source.unread(), source.most_left());
-        let thread = spawn(NAME.to_owned(), None, move || {
-            // The caller would wait for its items.
-            let bug = AbortGuard::new(&run);
-            let span = run.spans.enter();
-            source.feed(&run, next);
-            drop(span);
-            bug.disarm();
-            FeedCounts { items: source.pulled(), unread: source.unread(), passed_on: None }
-        })?;
-        Ok(OwnFeeder { thread, gate, unread, most })
-    }
-
-    /// The number of items left, if the source knew it at the start.
-    pub(super) fn unread(&self) -> Option<u64> {
-        self.unread.map(|all| all.saturating_sub(self.gate.pulled()))
-    }
-
-    /// The largest number of items that the source had at the start, if it knew one.
-    pub(super) fn most(&self) -> Option<usize> {
-        self.most
-    }
-
-    /// The input so far, as the first stage counts it.
-    fn given(&self) -> FeedCounts {
-        FeedCounts { items: self.gate.pulled(), unread: self.unread(), passed_on: None }
-    }
-
-    /// Leaves the thread after the run was aborted. Waits for it, unless it is inside the caller's iterator, which may
-    /// block for ever.
-    pub(super) fn leave(self) -> FeedCounts {
-        // The caller's iterator may drop this value, on that thread.
-        let is_own = self.thread.thread().id() == thread::current().id();
-        if self.gate.close() || is_own {
-            return self.given();
-        }
-        let given = self.given();
-        match self.thread.join() {
-            Ok(given) => given,
-            Err(payload) if !thread::panicking() => std::panic::resume_unwind(payload),
-            Err(_) => given,
-        }
-    }
-}
-
-/// Something that becomes an iterator behind a gate.
-struct Gating<J> {
-    items: J,
-    gate: Arc<PullGate>,
-}
-
-impl<J: IntoIterator> IntoIterator for Gating<J> {
-    type Item = J::Item;
-    type IntoIter = GatedItems<J::IntoIter>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        GatedItems { iter: self.items.into_iter(), gate: self.gate }
     }
 }
 

@@ -10,9 +10,9 @@ use futures_core::Stream;
 #[cfg(feature = "futures")]
 use super::feed::Polled;
 use super::feed::Source;
-use super::feeding::GatedSource;
 use super::line::Line;
 use super::outputs_driver::{Caller, OutputsDriver, Yield};
+use super::own_feeder::GatedSource;
 use super::stage::StageTypes;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;

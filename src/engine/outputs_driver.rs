@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use super::collector::Collector;
 use super::feed::Source;
-use super::feeding::{Feeding, Pull};
-use super::feeding::{GatedSource, OwnFeeder};
+use super::feeding::{Feeding, MOST_PER_POLL, Pull};
 use super::line::{Begun, Line, join_links};
 use super::link::{FeedCounts, Relayed};
+use super::own_feeder::{GatedSource, OwnFeeder};
 use super::pool::Engine;
 use super::reckoning::{ReceiverEnd, ReceiverKind, Reckoning};
 use super::stage::StageTypes;
@@ -27,9 +27,6 @@ use crate::run::no_output::{Effect, FailedItem, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
 use crate::scheduler::window::Window;
-
-/// The most items that a task pulls in one poll. Then it wakes itself, and lets other tasks run.
-pub(super) const MOST_PER_POLL: u64 = 128;
 
 /// The most results that a thread replaces together. A slow source delays the next result by so many items.
 const MOST_IN_GROUP: usize = 32;

@@ -12,17 +12,15 @@ use std::thread::{self, JoinHandle};
 use futures_core::Stream;
 
 use super::consume::{Consume, Consumed, MakeConsumer};
+#[cfg(feature = "futures")]
+use super::feed::Polled;
 use super::feed::Source;
 #[cfg(feature = "futures")]
-use super::feed::{FeederTime, Polled, Pulled};
+use super::feeding::PulledSource;
 use super::line::{Begun, Line, join_links};
 use super::link::FeedCounts;
-#[cfg(feature = "futures")]
-use super::outputs_driver::MOST_PER_POLL;
 use super::session::NAME;
 use super::stage::{RunOf, StageTypes};
-#[cfg(feature = "futures")]
-use crate::base::panic::drop_quietly;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::concurrency::driver_bell::DriverBell;
@@ -33,10 +31,6 @@ use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
 use crate::observe::account::Account;
 use crate::producers::participants::{Receiving, ResultReceiver};
-#[cfg(feature = "futures")]
-use crate::run::Run;
-#[cfg(feature = "futures")]
-use crate::run::handover::feeder::Feeder;
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::run_state::RunState;
 
@@ -142,18 +136,20 @@ where
 #[cfg(feature = "futures")]
 pub(crate) struct RunTask<T: Stream, F: StageTypes, L: StageTypes, S> {
     consumer: MakeConsumer<L::Input, L::Output, S>,
-    source: Source<Polled<T>, F::Input>,
-    stage: RunPhase<F, L, S>,
+    stage: RunPhase<T, F, L, S>,
 }
 
 #[cfg(feature = "futures")]
-type FeedingOf<F> = PolledFeeding<<F as StageTypes>::Input, <F as StageTypes>::Output>;
+type RunningTask<T, F, L, S> = (RunDriver<F, L, S>, FeedingOf<T, F>);
 
 #[cfg(feature = "futures")]
-enum RunPhase<F: StageTypes, L: StageTypes, S> {
+type FeedingOf<T, F> = PulledSource<Polled<T>, <F as StageTypes>::Input, <F as StageTypes>::Output>;
+
+#[cfg(feature = "futures")]
+enum RunPhase<T: Stream, F: StageTypes, L: StageTypes, S> {
     /// An earlier run of a pool may still be ending.
-    New,
-    Running(Box<(RunDriver<F, L, S>, FeedingOf<F>)>),
+    New(Source<Polled<T>, F::Input>),
+    Running(Box<RunningTask<T, F, L, S>>),
     Over,
 }
 
@@ -169,7 +165,7 @@ where
         consumer: MakeConsumer<L::Input, L::Output, S>,
         source: Source<Polled<T>, F::Input>,
     ) -> Self {
-        RunTask { consumer, source, stage: RunPhase::New }
+        RunTask { consumer, stage: RunPhase::New(source) }
     }
 
     /// # Panics
@@ -185,22 +181,22 @@ where
             return Poll::Ready(Err(error));
         }
         let waker = quiet(cx.waker());
-        if let RunPhase::New = self.stage {
+        if let RunPhase::New(_) = self.stage {
             ready!(line.poll_idle(&waker));
-            self.stage = RunPhase::Over;
-            let driver =
-                RunDriver::begin(line, self.consumer, self.source.unread(), Rebuilt::Later)?;
-            let feeding = PolledFeeding::new(&driver.begun.first);
+            let RunPhase::New(source) = std::mem::replace(&mut self.stage, RunPhase::Over) else {
+                unreachable!("it was just seen");
+            };
+            let driver = RunDriver::begin(line, self.consumer, source.unread(), Rebuilt::Later)?;
+            let feeding = PulledSource::polled(source, &driver.begun.first);
             self.stage = RunPhase::Running(Box::new((driver, feeding)));
         }
         let RunPhase::Running(running) = &mut self.stage else {
             panic!("a run was polled after it had ended");
         };
         let (driver, feeding) = &mut **running;
-        let source = &mut self.source;
-        let polled = driver.poll(&waker, |run| feeding.poll(run, source, cx, &waker));
+        let polled = driver.poll(&waker, |run| feeding.poll(run, cx, &waker));
         if let Some(counts) = &driver.begun.counts {
-            counts.set(source.pulled(), driver.begun.last.tally.get());
+            counts.set(feeding.given().items, driver.begun.last.tally.get());
         }
         ready!(polled);
         if !line.has_ended() {
@@ -210,8 +206,9 @@ where
             unreachable!("it was just polled");
         };
         let (driver, feeding) = *running;
-        feeding.leave();
-        Poll::Ready(driver.end(line, given(&self.source)))
+        let given = feeding.given();
+        feeding.leave(&driver.begun.first);
+        Poll::Ready(driver.end(line, given))
     }
 
     /// Gives the run up, without waiting for hooks.
@@ -222,12 +219,12 @@ where
         }
         if let RunPhase::Running(running) = stage {
             let (RunDriver { begun, consumer, .. }, feeding) = *running;
-            let FeedCounts { items, unread, .. } = given(&self.source);
+            let FeedCounts { items, unread, .. } = feeding.given();
             let taken = begun.last.tally.get();
             begun.counts.iter().for_each(|counts| counts.set(items, taken));
             let account = Account::new(items, taken.ok, taken.failed(), taken.already_done, unread);
             line.cancel();
-            feeding.leave();
+            feeding.leave(&begun.first);
             consumer.finish().into_iter().for_each(Consumed::discard);
             line.give_up(account);
         }
@@ -236,62 +233,6 @@ where
 
 fn given<I, T>(source: &Source<I, T>) -> FeedCounts {
     FeedCounts { items: source.pulled(), unread: source.unread(), passed_on: None }
-}
-
-/// The feeding of a run from a stream, by the task that waits for the run.
-#[cfg(feature = "futures")]
-pub(super) struct PolledFeeding<I, T> {
-    feeder: Feeder<I, T>,
-    time: FeederTime,
-}
-
-#[cfg(feature = "futures")]
-impl<I, T> PolledFeeding<I, T> {
-    pub(super) fn new(run: &Run<I, T>) -> Self {
-        PolledFeeding { feeder: Feeder::new(&run.handover).before_pulls(), time: FeederTime::new() }
-    }
-
-    /// Pulls as long as the stream has items and the window has room. Ready once the input has ended.
-    pub(super) fn poll<S: Stream>(
-        &mut self,
-        run: &Run<I, T>,
-        source: &mut Source<Polled<S>, I>,
-        cx: &mut Context<'_>,
-        waker: &Waker,
-    ) -> Poll<()> {
-        let PolledFeeding { feeder, time } = self;
-        time.feed_again(run);
-        for _ in 0..MOST_PER_POLL {
-            let is_halted = run.handover.is_halted();
-            let may_go_on = match is_halted {
-                // An item that waits for room is given out first, and the task does not block.
-                true => feeder.awaits_no_end(&run.handover),
-                false => feeder.awaits_no_permit(&run.handover),
-            };
-            if !may_go_on {
-                time.starve(run);
-                return Poll::Pending;
-            }
-            if is_halted {
-                source.end(run, feeder);
-                time.leave(run);
-                return Poll::Ready(());
-            }
-            let _pulling = run.pulling();
-            ready!(source.poll_item(cx));
-            if let Pulled::End = source.pull_polled(run, feeder) {
-                time.leave(run);
-                return Poll::Ready(());
-            }
-        }
-        waker.wake_by_ref();
-        Poll::Pending
-    }
-
-    /// Drops the item that waits for room.
-    pub(super) fn leave(mut self) {
-        self.feeder.take_held().into_iter().for_each(drop_quietly);
-    }
 }
 
 /// A consumer at work, as seen by the driver of its run. Each step rings the driver's bell.

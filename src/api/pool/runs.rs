@@ -19,7 +19,7 @@ use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
 use crate::engine::consume::consumer_of;
 use crate::engine::feed::Source;
-use crate::engine::feeding::GatedSource;
+use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
 use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};

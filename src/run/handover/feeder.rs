@@ -30,6 +30,8 @@ pub(crate) struct Feeder<I, T> {
     next: u64,
     /// Where the next item comes from.
     from: PulledFrom,
+    /// How many permits it takes together where it waits elsewhere.
+    lot: usize,
     waited: Duration,
 }
 
@@ -48,8 +50,8 @@ impl<I, T> Feeder<I, T> {
     /// Takes the feeder's end of `handover`; a run has one feeder.
     pub(crate) fn new(handover: &Handover<I, T>) -> Self {
         let ends = lock(&handover.feeding).take().expect("a run has one feeder");
-        let waited = Duration::ZERO;
-        Feeder { permits: 0, ends, held: None, gap: None, next: 0, from: PulledFrom::Stage, waited }
+        let (from, waited) = (PulledFrom::Stage, Duration::ZERO);
+        Feeder { permits: 0, ends, held: None, gap: None, next: 0, from, lot: 1, waited }
     }
 
     /// Has it wait for room in memory before an item is pulled, as far as the size of the item can be known.
@@ -61,6 +63,12 @@ impl<I, T> Feeder<I, T> {
     /// See [`before_pulls`](Feeder::before_pulls).
     pub(crate) fn wait_before_pulls(&mut self) {
         self.from = PulledFrom::Source;
+    }
+
+    /// Has it take permits in lots also where it waits elsewhere.
+    #[cfg(feature = "futures")]
+    pub(crate) fn in_lots(self, handover: &Handover<I, T>) -> Self {
+        Feeder { lot: handover.lot(), ..self }
     }
 
     /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
@@ -126,43 +134,9 @@ impl<I, T> Feeder<I, T> {
             return false;
         }
         if self.permits == 0 {
-            self.permits = handover.permits.take_lots(1);
+            self.permits = handover.permits.take_lots(self.lot);
         }
         self.permits > 0
-    }
-
-    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task. Returns `false` at once if the task is to
-    /// wait; what it waits for then rings the bell of the run's driver.
-    #[cfg(feature = "futures")]
-    pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
-        if !self.awaits_no_room(handover) {
-            return false;
-        }
-        if !self.has_next_room(handover) && !handover.permits.has_or_awaits(Want::Room(Room::Next))
-        {
-            return false;
-        }
-        let least = handover.lot();
-        if self.permits == 0 && handover.permits.has_or_awaits(Want::Permits { least }) {
-            self.permits = handover.permits.take_lots(least);
-        }
-        self.permits > 0
-    }
-
-    /// Like [`may_end`](Feeder::may_end), for a task, which the bell of the run's driver wakes if not.
-    #[cfg(feature = "futures")]
-    pub(crate) fn awaits_no_end(&mut self, handover: &Handover<I, T>) -> bool {
-        self.awaits_no_room(handover) || handover.is_aborted()
-    }
-
-    #[cfg(feature = "futures")]
-    fn awaits_no_room(&mut self, handover: &Handover<I, T>) -> bool {
-        while !self.give_out_held(handover) {
-            if self.wanted_room().is_some_and(|want| !handover.permits.has_or_awaits(want)) {
-                return false;
-            }
-        }
-        true
     }
 
     /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
@@ -245,7 +219,7 @@ impl<I, T> Feeder<I, T> {
     /// States what the feeder waits for before the driver of the run waits elsewhere.
     pub(crate) fn begin_to_wait_elsewhere(&self, handover: &Handover<I, T>) {
         let want = self.wanted_room().unwrap_or_else(|| match self.has_next_room(handover) {
-            true => Want::Permits { least: 1 },
+            true => Want::Permits { least: self.lot },
             false => Want::Room(Room::Next),
         });
         handover.permits.await_elsewhere(Some(want));

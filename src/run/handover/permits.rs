@@ -94,15 +94,6 @@ impl PermitPool {
         lock(&self.state).has(want, self.memory())
     }
 
-    /// Like [`has`](Self::has). If the answer is no, the run's driver is woken once it becomes yes.
-    #[cfg(feature = "futures")]
-    pub(super) fn has_or_awaits(&self, want: Want) -> bool {
-        let mut state = lock(&self.state);
-        let has = state.has(want, self.memory());
-        state.awaited = (!has).then_some(want);
-        has
-    }
-
     /// Sleeps until the feeder's want is met, or the feeder has to stop.
     pub(super) fn sleep_for(&self, want: Want) {
         let mut state = lock(&self.state);
