@@ -84,10 +84,18 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// Writes the error and its causes on one line, with control characters escaped.
+    /// Writes the error and its causes on one line, with control characters escaped. As in the alternate form of
+    /// [`Error`](crate::Error), a cause that the text before ends with is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Plain(&self.error))?;
-        self.causes.iter().try_for_each(|cause| write!(f, ": {}", Plain(cause)))
+        let mut said = &self.error;
+        for cause in &self.causes {
+            if !said.ends_with(cause.as_str()) {
+                write!(f, ": {}", Plain(cause))?;
+            }
+            said = cause;
+        }
+        Ok(())
     }
 }
 

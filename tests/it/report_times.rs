@@ -11,33 +11,6 @@ use crate::hooks::Hooks;
 use crate::report_counts::{SOON, consumer_stuck_at};
 use crate::support::{Counter, Gate, map, no_hang};
 
-#[test]
-fn a_producer_that_is_stuck_was_at_work_until_the_end() {
-    no_hang(|| {
-        let gate = Arc::new(Gate::new());
-        let stuck = gate.clone();
-        let work = map(
-            |_| Ok(()),
-            move |_, (), x: u64| {
-                if x == 5 {
-                    stuck.pass();
-                }
-                Ok(x)
-            },
-        );
-        let mut runner = OrderedRunner::builder(work)
-            .devices(2)
-            .item_timeout(SOON)
-            .on_error(OnError::Skip)
-            .build()
-            .unwrap();
-        let (_, report) = runner.run_with_report(0..50);
-        let stuck = report.producers.iter().find(|producer| producer.abandoned).unwrap();
-        assert!(stuck.working > Duration::ZERO && stuck.busy > 0.0, "{report}");
-        gate.open();
-    });
-}
-
 /// Of two that are at the same item the first has lost, and is at it still when the run is over.
 #[test]
 fn a_producer_that_lost_a_race_was_at_work_until_the_end() {

@@ -178,6 +178,11 @@ fn a_producer_that_was_written_off_is_said_to_be_abandoned_once() {
         let (outputs, report) = runner.run_with_report(0..50);
         assert_eq!(outputs.unwrap().len(), 49);
         let lost = report.producers.iter().position(|producer| producer.abandoned).unwrap();
+        let stuck = &report.producers[lost];
+        assert!(
+            stuck.working > Duration::ZERO && stuck.busy > 0.0,
+            "it worked to the end: {report}"
+        );
         let says =
             format!("producer {lost} (cpu) was abandoned with its thread when item 5 failed");
         for text in [report.to_string(), report.to_html()] {

@@ -198,7 +198,7 @@ impl ProgressBoard {
             return is_next
                 .then(|| self.named("further failures are counted, not shown".to_owned()));
         }
-        let error = one_line(&with_causes(failure));
+        let error = one_line(&failure.to_string());
         self.last_failure = Some(error.clone());
         Some(self.named(error))
     }
@@ -387,17 +387,6 @@ fn share_of<'a>(watches: impl IntoIterator<Item = &'a ProducerWatch>, at: Durati
         known += k;
     }
     (!known.is_zero()).then(|| busy.as_secs_f64() / known.as_secs_f64())
-}
-
-/// Like the alternate form of [`Error`](crate::Error): many errors already include their cause.
-fn with_causes(failure: &Failure) -> String {
-    let mut text = failure.error.clone();
-    for cause in &failure.causes {
-        if !text.ends_with(cause.as_str()) {
-            text = text + ": " + cause;
-        }
-    }
-    text
 }
 
 fn one_line(error: &str) -> String {
