@@ -73,6 +73,11 @@ impl Driver {
         matches!(self, Driver::RunStream | Driver::OutputsStream)
     }
 
+    /// Whether it has no form for a source whose items may fail.
+    pub fn needs_sound_items(self) -> bool {
+        self == Driver::Run
+    }
+
     /// Checks a law for every shape that this way can drive.
     pub fn each(self, law: fn(Shape)) {
         for order in [Order::Input, Order::Completion] {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use futures_lite::StreamExt;
 use gangline::{Batch, CancelToken, Error, Hook, OnError, Order};
 
-use crate::drivers::{Driver, Setup, Shape, every_driver};
+use crate::drivers::{Setup, Shape, every_driver};
 use crate::hooks::{Gauge, Hooks, sorted};
 use crate::runtimes::pausing;
 use crate::support::{Counter, Gate};
@@ -279,7 +279,7 @@ fn a_skipped_item_leaves_its_place_to_an_error(shape: Shape) {
 }
 
 fn a_failed_input_is_the_error(shape: Shape) {
-    if shape.driver == Driver::Run {
+    if shape.driver.needs_sound_items() {
         return;
     }
     for on_error in [OnError::Stop, OnError::Skip] {

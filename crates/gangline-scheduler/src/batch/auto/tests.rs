@@ -338,6 +338,19 @@ fn the_last_items_are_divided_among_the_devices() {
     }
 }
 
+/// Otherwise the fixed time would be most of the last batches.
+#[test]
+fn the_last_items_are_not_divided_down_to_single_ones() {
+    let devices = vec![device(linear); 8];
+    let mut run = Simulated::new(&devices, Batch::auto(), Input::MayCome, learned(&devices));
+    run.run(100_000);
+    let last = |sizes: &Vec<usize>| sizes[sizes.len() - 4..].to_vec();
+    let last: Vec<_> = run.sizes.iter().flat_map(last).collect();
+    // The largest batch has 768 items.
+    let small = last.iter().filter(|size| **size < 768 / 8 / 2).count();
+    assert!(small <= 1, "{last:?}");
+}
+
 /// The 99th percentile of calls stays within the latency, if it can.
 #[test]
 fn services_keep_the_latency() {
