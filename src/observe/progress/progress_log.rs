@@ -96,7 +96,7 @@ impl Write for Stderr {
 }
 
 /// Calls `write` again whenever standard error has room, while it fails for want of room.
-pub(super) fn waiting<T>(mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn waiting<T>(mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match write() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_room(error)?,
@@ -134,6 +134,15 @@ mod tests {
         assert_eq!(due[..5], [5, 10, 15, 20, 25]);
         assert_eq!(due[due.len() - 2..], [1_912, 1_972]);
         assert!(due.len() < 60, "{due:?}");
+    }
+
+    /// Only Linux says when there is room.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_finds_no_room_is_written_again() {
+        let mut refusals = [io::ErrorKind::WouldBlock; 7].into_iter();
+        let written = waiting(|| refusals.next().map_or(Ok("written"), |kind| Err(kind.into())));
+        assert_eq!(written.unwrap(), "written");
     }
 
     #[test]

@@ -1,33 +1,39 @@
 //! The terminal display that all runs of the process share.
 
+use std::collections::VecDeque;
 use std::env;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
-use console::{Term, is_dumb, truncate_str};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use console::{Term, is_dumb, measure_text_width, truncate_str};
 
-use crate::observe::progress::progress_log::waiting;
+use crate::observe::progress::progress_log::Stderr;
 use crate::observe::text_style::{Colors, Ink, wrapped};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.
-///
-/// It is one bar of `indicatif` with several lines, not a bar per line. Separate bars are drawn one by one,
-/// and dropping one after a panic would lock a poisoned mutex.
 #[derive(Clone)]
 pub(super) struct Screen {
-    terminal: ScreenTerminal,
+    terminal: Arc<dyn ScreenTerminal>,
     resizing: Resizing,
     blocks: Arc<Mutex<ScreenBlocks>>,
 }
 
-/// How a terminal treats its lines if its width changes.
+/// What a display needs of a terminal.
+pub(super) trait ScreenTerminal: fmt::Debug + Send + Sync {
+    /// The numbers of rows and columns, at least 1.
+    fn size(&self) -> (usize, usize);
+
+    /// Writes text and escape sequences.
+    fn write(&self, text: &str) -> io::Result<()>;
+}
+
+/// How a terminal treats lines that are longer than its new width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resizing {
-    /// The terminal wraps lines again, into more rows or fewer.
+    /// The terminal breaks the lines into more rows.
     Wraps,
     /// The terminal keeps its rows, and may cut them off.
     Cuts,
@@ -42,32 +48,58 @@ pub(super) struct ScreenBlock {
 #[derive(Default)]
 struct ScreenBlocks {
     shown: Vec<(u64, Vec<String>)>,
-    /// The width of the terminal when the lines were displayed.
-    columns: usize,
-    /// `Some` while lines are displayed.
-    bar: Option<ProgressBar>,
+    /// The last frames, of which the last is on the terminal. None while nothing is.
+    drawn: VecDeque<ScreenFrame>,
+    /// Text to write above the lines, while others write.
+    above: String,
+    /// The writers for which the lines are hidden.
+    suspensions: usize,
+    reach: Reach,
 }
 
-/// A terminal that may go away: its first error is reported, and nothing is written afterwards.
-#[derive(Debug, Clone)]
-struct ScreenTerminal {
-    inner: Arc<dyn TermLike>,
-    gone: Arc<AtomicBool>,
+/// Lines as they were drawn.
+struct ScreenFrame {
+    /// The width that the terminal was thought to have.
+    columns: usize,
+    /// The widths of the lines.
+    widths: Vec<usize>,
 }
+
+/// Whether a terminal can be written to: after its first error it is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Reach {
+    #[default]
+    Open,
+    Gone,
+}
+
+/// Hides the lines until it is dropped.
+struct Suspension<'a>(&'a Screen);
+
+/// A line that is longer than the terminal is wide ends at its edge. A new width comes to the program later than to the
+/// terminal, so frames of the old width are drawn meanwhile. Each line must have one row in them too.
+const CUT_LINES: &str = "\x1b[?7l";
+const WRAP_LINES: &str = "\x1b[?7h";
+/// As many frames of the old width may be drawn after a change: tmux tells programs of a new width after up to 250 ms.
+const LATE_FRAMES: usize = 6;
+const CLEAR_ROW: &str = "\r\x1b[2K";
+const CLEAR_ROW_ABOVE: &str = "\x1b[A\x1b[2K";
+/// This moves to the start of the next row whether or not the terminal translates line ends.
+const NEXT_ROW: &str = "\r\n";
 
 impl Screen {
     /// The terminal of standard error, if it is one. It is global, so that several runs share it.
     pub(super) fn of_stderr() -> Option<Screen> {
         static SCREEN: LazyLock<Option<Screen>> = LazyLock::new(|| {
-            let term = Term::buffered_stderr();
-            let resizing = Resizing::of(|name| env::var_os(name).is_some());
-            (term.is_term() && !is_dumb()).then(|| Screen::new(Arc::new(term), resizing))
+            let term = Term::stderr();
+            let resizing = Resizing::of(|name| env::var(name).ok());
+            (term.is_term() && !is_dumb() && obeys_escapes(&term))
+                .then(|| Screen::new(Arc::new(term), resizing))
         });
         SCREEN.clone()
     }
 
-    pub(super) fn new(terminal: Arc<dyn TermLike>, resizing: Resizing) -> Screen {
-        let terminal = ScreenTerminal { inner: terminal, gone: Arc::default() };
+    pub(super) fn new(terminal: Arc<dyn ScreenTerminal>, resizing: Resizing) -> Screen {
         Screen { terminal, resizing, blocks: Arc::default() }
     }
 
@@ -79,88 +111,51 @@ impl Screen {
 
     /// Calls `write` while no lines are displayed.
     pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
-        // The lock is not held meanwhile: a suspended bar draws nothing.
-        let bar = self.blocks().and_then(|mut blocks| {
-            self.follow_width(&mut blocks);
-            blocks.bar.clone()
-        });
-        match bar {
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
+        // The lock is not held meanwhile, so that no run waits for the writer.
+        let _suspension = Suspension::new(self);
+        write()
     }
 
-    /// Returns `None` after a panic during drawing: the bar's state is then unknown.
+    /// Returns `None` after a panic during drawing: what the terminal shows is then unknown.
     fn blocks(&self) -> Option<MutexGuard<'_, ScreenBlocks>> {
         self.blocks.lock().ok()
     }
 
-    fn write_line(&self, blocks: &mut ScreenBlocks, line: &str) {
-        self.follow_width(blocks);
-        // `ScreenTerminal` reports the error.
-        let write = || _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
-        match &blocks.bar {
-            // Not by `println` of the bar: a terminal that wraps would treat the text and the lines below as one line.
-            Some(bar) => bar.suspend(write),
-            None => write(),
-        }
-    }
-
-    /// Clears the lines if the terminal has wrapped them again for another width.
+    /// Replaces the rows on the terminal by the text above and the lines.
     ///
-    /// `indicatif` fills each line to the width, so the terminal treats them as one long line. If that has more rows than
-    /// before, `indicatif` would leave some behind. If it has fewer, `indicatif` would overwrite rows above the display.
-    fn follow_width(&self, blocks: &mut ScreenBlocks) {
-        let columns = usize::from(self.terminal.width());
-        let before = mem::replace(&mut blocks.columns, columns);
-        let rows: usize = blocks.shown.iter().map(|(_, lines)| lines.len()).sum();
-        let is_wrapped = self.resizing == Resizing::Wraps && before != columns;
-        if is_wrapped && blocks.bar.is_some() && rows > 0 {
-            // `ScreenTerminal` reports the error.
-            let _ = self.clear_wrapped(rows, (rows * before).div_ceil(columns));
-        }
-    }
-
-    /// Clears `wrapped` rows, and moves the cursor to the place that it would have below `rows` rows.
-    fn clear_wrapped(&self, rows: usize, wrapped: usize) -> io::Result<()> {
-        self.terminal.move_cursor_up(wrapped - 1)?;
-        for row in 0..wrapped {
-            self.terminal.clear_line()?;
-            if row + 1 < wrapped {
-                self.terminal.move_cursor_down(1)?;
+    /// Each line ends with a line end, and the cursor waits on the row below. So a terminal that becomes wider changes
+    /// nothing, and what others write begins on a row of its own.
+    fn draw(&self, blocks: &mut ScreenBlocks) {
+        let (rows, columns) = self.terminal.size();
+        let mut frame = blocks.clearing(columns, self.resizing);
+        if blocks.suspensions == 0 {
+            frame.push_str(&mem::take(&mut blocks.above));
+            let end = if columns > 3 { "..." } else { "" };
+            // The last row is left to the cursor.
+            let lines = blocks.lines().take(rows.saturating_sub(1).max(1));
+            let lines: Vec<_> = lines.map(|line| truncate_str(line, columns, end)).collect();
+            if lines.is_empty() {
+                blocks.drawn.clear();
+            } else {
+                frame.push_str(CUT_LINES);
+                frame.extend(lines.iter().flat_map(|line| [line, NEXT_ROW]));
+                frame.push_str(WRAP_LINES);
+                let widths = lines.iter().map(|line| measure_text_width(line)).collect();
+                blocks.record(ScreenFrame { columns, widths });
             }
+        } else {
+            blocks.drawn.clear();
         }
-        self.terminal.move_cursor_up(wrapped.saturating_sub(rows))?;
-        (wrapped..rows).try_for_each(|_| self.terminal.write_line(""))
+        self.write(blocks, &frame);
     }
 
-    fn new_bar(&self) -> ProgressBar {
-        let target = ProgressDrawTarget::term_like(Box::new(self.terminal.clone()));
-        let style = ProgressStyle::with_template("{msg}").expect("the template is well formed");
-        ProgressBar::with_draw_target(None, target).with_style(style)
-    }
-}
-
-impl Resizing {
-    /// Guesses from environment variables. Asking the terminal for its cursor would mean reading its input, which belongs
-    /// to the user's program.
-    ///
-    /// An unknown terminal counts as one that cuts. If that is wrong, a few rows of old progress stay. The opposite error
-    /// would clear text above the display.
-    fn of(has: impl Fn(&str) -> bool) -> Resizing {
-        const WRAPPING: [&str; 6] = [
-            "ALACRITTY_WINDOW_ID",
-            "KITTY_WINDOW_ID",
-            "KONSOLE_VERSION",
-            "TERM_PROGRAM",
-            "VTE_VERSION",
-            "WT_SESSION",
-        ];
-        // These three may run inside another terminal, and inherit its variables.
-        match (has("TMUX"), has("STY") || has("XTERM_VERSION")) {
-            (true, _) => Resizing::Wraps,
-            (false, false) if WRAPPING.into_iter().any(has) => Resizing::Wraps,
-            (false, _) => Resizing::Cuts,
+    fn write(&self, blocks: &mut ScreenBlocks, frame: &str) {
+        if frame.is_empty() || blocks.reach == Reach::Gone {
+            return;
+        }
+        if let Err(error) = self.terminal.write(frame) {
+            blocks.reach = Reach::Gone;
+            tracing::warn!(%error, "the terminal cannot be written to; progress is no longer shown");
         }
     }
 }
@@ -169,49 +164,48 @@ impl ScreenBlock {
     /// Shows the lines. Their maximum number and the width of the terminal are passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize, usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
-        self.screen.follow_width(&mut blocks);
-        let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();
-        // The last row is left to the cursor of the next writer.
-        let rows = usize::from(self.screen.terminal.height()).saturating_sub(1 + others);
-        let columns = usize::from(self.screen.terminal.width());
-        let lines = lines(rows.max(1), columns);
-        let end = if columns > 3 { "..." } else { "" };
-        let lines = lines.iter().map(|line| truncate_str(line, columns, end).into_owned());
-        blocks.put(self.number, lines.collect());
-        let text = blocks.text();
-        blocks.bar.get_or_insert_with(|| self.screen.new_bar()).set_message(text);
+        let (rows, columns) = self.screen.terminal.size();
+        let rows = rows.saturating_sub(1 + blocks.others(self.number).count());
+        blocks.put(self.number, lines(rows.max(1), columns));
+        self.screen.draw(&mut blocks);
     }
 
     /// Writes a message above the display, in lines of the width of the terminal.
     pub(super) fn tell(&self, message: &str, ink: Ink, colors: Colors) {
         let Some(mut blocks) = self.screen.blocks() else { return };
-        let columns = usize::from(self.screen.terminal.width());
+        let (_, columns) = self.screen.terminal.size();
         for line in wrapped(message, columns, "", "  ") {
-            self.screen.write_line(&mut blocks, &colors.paint(ink, line).to_string());
+            blocks.add_above(&colors.paint(ink, line).to_string());
         }
+        self.screen.draw(&mut blocks);
     }
 
     /// Replaces the block by one line, which stays.
     pub(super) fn end(&self, line: &str) {
         let Some(mut blocks) = self.screen.blocks() else { return };
-        self.screen.follow_width(&mut blocks);
         blocks.remove(self.number);
-        self.screen.write_line(&mut blocks, line);
+        blocks.add_above(line);
+        self.screen.draw(&mut blocks);
     }
 }
 
 impl Drop for ScreenBlock {
     fn drop(&mut self) {
         if let Some(mut blocks) = self.screen.blocks() {
-            self.screen.follow_width(&mut blocks);
             blocks.remove(self.number);
+            self.screen.draw(&mut blocks);
         }
     }
 }
 
 impl ScreenBlocks {
-    fn others(&self, number: u64) -> impl Iterator<Item = &(u64, Vec<String>)> {
-        self.shown.iter().filter(move |(other, _)| *other != number)
+    fn lines(&self) -> impl Iterator<Item = &str> {
+        self.shown.iter().flat_map(|(_, lines)| lines).map(String::as_str)
+    }
+
+    /// The lines of other runs.
+    fn others(&self, number: u64) -> impl Iterator<Item = &String> {
+        self.shown.iter().filter(move |(other, _)| *other != number).flat_map(|(_, lines)| lines)
     }
 
     fn put(&mut self, number: u64, lines: Vec<String>) {
@@ -223,74 +217,108 @@ impl ScreenBlocks {
 
     fn remove(&mut self, number: u64) {
         self.shown.retain(|(other, _)| *other != number);
-        match self.bar.take_if(|_| self.shown.is_empty()) {
-            Some(bar) => bar.finish_and_clear(),
-            None => self.redraw(),
-        }
     }
 
-    fn redraw(&self) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(self.text());
-        }
+    fn add_above(&mut self, line: &str) {
+        self.above.extend([line, NEXT_ROW]);
     }
 
-    fn text(&self) -> String {
-        let lines: Vec<&str> =
-            self.shown.iter().flat_map(|(_, lines)| lines).map(String::as_str).collect();
-        lines.join("\n")
+    /// What clears the rows on a terminal of this width, and leaves the cursor in the first of them.
+    ///
+    /// It clears row by row: some terminals move all that they show into their history when it is cleared at once.
+    fn clearing(&self, columns: usize, resizing: Resizing) -> String {
+        let Some(last) = self.drawn.back() else { return String::new() };
+        let further = match resizing {
+            // The terminal may have broken the lines of an earlier frame. The least leaves text above the display alone.
+            Resizing::Wraps => {
+                self.drawn.iter().map(|frame| frame.further_rows(columns)).min().unwrap_or(0)
+            }
+            Resizing::Cuts => 0,
+        };
+        // The row below may have an echo of the keyboard.
+        format!("{CLEAR_ROW}{}", CLEAR_ROW_ABOVE.repeat(last.widths.len() + further))
+    }
+
+    /// Adds a frame. Those of another width are gone from the terminal.
+    fn record(&mut self, frame: ScreenFrame) {
+        self.drawn.retain(|earlier| earlier.columns == frame.columns);
+        if self.drawn.len() > LATE_FRAMES {
+            self.drawn.pop_front();
+        }
+        self.drawn.push_back(frame);
     }
 }
 
-impl ScreenTerminal {
-    /// Calls `what` unless the terminal is gone. Unwritten text stays in the terminal's buffer, which would
-    /// grow with every attempt, so none follows the first failure.
-    fn attempt(&self, what: impl Fn(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
-        if self.gone.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        // A frame that was cut off by a full terminal is drawn from its start again.
-        if let Err(error) = waiting(|| what(&*self.inner))
-            && !self.gone.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(%error, "the terminal cannot be written to; progress is no longer shown");
-        }
-        Ok(())
+impl ScreenFrame {
+    /// The rows that its lines take beyond one each, in a terminal of this width that breaks lines.
+    fn further_rows(&self, columns: usize) -> usize {
+        self.widths.iter().map(|width| width.div_ceil(columns).max(1) - 1).sum()
     }
 }
 
-impl TermLike for ScreenTerminal {
-    fn width(&self) -> u16 {
-        // `indicatif` underflows if a wide character meets a narrower terminal.
-        self.inner.width().max(2)
+impl<'a> Suspension<'a> {
+    fn new(screen: &'a Screen) -> Self {
+        if let Some(mut blocks) = screen.blocks() {
+            blocks.suspensions += 1;
+            screen.draw(&mut blocks);
+        }
+        Suspension(screen)
     }
-    fn height(&self) -> u16 {
-        self.inner.height()
+}
+
+impl Drop for Suspension<'_> {
+    fn drop(&mut self) {
+        if let Some(mut blocks) = self.0.blocks() {
+            blocks.suspensions -= 1;
+            self.0.draw(&mut blocks);
+        }
     }
-    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
-        self.attempt(|terminal| terminal.move_cursor_up(n))
+}
+
+impl Resizing {
+    /// Guesses from environment variables. Asking the terminal for its cursor would mean reading its input, which belongs
+    /// to the user's program.
+    ///
+    /// An unknown terminal counts as one that cuts. If that is wrong, a few rows of old progress stay. The opposite error
+    /// would clear text above the display.
+    fn of(variable: impl Fn(&str) -> Option<String>) -> Resizing {
+        // The name of the terminal is passed on by `ssh`, unlike other variables.
+        const WRAPPING: [&str; 5] = ["alacritty", "foot", "tmux", "xterm-ghostty", "xterm-kitty"];
+        const VARIABLES: [&str; 6] = [
+            "ALACRITTY_WINDOW_ID",
+            "KITTY_WINDOW_ID",
+            "KONSOLE_VERSION",
+            "TERM_PROGRAM",
+            "VTE_VERSION",
+            "WT_SESSION",
+        ];
+        let has = |name| variable(name).is_some();
+        let term = variable("TERM").unwrap_or_default();
+        // These three may run inside another terminal, and inherit its variables.
+        let (is_tmux, is_other) = (has("TMUX"), has("STY") || has("XTERM_VERSION"));
+        match WRAPPING.into_iter().any(|name| term.starts_with(name)) || is_tmux {
+            true => Resizing::Wraps,
+            false if !is_other && VARIABLES.into_iter().any(has) => Resizing::Wraps,
+            false => Resizing::Cuts,
+        }
     }
-    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
-        self.attempt(|terminal| terminal.move_cursor_down(n))
+}
+
+impl ScreenTerminal for Term {
+    fn size(&self) -> (usize, usize) {
+        let (rows, columns) = Term::size(self);
+        (usize::from(rows), usize::from(columns))
     }
-    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
-        self.attempt(|terminal| terminal.move_cursor_right(n))
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        // `Term` would begin anew after a part of the text has found no room.
+        Stderr.write_all(text.as_bytes())
     }
-    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
-        self.attempt(|terminal| terminal.move_cursor_left(n))
-    }
-    fn write_line(&self, s: &str) -> io::Result<()> {
-        self.attempt(|terminal| terminal.write_line(s))
-    }
-    fn write_str(&self, s: &str) -> io::Result<()> {
-        self.attempt(|terminal| terminal.write_str(s))
-    }
-    fn clear_line(&self) -> io::Result<()> {
-        self.attempt(|terminal| terminal.clear_line())
-    }
-    fn flush(&self) -> io::Result<()> {
-        self.attempt(|terminal| terminal.flush())
-    }
+}
+
+/// A Windows console obeys escape sequences once it has been told to.
+fn obeys_escapes(term: &Term) -> bool {
+    !cfg!(windows) || term.features().colors_supported()
 }
 
 impl fmt::Debug for ScreenBlock {

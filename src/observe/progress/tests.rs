@@ -1,13 +1,10 @@
 //! Tests of the display on a terminal and in a log.
 
 use std::io;
-use std::mem;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use indicatif::{InMemoryTerm, TermLike};
-
-use super::screen::Resizing;
+use super::screen::{Resizing, ScreenTerminal};
 use super::*;
 use crate::base::Order;
 use crate::observe::account::Account;
@@ -50,6 +47,42 @@ pub(super) fn ended(totals: Totals) -> Event {
     Event::RunEnded { totals: Arc::new(totals) }
 }
 
+/// A terminal in memory, which keeps its size.
+#[derive(Clone)]
+struct MemoryTerminal(Arc<Mutex<vt100::Parser>>);
+
+impl MemoryTerminal {
+    fn new(rows: u16, columns: u16) -> Self {
+        MemoryTerminal(Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0))))
+    }
+
+    /// The rows that are shown, without empty ones at the end.
+    fn contents(&self) -> String {
+        let parser = self.0.lock().unwrap();
+        let (_, columns) = parser.screen().size();
+        let rows: Vec<String> = parser.screen().rows(0, columns).collect();
+        rows.join("\n").trim_end().to_owned()
+    }
+}
+
+impl ScreenTerminal for MemoryTerminal {
+    fn size(&self) -> (usize, usize) {
+        let (rows, columns) = self.0.lock().unwrap().screen().size();
+        (rows.into(), columns.into())
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        self.0.lock().unwrap().process(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MemoryTerminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryTerminal").field(&self.contents()).finish()
+    }
+}
+
 fn on_screen(screen: &Screen) -> Progress {
     Progress::on(ProgressOutput::Terminal(screen.block()))
 }
@@ -62,7 +95,7 @@ fn tell(progress: &mut Progress, events: &[(u64, Event)]) {
 
 #[test]
 fn the_lines_move_along_and_one_is_left() {
-    let terminal = InMemoryTerm::new(10, 70);
+    let terminal = MemoryTerminal::new(10, 70);
     let mut progress =
         on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts)).desc("Segmenting");
     let events = [
@@ -99,7 +132,7 @@ Segmenting  [--------------------------------------]  0/4 in 3.0 s
 
 #[test]
 fn a_short_run_leaves_only_its_result_line() {
-    let terminal = InMemoryTerm::new(10, 70);
+    let terminal = MemoryTerminal::new(10, 70);
     let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts));
     tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (1, done(1))]);
     assert_eq!(terminal.contents(), "");
@@ -112,7 +145,7 @@ fn lines_fit_the_terminal_whatever_its_size_and_the_width_of_characters() {
     let sizes =
         [(2, 2, 1), (2, 80, 1), (5, 3, 4), (5, 11, 4), (5, 12, 4), (12, 30, 11), (50, 99, 18)];
     for (rows, columns, lines) in sizes {
-        let terminal = InMemoryTerm::new(rows, columns);
+        let terminal = MemoryTerminal::new(rows, columns);
         let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone()), Resizing::Cuts))
             .desc("セグメンテーション");
         tell(&mut progress, &[(0, started(Some(9), &["cpu"; 100]))]);
@@ -129,7 +162,7 @@ fn lines_fit_the_terminal_whatever_its_size_and_the_width_of_characters() {
 
 #[test]
 fn two_runs_share_the_terminal() {
-    let terminal = InMemoryTerm::new(12, 60);
+    let terminal = MemoryTerminal::new(12, 60);
     let screen = Screen::new(Arc::new(terminal.clone()), Resizing::Cuts);
     let (mut decode, mut infer) =
         (on_screen(&screen).desc("Decode"), on_screen(&screen).desc("Infer"));
@@ -149,51 +182,18 @@ Infer  1 item in 0.1 s  10.0/s
     assert_eq!(terminal.contents(), "Decode: 1 item in 1.0 s, 1.0/s");
 }
 
-/// A terminal that has no room at first, then fails at everything, and counts the attempts.
+/// A terminal that fails at everything, and counts the attempts.
 #[derive(Debug, Default)]
-struct Unplugged {
-    without_room: u32,
-    attempts: Mutex<u32>,
-}
+struct Unplugged(Mutex<u32>);
 
-impl Unplugged {
-    fn fail(&self) -> io::Result<()> {
-        let mut attempts = self.attempts.lock().unwrap();
-        *attempts += 1;
-        match *attempts <= self.without_room {
-            true => Err(io::ErrorKind::WouldBlock.into()),
-            false => Err(io::ErrorKind::BrokenPipe.into()),
-        }
+impl ScreenTerminal for Unplugged {
+    fn size(&self) -> (usize, usize) {
+        (24, 1)
     }
-}
 
-impl TermLike for Unplugged {
-    fn width(&self) -> u16 {
-        1
-    }
-    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-        self.fail()
-    }
-    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-        self.fail()
-    }
-    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-        self.fail()
-    }
-    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-        self.fail()
-    }
-    fn write_line(&self, _: &str) -> io::Result<()> {
-        self.fail()
-    }
-    fn write_str(&self, _: &str) -> io::Result<()> {
-        self.fail()
-    }
-    fn clear_line(&self) -> io::Result<()> {
-        self.fail()
-    }
-    fn flush(&self) -> io::Result<()> {
-        self.fail()
+    fn write(&self, _: &str) -> io::Result<()> {
+        *self.0.lock().unwrap() += 1;
+        Err(io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -217,52 +217,19 @@ fn a_terminal_that_went_away_is_left_alone() {
     tell(&mut progress, &[(3_000, failed(3, "日本"))]);
     tell(&mut progress, &whole_run()[9..]);
     drop(progress);
-    assert_eq!(*terminal.attempts.lock().unwrap(), 1);
-}
-
-/// Only Linux says when there is room.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_terminal_without_room_is_tried_again() {
-    for without_room in [1, 2, 7] {
-        let terminal = Arc::new(Unplugged { without_room, ..Unplugged::default() });
-        let mut progress = on_screen(&Screen::new(terminal.clone(), Resizing::Cuts));
-        tell(&mut progress, &whole_run());
-        drop(progress);
-        assert_eq!(*terminal.attempts.lock().unwrap(), without_room + 1);
-    }
+    assert_eq!(*terminal.0.lock().unwrap(), 1);
 }
 
 /// A terminal that panics when it is drawn on.
 #[derive(Debug)]
 struct Bomb;
 
-impl TermLike for Bomb {
-    fn width(&self) -> u16 {
-        80
+impl ScreenTerminal for Bomb {
+    fn size(&self) -> (usize, usize) {
+        (24, 80)
     }
-    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn write_line(&self, _: &str) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn write_str(&self, _: &str) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn clear_line(&self) -> io::Result<()> {
-        panic!("a terminal panicked")
-    }
-    fn flush(&self) -> io::Result<()> {
+
+    fn write(&self, _: &str) -> io::Result<()> {
         panic!("a terminal panicked")
     }
 }
@@ -279,8 +246,6 @@ fn a_panic_while_drawing_is_the_last_one() {
     assert!(panics, "the engine catches that, and calls the observer no more");
     tell(&mut second, &whole_run());
     drop(second);
-    // Never dropped, like that of the process: dropping its bar would draw once more.
-    mem::forget(screen);
 }
 
 #[derive(Clone, Default)]
@@ -421,8 +386,8 @@ fn on_a_terminal_lines_move_along_and_one_is_left() {
     {
         assert!(bytes.contains(shown), "{shown} in {bytes}");
     }
-    let terminal = InMemoryTerm::new(24, 80);
-    terminal.write_str(&bytes).unwrap();
+    let terminal = MemoryTerminal::new(24, 80);
+    terminal.write(&bytes).unwrap();
     let contents = terminal.contents();
     let left: Vec<&str> = contents.lines().filter(|line| line.contains("Segmenting")).collect();
     let expected = [

@@ -25,6 +25,7 @@ mod record_lines;
 mod records;
 mod refused;
 mod reports;
+mod resizing;
 mod results;
 mod retried;
 mod retries;
