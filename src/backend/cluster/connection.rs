@@ -167,15 +167,7 @@ impl BrokerConnection {
         content: &'static str,
         bytes: usize,
     ) -> Result<(), ClusterError> {
-        let (most, needed) = (self.client.max_payload(), bytes.saturating_add(HEADERS));
-        let (content, least) = match needed > LEAST_PAYLOAD {
-            true => (content, needed),
-            false => ("a cluster", LEAST_PAYLOAD),
-        };
-        match most < least {
-            true => Err(ClusterError::SmallMessages { most, least, content }),
-            false => Ok(()),
-        }
+        check_payload(self.client.max_payload(), content, bytes)
     }
 
     /// The largest number of bytes of a value that is sent in a message.
@@ -300,6 +292,23 @@ pub(super) fn item_consumer(name: String, subject: String, lease: Duration) -> p
         max_waiting: MOST_WAITING,
         inactive_threshold: CONSUMER_AGE.max(lease * 4),
         ..pull::Config::default()
+    }
+}
+
+/// Fails if messages of at most `most` bytes are too small for `bytes` of the `content`, beside headers.
+pub(super) fn check_payload(
+    most: usize,
+    content: &'static str,
+    bytes: usize,
+) -> Result<(), ClusterError> {
+    let needed = bytes.saturating_add(HEADERS);
+    let (content, least) = match needed > LEAST_PAYLOAD {
+        true => (content, needed),
+        false => ("a cluster", LEAST_PAYLOAD),
+    };
+    match most < least {
+        true => Err(ClusterError::SmallMessages { most, least, content }),
+        false => Ok(()),
     }
 }
 

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::coordinator_host::CoordinatorHost;
-use self::hooks::{HookAccount, HookSettings, Hooks};
+use self::hooks::{HookAccount, HookFailure, HookSettings, Hooks};
 use self::jetstream::{AnswerFault, Delays, Files};
 use self::pool::{RECIPE, RunEnd, SimulatedPool, SimulatedValue};
 use self::random::Random;
@@ -51,6 +51,9 @@ use crate::run::run_settings::RunSettings;
 use crate::runner::ProducerSetup;
 use crate::scheduler::{Backoff, Bypass, OnError};
 
+/// The largest output of most plans, as `Nats` has it.
+const LARGEST_OUTPUT: u64 = 1 << 30;
+
 /// What a seed stands for.
 #[derive(Debug, Clone)]
 struct Plan {
@@ -66,6 +69,9 @@ struct Plan {
     hooks: HookSettings,
     /// The largest number of bytes of a value in a message.
     most_inline: usize,
+    largest_output: u64,
+    /// The number of bytes that the object store has room for; `None` for any.
+    object_room: Option<u64>,
     delay: Duration,
     happenings: Vec<(Duration, Happening)>,
 }
@@ -107,9 +113,12 @@ impl Plan {
                 most: Duration::from_millis(1 + random.below(400)),
                 slow: if random.one_in(3) { 20 } else { 0 },
                 failing: if random.one_in(4) { 10 } else { 0 },
+                failure: HookFailure::Error,
                 large,
             },
             most_inline,
+            largest_output: LARGEST_OUTPUT,
+            object_room: None,
             delay: Duration::from_micros(random.below(3_000)),
             happenings: vec![],
             workers,
@@ -200,7 +209,8 @@ fn simulate_with<T>(
         };
         let connection = world.broker.connect();
         world.broker.set_delays(connection, delays(plan));
-        let host = CoordinatorHost::new(connection, key, plan.most_inline, Box::new(make));
+        let mut host = CoordinatorHost::new(connection, key, plan.most_inline, Box::new(make));
+        host.names.object_room = plan.object_room;
         world.add(Process::Coordinator(Box::new(host)));
         world.later(plan.lease * 2 * number as u32, Happening::Begin(number));
     }
@@ -214,7 +224,9 @@ fn simulate_with<T>(
     let items: u64 = plan.runs.iter().flatten().sum();
     let work = plan.hooks.most * 20 * u32::try_from(items).expect("a few hundred");
     let ended = world.run(plan.wait_for * 3 + Duration::from_secs(600) + work);
-    let ended = ended.and_then(|()| look(&mut world, &account.borrow()));
+    // A hook may begin while the cluster is looked at.
+    let until_then = account.borrow().clone();
+    let ended = ended.and_then(|()| look(&mut world, &until_then));
     if let (Some(kept), Some(lines)) = (trace, world.trace.take()) {
         *kept = lines;
     }
@@ -313,7 +325,8 @@ fn delays(plan: &Plan) -> Delays {
 }
 
 fn nats(plan: &Plan) -> Nats {
-    Nats::connect("nats://127.0.0.1").lease_time(plan.lease).wait_for(plan.wait_for)
+    let nats = Nats::connect("nats://127.0.0.1").largest_output(plan.largest_output);
+    nats.lease_time(plan.lease).wait_for(plan.wait_for)
 }
 
 fn key(plan: &Plan, epoch: u64) -> RunKey {
@@ -349,8 +362,16 @@ fn small_plan(items: u64) -> Plan {
         retries: 3,
         lease: Duration::from_secs(2),
         wait_for: Duration::from_secs(60),
-        hooks: HookSettings { most: Duration::from_millis(100), slow: 0, failing: 0, large: 0 },
+        hooks: HookSettings {
+            most: Duration::from_millis(100),
+            slow: 0,
+            failing: 0,
+            failure: HookFailure::Error,
+            large: 0,
+        },
         most_inline: 1 << 19,
+        largest_output: LARGEST_OUTPUT,
+        object_room: None,
         delay: Duration::from_millis(1),
         happenings: vec![],
     }

@@ -195,6 +195,9 @@ impl<'a> CoordinatorHost<'a> {
                 }
             }
             Content::Status { subscription: RESULTS, status } => self.take_status(status, at),
+            Content::Status { subscription: CARDS, .. } => {
+                self.client.later(at.now + AGAIN, CoordinatorTimer::WatchCards);
+            }
             Content::Status { .. } => {}
             Content::Message { subscription, message } => {
                 let payload = message.message.payload;
@@ -274,6 +277,12 @@ impl<'a> CoordinatorHost<'a> {
                 }
             }
         }
+    }
+
+    /// Cancels the run in progress.
+    pub(super) fn cancel(&mut self, at: &mut Moment<'_>) {
+        self.pool.iter().for_each(SimulatedPool::cancel);
+        self.handle(None, at);
     }
 
     /// The connection was restored.
@@ -457,6 +466,11 @@ impl<'a> CoordinatorHost<'a> {
             (CoordinatorWait::LastLook, answer) => {
                 let owner = self.owner(answer).unwrap_or(KeyState::Unanswered);
                 return self.end(&owner, at);
+            }
+            // The broker has lost the bucket. The next refresh puts the key into it.
+            (CoordinatorWait::KeyLook(purpose), Some(Answer::NoResponders)) => {
+                self.make_buckets(at);
+                CoordinatorEvent::KeyPut(KeyState::Unanswered, purpose)
             }
             (CoordinatorWait::KeyLook(purpose), answer) => match self.owner(answer) {
                 Ok(state) => CoordinatorEvent::KeyPut(state, purpose),

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use super::pool::SimulatedValue;
 use super::random::Random;
-use crate::backend::cluster::hosting::TaskAnswer;
+use crate::backend::cluster::hosting::{TaskAnswer, Timeout};
 use crate::backend::cluster::part::PartEvent;
 use crate::backend::cluster::wire::ItemHeader;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
+use crate::base::Hook;
+use crate::error::Crash;
 
 /// How long hooks take, and what they answer.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +23,30 @@ pub(super) struct HookSettings {
     pub(super) slow: u64,
     /// One in so many fails; 0 for none.
     pub(super) failing: u64,
+    pub(super) failure: HookFailure,
     /// One in so many outputs, and texts of failures, is large; 0 for none.
     pub(super) large: u64,
 }
 
+/// How hooks fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HookFailure {
+    Error,
+    /// The child process with the hook ends.
+    Crash,
+    TimedOut,
+    /// The hook takes too long, and its worker has no other producer.
+    LastTimedOut,
+}
+
 /// What all hooks of a simulation have done.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct HookAccount {
     /// How often a hook has begun each item of each run, by the epoch and the item.
     pub(super) begun: BTreeMap<(u64, u64), u64>,
     pub(super) failed: u64,
+    /// The number of items that were given up in a hook.
+    pub(super) given_up: u64,
 }
 
 /// The hooks of one process.
@@ -71,6 +87,11 @@ impl Hooks {
         self.running.len()
     }
 
+    /// The number of items that hooks have, and that were not given up.
+    pub(super) fn wanted(&self) -> usize {
+        self.running.values().filter(|hook| !hook.is_given_up).count()
+    }
+
     pub(super) fn begin(
         &mut self,
         part: u64,
@@ -99,7 +120,9 @@ impl Hooks {
         now: Duration,
     ) -> Option<HookEnd> {
         let hook = self.running.get_mut(&(part, publication))?;
-        hook.is_given_up = true;
+        if !std::mem::replace(&mut hook.is_given_up, true) {
+            self.account.borrow_mut().given_up += 1;
+        }
         let at = now + Duration::from_millis(1);
         self.random.one_in(2).then_some(HookEnd { at, part, publication })
     }
@@ -115,10 +138,7 @@ impl Hooks {
         let answer = match self.random.one_in(self.settings.failing) {
             true => {
                 self.account.borrow_mut().failed += 1;
-                let is_large = self.random.one_in(self.settings.large);
-                let text = "it fails".repeat(if is_large { 100 } else { 1 });
-                let failure = CallFailure::Error(RemoteFailure::text(text));
-                TaskAnswer::Failed { failure, device: None }
+                self.failure()
             }
             false => {
                 let output = SimulatedValue::output(hook.input, self.settings.large);
@@ -127,5 +147,28 @@ impl Hooks {
             }
         };
         vec![(part, PartEvent::HookAnswered(publication, answer)), over]
+    }
+
+    /// The answer for an item whose hook fails.
+    fn failure(&mut self) -> TaskAnswer {
+        let limit = self.settings.most;
+        let timeout = Timeout { hook: Hook::ProducerWork, limit, device: None };
+        match self.settings.failure {
+            HookFailure::Error => {
+                let is_large = self.random.one_in(self.settings.large);
+                let text = "it fails".repeat(if is_large { 100 } else { 1 });
+                let failure = CallFailure::Error(RemoteFailure::text(text));
+                TaskAnswer::Failed { failure, device: None }
+            }
+            HookFailure::Crash => {
+                let crash = Crash::new(Some(11), None, String::new());
+                TaskAnswer::Crashed { crash, device: None }
+            }
+            HookFailure::TimedOut => TaskAnswer::TimedOut(timeout),
+            HookFailure::LastTimedOut => {
+                let reason = "its last producer took too long".to_owned();
+                TaskAnswer::Ended { reason, timeout: Some(timeout) }
+            }
+        }
     }
 }

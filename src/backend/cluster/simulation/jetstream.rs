@@ -94,11 +94,9 @@ impl JetStream {
         self.network.call(connection, operation);
     }
 
-    /// The streams, each with the numbers of its messages and consumers.
-    pub(crate) fn streams(&self) -> impl Iterator<Item = (&str, u64, usize)> {
-        self.streams
-            .values()
-            .map(|it| (&*it.config.name, it.messages.state().messages, it.consumers.len()))
+    /// The streams, each with the number of its consumers.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = (&str, StreamState, usize)> {
+        self.streams.values().map(|it| (&*it.config.name, it.messages.state(), it.consumers.len()))
     }
 
     /// When something happens next, if anything does.
@@ -173,6 +171,13 @@ impl JetStream {
     /// Has the broker refuse whatever needs room, as with a full disk, until it is called with `None`.
     pub(crate) fn refuse(&mut self, refusal: Option<Refusal>) {
         self.refusal = refusal;
+    }
+
+    /// Deletes a stream, as an operator may.
+    pub(crate) fn delete_stream(&mut self, at: Duration, name: &str) {
+        self.move_to(at);
+        let consumers = self.streams.remove(name).into_iter().flat_map(|it| it.consumers);
+        consumers.for_each(|(_, consumer)| consumer.end(&mut self.network));
     }
 
     /// Has consumers write their files only if those are older than this, so that a broker that is killed loses what

@@ -192,6 +192,11 @@ impl<'a> SimulatedPool<'a> {
         }
     }
 
+    /// Cancels the run in progress.
+    pub(super) fn cancel(&self) {
+        self.run.iter().for_each(|it| it.run.abort());
+    }
+
     /// Whether all runs have ended, and the pool is closed.
     pub(super) fn is_over(&self) -> bool {
         self.is_closed && self.coordinator.is_over()

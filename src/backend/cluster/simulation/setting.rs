@@ -14,6 +14,8 @@ pub(super) struct Names {
     pub(super) items: Arc<str>,
     pub(super) results: Arc<str>,
     pub(super) objects: Arc<str>,
+    /// The limit of the bucket of large values, as a user may have set it before the first run.
+    pub(super) object_room: Option<u64>,
 }
 
 impl Names {
@@ -21,7 +23,7 @@ impl Names {
         let names = SubjectNames::new("s").expect("it has no character with a meaning");
         let (items, results) = (names.items().into(), names.results().into());
         let objects = format!("OBJ_{}", names.objects()).into();
-        Names { names, items, results, objects }
+        Names { names, items, results, objects, object_room: None }
     }
 
     pub(super) fn of_run(&self, run: &str) -> Arc<str> {
@@ -112,6 +114,7 @@ impl Names {
         let chunks = format!("$O.{}.C.>", self.names.objects());
         let objects = StreamConfig {
             max_age: Some(DAY),
+            max_bytes: self.object_room,
             allow_rollup: true,
             ..StreamConfig::new(&self.objects, &chunks, Retention::Limits)
         };

@@ -150,6 +150,9 @@ impl WorkerHost {
                     self.answered(wait, Some(answer), at);
                 }
             }
+            Content::Status { subscription: KEYS, .. } => {
+                self.client.later(at.now + AGAIN, WorkerTimer::WatchKeys);
+            }
             Content::Status { subscription, status } => {
                 let end = match status {
                     PullStatus::Expired | PullStatus::RequestsPending => RequestEnd::Ended,

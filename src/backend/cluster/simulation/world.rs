@@ -36,6 +36,10 @@ pub(super) enum Happening {
     Refuse(Duration),
     /// The user of a process may not send to these subjects any more.
     Deny(usize, &'static str),
+    /// A stream is deleted at the broker.
+    DeleteStream(&'static str),
+    /// The run in progress of a coordinator is cancelled.
+    Cancel(usize),
     /// The password of the user of a process is changed, and its connection cut.
     LockOut(usize),
     // What ends one of the above.
@@ -176,7 +180,7 @@ impl<'a> World<'a> {
     pub(super) fn left_at_broker(&self) -> Vec<String> {
         let streams = self.broker.streams();
         let queues = streams.filter(|it| it.0.starts_with("s-"));
-        let left = queues.filter(|(_, messages, consumers)| *messages > 0 || *consumers > 0);
+        let left = queues.filter(|(_, state, consumers)| state.messages > 0 || *consumers > 0);
         left.map(|it| format!("{it:?}")).collect()
     }
 
@@ -313,6 +317,12 @@ impl<'a> World<'a> {
                 self.broker.lock_out(self.hosts[number].connection);
                 self.broker.cut(now, self.hosts[number].connection);
             }
+            Happening::DeleteStream(name) => self.broker.delete_stream(now, name),
+            Happening::Cancel(number) => self.with(number, |process, at| {
+                if let Process::Coordinator(host) = process {
+                    host.cancel(at);
+                }
+            }),
             Happening::Begin(number) => self.with(number, |process, at| process.start(at)),
         }
     }
@@ -369,7 +379,7 @@ impl<'a> World<'a> {
 
     fn end(&mut self, number: usize) {
         let host = &mut self.hosts[number];
-        if let Some(Process::Worker(_)) = host.process.take() {
+        if host.process.take().is_some() {
             self.broker.cut(self.now, host.connection);
         }
         self.note_wake(number);

@@ -48,6 +48,12 @@ impl CoordinatorHost<'_> {
         }
     }
 
+    pub(super) fn make_buckets(&mut self, at: &mut Moment<'_>) {
+        for config in self.names.buckets() {
+            self.client.tell(at, Request::CreateStream(config));
+        }
+    }
+
     pub(super) fn consumer_for_any(&self) -> ConsumerConfig {
         let RunKey { run, epoch, .. } = &self.key;
         let name = self.names.consumer_of_any(run, *epoch);

@@ -13,6 +13,8 @@ use super::operation::{
 
 /// An unused consumer of a watch is removed after this time.
 const WATCH_AGE: Duration = Duration::from_secs(5);
+/// How long the client of a watch hears no heartbeat before it takes the watch for ended.
+const WATCH_SILENCE: Duration = Duration::from_secs(10);
 /// How late a broker removes an unused consumer: it takes between this time and a second.
 const UNUSED_DELAY: Duration = Duration::from_millis(100);
 
@@ -274,12 +276,23 @@ impl StreamConsumer {
         network.set(at, Timer::Pull { stream, consumer, pull: number });
     }
 
-    /// Tells those that wait that this consumer is no more.
+    /// Tells those that wait that this consumer is no more. The broker tells a watch nothing; its client misses the
+    /// heartbeats.
     pub(super) fn end(self, network: &mut Network) {
-        let Target::Pulls(waiting) = self.target else { return };
-        for WaitingPull { connection, subscription, .. } in waiting {
-            let status = PullStatus::ConsumerDeleted;
-            network.send(connection, Content::Status { subscription, status });
+        let status = PullStatus::ConsumerDeleted;
+        match self.target {
+            Target::Pulls(waiting) => {
+                for WaitingPull { connection, subscription, .. } in waiting {
+                    network.send(connection, Content::Status { subscription, status });
+                }
+            }
+            Target::Inbox { connection, subscription } => {
+                network.send_late(
+                    WATCH_SILENCE,
+                    connection,
+                    Content::Status { subscription, status },
+                );
+            }
         }
     }
 

@@ -122,10 +122,13 @@ impl Network {
                 self.deliver(connection, content.clone());
                 self.deliver(connection, content);
             }
-            Some(AnswerFault::Late(by)) => {
-                self.push(self.now + by, Event::LateAnswer { connection, content });
-            }
+            Some(AnswerFault::Late(by)) => self.send_late(by, connection, content),
         }
+    }
+
+    /// Sends something after a time, and so after what is sent until then.
+    pub(super) fn send_late(&mut self, by: Duration, connection: ConnectionId, content: Content) {
+        self.push(self.now + by, Event::LateAnswer { connection, content });
     }
 
     fn deliver(&mut self, connection: ConnectionId, content: Content) {
