@@ -391,6 +391,29 @@ fn workers_that_come_after_a_long_time_find_the_items() {
 }
 
 #[test]
+fn a_thousand_workers_keep_the_laws() {
+    let second = Duration::from_secs(1);
+    let mut plan = Plan {
+        workers: vec![1; 1_000],
+        seats: 1_000,
+        window: 3_000,
+        lease: second * 5,
+        hooks: HookSettings { most: second * 2, ..small_plan(0).hooks },
+        ..small_plan(3_000)
+    };
+    for worker in (1..=1_000).step_by(50) {
+        plan.happenings.extend([
+            (second * 2, Happening::Kill(worker)),
+            (second * 3, Happening::Replace(worker)),
+            (second * 2, Happening::Cut(worker + 1, second * 8)),
+            (second, Happening::Stop(worker + 2, second * 7)),
+        ]);
+    }
+    plan.happenings.push((second * 4, Happening::KillBroker(Files::Kept, second)));
+    simulate(&plan, 1, None).unwrap();
+}
+
+#[test]
 fn clusters_keep_their_laws() {
     let number = |name: &str| std::env::var(name).ok().map(|it| it.parse().expect(name));
     let first = number("GANGLINE_SEED").unwrap_or(1);
