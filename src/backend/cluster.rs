@@ -51,7 +51,7 @@
 //! | part | what a worker does in one run, from its join to its end. Parts are numbered, so that late news of one are not taken for the next |
 //! | seat, lane | the place of one worker in a pool; its thread in the coordinator's process |
 //! | publication | a message with an item, for one lease. A retry is another publication |
-//! | notice, order | what a worker tells the coordinator; what the coordinator tells all workers of its run |
+//! | notice, order | what a worker tells the coordinator; what the coordinator tells all workers of its run, or one |
 //!
 //! # Large values
 //!

@@ -295,6 +295,13 @@ impl LaneBoard {
         lock(&self.state).seats[lane].worker.clone()
     }
 
+    /// The worker that has begun a publication.
+    pub(super) fn worker_with(&self, publication: u64) -> Option<Arc<SeatedWorker>> {
+        let state = lock(&self.state);
+        let it = state.publications.get(&publication).filter(|it| it.is_begun)?;
+        state.seats[it.lane].worker.clone()
+    }
+
     /// The part of a worker that has a seat.
     pub(super) fn part_of(&self, worker: &str) -> Option<u64> {
         let state = lock(&self.state);

@@ -123,7 +123,7 @@ impl CoordinatorClient {
 
     async fn perform(&self, action: CoordinatorAction) {
         match action {
-            CoordinatorAction::Order(command) => self.order(command).await,
+            CoordinatorAction::Order { to, command } => self.order(to, command).await,
             CoordinatorAction::Answer { reply, payload } => self.send(reply, payload).await,
             CoordinatorAction::Acknowledge { reply, kind } => {
                 self.send(reply, kind.payload()).await;
@@ -201,9 +201,10 @@ impl CoordinatorClient {
         tokio::spawn(async move { _ = events.send(answer.await) });
     }
 
-    async fn order(&self, command: Command) {
+    async fn order(&self, to: Option<String>, command: Command) {
         let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
-        self.send(self.connection.names.orders(&self.key.run), order).await;
+        let to = to.as_ref().unwrap_or(&self.key.run);
+        self.send(self.connection.names.orders(to), order).await;
     }
 
     /// Sends a message that may be lost.

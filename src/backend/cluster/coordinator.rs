@@ -151,7 +151,10 @@ impl Coordinator {
         (self.now, self.broker) = (now, broker);
         match event {
             CoordinatorEvent::Publish(item) => self.publish(item),
-            CoordinatorEvent::Cancel(publication) => self.order(Command::Cancel(publication)),
+            CoordinatorEvent::Cancel(publication) => {
+                let to = self.board.worker_with(publication).map(|it| it.id.clone());
+                self.order(to, Command::Cancel(publication));
+            }
             CoordinatorEvent::Delete(sequence) => self.delete(sequence),
             CoordinatorEvent::Discard(publication) => {
                 self.act(CoordinatorAction::RemoveInput(publication));
@@ -198,9 +201,9 @@ impl Coordinator {
         self.actions.push(action);
     }
 
-    /// Tells all workers of the run. An order may be lost.
-    fn order(&mut self, command: Command) {
-        self.act(CoordinatorAction::Order(command));
+    /// Tells a worker, or all of the run. An order may be lost.
+    fn order(&mut self, to: Option<String>, command: Command) {
+        self.act(CoordinatorAction::Order { to, command });
     }
 
     /// Publishes an item. One for a worker that has no seat any more goes back to its lane.
@@ -251,13 +254,13 @@ impl Coordinator {
 
     fn order_drain(&mut self, lane: usize, upto: u64) {
         let Some(worker) = self.board.worker_of(lane) else { return };
-        self.order(Command::Drain { worker: worker.id.clone(), upto });
+        self.order(Some(worker.id.clone()), Command::Drain(upto));
     }
 
     fn ban(&mut self, lane: usize) {
         let Some(worker) = self.board.ban(lane) else { return };
         self.departures.banned.insert(worker.id.clone());
-        self.order(Command::Leave { worker: worker.id.clone() });
+        self.order(Some(worker.id.clone()), Command::Leave);
         self.lose(&worker.id, None);
     }
 }
@@ -356,7 +359,7 @@ impl Coordinator {
             WorkerNews::Begun(publications) => {
                 for publication in publications {
                     if !self.board.begin(publication, &worker) {
-                        self.order(Command::Cancel(publication));
+                        self.order(Some(worker.clone()), Command::Cancel(publication));
                     }
                 }
             }

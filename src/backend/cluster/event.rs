@@ -80,8 +80,11 @@ pub(super) enum CoordinatorEvent {
 /// What a coordinator asks its client to do. What an action leads to is an event; those without one may fail unseen.
 #[derive(Debug)]
 pub(super) enum CoordinatorAction {
-    /// Tells all workers of the run.
-    Order(Command),
+    /// Tells this worker, or all of the run.
+    Order {
+        to: Option<String>,
+        command: Command,
+    },
     /// Sends a message to the subject at which a worker waits.
     Answer {
         reply: String,

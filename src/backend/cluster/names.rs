@@ -102,9 +102,9 @@ impl SubjectNames {
         format!("{}.notices.{run}", self.namespace)
     }
 
-    /// What the coordinator of a run tells its workers.
-    pub(super) fn orders(&self, run: &str) -> String {
-        format!("{}.orders.{run}", self.namespace)
+    /// What coordinators tell all workers of a run, or one worker.
+    pub(super) fn orders(&self, to: &str) -> String {
+        format!("{}.orders.{to}", self.namespace)
     }
 
     /// The prefix of the subjects on which a process gets its answers. Coordinators and workers have their own, so that

@@ -244,29 +244,25 @@ impl WorkerPart {
     }
 
     fn obey(&mut self, command: Command, at: Instant) {
-        let is_own = |worker: &String| *worker == self.settings.worker;
         match command {
+            Command::Stay => {}
             Command::Cancel(publication) => self.give_up(publication, at),
-            Command::Drain { worker, upto } if is_own(&worker) => {
+            Command::Drain(upto) => {
                 self.drains.insert(upto);
                 self.give_up_to(upto, at);
             }
-            Command::Leave { worker } if is_own(&worker) => {
+            Command::Leave => {
                 if self.phase == PartPhase::Seated {
                     self.close();
                     self.give_up_to(u64::MAX, at);
                 }
             }
             // The coordinator has forgotten this worker. A part that ends has left its seat.
-            Command::Rejoin { worker } if is_own(&worker) => {
+            Command::Rejoin => {
                 if self.phase == PartPhase::Seated {
                     self.request_seat();
                 }
             }
-            Command::Stay
-            | Command::Drain { .. }
-            | Command::Leave { .. }
-            | Command::Rejoin { .. } => {}
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use async_nats::{Client, Request, StatusCode, SubscribeError, Subscriber};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt, stream};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -123,7 +123,9 @@ impl PartServing {
     /// Starts the tasks that read what the broker sends.
     async fn read(&mut self, worker: UnboundedSender<WorkerEvent>) -> Result<(), SubscribeError> {
         let BrokerConnection { client, names, restored, .. } = &self.connection;
-        let orders = client.subscribe(names.orders(&self.settings.key.run)).await?;
+        let of_run = client.subscribe(names.orders(&self.settings.key.run)).await?;
+        let own = client.subscribe(names.orders(&self.settings.worker)).await?;
+        let orders = stream::select(of_run, own);
         let (epoch, part) = (self.settings.key.epoch, self.settings.part);
         let ordered = move || _ = worker.send(WorkerEvent::Ordered(part));
         self.tasks.spawn(read_orders(orders, epoch, self.events.clone(), ordered));
@@ -398,7 +400,7 @@ fn log_unsent(sent: Result<(), async_nats::PublishError>) {
 }
 
 async fn read_orders(
-    mut orders: Subscriber,
+    mut orders: impl Stream<Item = async_nats::Message> + Unpin,
     epoch: u64,
     events: PartEvents,
     ordered: impl Fn() + Send,

@@ -11,7 +11,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 5;
+pub(super) const PROTOCOL: u32 = 6;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -270,26 +270,26 @@ pub(super) enum ClaimReply {
     Unknown,
 }
 
-/// What a coordinator tells its workers.
+/// What a coordinator tells all workers of its run, or one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkerOrder {
     pub(super) epoch: u64,
     pub(super) command: Command,
 }
 
-/// An order to all workers of a run, of which one with a `worker` is for that one alone.
+/// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
     /// The coordinator lives, although the broker does not keep its key.
     Stay,
-    /// Whichever worker has this publication gives it up.
+    /// A worker that has this publication gives it up.
     Cancel(u64),
-    /// This worker gives up all publications up to this one, and says when no hook has one.
-    Drain { worker: String, upto: u64 },
-    /// This worker takes no more part.
-    Leave { worker: String },
-    /// This worker is not known any more, and joins again.
-    Rejoin { worker: String },
+    /// The worker gives up all publications up to this one, and says when no hook has one.
+    Drain(u64),
+    /// The worker takes no more part.
+    Leave,
+    /// The worker is not known any more, and joins again.
+    Rejoin,
 }
 
 /// A message behind the version of the protocol.
@@ -329,7 +329,7 @@ mod tests {
     fn another_protocol_is_named_before_the_rest_is_read() {
         let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 5");
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 6");
         assert!(decode::<Card>(b"").is_err());
     }
 

@@ -129,9 +129,10 @@ fn acknowledged(actions: &[CoordinatorAction]) -> Vec<Acknowledgement> {
     kinds.collect()
 }
 
-fn orders(actions: &[CoordinatorAction]) -> Vec<Command> {
+/// The orders, each with the worker that it is for.
+fn orders(actions: &[CoordinatorAction]) -> Vec<(Option<&str>, Command)> {
     let orders = actions.iter().filter_map(|action| match action {
-        CoordinatorAction::Order(command) => Some(command.clone()),
+        CoordinatorAction::Order { to, command } => Some((to.as_deref(), command.clone())),
         _ => None,
     });
     orders.collect()
@@ -205,11 +206,11 @@ fn workers_drain_once_the_items_are_removed() {
     let second = desk.handle(CoordinatorEvent::Drain { lane: 1, upto: 9 });
     assert!(second.is_empty(), "it was asked for already: {second:?}");
     let purged = desk.handle(CoordinatorEvent::Purged { upto: 9 });
-    let drain = |worker: &str| Command::Drain { worker: worker.to_owned(), upto: 9 };
+    let drain = |worker| (Some(worker), Command::Drain(9));
     assert_eq!(orders(&purged), [drain("a"), drain("b")]);
     desk.notice("a", WorkerNews::Drained(9, HookTimes::default()));
-    let repeated = orders(&desk.tick(LEASE / 4));
-    assert_eq!(repeated, [drain("b")], "the order may be lost");
+    let repeated = desk.tick(LEASE / 4);
+    assert_eq!(orders(&repeated), [drain("b")], "the order may be lost");
     // After a restored connection the lanes ask once more.
     desk.handle(CoordinatorEvent::Restored);
     let again = desk.handle(CoordinatorEvent::Drain { lane: 1, upto: 9 });
@@ -290,7 +291,7 @@ fn the_card_of_a_worker_tells_of_lost_notices() {
     let mut desk = Desk::new(1);
     let in_run = |part| vec![("run".to_owned(), part)];
     let actions = desk.handle(CoordinatorEvent::Card("w".to_owned(), Ok(card("w", in_run(1), 1))));
-    assert_eq!(orders(&actions), [Command::Rejoin { worker: "w".to_owned() }]);
+    assert_eq!(orders(&actions), [(Some("w"), Command::Rejoin)]);
     desk.seat("w", 2);
     // A card of before says nothing of this part; a later one without it does.
     desk.handle(CoordinatorEvent::Card("w".to_owned(), Ok(card("w", vec![], 1))));
@@ -314,14 +315,20 @@ fn an_item_that_begins_late_goes_to_no_lane_of_another_run() {
     let [first, second] = leases().map(publish);
     desk.board.leave(1);
     let begun = desk.notice("b", WorkerNews::Begun(vec![first]));
-    assert_eq!(orders(&begun), [Command::Cancel(first)], "its lane has left the run");
+    let cancelled = [(Some("b"), Command::Cancel(first))];
+    assert_eq!(orders(&begun), cancelled, "its lane has left the run");
     desk.board.enter(1, 2, Arc::new(NoBell));
     let begun = desk.notice("b", WorkerNews::Begun(vec![first]));
-    assert_eq!(orders(&begun), [Command::Cancel(first)], "its lane is in the next run");
+    assert_eq!(orders(&begun), cancelled, "its lane is in the next run");
     assert_eq!((desk.board.held(0), desk.board.held(1)), (2, 0));
     let begun = desk.notice("c", WorkerNews::Begun(vec![second]));
     assert_eq!(orders(&begun), [], "its lane is still to enter the run");
     assert_eq!((desk.board.held(0), desk.board.held(2)), (1, 1));
+    // Which worker has the other is not known.
+    let cancelled = [first, second].map(|it| desk.handle(CoordinatorEvent::Cancel(it)));
+    let [of_any, of_begun] = cancelled.each_ref().map(|actions| orders(actions));
+    assert_eq!(of_any, [(None, Command::Cancel(first))]);
+    assert_eq!(of_begun, [(Some("c"), Command::Cancel(second))]);
 }
 
 /// Two leases of a run.
@@ -431,8 +438,9 @@ proptest! {
             prop_assert_eq!(acknowledged(&actions).len(), usize::from(is_results));
             let mut seated = desk.board.seated();
             for order in orders(&actions) {
-                if let Command::Drain { worker, upto } = order {
-                    prop_assert!(before.contains(&worker) || seated.contains(&worker));
+                if let (to, Command::Drain(upto)) = order {
+                    let mut known = before.iter().chain(&seated);
+                    prop_assert!(known.any(|worker| to == Some(worker.as_str())));
                     prop_assert!(upto <= purged, "{} of {} removed", upto, purged);
                 }
             }

@@ -56,7 +56,7 @@ impl Coordinator {
                 match (part, self.board.part_of(&worker)) {
                     // The worker takes part and has lost its seat, as after a pause of its process.
                     (Some(_), None) if !self.departures.banned.contains(&worker) => {
-                        self.order(Command::Rejoin { worker });
+                        self.order(Some(worker), Command::Rejoin);
                     }
                     // The part in the seat has ended, and the notice of that was lost.
                     (Some(part), Some(seated)) if part > seated => self.lose(&worker, None),
@@ -177,7 +177,7 @@ impl Coordinator {
         if self.broker.is_connected {
             self.put_key(KeyPurpose::Refresh);
             // Orders need no room at the broker.
-            self.order(Command::Stay);
+            self.order(None, Command::Stay);
         }
     }
 

@@ -176,7 +176,7 @@ fn a_seat_is_asked_for_until_there_is_one() {
     assert!(script.part.is_over());
     // One that is forgotten later asks again, and goes on meanwhile.
     let mut script = Script::seated(1, None);
-    let asked = script.order(Command::Rejoin { worker: WORKER.to_owned() });
+    let asked = script.order(Command::Rejoin);
     assert!(matches!(&asked[..], [PartAction::AskForSeat { .. }]), "{asked:?}");
     assert_eq!(submitted(&script.deliver([1])), [1]);
 }
@@ -358,8 +358,7 @@ fn an_item_that_is_given_up_is_dropped_once_no_hook_has_it() {
         let actions = script.order(Command::Cancel(publication));
         assert!(matches!(actions[..], [PartAction::GiveUp(it)] if it == publication));
     }
-    let drain = Command::Drain { worker: WORKER.to_owned(), upto: 2 };
-    assert!(script.order(drain).is_empty(), "hooks have them");
+    assert!(script.order(Command::Drain(2)).is_empty(), "hooks have them");
     assert_eq!(published(&script.take([PartEvent::HookOver(1)])), [(1, vec![1])]);
     let actions = script.take([PartEvent::ResultsStored(1, Ok(None))]);
     assert_eq!(acknowledged(&actions), [("1/1", Acknowledgement::Done)]);

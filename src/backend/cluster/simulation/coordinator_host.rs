@@ -330,9 +330,9 @@ impl<'a> CoordinatorHost<'a> {
     fn perform(&mut self, action: CoordinatorAction, at: &mut Moment<'_>) {
         let run = self.key.run.clone();
         match action {
-            CoordinatorAction::Order(command) => {
+            CoordinatorAction::Order { to, command } => {
                 let order = wire::encode(&WorkerOrder { epoch: self.key.epoch, command });
-                let message = Message::new(&self.names.orders(&run), order);
+                let message = Message::new(&self.names.orders(to.as_ref().unwrap_or(&run)), order);
                 self.client.call(at, Operation::Publish(message));
             }
             CoordinatorAction::Answer { reply, payload } => {

@@ -50,8 +50,8 @@ impl Names {
         self.names.notices(run).into()
     }
 
-    pub(super) fn orders(&self, run: &str) -> Arc<str> {
-        self.names.orders(run).into()
+    pub(super) fn orders(&self, to: &str) -> Arc<str> {
+        self.names.orders(to).into()
     }
 
     pub(super) fn consumer_of_any(&self, run: &str, epoch: u64) -> Arc<str> {

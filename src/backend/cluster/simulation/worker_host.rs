@@ -25,8 +25,10 @@ use crate::backend::cluster::worker::{Worker, WorkerAction, WorkerEvent};
 
 /// The subscription of keys.
 const KEYS: u64 = 0;
-/// The subscriptions of a part begin at this multiple of its number: its orders, then its requests for items.
+/// The subscriptions of a part begin at this multiple of its number: orders to all workers, then its requests for items.
 const PART: u64 = 1 << 32;
+/// The last subscription of a part: orders to its worker.
+const OWN_ORDERS: u64 = PART - 1;
 
 /// The process of a worker.
 pub(super) struct WorkerHost {
@@ -348,9 +350,10 @@ impl WorkerHost {
 /// The parts.
 impl WorkerHost {
     fn start_part(&mut self, key: RunKey, number: u64, at: &mut Moment<'_>) {
-        let subject = self.names.orders(&key.run);
-        let subscription = number * PART;
-        self.client.call(at, Operation::Subscribe { subscription, subject });
+        for (to, subscription) in [(&key.run, 0), (&self.id, OWN_ORDERS)] {
+            let (subject, subscription) = (self.names.orders(to), number * PART + subscription);
+            self.client.call(at, Operation::Subscribe { subscription, subject });
+        }
         let settings = PartSettings {
             key: key.clone(),
             part: number,
@@ -392,7 +395,9 @@ impl WorkerHost {
         actions.into_iter().for_each(|action| self.act(number, action, at));
         if is_over {
             self.parts.remove(&number);
-            self.client.call(at, Operation::Unsubscribe { subscription: number * PART });
+            for subscription in [number * PART, number * PART + OWN_ORDERS] {
+                self.client.call(at, Operation::Unsubscribe { subscription });
+            }
             self.handle(WorkerEvent::Left(number), at);
         }
     }

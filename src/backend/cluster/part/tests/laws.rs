@@ -153,18 +153,18 @@ impl World {
     }
 
     fn order(&mut self, pick: usize) -> Result<(), TestCaseError> {
-        let (worker, publication) = (WORKER.to_owned(), (pick / 8) as u64 % (self.last + 1));
+        let publication = (pick / 8) as u64 % (self.last + 1);
         let command = match pick % 8 {
             0 => {
                 self.is_closed |= self.script.part.phase == PartPhase::Seated;
-                Command::Leave { worker }
+                Command::Leave
             }
             1 | 2 => {
                 self.floor = self.floor.max(publication);
-                Command::Drain { worker, upto: publication }
+                Command::Drain(publication)
             }
-            3 => Command::Rejoin { worker },
-            4 => Command::Drain { worker: "another".to_owned(), upto: publication },
+            3 => Command::Rejoin,
+            4 => Command::Stay,
             _ => {
                 let message = self.messages.get_mut(&publication);
                 message.into_iter().for_each(|it| it.is_unwanted = it.is_held);
