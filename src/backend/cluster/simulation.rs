@@ -62,6 +62,8 @@ struct Plan {
     seats: usize,
     /// The items of the runs of each coordinator.
     runs: Vec<Vec<u64>>,
+    /// The run name of each coordinator. If two have one name, the later coordinator takes over.
+    names: Vec<&'static str>,
     window: usize,
     retries: u32,
     lease: Duration,
@@ -102,9 +104,14 @@ impl Plan {
                     .collect()
             })
             .collect();
+        let mut names = vec!["run"];
+        if coordinators > 1 {
+            names.push(if random.one_in(2) { "run" } else { "other" });
+        }
         let mut plan = Plan {
             seats: (count + random.below(3) as usize).max(1),
             runs,
+            names,
             window: 1 + random.below(4 * capacity as u64) as usize,
             retries: 3 + random.below(3) as u32,
             lease,
@@ -167,7 +174,12 @@ impl Plan {
 
     /// Whether nothing happens that costs an attempt or an item's way.
     fn is_calm(&self) -> bool {
-        self.happenings.is_empty() && self.runs.len() == 1
+        self.happenings.is_empty() && !self.has_rivals()
+    }
+
+    /// Whether two coordinators have one run name.
+    fn has_rivals(&self) -> bool {
+        self.names.iter().filter(|it| **it == self.names[0]).count() > 1
     }
 }
 
@@ -187,7 +199,8 @@ fn simulate_with<T>(
     set_time_of_test(base);
     let devices = format!("cpu*{}", plan.seats).parse::<Devices>().expect("a list of producers");
     let setups: Vec<_> = (0..plan.seats).map(|seat| ProducerSetup::plain(seat, &devices)).collect();
-    let (sessions, receivers): (Vec<_>, Vec<_>) = plan.runs.iter().map(|_| session(plan)).unzip();
+    let (sessions, receivers): (Vec<_>, Vec<_>) =
+        plan.names.iter().map(|name| session(plan, name)).unzip();
     let of_coordinator = |runs: &Vec<u64>| {
         runs.iter().map(|_| run(plan)).collect::<Vec<Arc<Run<SimulatedValue, SimulatedValue>>>>()
     };
@@ -198,7 +211,7 @@ fn simulate_with<T>(
     let mut world = World::new(base, random, make_worker);
     world.trace = trace.is_some().then(Vec::new);
     for (number, receiver) in receivers.into_iter().enumerate() {
-        let (key, session, setups) = (key(plan, number as u64 + 1), &sessions[number], &setups);
+        let (key, session, setups) = (key(plan, number), &sessions[number], &setups);
         let runs = runs[number].iter().map(|run| &**run);
         let runs: Vec<_> = runs.zip(plan.runs[number].iter().copied()).collect();
         let (of_pool, nats, large) = (key.clone(), nats(plan), plan.hooks.large);
@@ -242,7 +255,14 @@ fn check(plan: &Plan, world: &mut World<'_>, account: &HookAccount) -> Result<()
         for (of_pool, run) in pool.ended.iter().enumerate() {
             check_run(plan, run).map_err(|it| format!("run {number}.{of_pool}: {it}"))?;
         }
-        has_kept_its_run |= pool.ended.iter().all(|run| run.error.is_none());
+        let keeps_its_run = pool.ended.iter().all(|run| run.error.is_none());
+        has_kept_its_run |= keeps_its_run;
+        // What nothing loses is not published again.
+        let (items, published) = (plan.runs[number].iter().sum::<u64>(), pool.board.last());
+        let is_lossless = plan.happenings.is_empty() && plan.hooks.failing == 0;
+        if is_lossless && keeps_its_run && published > items {
+            return Err(format!("run {number}: {published} publications of {items} items"));
+        }
     }
     if !has_kept_its_run {
         return Err("no coordinator has kept its run".to_owned());
@@ -250,14 +270,15 @@ fn check(plan: &Plan, world: &mut World<'_>, account: &HookAccount) -> Result<()
     if !plan.is_calm() {
         return Ok(());
     }
-    let runs = &plan.runs[0];
-    for item in 0..runs.iter().copied().max().unwrap_or(0) {
-        let wanted = runs.iter().filter(|&&items| item < items).count() as u64;
-        let begun = account.begun.get(&(1, item)).copied().unwrap_or(0);
-        let most =
-            if plan.hooks.failing > 0 { wanted * u64::from(plan.retries + 1) } else { wanted };
-        if begun < wanted || begun > most {
-            return Err(format!("item {item} has begun {begun} times in {wanted} runs"));
+    for (epoch, runs) in (1..).zip(&plan.runs) {
+        for item in 0..runs.iter().copied().max().unwrap_or(0) {
+            let wanted = runs.iter().filter(|&&items| item < items).count() as u64;
+            let begun = account.begun.get(&(epoch, item)).copied().unwrap_or(0);
+            let most =
+                if plan.hooks.failing > 0 { wanted * u64::from(plan.retries + 1) } else { wanted };
+            if begun < wanted || begun > most {
+                return Err(format!("item {item} has begun {begun} times in {wanted} runs"));
+            }
         }
     }
     world.run_for(Duration::from_secs(1));
@@ -277,7 +298,7 @@ fn check(plan: &Plan, world: &mut World<'_>, account: &HookAccount) -> Result<()
 fn check_run(plan: &Plan, run: &RunEnd) -> Result<(), String> {
     let RunEnd { items, outcomes, error } = run;
     match error {
-        Some(error) if is_superseded(error) && plan.runs.len() > 1 => return Ok(()),
+        Some(error) if is_superseded(error) && plan.has_rivals() => return Ok(()),
         Some(error) => return Err(format!("it has failed: {error}")),
         None if outcomes.len() as u64 != *items => {
             return Err(format!("{} outcomes of {items} items", outcomes.len()));
@@ -329,15 +350,17 @@ fn nats(plan: &Plan) -> Nats {
     nats.lease_time(plan.lease).wait_for(plan.wait_for)
 }
 
-fn key(plan: &Plan, epoch: u64) -> RunKey {
+/// The key of the coordinator with this number.
+fn key(plan: &Plan, number: usize) -> RunKey {
+    let (run, epoch) = (plan.names[number].to_owned(), number as u64 + 1);
     let (recipe, terms) = (RECIPE.name().to_owned(), RECIPE.terms());
-    RunKey { recipe, terms, ..RunKey::of_test(epoch, plan.lease, plan.wait_for) }
+    RunKey { run, recipe, terms, ..RunKey::of_test(epoch, plan.lease, plan.wait_for) }
 }
 
-fn session(plan: &Plan) -> (ClusterSession, UnboundedReceiver<CoordinatorEvent>) {
+fn session(plan: &Plan, name: &str) -> (ClusterSession, UnboundedReceiver<CoordinatorEvent>) {
     let (events, receiver) = unbounded_channel();
     let board = LaneBoard::new(plan.seats);
-    let (nats, run) = (nats(plan), "run".to_owned());
+    let (nats, run) = (nats(plan), name.to_owned());
     (ClusterSession::new(board, nats, run, plan.most_inline, events), receiver)
 }
 
@@ -358,6 +381,7 @@ fn small_plan(items: u64) -> Plan {
         workers: vec![2],
         seats: 2,
         runs: vec![vec![items]],
+        names: vec!["run"],
         window: 8,
         retries: 3,
         lease: Duration::from_secs(2),

@@ -230,7 +230,8 @@ fn lost_coordinator() -> Checked {
 }
 
 fn two_coordinators() -> Checked {
-    let plan = Plan { runs: vec![vec![2_000], vec![1]], ..plan_with(0, &[]) };
+    let (runs, names) = (vec![vec![2_000], vec![1]], vec!["run", "run"]);
+    let plan = Plan { runs, names, ..plan_with(0, &[]) };
     run_fails(&plan, "has taken over the run")
 }
 
