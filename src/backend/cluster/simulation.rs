@@ -437,6 +437,35 @@ fn a_thousand_workers_keep_the_laws() {
     simulate(&plan, 1, None).unwrap();
 }
 
+/// The sum of docs/cluster.md for workers of one producer, whose messages form no groups.
+#[test]
+fn messages_are_as_many_as_the_page_says() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cluster.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let sum = "11 *n* + (2.2 *s* + 25) *w* + 0.4 *h* + 1.5 *s* + 40";
+    assert!(page.contains(sum), "the page has another sum");
+    for (workers, items) in [(10_u32, 200), (100, 2_000), (1_000, 4_000)] {
+        let plan = Plan {
+            workers: vec![1; workers as usize],
+            seats: workers as usize,
+            window: 3 * workers as usize,
+            lease: Duration::from_secs(10),
+            hooks: HookSettings { most: Duration::from_secs(2), ..small_plan(0).hooks },
+            ..small_plan(items)
+        };
+        let look = |world: &mut World<'_>, account: &HookAccount| {
+            Ok((world.broker.messages() as f64, world.now.as_secs_f64(), account.time))
+        };
+        let (messages, seconds, in_hooks) = simulate_with(&plan, 1, None, look).unwrap();
+        let of_workers = f64::from(workers) * (2.2 * seconds + 25.0);
+        let of_items = 11.0 * items as f64 + 0.4 * in_hooks.as_secs_f64();
+        let most = of_workers + of_items + 1.5 * seconds + 40.0;
+        // The sum is no lower bound: some messages carry the news of several items.
+        let is_near = (0.8 * most..=most).contains(&messages);
+        assert!(is_near, "{workers} workers: {messages} messages, and {most} on the page");
+    }
+}
+
 #[test]
 fn clusters_keep_their_laws() {
     let number = |name: &str| std::env::var(name).ok().map(|it| it.parse().expect(name));

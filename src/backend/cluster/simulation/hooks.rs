@@ -45,6 +45,8 @@ pub(super) struct HookAccount {
     /// How often a hook has begun each item of each run, by the epoch and the item.
     pub(super) begun: BTreeMap<(u64, u64), u64>,
     pub(super) failed: u64,
+    /// The time for which hooks have items.
+    pub(super) time: Duration,
     /// The number of items that were given up in a hook.
     pub(super) given_up: u64,
 }
@@ -108,8 +110,9 @@ impl Hooks {
         *account.begun.entry((header.epoch, header.item)).or_default() += 1;
         let time = self.random.time(self.settings.most);
         let is_slow = self.random.one_in(self.settings.slow);
-        let at = now + if is_slow { time * 100 } else { time };
-        HookEnd { at, part, publication }
+        let time = if is_slow { time * 100 } else { time };
+        account.time += time;
+        HookEnd { at: now + time, part, publication }
     }
 
     /// Gives an item up. Half of the hooks look, and end soon.

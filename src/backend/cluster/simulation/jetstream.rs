@@ -99,6 +99,11 @@ impl JetStream {
         self.streams.values().map(|it| (&*it.config.name, it.messages.state(), it.consumers.len()))
     }
 
+    /// The number of messages that it got and sent.
+    pub(crate) fn messages(&self) -> u64 {
+        self.network.messages
+    }
+
     /// When something happens next, if anything does.
     pub(crate) fn next_time(&self) -> Option<Duration> {
         self.network.next_time()

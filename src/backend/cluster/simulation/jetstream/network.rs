@@ -13,6 +13,9 @@ pub(super) struct Network {
     /// The broker does nothing before this time.
     pub(super) paused_until: Duration,
     pub(super) connections: Vec<Connection>,
+    /// The messages that clients and the broker have sent, as a broker counts them in `in_msgs` and `out_msgs`: a request
+    /// is one, its answer another, and each delivery one more. Subscriptions are none.
+    pub(super) messages: u64,
     /// By time, then in the order in which they were caused.
     events: BTreeMap<(Duration, u64), Event>,
     caused: u64,
@@ -105,6 +108,7 @@ impl Network {
         }
         it.sent = it.sent.max(now + it.delays.to_broker);
         let (at, life) = (it.sent, it.life);
+        self.messages += u64::from(operation.is_message());
         self.push(at, Event::AtBroker { connection, life, operation });
     }
 
@@ -137,6 +141,7 @@ impl Network {
         if it.is_up {
             it.received = it.received.max(now + it.delays.to_client);
             let (at, life) = (it.received, it.life);
+            self.messages += u64::from(!matches!(content, Content::Denied(_)));
             self.push(at, Event::AtClient { connection, life, content });
         }
     }

@@ -312,6 +312,17 @@ pub(crate) struct ConsumerState {
 }
 
 impl Operation {
+    /// Whether a client sends it as a message, and not as a command of the protocol.
+    pub(super) fn is_message(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Subscribe { .. }
+                | Operation::OpenInbox { .. }
+                | Operation::Unsubscribe { .. }
+                | Operation::Request { request: Request::Flush, .. }
+        )
+    }
+
     /// The subject to which a client sends a message, or a request for messages.
     pub(super) fn subject(&self) -> Option<String> {
         match self {
