@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::kv;
 use async_nats::jetstream::stream::ConsumerError;
-use async_nats::jetstream::{self, kv};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
@@ -59,7 +59,7 @@ pub(super) async fn read_results(
                 let changed = std::pin::pin!(restored.changed());
                 match select(results.next(), changed).await {
                     Either::Left((Some(Ok(message)), _)) => {
-                        _ = events.send(CoordinatorEvent::Results(delivered(&message)));
+                        _ = events.send(CoordinatorEvent::Results(Delivered::of(message)));
                     }
                     Either::Left((Some(Err(error)), _)) => {
                         tracing::debug!("results: {error}");
@@ -75,14 +75,6 @@ pub(super) async fn read_results(
         }
         tokio::time::sleep(AGAIN).await;
     }
-}
-
-fn delivered(message: &jetstream::Message) -> Delivered {
-    let (place, deliveries) = message
-        .info()
-        .map_or((0, 0), |info| (info.stream_sequence, u64::try_from(info.delivered).unwrap_or(0)));
-    let reply = message.reply.as_ref().map(ToString::to_string).unwrap_or_default();
-    Delivered { reply, payload: message.payload.clone(), place, deliveries }
 }
 
 /// Makes the consumer of the results of a run, so that a broker that refuses it is noticed.

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{timeout, timeout_at};
 
@@ -122,14 +121,13 @@ pub(super) async fn serve_part(
 impl PartServing {
     /// Starts the tasks that read what the broker sends.
     async fn read(&mut self, worker: UnboundedSender<WorkerEvent>) -> Result<(), SubscribeError> {
-        let BrokerConnection { client, names, restored, .. } = &self.connection;
+        let BrokerConnection { client, names, .. } = &self.connection;
         let of_run = client.subscribe(names.orders(&self.settings.key.run)).await?;
         let own = client.subscribe(names.orders(&self.settings.worker)).await?;
         let orders = stream::select(of_run, own);
         let (epoch, part) = (self.settings.key.epoch, self.settings.part);
         let ordered = move || _ = worker.send(WorkerEvent::Ordered(part));
         self.tasks.spawn(read_orders(orders, epoch, self.events.clone(), ordered));
-        self.tasks.spawn(watch_connection(restored.clone(), self.events.clone()));
         Ok(())
     }
 
@@ -437,12 +435,5 @@ async fn read_items(
                 PartEvent::RequestOver { request, end: RequestEnd::Refused }
             }
         });
-    }
-}
-
-async fn watch_connection(mut restored: watch::Receiver<u64>, events: PartEvents) {
-    restored.mark_unchanged();
-    while restored.changed().await.is_ok() {
-        events.send(PartEvent::Restored);
     }
 }

@@ -144,8 +144,12 @@ impl WorkerClient {
         loop {
             let event = timeout_at(worker.next_time().into(), receiver.recv()).await;
             let event = event.ok().flatten().unwrap_or(WorkerEvent::Tick);
-            if let WorkerEvent::Left(part) = event {
-                self.parts.remove(&part);
+            match event {
+                WorkerEvent::Left(part) => _ = self.parts.remove(&part),
+                WorkerEvent::Restored => {
+                    self.parts.values().for_each(|part| _ = part.send(PartEvent::Restored));
+                }
+                _ => {}
             }
             for action in worker.handle(event, Instant::now(), &self.connection.health()) {
                 match action {
