@@ -127,11 +127,6 @@ impl BrokerConnection {
         }
     }
 
-    /// Fails if the broker has denied this user a right, or has refused its credentials for `patience`.
-    pub(super) fn check_access(&self, patience: Duration) -> Result<(), NoAccess> {
-        self.health().check_access(Instant::now(), patience)
-    }
-
     /// Records the broker's reason for not storing a message.
     pub(super) fn note_refusal(&self, said: String) {
         *lock(&self.refusal) = Some((Instant::now(), said));

@@ -1,4 +1,4 @@
-//! What a client knows of its broker at one time, and why no run can go on.
+//! What a client knows of its broker at one time, how long it waits for the broker, and why no run can go on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +37,47 @@ impl BrokerHealth {
     pub(super) fn refusal_within(&self, now: Instant, time: Duration) -> Option<String> {
         let recent = self.refusal.as_ref().filter(|it| now.duration_since(it.0) <= time);
         recent.map(|it| it.1.clone())
+    }
+}
+
+/// How long the broker has not stored a message, and how long it may.
+#[derive(Debug)]
+pub(super) struct StorePatience {
+    most_refused: Duration,
+    most_unanswered: Option<Duration>,
+    /// Since when the broker refuses the message.
+    refused: Option<Instant>,
+    unanswered: Option<Instant>,
+}
+
+impl StorePatience {
+    /// The broker may refuse the message for a time, and a connected one may leave it unanswered for another; `None` if
+    /// something else ends that wait.
+    pub(super) fn new(most_refused: Duration, most_unanswered: Option<Duration>) -> Self {
+        StorePatience { most_refused, most_unanswered, refused: None, unanswered: None }
+    }
+
+    /// Forgets what an earlier connection has lost.
+    pub(super) fn begin_again(&mut self) {
+        (self.refused, self.unanswered) = (None, None);
+    }
+
+    /// Notes that the broker has not stored the message, with an answer or without. Returns whether that has taken too long.
+    pub(super) fn is_over(
+        &mut self,
+        has_answer: bool,
+        now: Instant,
+        broker: &BrokerHealth,
+    ) -> bool {
+        // The broker does not answer a message that the user may not publish.
+        let is_refused = has_answer || broker.check_access(now, Duration::ZERO).is_err();
+        self.refused = is_refused.then(|| self.refused.unwrap_or(now));
+        let is_mute = !has_answer && broker.is_connected;
+        self.unanswered = is_mute.then(|| self.unanswered.unwrap_or(now));
+        let has_passed =
+            |since: Option<Instant>, most| since.is_some_and(|it| now.duration_since(it) > most);
+        has_passed(self.refused, self.most_refused)
+            || self.most_unanswered.is_some_and(|most| has_passed(self.unanswered, most))
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::future::{Either, select};
 
 use super::connection::{AGAIN, BrokerConnection};
+use super::health::StorePatience;
 
 /// A message for a stream: an item, a result, or a chunk of a large value.
 pub(super) struct StreamMessage<'a> {
@@ -35,9 +36,7 @@ pub(super) async fn publish(
 ) -> Result<Option<u64>, PublishError> {
     let StreamMessage { subject, id, payload, patience, answered_within } = message;
     let mut restored = connection.restored.clone();
-    // Since when the broker refuses the message.
-    let mut refused: Option<Instant> = None;
-    let mut unanswered: Option<Instant> = None;
+    let mut patience = StorePatience::new(patience, answered_within);
     while is_wanted() {
         restored.mark_unchanged();
         let mut headers = HeaderMap::new();
@@ -53,7 +52,7 @@ pub(super) async fn publish(
                     Either::Left((Err(error), _)) => error,
                     // What the last connection was sent may be lost.
                     Either::Right(_) => {
-                        (refused, unanswered) = (None, None);
+                        patience.begin_again();
                         continue;
                     }
                 }
@@ -61,21 +60,12 @@ pub(super) async fn publish(
             Err(error) => error,
         };
         tracing::debug!("not published: {error}");
-        // The broker does not answer a message that the user may not publish.
-        let is_denied = connection.check_access(Duration::ZERO).is_err();
-        let is_unanswered =
-            matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
-        let is_refusal = is_denied || !is_unanswered;
-        if !is_unanswered {
+        let has_answer =
+            !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
+        if has_answer {
             connection.note_refusal(error.to_string());
         }
-        refused = is_refusal.then(|| refused.unwrap_or_else(Instant::now));
-        let is_mute = is_unanswered && connection.is_connected();
-        unanswered = is_mute.then(|| unanswered.unwrap_or_else(Instant::now));
-        let has_passed = |since: Option<Instant>, most| since.is_some_and(|it| it.elapsed() > most);
-        if has_passed(refused, patience)
-            || answered_within.is_some_and(|most| has_passed(unanswered, most))
-        {
+        if patience.is_over(has_answer, Instant::now(), &connection.health()) {
             return Err(error);
         }
         tokio::time::sleep(AGAIN).await;

@@ -95,8 +95,7 @@ impl<W, T> SimulatedClient<W, T> {
         if let Some(answer) = answer.as_ref().filter(|it| !matches!(it, Answer::Stored { .. })) {
             self.health.refusal = Some((at.instant, format!("{answer:?}")));
         }
-        let is_denied = self.health.check_access(at.instant, Duration::ZERO).is_err();
-        publishing.take(answer, at.now, (self.health.is_connected, is_denied))
+        publishing.take(answer, at.instant, &self.health)
     }
 
     /// The connection is gone.

@@ -1,19 +1,15 @@
 //! A message that a simulated process publishes until the broker has stored it, as `publisher` does.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::jetstream::{Answer, Message};
+use crate::backend::cluster::health::{BrokerHealth, StorePatience};
 
-/// A message for a stream, and since when the broker does not store it.
+/// A message for a stream, and how long the broker has not stored it.
 #[derive(Debug)]
 pub(super) struct Publishing {
     pub(super) message: Message,
-    /// How long the broker may refuse the message.
-    patience: Duration,
-    /// How long a connected broker may leave the message unanswered; `None` if something else ends the wait.
-    answered_within: Option<Duration>,
-    refused: Option<Duration>,
-    unanswered: Option<Duration>,
+    patience: StorePatience,
 }
 
 /// What follows from an answer.
@@ -32,33 +28,28 @@ impl Publishing {
         patience: Duration,
         answered_within: Option<Duration>,
     ) -> Self {
-        Publishing { message, patience, answered_within, refused: None, unanswered: None }
+        Publishing { message, patience: StorePatience::new(patience, answered_within) }
     }
 
     /// Forgets what an earlier connection has lost.
     pub(super) fn begin_again(&mut self) {
-        (self.refused, self.unanswered) = (None, None);
+        self.patience.begin_again();
     }
 
-    /// Takes the answer, `None` without one. `is_mute` says that the client is connected, and `is_denied` that the user may
-    /// lack the right: the broker does not answer such a message.
+    /// Takes the answer, `None` without one.
     pub(super) fn take(
         &mut self,
         answer: Option<Answer>,
-        now: Duration,
-        (is_mute, is_denied): (bool, bool),
+        now: Instant,
+        broker: &BrokerHealth,
     ) -> PublishStep {
         let said = match answer {
             Some(Answer::Stored { sequence, .. }) => return PublishStep::Stored(sequence),
             answer => answer.map(|it| format!("{it:?}")),
         };
-        let is_refusal = said.is_some() || is_denied;
-        self.refused = is_refusal.then(|| self.refused.unwrap_or(now));
-        let is_unanswered = said.is_none() && is_mute;
-        self.unanswered = is_unanswered.then(|| self.unanswered.unwrap_or(now));
-        let has_passed = |since: Option<Duration>, most| since.is_some_and(|it| now - it > most);
-        let is_over = has_passed(self.refused, self.patience)
-            || self.answered_within.is_some_and(|most| has_passed(self.unanswered, most));
-        if is_over { PublishStep::Failed(said) } else { PublishStep::Again }
+        match self.patience.is_over(said.is_some(), now, broker) {
+            true => PublishStep::Failed(said),
+            false => PublishStep::Again,
+        }
     }
 }
