@@ -3,8 +3,7 @@
 //!
 //! `cargo test --features nats --lib simulation` runs `GANGLINE_SEEDS` seeds, 100 by default, from `GANGLINE_SEED` on, on all
 //! cores. A failure names its seed. With that seed alone, the messages are printed. Without optimisation, a seed takes about
-//! 60 ms of a core, so two cores do 1,000 in 30 s: no function has more than a few percent of that time, and 6 % are
-//! moves of messages.
+//! 48 ms of a core: no function has more than a few percent of that time, and 6 % are moves of messages.
 
 mod client;
 mod coordinator_host;
