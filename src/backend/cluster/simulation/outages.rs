@@ -13,7 +13,9 @@ use crate::backend::cluster::connection::check_payload;
 type Checked = Result<(), String>;
 
 /// The beginning of the event on the page, a part of what the page says of it, and the runs that show it.
-const ROWS: [(&str, &str, fn() -> Checked); 22] = [
+type PageRow = (&'static str, &'static str, fn() -> Checked);
+
+const ROWS: [PageRow; 22] = [
     ("a worker is killed, stopped or cut off", "fail with `WorkerLost`", lost_workers),
     (
         "an item has ended three workers",
