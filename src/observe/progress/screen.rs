@@ -125,7 +125,7 @@ impl Screen {
     ///
     /// Each line ends with a line end, and the cursor waits on the row below. So a terminal that becomes wider changes
     /// nothing, and what others write begins on a row of its own.
-    fn draw(&self, blocks: &mut ScreenBlocks) {
+    fn draw(&self, blocks: &mut ScreenBlocks) -> io::Result<()> {
         let (rows, columns) = self.terminal.size();
         let mut frame = blocks.clearing(columns, self.resizing);
         if blocks.suspensions == 0 {
@@ -146,15 +146,24 @@ impl Screen {
         } else {
             blocks.drawn.clear();
         }
-        self.write(blocks, &frame);
+        if frame.is_empty() || blocks.reach == Reach::Gone {
+            return Ok(());
+        }
+        self.terminal.write(&frame).inspect_err(|_| {
+            blocks.reach = Reach::Gone;
+            // A frame that was written in part may have left the terminal without.
+            let _ = self.terminal.write(WRAP_LINES);
+        })
     }
 
-    fn write(&self, blocks: &mut ScreenBlocks, frame: &str) {
-        if frame.is_empty() || blocks.reach == Reach::Gone {
-            return;
-        }
-        if let Err(error) = self.terminal.write(frame) {
-            blocks.reach = Reach::Gone;
+    /// Changes what is shown, and draws it.
+    fn update(&self, change: impl FnOnce(&mut ScreenBlocks)) {
+        let Some(mut blocks) = self.blocks() else { return };
+        change(&mut blocks);
+        let drawn = self.draw(&mut blocks);
+        drop(blocks);
+        // Not under the lock: a subscriber may write through [`suspend`](Self::suspend).
+        if let Err(error) = drawn {
             tracing::warn!(%error, "the terminal cannot be written to; progress is no longer shown");
         }
     }
@@ -163,38 +172,35 @@ impl Screen {
 impl ScreenBlock {
     /// Shows the lines. Their maximum number and the width of the terminal are passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize, usize) -> Vec<String>) {
-        let Some(mut blocks) = self.screen.blocks() else { return };
         let (rows, columns) = self.screen.terminal.size();
-        let rows = rows.saturating_sub(1 + blocks.others(self.number).count());
-        blocks.put(self.number, lines(rows.max(1), columns));
-        self.screen.draw(&mut blocks);
+        self.screen.update(|blocks| {
+            let rows = rows.saturating_sub(1 + blocks.others(self.number).count());
+            blocks.put(self.number, lines(rows.max(1), columns));
+        });
     }
 
     /// Writes a message above the display, in lines of the width of the terminal.
     pub(super) fn tell(&self, message: &str, ink: Ink, colors: Colors) {
-        let Some(mut blocks) = self.screen.blocks() else { return };
         let (_, columns) = self.screen.terminal.size();
-        for line in wrapped(message, columns, "", "  ") {
-            blocks.add_above(&colors.paint(ink, line).to_string());
-        }
-        self.screen.draw(&mut blocks);
+        self.screen.update(|blocks| {
+            for line in wrapped(message, columns, "", "  ") {
+                blocks.add_above(&colors.paint(ink, line).to_string());
+            }
+        });
     }
 
     /// Replaces the block by one line, which stays.
     pub(super) fn end(&self, line: &str) {
-        let Some(mut blocks) = self.screen.blocks() else { return };
-        blocks.remove(self.number);
-        blocks.add_above(line);
-        self.screen.draw(&mut blocks);
+        self.screen.update(|blocks| {
+            blocks.remove(self.number);
+            blocks.add_above(line);
+        });
     }
 }
 
 impl Drop for ScreenBlock {
     fn drop(&mut self) {
-        if let Some(mut blocks) = self.screen.blocks() {
-            blocks.remove(self.number);
-            self.screen.draw(&mut blocks);
-        }
+        self.screen.update(|blocks| blocks.remove(self.number));
     }
 }
 
@@ -258,20 +264,14 @@ impl ScreenFrame {
 
 impl<'a> Suspension<'a> {
     fn new(screen: &'a Screen) -> Self {
-        if let Some(mut blocks) = screen.blocks() {
-            blocks.suspensions += 1;
-            screen.draw(&mut blocks);
-        }
+        screen.update(|blocks| blocks.suspensions += 1);
         Suspension(screen)
     }
 }
 
 impl Drop for Suspension<'_> {
     fn drop(&mut self) {
-        if let Some(mut blocks) = self.0.blocks() {
-            blocks.suspensions -= 1;
-            self.0.draw(&mut blocks);
-        }
+        self.0.update(|blocks| blocks.suspensions -= 1);
     }
 }
 

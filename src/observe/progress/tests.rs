@@ -4,6 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Metadata, Subscriber};
+
 use super::screen::{Resizing, ScreenTerminal};
 use super::*;
 use crate::base::Order;
@@ -217,7 +220,38 @@ fn a_terminal_that_went_away_is_left_alone() {
     tell(&mut progress, &[(3_000, failed(3, "日本"))]);
     tell(&mut progress, &whole_run()[9..]);
     drop(progress);
-    assert_eq!(*terminal.0.lock().unwrap(), 1);
+    // A frame, and the sequence that would end it.
+    assert_eq!(*terminal.0.lock().unwrap(), 2);
+}
+
+/// A subscriber that writes what is logged beside the display, and counts it.
+struct BesideScreen(Screen, Arc<Mutex<u32>>);
+
+impl Subscriber for BesideScreen {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.suspend(|| *self.1.lock().unwrap() += 1);
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// It would wait for the display, which waits for it.
+#[test]
+fn a_subscriber_may_write_beside_the_display_that_a_terminal_has_left() {
+    let screen = Screen::new(Arc::new(Unplugged::default()), Resizing::Cuts);
+    let logged = Arc::default();
+    tracing::subscriber::with_default(BesideScreen(screen.clone(), Arc::clone(&logged)), || {
+        screen.block().show(|_, _| vec!["a line".to_owned()]);
+    });
+    assert_eq!(*logged.lock().unwrap(), 1);
 }
 
 /// A terminal that panics when it is drawn on.
