@@ -336,7 +336,8 @@ impl LaneBoard {
             return false;
         }
         let it = state.publications.get_mut(&publication).expect("it was just found");
-        (it.is_begun, it.lane) = (true, to);
+        // The worker that is told to give it up may have been another.
+        (it.is_begun, it.is_cancelled, it.lane) = (true, false, to);
         state.seats[from].held.remove(&publication);
         state.seats[to].held.insert(publication);
         state.seats[to].news.push(News::Begun(publication));

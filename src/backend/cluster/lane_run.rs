@@ -20,7 +20,7 @@ use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
 use crate::runner::{ProducerSetup, Runner};
-use crate::scheduler::{Lease, Next, Readiness, RunTime, hand_over};
+use crate::scheduler::{Begin, Lease, Next, Readiness, RunTime, hand_over};
 
 /// A lane in one run.
 pub(super) struct LaneRun<'a, R: Runner> {
@@ -276,11 +276,15 @@ impl<'a, R: Runner> LaneRun<'a, R> {
         self.figures.begun(bytes);
         let key = self.run.name_of(lease.items[0]);
         self.attempts.begin(publication, &lease, key);
-        let (_, events) = self.run.handover.dispatch.schedule(|state, now| {
-            // A lease that is stale by now is cancelled with the others.
+        let (begin, events) = self.run.handover.dispatch.schedule(|state, now| {
             hand_over::hand_over(&mut state.scheduler, lease.id, self.lane, now)
         });
         self.run.heed(events);
+        if begin == Begin::Stale {
+            // A lane that drains looks for no other stale leases.
+            self.session.board.update(publication, |it| it.is_cancelled = true);
+            self.session.send(CoordinatorEvent::Cancel(publication));
+        }
     }
 
     /// Removes a publication: no hook has its item any more.
