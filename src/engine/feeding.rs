@@ -133,7 +133,7 @@ impl<I, T, U> Feeding<I, T, U> {
     /// The number of items pulled, if the driver pulls.
     pub(super) fn pulled(&self) -> u64 {
         match self {
-            Feeding::Here(pulling) => pulling.source.pulled(),
+            Feeding::Here(pulling) => pulling.pulled(),
             // Those in flight are not counted yet.
             Feeding::Elsewhere(_) => 0,
         }
@@ -244,9 +244,14 @@ impl<I, T, U> PulledSource<I, T, U> {
         }
     }
 
+    /// The number of items pulled.
+    pub(super) fn pulled(&self) -> u64 {
+        self.source.pulled()
+    }
+
     /// The input so far.
     pub(super) fn given(&self) -> FeedCounts {
-        FeedCounts { items: self.source.pulled(), unread: self.source.unread(), passed_on: None }
+        FeedCounts { items: self.pulled(), unread: self.source.unread(), passed_on: None }
     }
 
     /// Drops the item that waits for room. Returns how long the driver was in the source.

@@ -196,7 +196,7 @@ where
         let (driver, feeding) = &mut **running;
         let polled = driver.poll(&waker, |run| feeding.poll(run, cx, &waker));
         if let Some(counts) = &driver.begun.counts {
-            counts.set(feeding.given().items, driver.begun.last.tally.get());
+            counts.set(feeding.pulled(), driver.begun.last.tally.get());
         }
         ready!(polled);
         if !line.has_ended() {
