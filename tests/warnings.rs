@@ -7,8 +7,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use gangline::{Devices, OnError, OrderedRunner, map};
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 /// Collects warnings.
 #[derive(Debug, Clone, Default)]
@@ -22,29 +23,22 @@ impl Visit for Text {
     }
 }
 
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if *event.metadata().level() <= Level::INFO {
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            self.0.lock().unwrap().push(text.0);
+        }
     }
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 /// The log of all tests of this process.
 fn global() -> Log {
     static LOG: LazyLock<Log> = LazyLock::new(|| {
         let log = Log::default();
-        tracing::subscriber::set_global_default(log.clone()).unwrap();
+        let subscriber = tracing_subscriber::registry().with(log.clone());
+        tracing::subscriber::set_global_default(subscriber).unwrap();
         log
     });
     LOG.clone()
@@ -88,7 +82,7 @@ fn failed_and_retried_items_are_told_with_their_keys_and_errors() {
 fn a_device_that_is_fallen_back_to_is_told_once_for_each_runner_that_is_built() {
     let log = Log::default();
     let said = || log.0.lock().unwrap().clone();
-    tracing::subscriber::with_default(log.clone(), || {
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(log.clone()), || {
         let devices: Devices = "cuda:60000|cpu,cuda:60000|cpu".parse().unwrap();
         assert!(said().is_empty(), "nobody uses it yet");
         let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));

@@ -8,8 +8,9 @@ use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use super::*;
 
@@ -27,29 +28,22 @@ struct Shown {
 /// Counts the events that are logged.
 struct Count(Arc<AtomicUsize>);
 
-impl Subscriber for Count {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn event(&self, _: &Event<'_>) {
+impl<S: Subscriber> Layer<S> for Count {
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
         self.0.fetch_add(1, SeqCst);
     }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 /// How many warnings two producers log that open the CPU.
 fn warnings() -> usize {
     let count = Arc::new(AtomicUsize::new(0));
-    tracing::subscriber::with_default(Count(count.clone()), || {
-        warn_if_candle_counts();
-        warn_if_candle_counts();
-    });
+    tracing::subscriber::with_default(
+        tracing_subscriber::registry().with(Count(count.clone())),
+        || {
+            warn_if_candle_counts();
+            warn_if_candle_counts();
+        },
+    );
     count.load(SeqCst)
 }
 

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use super::screen::{Resizing, ScreenTerminal};
 use super::*;
@@ -224,23 +225,13 @@ fn a_terminal_that_went_away_is_left_alone() {
     assert_eq!(*terminal.0.lock().unwrap(), 2);
 }
 
-/// A subscriber that writes what is logged beside the display, and counts it.
+/// Writes what is logged beside the display, and counts it.
 struct BesideScreen(Screen, Arc<Mutex<u32>>);
 
-impl Subscriber for BesideScreen {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn event(&self, _: &tracing::Event<'_>) {
+impl<S: Subscriber> Layer<S> for BesideScreen {
+    fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
         self.0.suspend(|| *self.1.lock().unwrap() += 1);
     }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 /// It would wait for the display, which waits for it.
@@ -248,7 +239,8 @@ impl Subscriber for BesideScreen {
 fn a_subscriber_may_write_beside_the_display_that_a_terminal_has_left() {
     let screen = Screen::new(Arc::new(Unplugged::default()), Resizing::Cuts);
     let logged = Arc::default();
-    tracing::subscriber::with_default(BesideScreen(screen.clone(), Arc::clone(&logged)), || {
+    let beside = BesideScreen(screen.clone(), Arc::clone(&logged));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(beside), || {
         screen.block().show(|_, _| vec!["a line".to_owned()]);
     });
     assert_eq!(*logged.lock().unwrap(), 1);
