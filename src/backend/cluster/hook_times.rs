@@ -48,19 +48,19 @@ impl HookTimes {
     }
 }
 
-/// Adds up the times of a service's hooks while one part has begun items. The service may serve other runs before, after
+/// Adds up the times of a service's hooks while it works on the items of one part. The service may serve other runs before, after
 /// and beside this part; the hooks of those beside it count too.
 #[derive(Debug, Default)]
 pub(super) struct HookMeter {
     so_far: HookTimes,
-    /// The reading of the service when the part began an item after a pause.
+    /// The reading of the service when it got an item of the part after a pause.
     resumed: Option<HookTimes>,
 }
 
 impl HookMeter {
-    /// Notes at a reading whether the part has begun items.
-    pub(super) fn note(&mut self, has_begun: bool, reading: HookTimes) {
-        match (has_begun, self.resumed) {
+    /// Notes at a reading whether the service works on items of the part.
+    pub(super) fn note(&mut self, works: bool, reading: HookTimes) {
+        match (works, self.resumed) {
             (true, None) => self.resumed = Some(reading),
             (false, Some(_)) => {
                 self.so_far = self.times(reading);

@@ -149,7 +149,7 @@ impl WorkerPart {
         self.renew_lease(now);
         self.abandon_hooks(now);
         self.begin_items();
-        self.meter.note(self.items.begun() > 0, reading);
+        self.meter.note(self.items.are_worked_on(), reading);
         while let Some(publications) = self.begun.next(now) {
             self.actions.push(PartAction::AnnounceBegun(publications));
         }

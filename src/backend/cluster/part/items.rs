@@ -75,6 +75,13 @@ impl HeldItems {
         self.begun.len()
     }
 
+    /// Whether the service works on items, or has not answered yet what became of one. A hook that panics drops its item
+    /// before the service counts the lost state, and the answer comes after that.
+    pub(super) fn are_worked_on(&self) -> bool {
+        let is_submitted = |it: &HeldItem| matches!(it.step, ItemStep::Submitted { .. });
+        !self.begun.is_empty() || self.held.values().any(is_submitted)
+    }
+
     /// The number of items from this address that wait for a producer.
     pub(super) fn waiting(&self, from: Address) -> usize {
         let is_waiting = |it: &&HeldItem| it.from == from && it.step.is_before_begin();

@@ -47,17 +47,22 @@ fn reply(publication: u64, deliveries: u64) -> String {
     format!("{publication}/{deliveries}")
 }
 
-/// A part and its clock.
+/// A part, its clock, and the times of the service's hooks.
 struct Script {
     part: WorkerPart,
     now: Instant,
+    reading: HookTimes,
 }
 
 impl Script {
+    fn new(item_timeout: Option<Duration>) -> Self {
+        let part = WorkerPart::new(settings(item_timeout));
+        Script { part, now: Instant::now(), reading: HookTimes::default() }
+    }
+
     /// A part that waits for a seat.
     fn joining(capacity: usize, item_timeout: Option<Duration>) -> Self {
-        let mut script =
-            Script { part: WorkerPart::new(settings(item_timeout)), now: Instant::now() };
+        let mut script = Script::new(item_timeout);
         let asked = script.take([PartEvent::Loaded(service(capacity))]);
         assert!(matches!(&asked[..], [PartAction::AskForSeat { .. }]), "{asked:?}");
         script
@@ -76,7 +81,7 @@ impl Script {
 
     fn take(&mut self, events: impl IntoIterator<Item = PartEvent>) -> Vec<PartAction> {
         events.into_iter().for_each(|event| self.part.handle(event, self.now));
-        let actions = self.part.flush(self.now, HookTimes::default());
+        let actions = self.part.flush(self.now, self.reading);
         assert!(self.part.next_time().is_none_or(|next| next > self.now), "it would not sleep");
         actions
     }
@@ -183,7 +188,7 @@ fn a_seat_is_asked_for_until_there_is_one() {
 
 #[test]
 fn a_worker_without_a_service_says_so_and_waits_for_the_end() {
-    let mut script = Script { part: WorkerPart::new(settings(None)), now: Instant::now() };
+    let mut script = Script::new(None);
     let actions = script.take([PartEvent::Loaded(Err("no GPU".to_owned()))]);
     let (host, reason) = ("host".to_owned(), "no GPU".to_owned());
     assert_eq!(told(&actions), [&WorkerNews::Unable { host, reason }]);
@@ -370,6 +375,22 @@ fn an_item_that_is_given_up_is_dropped_once_no_hook_has_it() {
     assert_eq!(acknowledged(&late), [("3/1", NOW)]);
     let actions = script.take([PartEvent::HookOver(2)]);
     assert!(matches!(actions[..], [PartAction::Pull { count: 1, .. }]), "{actions:?}");
+}
+
+/// The item is dropped by the panic, and the service counts the state after it.
+#[test]
+fn a_state_that_a_panic_has_cost_counts_for_the_part() {
+    let mut script = Script::seated(1, None);
+    script.deliver([1]);
+    script.take([PartEvent::HookBegins(1), PartEvent::BegunSent]);
+    script.take([PartEvent::HookOver(1)]);
+    script.reading.states_lost = 1;
+    script.take([PartEvent::HookAnswered(1, TaskAnswer::Output(b"output".to_vec()))]);
+    // What the service does for others from then on does not count.
+    script.reading.states_lost = 2;
+    script.take([PartEvent::ResultsStored(1, Ok(None))]);
+    let times = HookTimes { states_lost: 1, ..HookTimes::default() };
+    assert_eq!(told(&script.order(Command::Drain(1))), [&WorkerNews::Drained(1, times)]);
 }
 
 #[test]
