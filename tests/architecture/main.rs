@@ -73,7 +73,6 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     // A field for each figure of a report.
     ("observe", "Recorder", 40, 20),
     ("observe", "ReportLane", 40, 19),
-    ("observe", "ProgressBoard", 40, 16),
     // Plain data but for fields that conclusions alone need.
     ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),

@@ -25,12 +25,7 @@ pub(super) struct ProgressBoard {
     now: Duration,
     /// The number of items.
     items: Option<u64>,
-    /// The number of items that producers succeeded at.
-    succeeded: u64,
-    failed: u64,
-    /// The failures of the consumer, and those of no item: no attempt ended with them.
-    of_no_attempt: u64,
-    already_done: u64,
+    counts: OutcomeCounts,
     retried: u64,
     /// The number of items that the consumer has come to.
     delivered: u64,
@@ -43,6 +38,17 @@ pub(super) struct ProgressBoard {
     last_failure: Option<String>,
 }
 
+/// The items with an outcome, delivered or not.
+#[derive(Debug, Clone, Default)]
+struct OutcomeCounts {
+    /// The number of items that producers succeeded at.
+    succeeded: u64,
+    failed: u64,
+    /// The failures of the consumer, and those of no item: no attempt ended with them.
+    of_no_attempt: u64,
+    already_done: u64,
+}
+
 /// The figures beside a bar get a width of a multiple of this, so that the bar stands still while they change.
 const FIGURES_STEP: usize = 8;
 
@@ -51,6 +57,22 @@ const LEAST_FOR_TWO: usize = 3;
 
 /// Error texts are clipped to this many characters; the report has them in full.
 const LONGEST_ERROR: usize = 1_000;
+
+impl OutcomeCounts {
+    fn succeed(&mut self, items: u64) {
+        self.succeeded = self.succeeded.saturating_add(items);
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.failed += 1;
+        self.of_no_attempt += u64::from(!failure.is_of_attempt());
+    }
+
+    fn done(&self) -> u64 {
+        let failed = self.failed - self.of_no_attempt;
+        self.succeeded.saturating_add(failed).saturating_add(self.already_done)
+    }
+}
 
 impl ProgressBoard {
     pub(super) fn new(desc: &str, most_failures: usize) -> Self {
@@ -75,7 +97,7 @@ impl ProgressBoard {
         self.pass(at);
         match event {
             Event::ItemsDone { items } => {
-                self.succeeded = self.succeeded.saturating_add(*items);
+                self.counts.succeed(*items);
                 self.rate.add(at, *items);
             }
             Event::ItemsDelivered { items } => {
@@ -84,7 +106,7 @@ impl ProgressBoard {
             }
             Event::HeadOfLineBlocked { item, .. } => self.awaited = Some(*item),
             Event::ItemAlreadyDone { .. } | Event::ItemEndedEarlier { failure: None } => {
-                self.already_done += 1;
+                self.counts.already_done += 1;
             }
             Event::ItemRetried { .. } => self.retried += 1,
             Event::ItemFailed { failure } | Event::ItemEndedEarlier { failure: Some(failure) } => {
@@ -186,15 +208,14 @@ impl ProgressBoard {
     }
 
     fn fail(&mut self, at: Duration, failure: &Failure) -> Option<String> {
-        self.failed += 1;
-        match failure.is_of_attempt() {
-            true => self.rate.add(at, 1),
-            false => self.of_no_attempt += 1,
+        self.counts.fail(failure);
+        if failure.is_of_attempt() {
+            self.rate.add(at, 1);
         }
         let most = self.most_failures as u64;
-        if self.failed > most {
+        if self.counts.failed > most {
             // Without any, there are no further ones.
-            let is_next = most > 0 && self.failed == most + 1;
+            let is_next = most > 0 && self.counts.failed == most + 1;
             return is_next
                 .then(|| self.named("further failures are counted, not shown".to_owned()));
         }
@@ -257,12 +278,12 @@ impl ProgressBoard {
             parts.push(self.paint(Ink::Strong, &self.desc));
             room = room.saturating_sub(display_width(&self.desc) + 2);
         }
-        let Some(total) = self.total(self.done()) else {
+        let Some(total) = self.total(self.counts.done()) else {
             parts.push(figures);
             return vec![parts.join("  ")];
         };
         let beside = display_width(&figures).next_multiple_of(FIGURES_STEP) + 2;
-        let draw = |room| bar(self.done(), total, room, self.colors);
+        let draw = |room| bar(self.counts.done(), total, room, self.colors);
         match draw(room.saturating_sub(beside)) {
             None if most >= LEAST_FOR_TWO => {
                 parts.extend(draw(room));
@@ -287,7 +308,7 @@ impl ProgressBoard {
     }
 
     fn figures(&self) -> Vec<String> {
-        let done = self.done();
+        let done = self.counts.done();
         let mut parts = vec![format!("{} in {}", self.count(done), duration(self.now))];
         if let Some(per_second) = self.rate.per_second(self.now) {
             parts.push(rate(per_second));
@@ -300,8 +321,8 @@ impl ProgressBoard {
             parts.push(format!("{workers} {}", if workers == 1 { "worker" } else { "workers" }));
         }
         push_count(&mut parts, self.retried, "retried");
-        self.push_failed(&mut parts, self.failed);
-        push_count(&mut parts, self.already_done, "already done");
+        self.push_failed(&mut parts, self.counts.failed);
+        push_count(&mut parts, self.counts.already_done, "already done");
         parts
     }
 
@@ -344,13 +365,7 @@ impl ProgressBoard {
             Some((name, time)) => format!("{name} has run for {}", duration(time)),
             None => format!("waiting for item {item}"),
         };
-        Some(format!("{} done, {} delivered ({reason})", self.done(), self.delivered))
-    }
-
-    /// The items with an outcome, succeeded or failed, delivered or not.
-    fn done(&self) -> u64 {
-        let failed = self.failed - self.of_no_attempt;
-        self.succeeded.saturating_add(failed).saturating_add(self.already_done)
+        Some(format!("{} done, {} delivered ({reason})", self.counts.done(), self.delivered))
     }
 
     /// The total, unless the input announced too few items.
