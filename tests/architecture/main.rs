@@ -72,7 +72,6 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     ("backend", "Coordinator", 40, 16),
     // A field for each figure of a report.
     ("observe", "Recorder", 40, 20),
-    ("observe", "ReportLane", 40, 19),
     // Plain data but for fields that conclusions alone need.
     ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),

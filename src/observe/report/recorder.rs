@@ -184,7 +184,8 @@ impl Recorder {
 
     fn producer_so_far(&self, producer: usize) -> ProducerReport {
         let lane = &self.lanes[producer];
-        let open = lane.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
+        let open =
+            lane.in_hand.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
         let working = Duration::from_nanos(self.busy.sum(producer) + open);
         ProducerReport {
             place: lane.place.clone(),
@@ -236,7 +237,8 @@ impl Recorder {
         let mut busy = self.busy.clone();
         let mut open = Vec::new();
         for (producer, lane) in self.lanes.iter().enumerate() {
-            let Some((works, since)) = lane.open().filter(|_| self.may_be_open(lane)) else {
+            let Some((works, since)) = lane.in_hand.open().filter(|_| self.may_be_open(lane))
+            else {
                 continue;
             };
             busy.add_time(producer, since, end);
@@ -301,17 +303,17 @@ impl Recorder {
         self.has_item_events = true;
         self.end_replaced(producer, work.start);
         if let Some(lane) = self.lanes.get_mut(producer) {
-            lane.begin(work);
+            lane.in_hand.begin(work);
         }
     }
 
     fn item_finished(&mut self, at: u64, producer: usize, item: u64) {
         self.has_item_events = true;
         let Some(lane) = self.lanes.get_mut(producer) else { return };
-        let busy_from = lane.busy_from();
+        let busy_from = lane.in_hand.busy_from();
         let Some(work) = lane.end(item) else { return };
         let took = at.saturating_sub(work.start);
-        let since = lane.busy_since(busy_from.unwrap_or(work.start), at);
+        let since = lane.in_hand.busy_since(busy_from.unwrap_or(work.start), at);
         let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
         self.busy.add_time(producer, since, at);
         if !is_measured {
@@ -391,7 +393,7 @@ impl Recorder {
         match self.stalls.iter_mut().find(|stall| stall.0 == item) {
             Some(stall) => stall.1 = stall.1.max(lasted),
             None => {
-                let key = self.lanes.iter().find_map(|lane| lane.key(item)).cloned();
+                let key = self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
                 self.stalls.push((item, lasted, key));
             }
         }

@@ -18,7 +18,7 @@ pub(super) struct LaneWork {
     pub(super) together: u64,
 }
 
-/// One producer's current batch. Its items begin first and end later.
+/// What events have reported of one producer.
 #[derive(Debug, Default)]
 pub(super) struct ReportLane {
     pub(super) place: String,
@@ -40,11 +40,18 @@ pub(super) struct ReportLane {
     pub(super) cut_off_at: Option<u64>,
     /// The latencies, allocated with the first attempt that is measured, since there may be many producers.
     pub(super) latency: Option<Distribution>,
+    pub(super) in_hand: ItemsInHand,
+}
+
+/// One producer's current batch. Its items begin first and end later.
+#[derive(Debug, Default)]
+pub(super) struct ItemsInHand {
+    items: VecDeque<LaneWork>,
     /// Whether the items are in hooks of a cluster's worker, so that each may begin and end by itself.
     is_of_worker: bool,
-    in_hand: VecDeque<LaneWork>,
     batch: u64,
     is_ending: bool,
+    /// The time up to which they are counted as busy.
     busy_until: u64,
 }
 
@@ -62,70 +69,19 @@ impl ReportLane {
     /// Records that a worker of a cluster has the seat.
     pub(super) fn has_worker(&mut self, place: &str) {
         place.clone_into(&mut self.place);
-        self.is_of_worker = true;
-    }
-
-    pub(super) fn begin(&mut self, mut work: LaneWork) {
-        if self.is_of_worker {
-            return self.begin_alone(work);
-        }
-        let is_old = |first: &LaneWork| work.start.saturating_sub(first.start) > SAME_BATCH;
-        // The ends of these items were lost, and their times are unknown.
-        if self.is_ending || self.in_hand.front().is_some_and(is_old) {
-            self.in_hand.clear();
-        }
-        if self.in_hand.is_empty() {
-            (self.batch, self.is_ending) = (0, false);
-        }
-        self.batch += 1;
-        work.start = self.in_hand.front().map_or(work.start, |first| first.start);
-        if self.in_hand.len() < MOST_IN_HAND {
-            self.in_hand.push_back(work);
-        }
-    }
-
-    fn begin_alone(&mut self, work: LaneWork) {
-        self.batch = 1;
-        // The ends of the earliest were lost.
-        if self.in_hand.len() == MOST_IN_HAND {
-            self.in_hand.pop_front();
-        }
-        self.in_hand.push_back(work);
+        self.in_hand.is_of_worker = true;
     }
 
     /// Ends an item. Returns `None` if the item's beginning was lost.
     pub(super) fn end(&mut self, item: u64) -> Option<LaneWork> {
         self.items += 1;
-        self.is_ending = !self.is_of_worker;
-        let mut work = self.take(item)?;
-        work.together = self.batch;
-        Some(work)
-    }
-
-    /// When the first of the items in hand began.
-    pub(super) fn busy_from(&self) -> Option<u64> {
-        self.in_hand.front().map(|first| first.start)
-    }
-
-    /// The start of the time up to `until` that is not yet counted as busy, if it was busy from `from` on.
-    pub(super) fn busy_since(&mut self, from: u64, until: u64) -> u64 {
-        let since = from.max(self.busy_until);
-        self.busy_until = self.busy_until.max(until);
-        since
-    }
-
-    /// The items in hand, and the start of the time not yet counted as busy.
-    pub(super) fn open(&self) -> Option<(&VecDeque<LaneWork>, u64)> {
-        let first = self.in_hand.front().filter(|_| !self.is_ending)?;
-        Some((&self.in_hand, first.start.max(self.busy_until)))
+        self.in_hand.end(item)
     }
 
     /// Takes the items that were cut off, and the time of it: at most once.
     pub(super) fn cut_off(&mut self) -> Option<(Vec<LaneWork>, u64)> {
         let at = self.cut_off_at.take()?;
-        let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
-        let in_hand = in_hand.filter(|work| work.start <= at);
-        Some((in_hand.map(|work| LaneWork { together: self.batch, ..work.clone() }).collect(), at))
+        Some((self.in_hand.begun_by(at), at))
     }
 
     /// Begins the time of another producer in this place.
@@ -139,24 +95,90 @@ impl ReportLane {
     /// Takes what was in hand when another producer began, the time of it, and whether that is measured.
     pub(super) fn end_replaced(&mut self, until: u64) -> Option<(Vec<LaneWork>, u64, bool)> {
         let (at, is_measured) = self.replaced.take_if(|(at, _)| *at <= until)?;
-        let together = self.batch;
-        let in_hand = self.in_hand.drain(..).map(|work| LaneWork { together, ..work });
-        let in_hand = in_hand.filter(|_| !self.is_ending).collect();
-        self.is_ending = false;
-        Some((in_hand, at, is_measured))
+        Some((self.in_hand.take_all(), at, is_measured))
+    }
+}
+
+impl ItemsInHand {
+    pub(super) fn begin(&mut self, mut work: LaneWork) {
+        if self.is_of_worker {
+            return self.begin_alone(work);
+        }
+        let is_old = |first: &LaneWork| work.start.saturating_sub(first.start) > SAME_BATCH;
+        // The ends of these items were lost, and their times are unknown.
+        if self.is_ending || self.items.front().is_some_and(is_old) {
+            self.items.clear();
+        }
+        if self.items.is_empty() {
+            (self.batch, self.is_ending) = (0, false);
+        }
+        self.batch += 1;
+        work.start = self.items.front().map_or(work.start, |first| first.start);
+        if self.items.len() < MOST_IN_HAND {
+            self.items.push_back(work);
+        }
+    }
+
+    fn begin_alone(&mut self, work: LaneWork) {
+        self.batch = 1;
+        // The ends of the earliest were lost.
+        if self.items.len() == MOST_IN_HAND {
+            self.items.pop_front();
+        }
+        self.items.push_back(work);
+    }
+
+    /// Takes an item that has ended. Returns `None` if its beginning was lost.
+    fn end(&mut self, item: u64) -> Option<LaneWork> {
+        self.is_ending = !self.is_of_worker;
+        let mut work = self.take(item)?;
+        work.together = self.batch;
+        Some(work)
+    }
+
+    /// When the first of the items began.
+    pub(super) fn busy_from(&self) -> Option<u64> {
+        self.items.front().map(|first| first.start)
+    }
+
+    /// The start of the time up to `until` that is not yet counted as busy, if it was busy from `from` on.
+    pub(super) fn busy_since(&mut self, from: u64, until: u64) -> u64 {
+        let since = from.max(self.busy_until);
+        self.busy_until = self.busy_until.max(until);
+        since
+    }
+
+    /// The items, and the start of the time not yet counted as busy.
+    pub(super) fn open(&self) -> Option<(&VecDeque<LaneWork>, u64)> {
+        let first = self.items.front().filter(|_| !self.is_ending)?;
+        Some((&self.items, first.start.max(self.busy_until)))
+    }
+
+    /// Copies of those that had begun at `at`, unless their ends were lost.
+    fn begun_by(&self, at: u64) -> Vec<LaneWork> {
+        let items = self.open().into_iter().flat_map(|(items, _)| items);
+        let begun = items.filter(|work| work.start <= at);
+        begun.map(|work| LaneWork { together: self.batch, ..work.clone() }).collect()
+    }
+
+    /// Takes all, apart from those whose ends were lost.
+    fn take_all(&mut self) -> Vec<LaneWork> {
+        let (together, is_ending) = (self.batch, std::mem::take(&mut self.is_ending));
+        let items = self.items.drain(..).filter(|_| !is_ending);
+        items.map(|work| LaneWork { together, ..work }).collect()
     }
 
     pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {
-        self.in_hand.iter().find(|work| work.item == item)?.key.as_ref()
+        self.items.iter().find(|work| work.item == item)?.key.as_ref()
     }
 
-    /// Takes an item out of those in hand: batches end about in the order in which they begin.
+    /// Takes an item: batches end about in the order in which they begin.
     fn take(&mut self, item: u64) -> Option<LaneWork> {
-        if self.in_hand.front()?.item == item {
-            return self.in_hand.pop_front();
+        if self.items.front()?.item == item {
+            return self.items.pop_front();
         }
-        let place = self.in_hand.iter().position(|work| work.item == item)?;
-        self.in_hand.remove(place)
+        let place = self.items.iter().position(|work| work.item == item)?;
+        self.items.remove(place)
     }
 }
 
@@ -168,57 +190,57 @@ mod tests {
         LaneWork { item, start, attempt: 1, ..LaneWork::default() }
     }
 
-    fn in_hand(lane: &ReportLane) -> Vec<u64> {
-        lane.in_hand.iter().map(|work| work.item).collect()
+    fn numbers(in_hand: &ItemsInHand) -> Vec<u64> {
+        in_hand.items.iter().map(|work| work.item).collect()
     }
 
     #[test]
     fn items_of_a_batch_know_its_size() {
-        let mut lane = ReportLane::default();
-        [3, 4, 5].into_iter().for_each(|item| lane.begin(work(item, 100)));
-        let ended = [4, 3, 5].map(|item| lane.end(item).unwrap().together);
+        let mut in_hand = ItemsInHand::default();
+        [3, 4, 5].into_iter().for_each(|item| in_hand.begin(work(item, 100)));
+        let ended = [4, 3, 5].map(|item| in_hand.end(item).unwrap().together);
         assert_eq!(ended, [3, 3, 3]);
-        lane.begin(work(6, 200));
-        assert_eq!(lane.end(6).unwrap().together, 1);
+        in_hand.begin(work(6, 200));
+        assert_eq!(in_hand.end(6).unwrap().together, 1);
     }
 
     #[test]
     fn a_new_batch_replaces_items_whose_ends_were_lost() {
-        let mut lane = ReportLane::default();
-        [0, 1].into_iter().for_each(|item| lane.begin(work(item, 0)));
-        assert!(lane.end(0).is_some());
-        lane.begin(work(2, 10));
-        assert_eq!(in_hand(&lane), [2]);
-        lane.begin(work(3, 10 + SAME_BATCH));
-        assert_eq!(in_hand(&lane), [2, 3]);
-        assert_eq!(lane.in_hand[1].start, 10, "a batch begins as one");
-        lane.begin(work(4, 11 + SAME_BATCH));
-        assert_eq!(in_hand(&lane), [4], "the ends of the earlier items were lost");
-        assert!(lane.end(9).is_none(), "its beginning was lost");
+        let mut in_hand = ItemsInHand::default();
+        [0, 1].into_iter().for_each(|item| in_hand.begin(work(item, 0)));
+        assert!(in_hand.end(0).is_some());
+        in_hand.begin(work(2, 10));
+        assert_eq!(numbers(&in_hand), [2]);
+        in_hand.begin(work(3, 10 + SAME_BATCH));
+        assert_eq!(numbers(&in_hand), [2, 3]);
+        assert_eq!(in_hand.items[1].start, 10, "a batch begins as one");
+        in_hand.begin(work(4, 11 + SAME_BATCH));
+        assert_eq!(numbers(&in_hand), [4], "the ends of the earlier items were lost");
+        assert!(in_hand.end(9).is_none(), "its beginning was lost");
     }
 
     #[test]
     fn busy_time_is_counted_once() {
-        let mut lane = ReportLane::default();
-        assert_eq!(lane.busy_since(100, 200), 100);
-        assert_eq!(lane.busy_since(100, 200), 200);
-        assert_eq!(lane.busy_since(150, 250), 200);
-        assert_eq!(lane.busy_since(300, 400), 300);
+        let mut in_hand = ItemsInHand::default();
+        assert_eq!(in_hand.busy_since(100, 200), 100);
+        assert_eq!(in_hand.busy_since(100, 200), 200);
+        assert_eq!(in_hand.busy_since(150, 250), 200);
+        assert_eq!(in_hand.busy_since(300, 400), 300);
     }
 
     #[test]
     fn an_item_is_open_from_its_beginning() {
-        let mut lane = ReportLane::default();
-        assert!(lane.open().is_none());
-        [0, 1].into_iter().for_each(|item| lane.begin(work(item, 70)));
-        let (works, since) = lane.open().unwrap();
+        let mut in_hand = ItemsInHand::default();
+        assert!(in_hand.open().is_none());
+        [0, 1].into_iter().for_each(|item| in_hand.begin(work(item, 70)));
+        let (works, since) = in_hand.open().unwrap();
         assert_eq!((works.len(), since), (2, 70));
     }
 
     #[test]
     fn beginnings_without_ends_are_bounded() {
-        let mut lane = ReportLane::default();
-        (0..MOST_IN_HAND as u64 + 10).for_each(|item| lane.begin(work(item, 0)));
-        assert_eq!(lane.in_hand.len(), MOST_IN_HAND);
+        let mut in_hand = ItemsInHand::default();
+        (0..MOST_IN_HAND as u64 + 10).for_each(|item| in_hand.begin(work(item, 0)));
+        assert_eq!(in_hand.items.len(), MOST_IN_HAND);
     }
 }
