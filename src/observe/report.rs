@@ -23,6 +23,7 @@ mod page;
 mod producer_report;
 #[cfg(test)]
 mod properties;
+mod recorded_times;
 mod recorder;
 mod report_json;
 mod report_lane;

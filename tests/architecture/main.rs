@@ -70,8 +70,6 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     ("run", "Handover", 40, 18),
     ("engine", "Engine", 40, 16),
     ("backend", "Coordinator", 40, 16),
-    // A field for each figure of a report.
-    ("observe", "Recorder", 40, 20),
     // Plain data but for fields that conclusions alone need.
     ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),

@@ -8,17 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::advised_setting::Circumstances;
-use super::bins::{Bins, nanos};
+use super::bins::nanos;
 use super::kept_failures::Failures;
-use super::latency::Distribution;
 use super::producer_report::{ProducerReport, share};
+use super::recorded_times::{MOST_BINS, RecordedTimes};
 use super::report_lane::{LaneWork, ReportLane};
 use super::retries::{ConsumedItems, Retries};
 use super::run_report::leave_out_vacant;
 use super::run_report::{RunReport, Stall};
-use super::slowest::Slowest;
-use super::span::{IncidentKind, Incidents, RecordedSpans, Span, span};
-use super::timeline::{DoneCounts, Timeline};
+use super::span::{IncidentKind, Incidents};
+use super::timeline::DoneCounts;
 use super::{bottleneck, head_cost};
 use crate::base::Order;
 use crate::observe::account::{Account, Ending};
@@ -31,23 +30,15 @@ use crate::observe::provenance::Provenance;
 /// Its size is bounded for any run, apart from the length of places and of keys in progress.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    description: Option<String>,
-    provenance: Provenance,
-    order: Order,
-    items: Option<u64>,
-    fallbacks: Vec<String>,
+    head: ReportHead,
     /// The time of the last event.
     now: Duration,
     so_far: Account,
     lanes: Vec<ReportLane>,
     has_item_events: bool,
     events_lost: u64,
-    busy: Bins,
+    times: RecordedTimes,
     done: DoneCounts,
-    /// Latencies of producers that have no histogram of their own.
-    other_latencies: Distribution,
-    slowest: Slowest,
-    spans: RecordedSpans,
     failures: Failures,
     retries: Retries,
     incidents: Incidents,
@@ -55,35 +46,58 @@ pub(crate) struct Recorder {
     totals: Option<Arc<Totals>>,
 }
 
-/// The resolution of the timeline: bins per producer, and over all producers (1 MB).
-const MOST_BINS: usize = 512;
-const MOST_BINS_OF_ALL: usize = 131_072;
-const LEAST_BINS: usize = 8;
-
-/// Producers with a latency histogram of their own, of 40 KB each.
-const MOST_MEASURED: usize = 256;
+/// What a report says of its run from the start.
+#[derive(Debug, Default)]
+struct ReportHead {
+    description: Option<String>,
+    provenance: Provenance,
+    order: Order,
+    items: Option<u64>,
+    fallbacks: Vec<String>,
+}
 
 const MOST_STALLS: usize = 20;
+
+impl ReportHead {
+    fn write(&self, report: &mut RunReport) {
+        report.description = self.description.clone();
+        report.provenance = self.provenance.clone();
+        report.order = self.order;
+        report.items = self.items;
+        report.fallbacks = self.fallbacks.clone();
+    }
+
+    /// The items of `report` that the consumer has come to.
+    fn consumed(&self, report: &RunReport) -> ConsumedItems {
+        let account = report.account;
+        match (report.ending, self.order) {
+            (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
+            (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
+            (_, _) if account.cancelled == 0 => ConsumedItems::All,
+            (_, Order::Input) => {
+                ConsumedItems::Before(account.ok + account.failed + account.already_done)
+            }
+            (_, Order::Completion) => ConsumedItems::Before(0),
+        }
+    }
+}
 
 impl Recorder {
     /// Returns a recorder; every report carries the description of the work.
     pub(crate) fn new(description: Option<String>) -> Self {
+        Self::of(ReportHead { description, ..ReportHead::default() }, &[])
+    }
+
+    fn of(head: ReportHead, producers: &[String]) -> Self {
         Recorder {
-            description,
-            provenance: Provenance::default(),
-            order: Order::default(),
-            items: None,
-            fallbacks: vec![],
+            head,
             now: Duration::ZERO,
             so_far: Account::default(),
-            lanes: Vec::new(),
+            lanes: producers.iter().map(|place| ReportLane::new(place)).collect(),
             has_item_events: false,
             events_lost: 0,
-            busy: Bins::new(0, MOST_BINS),
+            times: RecordedTimes::new(producers.len()),
             done: DoneCounts::new(MOST_BINS),
-            other_latencies: Distribution::default(),
-            slowest: Slowest::default(),
-            spans: RecordedSpans::default(),
             failures: Failures::default(),
             retries: Retries::default(),
             incidents: Incidents::default(),
@@ -94,7 +108,7 @@ impl Recorder {
 
     /// Adds where, when and how the run takes place.
     pub(crate) fn is_of(&mut self, provenance: Provenance) {
-        self.provenance = provenance;
+        self.head.provenance = provenance;
     }
 
     /// Returns the totals of a run that has ended.
@@ -115,11 +129,7 @@ impl Recorder {
             Some(totals) => self.report_of_ended(totals),
             None => self.report_of_running(),
         };
-        report.description = self.description.clone();
-        report.provenance = self.provenance.clone();
-        report.order = self.order;
-        report.items = self.items;
-        report.fallbacks = self.fallbacks.clone();
+        self.head.write(&mut report);
         self.add_failures(&mut report);
         report.throughput = self.done.throughput(nanos(report.lasted.max(self.now)));
         if self.has_item_events {
@@ -137,7 +147,7 @@ impl Recorder {
     }
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
-        let decided = bottleneck::decide(totals, &Circumstances::of(&self.provenance));
+        let decided = bottleneck::decide(totals, &Circumstances::of(&self.head.provenance));
         let producers = totals.producers.iter();
         RunReport {
             ending: match (&totals.error, totals.cancelled) {
@@ -186,7 +196,7 @@ impl Recorder {
         let lane = &self.lanes[producer];
         let open =
             lane.in_hand.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
-        let working = Duration::from_nanos(self.busy.sum(producer) + open);
+        let working = Duration::from_nanos(self.times.busy.sum(producer) + open);
         ProducerReport {
             place: lane.place.clone(),
             items: lane.items,
@@ -213,68 +223,25 @@ impl Recorder {
         if self.totals.is_some() {
             report.failures_undelivered = self.failures.undelivered();
         }
-        report.retries = self.retries.report(self.consumed(report));
+        report.retries = self.retries.report(self.head.consumed(report));
         report.incidents = self.incidents.kept.clone();
         report.incidents_left_out = self.incidents.left_out;
         report.events_lost = self.events_lost;
     }
 
-    fn consumed(&self, report: &RunReport) -> ConsumedItems {
-        let account = report.account;
-        match (report.ending, self.order) {
-            (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
-            (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
-            (_, _) if account.cancelled == 0 => ConsumedItems::All,
-            (_, Order::Input) => {
-                ConsumedItems::Before(account.ok + account.failed + account.already_done)
-            }
-            (_, Order::Completion) => ConsumedItems::Before(0),
-        }
-    }
-
     fn add_item_events(&self, report: &mut RunReport) {
         let end = nanos(report.lasted.max(self.now));
-        let mut busy = self.busy.clone();
-        let mut open = Vec::new();
-        for (producer, lane) in self.lanes.iter().enumerate() {
-            let Some((works, since)) = lane.in_hand.open().filter(|_| self.may_be_open(lane))
-            else {
-                continue;
-            };
-            busy.add_time(producer, since, end);
-            open.extend(works.iter().map(|work| (producer, work, end.saturating_sub(work.start))));
-        }
-        self.add_spans(report, open);
-        let (bin, busy_ns) = busy.until(end);
-        report.timeline = Some(Timeline { bin, busy_ns });
-        report.latency = self.latencies().latencies();
-        report.slowest = self.slowest.items();
-        for (producer, lane) in report.producers.iter_mut().zip(&self.lanes) {
-            producer.latency = lane.latency.as_ref().and_then(Distribution::latencies);
-        }
-    }
-
-    fn latencies(&self) -> Distribution {
-        let mut all = Distribution::default();
-        let own = self.lanes.iter().filter_map(|lane| lane.latency.as_ref());
-        own.chain([&self.other_latencies]).for_each(|latencies| all.add(latencies));
-        all
+        let lanes = self.lanes.iter().enumerate();
+        let lanes = lanes.filter(|(_, lane)| self.may_be_open(lane));
+        let open = lanes.filter_map(|(producer, lane)| {
+            lane.in_hand.open().map(|(works, since)| (producer, works, since))
+        });
+        self.times.write(report, open, end);
     }
 
     /// After the run, only abandoned producers have items in progress; of other items, the end was lost.
     fn may_be_open(&self, lane: &ReportLane) -> bool {
         self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
-    }
-
-    fn add_spans(&self, report: &mut RunReport, open: Vec<(usize, &LaneWork, u64)>) {
-        report.spans = self.spans.report();
-        report.spans_left_out = self.spans.left_out;
-        let room = self.spans.room();
-        report.spans_left_out += open.len().saturating_sub(room) as u64;
-        let open = open.into_iter().take(room);
-        report.spans.extend(
-            open.map(|(producer, work, took)| Span { is_open: true, ..span(producer, work, took) }),
-        );
     }
 
     fn stall(&self, item: u64, lasted: Duration) -> Stall {
@@ -285,18 +252,14 @@ impl Recorder {
     fn key(&self, item: u64) -> Option<String> {
         let stalled = self.stalls.iter().find(|stall| stall.0 == item);
         let key = stalled.and_then(|stall| stall.2.as_deref());
-        key.or_else(|| self.slowest.key(item).map(|key| &**key))
+        key.or_else(|| self.times.slowest.key(item).map(|key| &**key))
             .or_else(|| self.failures.key(item))
             .map(str::to_owned)
     }
 
     fn started(&mut self, items: Option<u64>, order: Order, producers: &[String]) {
-        let provenance = std::mem::take(&mut self.provenance);
-        *self = Recorder { items, order, provenance, ..Recorder::new(self.description.take()) };
-        self.lanes = producers.iter().map(|place| ReportLane::new(place)).collect();
-        let bins = MOST_BINS_OF_ALL / producers.len().max(1);
-        let bins = bins.clamp(LEAST_BINS, MOST_BINS);
-        self.busy = Bins::new(producers.len(), 1 << bins.ilog2());
+        let head = std::mem::take(&mut self.head);
+        *self = Self::of(ReportHead { items, order, ..head }, producers);
     }
 
     fn item_started(&mut self, producer: usize, work: LaneWork) {
@@ -315,21 +278,11 @@ impl Recorder {
         let took = at.saturating_sub(work.start);
         let since = lane.in_hand.busy_since(busy_from.unwrap_or(work.start), at);
         let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
-        self.busy.add_time(producer, since, at);
+        self.times.busy.add_time(producer, since, at);
         if !is_measured {
-            self.measure(producer, &work, took);
+            self.times.measure(producer, &work, took);
         }
-        self.spans.keep(producer, work, took);
-    }
-
-    fn measure(&mut self, producer: usize, work: &LaneWork, took: u64) {
-        match self.lanes.get_mut(producer) {
-            Some(lane) if producer < MOST_MEASURED => {
-                lane.latency.get_or_insert_default().record(took);
-            }
-            _ => self.other_latencies.record(took),
-        }
-        self.slowest.see(producer, work, took);
+        self.times.spans.keep(producer, work, took);
     }
 
     /// The run has given up on the items in hand. The producer may continue, but the items are over. How they
@@ -343,7 +296,7 @@ impl Recorder {
         for producer in 0..self.lanes.len() {
             let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
             for work in in_hand {
-                self.measure(producer, &work, at.saturating_sub(work.start));
+                self.times.measure(producer, &work, at.saturating_sub(work.start));
             }
         }
     }
@@ -434,9 +387,9 @@ impl Recorder {
         for work in in_hand {
             let took = at.saturating_sub(work.start);
             if !is_measured {
-                self.measure(producer, &work, took);
+                self.times.measure(producer, &work, took);
             }
-            self.spans.keep(producer, work, took);
+            self.times.spans.keep(producer, work, took);
         }
     }
 }
@@ -459,7 +412,7 @@ impl Observer for Recorder {
             Event::ItemsConsumed { items } => self.so_far.ok += items,
             Event::RunStarted { items, order, producers, fallbacks } => {
                 self.started(*items, *order, producers);
-                self.fallbacks = fallbacks.clone();
+                self.head.fallbacks = fallbacks.clone();
             }
             Event::ProducerReady { producer, took, is_rebuilt } => {
                 self.ready(at, *producer, *took, *is_rebuilt);

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::latency::Distribution;
-
 /// An attempt at an item.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LaneWork {
@@ -38,8 +36,6 @@ pub(super) struct ReportLane {
     replaced: Option<(u64, bool)>,
     /// The time at which the run gave up on the items in hand, until that has been measured.
     pub(super) cut_off_at: Option<u64>,
-    /// The latencies, allocated with the first attempt that is measured, since there may be many producers.
-    pub(super) latency: Option<Distribution>,
     pub(super) in_hand: ItemsInHand,
 }
 

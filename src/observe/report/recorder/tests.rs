@@ -1,4 +1,5 @@
 use super::*;
+use crate::observe::report::recorded_times::MOST_MEASURED;
 use crate::observe::report::samples::{PlayedRun, failure};
 use crate::observe::report::{Bottleneck, RetryOutcome};
 
