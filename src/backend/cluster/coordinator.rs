@@ -51,18 +51,18 @@ pub(super) struct Coordinator {
     /// What a worker last said of the broker's refusals, and when.
     told_refusal: Option<(Instant, String)>,
     clock: Clock,
-    /// The time of the event in hand.
-    now: Instant,
-    /// The broker at that time.
+    /// The broker at the time of the event in hand.
     broker: BrokerHealth,
     /// What that event leads to.
     actions: Vec<CoordinatorAction>,
     is_closing: bool,
 }
 
-/// When something was last so.
+/// The time, and when something was last so.
 #[derive(Debug)]
 struct Clock {
+    /// The time of the event in hand.
+    now: Instant,
     ticked: Instant,
     /// When a worker last had a seat, no run was in progress, or a run began.
     staffed: Instant,
@@ -86,11 +86,24 @@ struct Purge {
 }
 
 impl Clock {
+    /// The clock of a coordinator that begins now, with all well.
+    fn new(now: Instant) -> Self {
+        Clock {
+            now,
+            ticked: now,
+            staffed: now,
+            run: None,
+            connected: now,
+            answered: now,
+            result: now,
+        }
+    }
+
     /// Leaves out a pause of this process that ends now: nobody else was silent for that time.
-    fn skip(&mut self, pause: Duration, now: Instant) {
-        let Clock { staffed, connected, answered, result, .. } = self;
+    fn skip(&mut self, pause: Duration) {
+        let Clock { now, staffed, connected, answered, result, .. } = self;
         for time in [staffed, connected, answered, result] {
-            *time = (*time + pause).min(now);
+            *time = (*time + pause).min(*now);
         }
     }
 }
@@ -104,14 +117,6 @@ impl Coordinator {
         revision: u64,
         now: Instant,
     ) -> Self {
-        let clock = Clock {
-            ticked: now,
-            staffed: now,
-            run: None,
-            connected: now,
-            answered: now,
-            result: now,
-        };
         Coordinator {
             board,
             nats,
@@ -123,8 +128,7 @@ impl Coordinator {
             purge: Purge::default(),
             key_refused: None,
             told_refusal: None,
-            clock,
-            now,
+            clock: Clock::new(now),
             broker: BrokerHealth::default(),
             actions: vec![],
             is_closing: false,
@@ -148,7 +152,7 @@ impl Coordinator {
         now: Instant,
         broker: BrokerHealth,
     ) -> Vec<CoordinatorAction> {
-        (self.now, self.broker) = (now, broker);
+        (self.clock.now, self.broker) = (now, broker);
         match event {
             CoordinatorEvent::Publish(item) => self.publish(item),
             CoordinatorEvent::Cancel(publication) => {
@@ -349,7 +353,7 @@ impl Coordinator {
             Err(error) => return tracing::warn!("a notice does not decode: {error}"),
         };
         let Notice { worker, news, .. } = notice;
-        self.seen.insert(worker.clone(), self.now);
+        self.seen.insert(worker.clone(), self.clock.now);
         match news {
             WorkerNews::Join(joining) => {
                 if let Some(reply) = reply {
@@ -373,7 +377,7 @@ impl Coordinator {
             WorkerNews::Leaving { times, lost, last_result } => {
                 self.board.note_times(&worker, times);
                 let Some(part) = self.board.part_of(&worker) else { return };
-                let (lost, since) = (lost.map(Into::into), self.now);
+                let (lost, since) = (lost.map(Into::into), self.clock.now);
                 self.departures.add(LeavingWorker { worker, part, lost, last_result, since });
                 self.lose_departed();
             }
@@ -384,7 +388,8 @@ impl Coordinator {
                 }
             }
             WorkerNews::Alive(said) => {
-                self.told_refusal = said.map(|said| (self.now, said)).or(self.told_refusal.take());
+                self.told_refusal =
+                    said.map(|said| (self.clock.now, said)).or(self.told_refusal.take());
             }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");

@@ -49,7 +49,7 @@ impl Coordinator {
 
     /// Notes that a worker lives, and compares the part in its card with the part in its seat.
     pub(super) fn take_card(&mut self, worker: String, card: Result<Card, String>) {
-        self.seen.insert(worker.clone(), self.now);
+        self.seen.insert(worker.clone(), self.clock.now);
         match card.and_then(|card| check(&card, &self.key).map(|()| card)) {
             Ok(card) => {
                 let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
@@ -77,7 +77,7 @@ impl Coordinator {
 
     /// Takes the seats from the workers that have left, and whose results are read.
     pub(super) fn lose_departed(&mut self) {
-        let due = self.departures.take_due(self.now, self.nats.lease_time);
+        let due = self.departures.take_due(self.clock.now, self.nats.lease_time);
         for LeavingWorker { worker, part, lost, .. } in due {
             if self.board.part_of(&worker) == Some(part) {
                 self.lose(&worker, lost);
@@ -97,7 +97,7 @@ impl Coordinator {
     fn unseat(&mut self, worker: &str, lost: Option<Arc<str>>) -> bool {
         let Some((lane, sequences)) = self.board.unseat(worker, lost) else { return false };
         tracing::info!("worker {worker} takes part no more");
-        self.clock.staffed = self.now;
+        self.clock.staffed = self.clock.now;
         self.draining.remove(&lane);
         self.actions.extend(sequences.into_iter().map(CoordinatorAction::DeleteItem));
         true
@@ -107,14 +107,14 @@ impl Coordinator {
     fn lose_silent(&mut self, seated: &[String]) {
         let lease = self.nats.lease_time;
         for worker in seated {
-            let seen = *self.seen.entry(worker.clone()).or_insert(self.now);
-            if self.now.duration_since(seen) > lease {
+            let seen = *self.seen.entry(worker.clone()).or_insert(self.clock.now);
+            if self.clock.now.duration_since(seen) > lease {
                 tracing::warn!("worker {worker} gave no sign of life for {lease:?}");
                 let lease = HumanDuration(lease);
                 self.lose(worker, Some(format!("it gave no sign of life for {lease:#}").into()));
             }
         }
-        let now = self.now;
+        let now = self.clock.now;
         self.seen.retain(|_, seen| now.duration_since(*seen) < lease * 10);
         self.board.retain_refusals(|worker| self.seen.contains_key(worker));
     }
@@ -124,12 +124,12 @@ impl Coordinator {
 impl Coordinator {
     /// Gives up what was silent for too long: workers after a lease, then the run.
     pub(super) fn tick(&mut self) {
-        let (now, lease) = (self.now, self.nats.lease_time);
+        let (now, lease) = (self.clock.now, self.nats.lease_time);
         // A process that was stopped has heard nothing, and its workers may be well.
         let pause = now.duration_since(std::mem::replace(&mut self.clock.ticked, now));
         let was_stopped = pause > lease / 2;
         if was_stopped {
-            self.clock.skip(pause, now);
+            self.clock.skip(pause);
         }
         // A broker that does not keep the key keeps no card either.
         let is_well = now.duration_since(self.clock.answered) <= lease / 2
@@ -164,7 +164,7 @@ impl Coordinator {
 
     /// Blames no worker while the broker is away or does not answer, and gives the run up after `wait_for`.
     fn wait_for_broker(&mut self, was_stopped: bool) {
-        let now = self.now;
+        let now = self.clock.now;
         self.seen.values_mut().for_each(|seen| *seen = now);
         let gone = now.duration_since(self.clock.connected);
         if gone > self.nats.lease_time {
@@ -195,7 +195,7 @@ impl Coordinator {
 
     /// Returns what is wrong with the broker, if anything is.
     fn cause(&self) -> Option<Fatal> {
-        let now = self.now;
+        let now = self.clock.now;
         if let Err(lost) = self.broker.check_access(now, Duration::ZERO) {
             return Some(Fatal::NoAccess(lost));
         }
@@ -212,7 +212,7 @@ impl Coordinator {
 
     /// Why the broker has not stored an item. `said` is its answer, if there was one.
     pub(super) fn cause_of_loss(&self, said: Option<String>) -> Fatal {
-        if let Err(lost) = self.broker.check_access(self.now, Duration::ZERO) {
+        if let Err(lost) = self.broker.check_access(self.clock.now, Duration::ZERO) {
             return Fatal::NoAccess(lost);
         }
         let said = said.or_else(|| self.recent_refusal());
@@ -224,8 +224,8 @@ impl Coordinator {
     fn recent_refusal(&self) -> Option<String> {
         let within = self.nats.wait_for * 2;
         let told = self.told_refusal.as_ref();
-        let told = told.filter(|it| self.now.duration_since(it.0) <= within);
-        let own = self.broker.refusal_within(self.now, within);
+        let told = told.filter(|it| self.clock.now.duration_since(it.0) <= within);
+        let own = self.broker.refusal_within(self.clock.now, within);
         own.or_else(|| told.map(|it| it.1.clone()))
     }
 
@@ -242,7 +242,7 @@ impl Coordinator {
     /// Notes whether this coordinator still has its key, and whether the broker answers.
     pub(super) fn take_key_state(&mut self, state: KeyState, purpose: KeyPurpose) {
         if state != KeyState::Unanswered {
-            self.clock.answered = self.now;
+            self.clock.answered = self.clock.now;
             self.key_refused = None;
         }
         match state {
@@ -262,7 +262,7 @@ impl Coordinator {
 
     /// The broker is back, perhaps without what it had.
     pub(super) fn restore(&mut self) {
-        let now = self.now;
+        let now = self.clock.now;
         self.seen.values_mut().for_each(|seen| *seen = now);
         // The request may be lost. Lanes ask once more.
         self.purge = Purge::default();
