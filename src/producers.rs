@@ -24,6 +24,7 @@ use crate::base::panic::drop_quietly;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Barrier, now};
 use crate::error::{Error, Hook, Site, text_of};
 use crate::producers::cpu_pool::producer_thread;
@@ -46,6 +47,8 @@ use crate::scheduler::batch::DeviceBatches;
 /// The producers of a pool: one for each place.
 pub(crate) struct Producers<I, T> {
     threads: Arc<ProducerThreads<I, T>>,
+    /// The process in which they were started.
+    pub(crate) home: HomeProcess,
     /// The producers that failed to start.
     losses: Vec<LostProducer>,
     /// What was learned about the batches of each place's device.
@@ -218,8 +221,8 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         Barrier::prepare();
         let threads = ProducerThreads::new(factory.clone(), settings);
         let learned = vec![DeviceBatches::default(); places];
-        let (since, start_up) = (now(), Duration::ZERO);
-        let mut producers = Producers { threads, losses: vec![], learned, start_up };
+        let (home, since, start_up) = (HomeProcess::here(), now(), Duration::ZERO);
+        let mut producers = Producers { threads, home, losses: vec![], learned, start_up };
         let (startup, failure) = producers.start_all(places, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
             return Ok(Producers { start_up: now() - since, ..producers });

@@ -12,7 +12,6 @@ use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::{Interrupt, SeenRequests};
-use crate::concurrency::home_process::HomeProcess;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
@@ -43,8 +42,6 @@ pub(crate) struct Engine<I, T> {
     pub(super) run_settings: Arc<RunSettings<I, T>>,
     /// The requests of the token that this pool has spent.
     seen: SeenRequests,
-    /// The process in which the producers were started.
-    home: HomeProcess,
     /// `None` while closed.
     pub(super) producers: Option<Producers<I, T>>,
     /// The session in progress. It is kept here and not in the caller's `Outputs` or future, so that a leaked one can
@@ -87,7 +84,6 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
             settings,
             run_settings: Arc::new(run_settings),
             seen,
-            home: HomeProcess::here(),
             producers: None,
             session: None,
             account: Account::default(),
@@ -121,7 +117,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
                 self.gone.clear();
                 self.abandoned.clear();
                 self.gone.extend(producers.losses());
-                (self.home, self.producers) = (HomeProcess::here(), Some(producers));
+                self.producers = Some(producers);
                 Ok(())
             }
             Err(error) => {
@@ -380,7 +376,7 @@ impl<I, T> Engine<I, T> {
 
     /// Fails in a process that was forked after the producers were started: their threads run in the parent only.
     pub(crate) fn check_home(&self) -> Result<(), Error> {
-        if self.is_active() { Ok(self.home.check()?) } else { Ok(()) }
+        self.producers.as_ref().map_or(Ok(()), |producers| Ok(producers.home.check()?))
     }
 
     pub(super) fn is_in_fork(&self) -> bool {

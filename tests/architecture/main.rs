@@ -68,7 +68,6 @@ const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     ("api", "Builder", 50, 25),
     // The state that all threads of a run share.
     ("run", "Handover", 40, 18),
-    ("engine", "Engine", 40, 16),
     // Plain data but for fields that conclusions alone need.
     ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),
