@@ -111,10 +111,6 @@ pub(crate) struct Handover<I, T> {
     lanes: Box<[CachePadded<ProducerLane<I, T>>]>,
     /// Which of them may have items in their inboxes.
     stocked: Stocked,
-    /// The number of producers that work at the same time.
-    producers: usize,
-    /// The number of items given out in all, or [`UNKNOWN`].
-    total: AtomicU64,
     /// The collector sleeps here.
     waiting: CachePadded<EventCount>,
     pub(crate) permits: PermitPool,
@@ -132,15 +128,17 @@ pub(crate) struct Handover<I, T> {
     /// Where results go instead of to a collector. Set for a service, before producers take part.
     answers: OnceLock<Arc<dyn ResultSink<T>>>,
     pub(crate) stats: RunStats,
-    flags: CachePadded<Flags>,
+    ending: CachePadded<EndState>,
     /// On a cache line of its own. It is written often while the window is narrow, and each write would evict fields that
     /// all threads read.
     pub(crate) window_hints: CachePadded<WindowHints>,
 }
 
-/// Read by all parties, written once.
+/// How far the run has ended. Read by all parties, written once.
 #[derive(Debug, Default)]
-struct Flags {
+struct EndState {
+    /// The number of items given out in all, or [`UNKNOWN`].
+    total: AtomicU64,
     /// Items and results that are still here are to be discarded.
     aborted: AtomicBool,
     /// The feeder is to stop. Also in `permits`; this copy makes the check per item a plain load.
@@ -180,6 +178,7 @@ impl<I, T> Handover<I, T> {
         if is_timed {
             results.push(late_results);
         }
+        let ending = EndState { total: AtomicU64::new(UNKNOWN), ..EndState::default() };
         Handover {
             intake: CachePadded::new(Mutex::new(Intake {
                 items,
@@ -189,8 +188,6 @@ impl<I, T> Handover<I, T> {
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             stocked: Stocked::new(producers),
-            producers,
-            total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::among(producers)),
             permits: PermitPool::new(window),
             yields: Yields::default(),
@@ -201,7 +198,7 @@ impl<I, T> Handover<I, T> {
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
             stats: RunStats::new(producers),
-            flags: CachePadded::default(),
+            ending: CachePadded::new(ending),
             window_hints: CachePadded::default(),
         }
     }
@@ -241,7 +238,7 @@ impl<I, T> Handover<I, T> {
 
     /// How many items the producers work on at once.
     pub(crate) fn at_work(&self) -> usize {
-        self.producers.saturating_mul(self.dispatch.largest_batch())
+        self.lanes().saturating_mul(self.dispatch.largest_batch())
     }
 
     /// How producers form batches.
@@ -256,19 +253,19 @@ impl<I, T> Handover<I, T> {
 
     /// Tells the feeder to stop. Items already given out are still worked on.
     pub(crate) fn halt(&self) {
-        self.flags.halted.store(true, Ordering::Relaxed);
+        self.ending.halted.store(true, Ordering::Relaxed);
         self.permits.halt();
         self.dispatch.note_input_end();
         self.note_end(End::Halted);
     }
 
     pub(crate) fn is_halted(&self) -> bool {
-        self.flags.halted.load(Ordering::Relaxed)
+        self.ending.halted.load(Ordering::Relaxed)
     }
 
     /// Ends the input: `total` items were given out, and no more are pushed.
     pub(crate) fn end(&self, total: u64) {
-        self.total.store(total, Ordering::Release);
+        self.ending.total.store(total, Ordering::Release);
         self.waiting.notify_all();
         self.dispatch.note_input_end();
     }
@@ -276,7 +273,7 @@ impl<I, T> Handover<I, T> {
     /// Makes every party leave. Items and results that are still here are discarded.
     pub(crate) fn abort(&self) {
         self.halt();
-        self.flags.aborted.store(true, Ordering::Release);
+        self.ending.aborted.store(true, Ordering::Release);
         self.permits.abort();
         self.dispatch.abort_schedule();
         self.dispatch.signals.idle.notify_all();
@@ -285,7 +282,7 @@ impl<I, T> Handover<I, T> {
     }
 
     pub(crate) fn is_aborted(&self) -> bool {
-        self.flags.aborted.load(Ordering::Acquire)
+        self.ending.aborted.load(Ordering::Acquire)
     }
 }
 
@@ -304,7 +301,7 @@ impl<I, T> Handover<I, T> {
 
     /// The number of items given out in all, once it is known.
     pub(crate) fn total(&self) -> Option<u64> {
-        Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
+        Some(self.ending.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
     /// Makes this the hand-over of a run that its driver feeds.
@@ -403,7 +400,7 @@ impl<I, T> Handover<I, T> {
         has_news: impl Fn() -> bool,
         results: usize,
     ) {
-        let each = results.div_ceil(self.producers).max(1);
+        let each = results.div_ceil(self.lanes()).max(1);
         self.wake_collector_at(each as u64, merge);
         let is_ready = || has_news() || merge.has_many_new(each);
         self.waiting.wait_briefly_unless(COLLECTOR_DELAY, is_ready);

@@ -66,8 +66,6 @@ const MOST_FIELDS: usize = 15;
 const LARGE_TYPES: &[(&str, &str, usize, usize)] = &[
     // A method for each option, and a field for most.
     ("api", "Builder", 50, 25),
-    // The state that all threads of a run share.
-    ("run", "Handover", 40, 18),
     // Plain data but for fields that conclusions alone need.
     ("observe", "RunReport", 40, 40),
     ("observe", "Totals", 40, 23),

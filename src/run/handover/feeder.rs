@@ -365,7 +365,7 @@ impl<I, T> Handover<I, T> {
         has_memory: impl FnOnce() -> bool,
     ) -> usize {
         match self.dispatch.has_chosen_sizes() {
-            true => window.follow(self.dispatch.largest_batch(), self.producers, has_memory),
+            true => window.follow(self.dispatch.largest_batch(), self.lanes(), has_memory),
             false => 0,
         }
     }
