@@ -41,11 +41,21 @@ pub(crate) fn advised(mut error: Error, arguments: &[OsString]) -> Error {
     let command = args::command();
     let command =
         arguments.iter().find_map(|word| command.find_subcommand(word)).unwrap_or(&command);
-    let longs = command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
-    if let Some(alike) = option.strip_prefix("--").and_then(|option| nearest(option, longs)) {
+    let longs =
+        || command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
+    let name = option.strip_prefix("--");
+    if let Some(alike) =
+        name.and_then(|name| same(name, longs()).or_else(|| nearest(name, longs())))
+    {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{alike}")));
     }
     error
+}
+
+/// Returns the option with that meaning, if the command has one.
+fn same<'a>(name: &str, mut all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (_, meant) = MEANT.iter().find(|(names, _)| names.contains(&name))?;
+    all.find(|other| other == meant)
 }
 
 /// Returns the name that is the fewest typing errors away, if they are at most three.
@@ -100,6 +110,15 @@ fn text(error: &Error, kind: ContextKind) -> String {
 fn way(option: &str) -> Option<&'static str> {
     WAYS.iter().find(|(options, _)| options.contains(&option)).map(|(_, way)| *way)
 }
+
+/// Names that options have elsewhere, such as those of a pool in Python, and the options here.
+const MEANT: &[(&[&str], &str)] = &[
+    (&["gpu", "gpus", "cuda"], "gpu-list"),
+    (&["log", "logfile"], "joblog"),
+    (&["output", "output-dir", "outdir"], "results"),
+    (&["memory", "mem"], "memfree"),
+    (&["processes", "procs"], "workers"),
+];
 
 /// Options, and what to do instead.
 const WAYS: &[(&[&str], &str)] = &[
@@ -282,6 +301,21 @@ mod tests {
                     || (long.is_none() && shorts.any(|other| Some(other) == short))
             });
             assert!(!is_there, "{option} is there");
+        }
+    }
+
+    #[test]
+    fn a_name_from_elsewhere_means_an_option_that_is_there() {
+        let command = args::command();
+        for (line, option) in [
+            (["gangline", "run", "--gpus"], "--gpu-list"),
+            (["gangline", "run", "--log=a"], "--joblog"),
+            (["gangline", "check", "--gpu"], "--gpu-list"),
+            (["gangline", "run", "--retry"], "--retries"),
+        ] {
+            let error = command.clone().try_get_matches_from(line).unwrap_err();
+            let error = advised(error, &line.map(OsString::from));
+            assert_eq!(text(&error, ContextKind::SuggestedArg), option);
         }
     }
 
