@@ -25,7 +25,7 @@ use crate::exit;
 use crate::output::cut_off::remove_cut_off;
 use crate::output::outcome::{JobFailed, NextAttempt};
 use crate::output::report::{Numbers, number_by_jobs};
-use crate::output::verdict::advise;
+use crate::output::verdict::{JobDelivery, advise};
 use crate::plan::Plan;
 use crate::plan::gated::Gated;
 use crate::plan::job::{Job, Needs};
@@ -208,7 +208,7 @@ fn drive<W: JobWork + 'static>(
     let watch = watch.map_err(internal)?;
     let result = pool.try_run(gated);
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
-    let report = is_reported.then(|| completed(pool.report(), gpus, own, &numbers));
+    let report = is_reported.then(|| completed(pool.report(), gpus, own, &numbers, delivery(args)));
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
     if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
@@ -228,14 +228,23 @@ fn completed(
     gpus: Vec<GpuLoad>,
     lane: &Lane,
     numbers: &Numbers,
+    delivery: JobDelivery,
 ) -> RunReport {
     report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
     remove_cut_off(&mut report, &lane.retries.take_cut_off());
-    advise(&mut report);
+    advise(&mut report, delivery);
     lane.lists.describe(&mut report);
     lane.starts.remove_from(&mut report);
     report
+}
+
+fn delivery(args: &RunArgs) -> JobDelivery {
+    match (args.warm.warm, args.warm.batch) {
+        (false, _) => JobDelivery::Process,
+        (true, None) => JobDelivery::Line,
+        (true, Some(_)) => JobDelivery::List,
+    }
 }
 
 type JobPool<W> = AnyOrderRunner<JobRunner<W>>;

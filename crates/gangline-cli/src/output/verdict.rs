@@ -5,11 +5,22 @@ use std::time::Duration;
 use gangline::RunReport;
 use gangline::report::{Bottleneck, HumanDuration, Vocabulary};
 
+/// How a job reaches its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobDelivery {
+    /// The command is started for the job.
+    Process,
+    /// A warm worker gets the job as a line.
+    Line,
+    /// A warm worker gets the job in a list.
+    List,
+}
+
 /// Gives a report the words of the program. Advice that names options replaces the advice of the report, which
 /// names calls of the library. The bottleneck stays the same.
-pub(crate) fn advise(report: &mut RunReport) {
+pub(crate) fn advise(report: &mut RunReport, delivery: JobDelivery) {
     report.vocabulary = Vocabulary::Jobs;
-    let clause = of_part(report).or_else(|| of_waits(report)).or_else(|| of_jobs(report));
+    let clause = of_part(report, delivery).or_else(|| of_waits(report)).or_else(|| of_jobs(report));
     let Some(clause) = clause else {
         // It gives no advice.
         report.conclusion = in_jobs(&report.conclusion);
@@ -24,7 +35,7 @@ pub(crate) fn advise(report: &mut RunReport) {
 }
 
 /// The clause about a run that its source, its jobs or its outputs limited.
-fn of_part(report: &RunReport) -> Option<String> {
+fn of_part(report: &RunReport, delivery: JobDelivery) -> Option<String> {
     Some(match report.bottleneck {
         Bottleneck::Source => format!(
             "reading the inputs limited the run: it took {} of the time, and the slots had no job for {} of \
@@ -35,8 +46,13 @@ fn of_part(report: &RunReport) -> Option<String> {
         ),
         Bottleneck::Producers => format!(
             "the jobs limited the run: the slots were busy {} of the time; use more slots (-j, --per-gpu) or \
-             a faster device, and --warm if the program takes long to start",
+             a faster device{}",
             busy(report),
+            match delivery {
+                JobDelivery::Process => ", and --warm if the program takes long to start",
+                JobDelivery::Line => ", and --batch if the worker takes lists",
+                JobDelivery::List => "",
+            },
         ),
         Bottleneck::Consumer => format!(
             "writing the outputs limited the run: it took {} of the time; write them to a file, or keep them \
@@ -72,7 +88,7 @@ fn of_waits(report: &RunReport) -> Option<String> {
         Bottleneck::Uneven => format!(
             "uneven jobs limited the run: one slot worked to the end while the others were busy {} of the time \
              on average; put long jobs first",
-            busy(report),
+            busy_of_others(report),
         ),
         _ => return None,
     })
@@ -119,6 +135,14 @@ fn busy(report: &RunReport) -> String {
     mean(report, |slot| slot.busy)
 }
 
+/// The mean of all slots but the busiest.
+fn busy_of_others(report: &RunReport) -> String {
+    let shares = report.producers.iter().map(|slot| slot.busy);
+    let most = shares.clone().fold(0.0, f64::max);
+    let others = report.producers.len().saturating_sub(1).max(1);
+    percent((shares.sum::<f64>() - most) / others as f64)
+}
+
 fn waiting(report: &RunReport) -> String {
     let lasted = report.lasted.as_secs_f64().max(f64::MIN_POSITIVE);
     mean(report, |slot| slot.waiting.as_secs_f64() / lasted)
@@ -135,4 +159,51 @@ fn share(of: Duration, whole: Duration) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share.min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gangline::report::ProducerReport;
+
+    fn report(bottleneck: Bottleneck, busy: &[f64]) -> RunReport {
+        let mut report = RunReport::default();
+        report.bottleneck = bottleneck;
+        report.producers = busy
+            .iter()
+            .map(|&busy| {
+                let mut slot = ProducerReport::default();
+                slot.busy = busy;
+                slot
+            })
+            .collect();
+        report
+    }
+
+    #[test]
+    fn the_busiest_slot_is_none_of_the_others() {
+        for (busy, others) in [(&[0.5, 0.99, 0.3][..], "40 %"), (&[0.71, 0.75, 0.77, 0.95], "74 %")]
+        {
+            let mut report = report(Bottleneck::Uneven, busy);
+            advise(&mut report, JobDelivery::Process);
+            assert!(
+                report.conclusion.contains(&format!("busy {others} of")),
+                "{}",
+                report.conclusion
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_run_does_already_is_not_advised() {
+        for (delivery, end) in [
+            (JobDelivery::Process, "--warm if the program takes long to start."),
+            (JobDelivery::Line, "--batch if the worker takes lists."),
+            (JobDelivery::List, "or a faster device."),
+        ] {
+            let mut report = report(Bottleneck::Producers, &[1.0, 1.0]);
+            advise(&mut report, delivery);
+            assert!(report.conclusion.ends_with(end), "{}", report.conclusion);
+        }
+    }
 }
