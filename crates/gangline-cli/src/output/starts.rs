@@ -19,6 +19,9 @@ impl Starts {
     /// Takes the waits out of the times of jobs in a report. Otherwise the first job of each slot would be named as slow.
     pub(crate) fn remove_from(&self, report: &mut RunReport) {
         let waits = self.waits();
+        if waits.is_empty() {
+            return;
+        }
         // An attempt that took less was not the one that waited.
         let wait = |job: u64, took: Duration| waits.get(&job).copied().filter(|wait| *wait <= took);
         for slow in &mut report.slowest {
@@ -30,9 +33,88 @@ impl Starts {
             span.start += wait;
             span.took -= wait;
         }
+        drop(waits);
+        measure_again(report);
     }
 
     fn waits(&self) -> MutexGuard<'_, HashMap<u64, Duration>> {
         self.0.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// Replaces the percentiles of a report and its slots by those of the spans, as far as they have all attempts.
+fn measure_again(report: &mut RunReport) {
+    let ended = |slot: Option<usize>| {
+        let spans = report.spans.iter().filter(|span| !span.is_open);
+        let spans = spans.filter(|span| slot.is_none_or(|slot| span.producer == slot));
+        let mut times: Vec<Duration> = spans.map(|span| span.took).collect();
+        times.sort();
+        times
+    };
+    let of_slots: Vec<_> = (0..report.producers.len()).map(|slot| ended(Some(slot))).collect();
+    let of_all = ended(None);
+    let slots = report.producers.iter_mut().map(|slot| &mut slot.latency);
+    for (latency, times) in slots.zip(&of_slots).chain([(&mut report.latency, &of_all)]) {
+        let Some(latency) = latency.as_mut().filter(|it| it.count == times.len() as u64) else {
+            continue;
+        };
+        let at = |share: f64| {
+            let rank = (share * times.len() as f64).ceil() as usize;
+            times.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        };
+        (latency.p50, latency.p90) = (at(0.5), at(0.9));
+        (latency.p99, latency.max) = (at(0.99), at(1.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gangline::report::{Latencies, ProducerReport, Span};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn latencies(count: u64) -> Option<Latencies> {
+        let mut latencies = Latencies::default();
+        latencies.count = count;
+        latencies.max = 99 * MS;
+        Some(latencies)
+    }
+
+    /// Jobs 1 to 3 of slot 0, of which the first took 95 ms, and 4 to 6 of slot 1.
+    fn report() -> RunReport {
+        let mut report = RunReport::default();
+        for job in 1..=6 {
+            let mut span = Span::default();
+            (span.item, span.producer) = (job, usize::from(job > 3));
+            span.took = if job == 1 { 95 * MS } else { 5 * MS };
+            report.spans.push(span);
+        }
+        report.latency = latencies(6);
+        for count in [3, 4] {
+            let mut slot = ProducerReport::default();
+            slot.latency = latencies(count);
+            report.producers.push(slot);
+        }
+        report
+    }
+
+    #[test]
+    fn the_start_of_a_worker_is_no_time_of_a_job() {
+        let starts = Starts::default();
+        starts.waited([1].into_iter(), 90 * MS);
+        let mut report = report();
+        starts.remove_from(&mut report);
+        let longest = |latency: Option<Latencies>| latency.map(|it| it.max);
+        assert_eq!(longest(report.latency), Some(5 * MS));
+        assert_eq!(longest(report.producers[0].latency), Some(5 * MS));
+        assert_eq!(longest(report.producers[1].latency), Some(99 * MS), "a span is left out");
+    }
+
+    #[test]
+    fn without_waits_a_report_stays_as_it_is() {
+        let mut measured = report();
+        Starts::default().remove_from(&mut measured);
+        assert_eq!(measured, report());
     }
 }
