@@ -336,14 +336,17 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
 }
 
 fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
-    let is_in_progress = report.ending == Ending::InProgress;
-    if is_in_progress && report.stalls.is_empty() {
+    let waits = match report.ending {
+        Ending::InProgress => vec![],
+        _ => waits(report),
+    };
+    if waits.is_empty() && report.stalls.is_empty() {
         return None;
     }
     let words = report.words();
     let mut section = Section::new(format!("Source, {} and {}", words.window, words.consumer));
-    if !is_in_progress {
-        section = section.with(Block::List("", waits(report), None));
+    if !waits.is_empty() {
+        section = section.with(Block::List("", waits, None));
     }
     if !report.stalls.is_empty() {
         let title = format!("The {} that blocked the head of line for the longest", words.items);
@@ -398,8 +401,9 @@ fn retried(report: &RunReport, key: usize) -> Option<Section<'_>> {
 }
 
 fn split_batches(report: &RunReport) -> Option<Section<'_>> {
-    let summary = Block::Paragraph(report.splits.summary()?, Some(Ink::Warning));
-    Some(Section::new("Split batches").with(summary))
+    let words = report.words();
+    let summary = Block::Paragraph(report.splits.summary(words)?, Some(Ink::Warning));
+    Some(Section::new(format!("Split {}", words.batches)).with(summary))
 }
 
 fn provenance(report: &RunReport) -> Option<Section<'_>> {

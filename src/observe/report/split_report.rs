@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::formats::{Count, LONGEST_TEXT, Many, clipped};
+use super::vocabulary::{ITEMS, Words};
 use crate::base::bounded;
 
 /// Counts of the batches that were split after [`producer_work_batch`](crate::Runner::producer_work_batch) had failed
@@ -78,9 +79,9 @@ impl SplitReport {
     }
 
     /// Summarises the batches that were split.
-    pub(super) fn summary(&self) -> Option<String> {
+    pub(super) fn summary(&self, words: &Words) -> Option<String> {
         let error = self.error.as_deref()?;
-        Some(format!("{}; the first error: {}", self.counts(), clipped(error, LONGEST_TEXT)))
+        Some(format!("{}; the first error: {}", self.counts(words), clipped(error, LONGEST_TEXT)))
     }
 
     /// The verdict on a run that split most of its batches.
@@ -90,19 +91,21 @@ impl SplitReport {
             format!(
                 "split batches limited the run: {}, with the error {:?}; have `producer_work_batch` work on several \
                  items, or return an `Err` for the bad ones alone, since larger batches would only be split more often",
-                self.counts(),
+                self.counts(&ITEMS),
                 clipped(self.error.as_deref().unwrap_or_default(), LONGEST_TEXT),
             )
         })
     }
 
-    fn counts(&self) -> String {
+    fn counts(&self, words: &Words) -> String {
         format!(
-            "{} of {} batches {} split after the hook had failed, which took {} instead of {}",
+            "{} of {} {} {} split after the {} had failed, which took {} instead of {}",
             Count(self.split),
             Count(self.batches),
+            words.batches,
             if self.split == 1 { "was" } else { "were" },
-            Many(self.calls, "call"),
+            words.hook,
+            Many(self.calls, words.call),
             Count(self.batches),
         )
     }

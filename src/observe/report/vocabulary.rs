@@ -32,6 +32,11 @@ pub(super) struct Words {
     pub(super) consumer: &'static str,
     pub(super) consumer_working: &'static str,
     pub(super) window: &'static str,
+    pub(super) batches: &'static str,
+    /// What works on a batch.
+    pub(super) hook: &'static str,
+    /// How a batch comes to the hook.
+    pub(super) call: &'static str,
 }
 
 pub(super) const ITEMS: Words = Words {
@@ -46,6 +51,9 @@ pub(super) const ITEMS: Words = Words {
     consumer: "consumer",
     consumer_working: "consumer working",
     window: "window",
+    batches: "batches",
+    hook: "hook",
+    call: "call",
 };
 
 /// The words of the conclusion about a run in a cluster.
@@ -63,6 +71,9 @@ const JOBS: Words = Words {
     consumer: "output",
     consumer_working: "output working",
     window: "output window",
+    batches: "lists",
+    hook: "command",
+    call: "message",
 };
 
 impl Default for &'static Words {
@@ -82,7 +93,7 @@ impl Vocabulary {
     /// Returns the name of the part that failed, for the name of a hook.
     pub(super) fn part(self, hook: &str) -> &str {
         match (self, hook) {
-            (Vocabulary::Jobs, "producer_work") => "the command",
+            (Vocabulary::Jobs, "producer_work" | "producer_work_batch") => "the command",
             (Vocabulary::Jobs, "consumer_work") => "the output",
             (_, hook) => hook,
         }
@@ -95,16 +106,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_fails_alone_and_for_a_list() {
+        for hook in ["producer_work", "producer_work_batch"] {
+            assert_eq!(Vocabulary::Jobs.part(hook), "the command");
+            assert_eq!(Vocabulary::Items.part(hook), hook);
+        }
+    }
+
+    #[test]
     fn a_report_has_the_words_of_its_vocabulary() {
         let mut report = eventful(4);
         // Texts of the run itself.
         (report.conclusion, report.error) = Default::default();
         report.failures.clear();
         report.producers.iter_mut().for_each(|producer| producer.quarantined = None);
+        report.splits.error = Some("no".to_owned());
         report.provenance.settings.insert("on_error".to_owned(), "skip".to_owned());
         for (vocabulary, others) in [
             (Vocabulary::Items, ["job", "slot", "the command", "output window"]),
-            (Vocabulary::Jobs, ["item", "producer", "consumer", "producer_work"]),
+            (Vocabulary::Jobs, ["item", "producer", "consumer", "hook"]),
         ] {
             report.vocabulary = vocabulary;
             let comparison = report.compare(&report).to_string();

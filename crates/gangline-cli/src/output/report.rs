@@ -42,6 +42,10 @@ pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
             *item = number;
         }
     }
+    if let Some(text) = &report.splits.error {
+        let text = of_list(text, numbers).unwrap_or_else(|| text.clone());
+        report.splits.error = Some(text);
+    }
     let stalls = report.stalls.iter_mut().map(|stall| &mut stall.item);
     let slowest = report.slowest.iter_mut().map(|slow| &mut slow.item);
     let spans = report.spans.iter_mut().map(|span| &mut span.item);
@@ -58,14 +62,29 @@ pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
 
 /// Turns the library's text about an item into one about a job.
 fn of_job(text: &str, item: u64, number: u64) -> String {
-    let Some(rest) = text.strip_prefix("producer_work failed for ") else {
-        return text.to_owned();
-    };
+    let Some(rest) = rest_of_failure(text) else { return text.to_owned() };
     let rest = rest.replacen(&format!("item {item}"), &format!("job {number}"), 1);
+    // The key of the job comes before it, and may be any text.
     match rest.rsplit_once("(producer ") {
         Some((job, slot)) => format!("the command failed for {job}(slot {slot}"),
         None => format!("the command failed for {rest}"),
     }
+}
+
+/// Turns the library's text about a batch, with its cause, into one about a list of jobs.
+fn of_list(text: &str, numbers: &Numbers) -> Option<String> {
+    let (count, rest) = rest_of_failure(text)?.split_once(" items from ")?;
+    let (first, rest) = rest.split_once(" to ")?;
+    let (last, rest) = rest.split_once(' ')?;
+    let (first, last) = (numbers.of(first.parse().ok()?), numbers.of(last.parse().ok()?));
+    let rest = rest.replacen("(producer ", "(slot ", 1);
+    Some(format!("the command failed for {count} jobs from {first} to {last} {rest}"))
+}
+
+/// What the library's text says after the hook that works on jobs.
+fn rest_of_failure(text: &str) -> Option<&str> {
+    let (hook, rest) = text.split_once(" failed for ")?;
+    matches!(hook, "producer_work" | "producer_work_batch").then_some(rest)
 }
 
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
@@ -152,4 +171,32 @@ fn ending(path: &Path) -> &str {
 fn numbered(path: &Path, number: usize) -> std::path::PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}-{number}.{}", ending(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_jobs_and_slots() {
+        for hook in ["producer_work", "producer_work_batch"] {
+            let text = format!(
+                "{hook} failed for item 30 (\"(producer x\") on cpu (producer 0, attempt 1)"
+            );
+            let said = "the command failed for job 31 (\"(producer x\") on cpu (slot 0, attempt 1)";
+            assert_eq!(of_job(&text, 30, 31), said);
+        }
+        assert_eq!(of_job("./a failed for item 3: no", 3, 4), "./a failed for item 3: no");
+    }
+
+    #[test]
+    fn texts_name_lists() {
+        let text = "producer_work_batch failed for 8 items from 8 to 15 on cpu (producer 1, attempt 1): no (producer x";
+        let said =
+            "the command failed for 8 jobs from 9 to 16 on cpu (slot 1, attempt 1): no (producer x";
+        assert_eq!(of_list(text, &Numbers::FromOne).as_deref(), Some(said));
+        let some = Numbers::Some((0..20).map(|item| 10 * item).collect());
+        assert!(of_list(text, &some).is_some_and(|text| text.contains("8 jobs from 80 to 150 on")));
+        assert_eq!(of_list("no text of the library", &some), None);
+    }
 }
