@@ -254,6 +254,7 @@ impl Recorder {
         let key = stalled.and_then(|stall| stall.2.as_deref());
         key.or_else(|| self.times.slowest.key(item).map(|key| &**key))
             .or_else(|| self.failures.key(item))
+            .or_else(|| self.retries.key(item))
             .map(str::to_owned)
     }
 
@@ -343,12 +344,14 @@ impl Recorder {
 
     /// One stall is reported several times, each time longer.
     fn head_stalled(&mut self, item: u64, lasted: Duration) {
+        // No producer has the item while it waits for a retry.
+        let key = || self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
         match self.stalls.iter_mut().find(|stall| stall.0 == item) {
-            Some(stall) => stall.1 = stall.1.max(lasted),
-            None => {
-                let key = self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
-                self.stalls.push((item, lasted, key));
+            Some(stall) => {
+                stall.1 = stall.1.max(lasted);
+                stall.2 = stall.2.take().or_else(key);
             }
+            None => self.stalls.push((item, lasted, key())),
         }
         self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.1));
         self.stalls.truncate(MOST_STALLS);

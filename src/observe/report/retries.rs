@@ -130,6 +130,11 @@ impl Retries {
         }
     }
 
+    /// The key of a retried item that is kept.
+    pub(super) fn key(&self, item: u64) -> Option<&str> {
+        self.kept.get(&(item, vec![]))?.key.as_deref()
+    }
+
     /// Records a final failure.
     pub(super) fn failed(&mut self, failure: &Failure) {
         let kept = name(failure).and_then(|name| self.kept.get_mut(&name));

@@ -105,7 +105,7 @@ pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
 /// Explains missing keys in the list of stalls.
 pub(super) fn lack_of_keys(report: &RunReport) -> Option<String> {
     let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
-    let is_mixed = (1..report.stalls.len()).contains(&with_key);
+    let is_mixed = (1..report.stalls.len()).contains(&with_key) && !report.lacks_item_events();
     let items = report.words().items;
     is_mixed.then(|| format!("Keys are kept for the longest waits and the slowest {items} only."))
 }

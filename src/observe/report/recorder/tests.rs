@@ -128,6 +128,27 @@ fn a_run_in_progress_is_reported_up_to_the_last_event() {
 }
 
 #[test]
+fn an_item_that_is_waited_for_keeps_its_key_also_between_attempts() {
+    let mut played = PlayedRun::new(1);
+    let failure = |item: u64| Failure {
+        item: Some(item),
+        key: Some(format!("key {item}")),
+        attempts: 1,
+        ..Failure::default()
+    };
+    // The first is with no producer when it is first waited for, and the second never is when it is looked for.
+    played.tell(1_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(1) });
+    played.start(2_000, 0, 7, 2);
+    played.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
+    played.finish(4_000, 0, 7);
+    played.retry(5_000, failure(8));
+    played.totals.worst_heads = vec![(7, ms(3)), (8, ms(2)), (9, ms(1))];
+    let stalls = played.end(9_000).stalls;
+    let keys: Vec<_> = stalls.iter().map(|stall| stall.key.as_deref()).collect();
+    assert_eq!(keys, [Some("key 7"), Some("key 8"), None]);
+}
+
+#[test]
 fn the_report_says_what_ended_the_run() {
     let ending = |error: Option<&str>, cancelled| {
         let mut played = PlayedRun::new(1);
