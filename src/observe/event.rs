@@ -346,7 +346,7 @@ pub struct ProducerTotals {
     pub failed: u64,
     /// The duration of its last `producer_init`.
     pub init: Duration,
-    /// How often it lost its state to a panic of a hook.
+    /// How often it lost its state to a panic of a hook, or to the end of its child process.
     #[serde(default)]
     pub states_lost: u64,
     /// How often it called `producer_init` again to rebuild a lost state.

@@ -36,7 +36,7 @@ pub struct ProducerReport {
     /// How long it waited without an item. In a cluster, since its worker joined.
     #[serde(with = "seconds")]
     pub waiting: Duration,
-    /// How often it lost its state to a panic of a hook.
+    /// How often it lost its state to a panic of a hook, or to the end of its child process.
     pub states_lost: u64,
     /// How often it called `producer_init` again to rebuild a lost state.
     pub rebuilds: u64,

@@ -169,9 +169,18 @@ impl TimeShares {
             }
             _ => {
                 let calls = Many(sum(|producer| producer.rebuilds), "call");
-                let why = format!("{calls}, after {} to panics", Many(lost, "lost state"));
-                let change =
-                    "find out why the hook panics, return an error instead (which keeps the state)";
+                // An end of a process may be a crash or a timeout.
+                let (causes, change) = match totals.producers.iter().any(|it| it.worker.is_some()) {
+                    true => (
+                        "panics or ends of processes",
+                        "find out why hooks panic, crash or take too long (an error keeps the state)",
+                    ),
+                    false => (
+                        "panics",
+                        "find out why the hook panics, return an error instead (which keeps the state)",
+                    ),
+                };
+                let why = format!("{calls}, after {} to {causes}", Many(lost, "lost state"));
                 ("lost", why, change.to_owned())
             }
         };

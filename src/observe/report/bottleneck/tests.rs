@@ -156,6 +156,20 @@ fn one_producer_that_works_on_alone_is_uneven_work() {
 }
 
 #[test]
+fn states_are_lost_to_panics_and_in_processes_to_crashes() {
+    let mut totals = totals(&[0.5, 0.5]);
+    (totals.producers[0].states_lost, totals.producers[0].rebuilds) = (1, 1);
+    totals.producers[0].rebuilding = time(5.0);
+    let (bottleneck, sentence) = decide(&totals);
+    assert_eq!(bottleneck, Bottleneck::Rebuilding);
+    assert!(sentence.contains("after 1 lost state to panics); find out"), "{sentence}");
+    totals.producers[0].worker = Some(WorkerReport::default());
+    let (bottleneck, sentence) = decide(&totals);
+    assert_eq!(bottleneck, Bottleneck::Rebuilding);
+    assert!(sentence.contains("panic, crash or take too long"), "{sentence}");
+}
+
+#[test]
 fn parts_that_are_slow_in_turns_are_no_single_bottleneck() {
     let mixed = Totals { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
     let (bottleneck, sentence) = decide(&mixed);
