@@ -241,6 +241,9 @@ impl Event {
     }
 }
 
+/// The window of a service, which has none: its callers wait.
+pub(crate) const NO_WINDOW: u64 = 0;
+
 /// The totals of a run. They are measured at waits only, which costs nothing for an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

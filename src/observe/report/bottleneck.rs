@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::advice::{FEWEST_EACH, SERVICE, calls, worked};
+use self::advice::{FEWEST_EACH, calls, worked};
 use self::early::SHORTEST;
 use super::advised_setting::{AdvisedSetting, Circumstances};
 use super::formats::{Count, Many, Time, capitalised};
@@ -18,7 +18,7 @@ use super::head_cost;
 use super::live_producers::{all_producers, lost, mean, without_vacant, words};
 use super::producer_report::share;
 use super::vocabulary::Words;
-use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
+use crate::observe::event::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
 ///
@@ -217,7 +217,7 @@ impl TimeShares {
         match () {
             () if is_short(totals) => Bottleneck::Unknown,
             () if !has_few(totals) => self.bottleneck(),
-            () if has_ended_early(totals) || totals.window == SERVICE => Bottleneck::Unknown,
+            () if has_ended_early(totals) || totals.window == NO_WINDOW => Bottleneck::Unknown,
             () => self.limit_of_few(self.bottleneck(), totals),
         }
     }

@@ -3,6 +3,7 @@
 use super::formats::{Count, LONGEST_TEXT, Many, Time, Times, clipped, item, part};
 use super::run_report::RunReport;
 use crate::observe::account::Ending;
+use crate::observe::event::NO_WINDOW;
 use crate::observe::failure::Failure;
 
 /// A report names the batch sizes of this many producers.
@@ -44,21 +45,23 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
     // In a pipeline, the window that holds the source back is that of the first stage.
     let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
     let words = report.words();
-    let mut waits = vec![
-        format!(
+    let mut waits = Vec::new();
+    // A service has neither a source nor a consumer.
+    if window != NO_WINDOW {
+        waits.push(format!(
             "source: worked {}, held back {}; the {} has {}",
             Time(report.source_working),
             Time(report.source_waiting),
             words.window,
             Many(window, words.item),
-        ),
-        format!(
+        ));
+        waits.push(format!(
             "{}: worked {}, waited {} without a result",
             words.consumer,
             Time(report.consumer_working),
             Time(report.consumer_waiting),
-        ),
-    ];
+        ));
+    }
     if report.consumer_abandoned {
         let consumer = words.consumer;
         waits.push(format!("the {consumer} did not return in time: its thread was abandoned"));
@@ -262,6 +265,18 @@ mod tests {
             producer.rebuilding = Duration::from_secs(1);
             assert_eq!(losses(&report, 0).first().map(String::as_str), expected);
         }
+    }
+
+    #[test]
+    fn a_service_has_neither_source_nor_consumer() {
+        let mut played = PlayedRun::new(1);
+        played.totals.window = 3;
+        let run = played.end(1_000);
+        assert!(waits(&run)[0].starts_with("source: worked"), "{run}");
+        played.totals.window = NO_WINDOW;
+        let service = played.end(1_000);
+        assert_eq!(waits(&service), Vec::<String>::new());
+        assert!(!service.to_string().contains("consumer"), "{service}");
     }
 
     #[test]

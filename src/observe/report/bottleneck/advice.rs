@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use crate::observe::event::{ProducerTotals, Totals};
+use crate::observe::event::{NO_WINDOW, ProducerTotals, Totals};
 use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::head_cost::GROWTH;
 use crate::observe::report::live_producers::is_of_cluster;
 use crate::scheduler::batch::SizeBound;
-
-/// The window of a service, which has none: its callers wait.
-pub(super) const SERVICE: u64 = 0;
 
 /// The least items per producer for a conclusion. With fewer, chance decides which producer has how many.
 pub(super) const FEWEST_EACH: u64 = 2;
@@ -62,7 +59,7 @@ pub(super) fn more_producers(totals: &Totals, at: &Circumstances<'_>) -> Option<
     let most = (calls(totals) / FEWEST_EACH).min(now.saturating_mul(MOST_MORE));
     let most = most.min(most_on_cores(totals, at).unwrap_or(most));
     let more = ((SLACK * needed).ceil() as u64).min(most);
-    let has_both = totals.window != SERVICE;
+    let has_both = totals.window != NO_WINDOW;
     (has_both
         && more > now
         && needed > SLACK * now as f64

@@ -1,8 +1,7 @@
 //! The clause that names what limited a run, and the setting to change.
 
-use super::advice::SERVICE;
 use super::{Bottleneck, CLOSE, LEAST_REBUILDING, LEAST_WAIT, MOST, TimeShares, advice, early};
-use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
+use crate::observe::event::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::formats::{Many, Percent};
 use crate::observe::report::head_cost;
@@ -32,7 +31,7 @@ impl TimeShares {
             Bottleneck::Window => (head_cost::larger_window(totals), None, None),
             // If the two times need not overlap, the input may have ended before.
             Bottleneck::Backoff
-                if self.full + self.backing_off > 1.0 && totals.window != SERVICE =>
+                if self.full + self.backing_off > 1.0 && totals.window != NO_WINDOW =>
             {
                 (head_cost::larger_window(totals), None, None)
             }
@@ -272,9 +271,11 @@ impl TimeShares {
             }
             _ => None,
         });
+        // Calls come in an order that nobody chooses.
+        let order = if totals.window == NO_WINDOW { "" } else { "; put long items first" };
         format!(
             "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \
-             {} on average; put long items first{}",
+             {} on average{order}{}",
             self.words.producer,
             totals.producers[producer].place,
             Percent(share),
@@ -285,7 +286,7 @@ impl TimeShares {
     }
 
     fn mixed_clause(&self, totals: &Totals) -> String {
-        if totals.window == SERVICE {
+        if totals.window == NO_WINDOW {
             return format!(
                 "no single part limited the run: the {} worked {} of the time{}, and waited for calls or retries in the rest",
                 self.words.producers,

@@ -156,6 +156,15 @@ fn one_producer_that_works_on_alone_is_uneven_work() {
 }
 
 #[test]
+fn a_service_is_not_advised_to_put_calls_in_another_order() {
+    let calls = Totals { window: NO_WINDOW, ..totals(&[0.3, 0.99, 0.3]) };
+    let (bottleneck, sentence) = decide(&calls);
+    assert_eq!(bottleneck, Bottleneck::Uneven);
+    assert!(!sentence.contains("put long"), "{sentence}");
+    assert!(sentence.contains("53 % on average"), "{sentence}");
+}
+
+#[test]
 fn states_are_lost_to_panics_and_in_processes_to_crashes() {
     let mut totals = totals(&[0.5, 0.5]);
     (totals.producers[0].states_lost, totals.producers[0].rebuilds) = (1, 1);
