@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use gangline::RunReport;
@@ -17,98 +18,121 @@ const FRAMES: [(&str, u32); 7] = [
     ("paper", 717),
 ];
 
-/// Reports elements that cut off what they contain or are outside the page, texts that overlap, what paper hides, and
-/// marks of a chart that do not stand out.
-const MEASURE: &str = r"
+/// Says what `findings.js` finds in each frame, which of the needed elements are not there, and that it looked.
+const LOOK: &str = r"
 const found = [];
 for (const frame of document.querySelectorAll('iframe')) {
   const page = frame.contentDocument;
-  const isPaper = frame.dataset.what === 'paper';
-  if (!isPaper) for (const details of page.querySelectorAll('details')) details.open = true;
-  const say = (what, element) =>
-    found.push(`${frame.dataset.what}: ${what}: ${element.outerHTML.slice(0, 120)}`);
-  for (const element of page.querySelectorAll('*')) {
-    const style = frame.contentWindow.getComputedStyle(element);
-    const hides = style.overflowX !== 'visible' || element === page.documentElement;
-    if (hides && !element.closest('svg') && style.clipPath === 'none' && element.clientWidth > 0
-        && element.scrollWidth > element.clientWidth + 1) say('cut off', element);
-    const box = element.getBoundingClientRect();
-    if (box.right > page.documentElement.clientWidth + 1) say('outside the page', element);
-    if (box.width > 0 && box.left < -1) say('left of the page', element);
-    if (isPaper && element.matches('details > :not(summary)') && !element.checkVisibility({contentVisibilityAuto: true}))
-      say('hidden on paper', element);
-  }
-  // Lines of text, of which none lies over another.
-  const lines = [];
-  const walker = page.createTreeWalker(page.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (element.closest('svg, thead') || !element.checkVisibility({visibilityProperty: true})) continue;
-    const range = page.createRange();
-    range.selectNodeContents(walker.currentNode);
-    for (const box of range.getClientRects())
-      if (box.width > 1) lines.push({box, element});
-  }
-  lines.sort((a, b) => a.box.top - b.box.top);
-  lines.forEach((one, at) => {
-    for (const other of lines.slice(at + 1)) {
-      const [a, b] = [one.box, other.box];
-      if (b.top > a.bottom) break;
-      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
-      const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-      if (wide > 1 && tall > 0.35 * Math.min(a.height, b.height)) say(`over ${other.element.outerHTML.slice(0, 80)}`, one.element);
-    }
-  });
-  // A bar may have any shade, so a mark stands out from what is drawn below it.
-  const light = (color) => {
-    const [r, g, b] = color.match(/[\d.]+/g).map(Number).map((c) => c / 255)
-      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  for (const mark of page.querySelectorAll('.mark, .straggler')) {
-    const halo = mark.previousElementSibling;
-    const [ink, ground] = [mark, halo].map((it) => frame.contentWindow.getComputedStyle(it));
-    const pair = [ink.stroke, ground.stroke].map(light).sort((a, b) => a - b);
-    const isSeen = (pair[1] + 0.05) / (pair[0] + 0.05) >= 3;
-    const isAround = mark.getAttribute('d') === halo.getAttribute('d')
-      && parseFloat(ground.strokeWidth) >= parseFloat(ink.strokeWidth) + 2;
-    if (!isSeen || !isAround) say('does not stand out', mark);
-  }
-  if (!page.querySelector('.mark') || !page.querySelector('.straggler')) say('has no marks', page.body);
-  found.push(`${frame.dataset.what}: measured ${page.querySelectorAll('*').length > 100 && lines.length > 100}`);
+  const say = (what) => found.push(`${frame.dataset.what}: ${what}`);
+  findings(frame.contentWindow, frame.dataset.what.startsWith('paper')).forEach(say);
+  for (const needed of NEEDED) if (!page.querySelector(needed)) say(`has no ${needed}`);
+  say(`looked at, ${page.querySelectorAll('*').length > 100}`);
 }
 document.body.innerHTML = '<pre id=found></pre>';
 document.getElementById('found').textContent = found.join('\n') + '\nend of findings\n';
 ";
 
+/// A page in a frame of a width.
+struct Frame {
+    what: String,
+    width: u32,
+    page: String,
+}
+
 #[test]
-fn nothing_is_cut_off_in_a_browser() {
-    let Some(browser) = browser() else {
-        skipped();
-        return;
-    };
+fn a_report_can_be_read_on_every_screen_and_on_paper() {
+    let Some(browser) = browser() else { return skipped() };
+    let drawn = [".mark", ".straggler", ".curve", ".busy", ".failure", ".outline", ".bar span"];
+    check(&browser, &crowded().to_html(), &drawn);
+}
+
+#[test]
+fn a_comparison_can_be_read_on_every_screen_and_on_paper() {
+    let Some(browser) = browser() else { return skipped() };
+    let after = crowded();
+    let mut before = after.clone();
+    before.failures.truncate(3);
+    before.lasted /= 2;
+    before.provenance.command.push("--max-per-gpu".to_owned());
+    check(&browser, &before.compare(&after).to_html(), &["table", ".bad", ".whole"]);
+}
+
+/// Changes of the style that hide something, each with what is to be found, on a phone or on paper.
+const BREAKS: [(&str, &str, &str); 15] = [
+    ("phone", ".text { white-space: nowrap; overflow: hidden }", "text cut off"),
+    ("phone", ".text { white-space: nowrap; overflow: clip }", "text cut off"),
+    ("phone", "dl div { height: 2rem; overflow: hidden }", "text cut off"),
+    ("phone", "dd { width: 2rem; white-space: nowrap }", "text outside its box"),
+    ("phone", ".conclusion { width: 60rem }", "outside the page"),
+    ("phone", ".conclusion { overflow-wrap: normal }", "text outside its box"),
+    ("phone", "li { overflow-wrap: normal }", "text outside its box"),
+    ("phone", "table td::before { content: none }", "not there"),
+    ("phone", ".whole { display: inline }", "broken at a hyphen"),
+    ("phone", ".mark { opacity: 0.3 }", "does not stand out"),
+    ("phone", ".busy { fill: #cfe0fa }", "does not stand out"),
+    ("phone", ".note { color: #a9b3be }", "hard to read"),
+    ("paper", "section:nth-of-type(3) { display: none }", "not there"),
+    ("paper", "details::details-content { content-visibility: hidden }", "not there"),
+    ("paper", "details pre { max-height: 2rem; overflow: auto }", "cut off"),
+];
+
+#[test]
+fn what_hides_a_part_of_a_page_is_found() {
+    let Some(browser) = browser() else { return skipped() };
     let page = crowded().to_html();
-    let mut frames = String::new();
-    for (what, width) in FRAMES {
-        let page = match what {
-            "paper" => printed(&page),
-            "a desk in the dark" => in_the_dark(&page),
-            _ => page.clone(),
-        };
-        let page = page.replace('&', "&amp;").replace('"', "&quot;");
-        let frame = format!(
-            "<iframe data-what=\"{what}\" style=\"width:{width}px;height:900px;border:0\" srcdoc=\"{page}\"></iframe>\n"
-        );
-        frames.write_str(&frame).unwrap();
+    let frame = |(place, style, _): &(&str, &str, &str)| Frame {
+        what: format!("{place} with {style}"),
+        width: if *place == "paper" { 717 } else { 390 },
+        page: if *place == "paper" { printed(&page) } else { page.clone() }
+            .replace("</style>", &format!("{style}</style>")),
+    };
+    let found = look(&browser, &BREAKS.iter().map(frame).collect::<Vec<_>>(), &[]);
+    for (place, style, expected) in BREAKS {
+        let start = format!("{place} with {style}: {expected}");
+        assert!(found.iter().any(|line| line.starts_with(&start)), "{start} not in {found:#?}");
     }
-    let text = format!(
-        "<!DOCTYPE html><meta charset=\"utf-8\"><body>\n{frames}<script>onload = () => {{ {MEASURE} }}</script></body>"
-    );
+}
+
+/// Checks that nothing is found in a page in any frame.
+#[track_caller]
+fn check(browser: &str, page: &str, needed: &[&str]) {
+    let frame = |(what, width): (&str, u32)| {
+        let page = match what {
+            "paper" => printed(page),
+            "a desk in the dark" => in_the_dark(page),
+            _ => page.to_owned(),
+        };
+        Frame { what: what.to_owned(), width, page }
+    };
+    let found = look(browser, &FRAMES.map(frame), needed);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Returns what is found in frames, each line behind the name of its frame.
+#[track_caller]
+fn look(browser: &str, frames: &[Frame], needed: &[&str]) -> Vec<String> {
+    let mut text = "<!DOCTYPE html><meta charset=\"utf-8\"><body>\n".to_owned();
+    for Frame { what, width, page } in frames {
+        let page = page.replace('&', "&amp;").replace('"', "&quot;");
+        let style = format!("width:{width}px;height:900px;border:0");
+        writeln!(
+            text,
+            "<iframe data-what=\"{what}\" style=\"{style}\" srcdoc=\"{page}\"></iframe>"
+        )
+        .unwrap();
+    }
+    let findings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/findings.js");
+    let findings = fs::read_to_string(findings).unwrap();
+    write!(
+        text,
+        "<script>{findings}\nconst NEEDED = {needed:?};\nonload = () => {{ {LOOK} }}</script></body>"
+    )
+    .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("frames.html");
     fs::write(&file, text).unwrap();
     let output = Command::new("timeout")
-        .args(["60", &browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
         .args(["--no-first-run", "--disable-background-networking", "--disable-component-update"])
         .args(["--disable-sync", "--hide-scrollbars", "--window-size=2000,1000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))
@@ -117,10 +141,10 @@ fn nothing_is_cut_off_in_a_browser() {
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
     let found = dom.split("<pre id=\"found\">").nth(1).unwrap_or_else(|| panic!("{output:?}"));
-    let found: Vec<&str> = found.lines().take_while(|line| *line != "end of findings").collect();
-    let measured = found.iter().filter(|line| line.ends_with("measured true")).count();
-    assert_eq!(measured, FRAMES.len(), "{found:#?}");
-    assert_eq!(found.len(), FRAMES.len(), "{found:#?}");
+    let found = found.lines().take_while(|line| *line != "end of findings").map(str::to_owned);
+    let (looked, found): (Vec<_>, _) = found.partition(|line| line.ends_with(": looked at, true"));
+    assert_eq!(looked.len(), frames.len(), "{found:#?}");
+    found
 }
 
 /// The page as a printer has it.
@@ -151,7 +175,9 @@ fn skipped() {
 
 /// A report with long texts, without spaces too, large numbers, failures of many causes and every section.
 fn crowded() -> RunReport {
-    let long = "/data/sessions/2026-11-24/a-directory-with-a-long-name/".repeat(3);
+    // The last part has nowhere to break.
+    let long = "/data/sessions/2026-11-24/a-directory-with-a-long-name/".repeat(2)
+        + &"FoilHole_7412_Data_1233445_".repeat(6);
     let mut producers = Vec::new();
     let mut rows = Vec::new();
     for producer in 0..24 {
@@ -164,7 +190,7 @@ fn crowded() -> RunReport {
                 "p99": 3_599.0, "max": 7_199.0},
             "quarantined": (producer == 5).then_some(&long), "abandoned": producer == 6,
         }));
-        rows.push(vec![900_000_000_u64; 64]);
+        rows.push(vec![900_000_000_000_u64; 64]);
     }
     let failures: Vec<_> = (0..30)
         .map(|item| {

@@ -42,13 +42,13 @@ pub(super) fn page(document: &Document<'_>) -> String {
 fn header(document: &Document<'_>) -> String {
     let Document { kind, heading, status, ink, .. } = document;
     let mut header =
-        format!("<header>\n<p class=\"name\">{kind}</p>\n<h1>{}</h1>\n", Html(heading));
+        format!("<header>\n<p class=\"name\">{kind}</p>\n<h1>{}</h1>\n", prose(heading));
     if let Some(status) = status {
         push!(header, "<p{}>{status}</p>\n", class(Some(*ink)));
     }
     for (text, ink) in &document.leads {
         let lead = match ink {
-            Some(Ink::Faint) => format!("<p class=\"name\">{}</p>\n", Html(&capitalised(text))),
+            Some(Ink::Faint) => format!("<p class=\"name\">{}</p>\n", prose(&capitalised(text))),
             // A collapsed text is no content of a paragraph.
             Some(Ink::Bad) => {
                 format!("<div class=\"conclusion error\">{}</div>\n", collapsible(text))
@@ -169,9 +169,9 @@ fn class(ink: Option<Ink>) -> &'static str {
 
 fn cell(cell: &Cell<'_>) -> String {
     let text = cell.text();
-    let html = Html(&text);
+    let html = prose(&text);
     match cell {
-        Cell::Text(_) | Cell::Tagged(_, "") | Cell::Inked(_, None) => html.to_string(),
+        Cell::Text(_) | Cell::Tagged(_, "") | Cell::Inked(_, None) => html,
         Cell::Tagged(_, tag) => format!("{html} <span class=\"tag\">{tag}</span>"),
         Cell::Share(share) => {
             let percent = (share.clamp(0.0, 1.0) * 100.0).round();
@@ -182,7 +182,7 @@ fn cell(cell: &Cell<'_>) -> String {
         }
         Cell::Inked(_, ink) => format!("<span{}>{html}</span>", class(*ink)),
         Cell::Code(text) if text.chars().count() > LONGEST_ERROR => collapsible(text),
-        Cell::Code(_) => format!("<code>{html}</code>"),
+        Cell::Code(text) => format!("<code>{}</code>", code(text)),
         Cell::Errors(errors) => {
             let mut errors = errors.iter().map(|error| collapsible(error));
             let mut cell = errors.next().unwrap_or_default();
@@ -197,7 +197,7 @@ fn cell(cell: &Cell<'_>) -> String {
 fn name_list(names: &[String], others: u64) -> String {
     let (first, rest) = names.split_at(names.len().min(OPEN_NAMES));
     let lines = |names: &[String]| {
-        names.iter().map(|it| format!("<div>{}</div>", Html(it))).collect::<String>()
+        names.iter().map(|it| format!("<div>{}</div>", prose(it))).collect::<String>()
     };
     let mut list = lines(first);
     if !rest.is_empty() {
@@ -218,7 +218,7 @@ fn collapsible(text: &str) -> String {
     if short.len() == text.len() {
         return with_code(text);
     }
-    let lines: Vec<_> = text.lines().map(|line| Html(line).to_string()).collect();
+    let lines: Vec<_> = text.lines().map(code).collect();
     format!(
         "<details><summary>{}</summary><pre>{}</pre></details>",
         with_code(&short),
@@ -230,13 +230,41 @@ fn collapsible(text: &str) -> String {
 fn with_code(text: &str) -> String {
     // An error of another program may have one alone.
     if text.matches('`').count() % 2 == 1 {
-        return Html(text).to_string();
+        return prose(text);
     }
     let mut html = String::new();
     for (index, part) in text.split('`').enumerate() {
         match index % 2 {
-            0 => push!(html, "{}", Html(part)),
-            _ => push!(html, "<code>{}</code>", Html(part)),
+            0 => html.push_str(&prose(part)),
+            _ => push!(html, "<code>{}</code>", code(part)),
+        }
+    }
+    html
+}
+
+/// Escapes a text, and keeps options whole.
+fn prose(text: &str) -> String {
+    whole_words(text, |word| {
+        let word = word.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '-');
+        word.starts_with('-') && word.contains(char::is_alphabetic)
+    })
+}
+
+/// Escapes a part of a command, and keeps its words whole.
+fn code(text: &str) -> String {
+    whole_words(text, |word| word.contains('-'))
+}
+
+/// Escapes a text, and keeps some of its words in one line: a browser breaks lines behind hyphens, so that a part of an
+/// option would look like a word of its own. A hyphen that allows no break would be copied as such.
+fn whole_words(text: &str, is_whole: impl Fn(&str) -> bool) -> String {
+    let mut html = String::new();
+    for piece in text.split_inclusive(char::is_whitespace) {
+        let (word, space) = piece.split_at(piece.trim_end().len());
+        if is_whole(word) {
+            push!(html, "<span class=\"whole\">{}</span>{}", Html(word), Html(space));
+        } else {
+            push!(html, "{}", Html(piece));
         }
     }
     html
@@ -321,6 +349,25 @@ mod tests {
         assert_eq!(page.matches(" exited with 3: no disk</summary>").count(), 2, "{page}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words.matches("value exited with 3: no disk").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn options_and_words_of_commands_are_whole() {
+        let whole = |text: &str| format!("<span class=\"whole\">{text}</span>");
+        let page =
+            with_code("use more slots (-j, --per-gpu), not 3 - 4 or -5; see `a-b c --d-e` of x-y");
+        let expected = format!(
+            "use more slots {} {} not 3 - 4 or -5; see <code>{} c {}</code> of x-y",
+            whole("(-j,"),
+            whole("--per-gpu),"),
+            whole("a-b"),
+            whole("--d-e"),
+        );
+        assert_eq!(page, expected);
+        assert_eq!(
+            prose(" --a<b  c\u{202e} "),
+            format!(" {}  c{} ", whole("--a&lt;b"), Html("\u{202e}"))
+        );
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Browser {
 pub(crate) struct Screen {
     pub(crate) width: u32,
     pub(crate) scheme: &'static str,
+    /// `screen` or `print`.
+    pub(crate) medium: &'static str,
 }
 
 impl Browser {
@@ -61,11 +63,12 @@ impl Browser {
         let target = json!({"targetId": target["targetId"], "flatten": true});
         let session = self.ask(None, "Target.attachToTarget", target)["sessionId"].clone();
         let session = Some(session.as_str().unwrap());
-        let Screen { width, scheme } = screen;
+        let Screen { width, scheme, medium } = screen;
         let metrics =
             json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500});
         self.ask(session, "Emulation.setDeviceMetricsOverride", metrics);
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        let media = json!({"media": medium, "features": features});
         self.ask(session, "Emulation.setEmulatedMedia", media);
         self.ask(session, "Page.navigate", json!({"url": url}));
         // Until the page is loaded, the script runs in an empty one.

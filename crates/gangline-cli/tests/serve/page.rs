@@ -1,4 +1,7 @@
-//! The page at `/` in a real browser: on a phone, a tablet and a desk, light and dark.
+//! The page at `/` in a real browser: on phones, a tablet, a desk and paper, light and dark.
+
+use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 
@@ -6,13 +9,15 @@ use crate::browser::{Browser, Screen};
 use crate::server::Server;
 use crate::support::Place;
 
-const SCREENS: [Screen; 3] = [
-    Screen { width: 360, scheme: "light" },
-    Screen { width: 768, scheme: "dark" },
-    Screen { width: 1280, scheme: "light" },
+const SCREENS: [Screen; 5] = [
+    Screen { width: 360, scheme: "light", medium: "screen" },
+    Screen { width: 390, scheme: "dark", medium: "screen" },
+    Screen { width: 768, scheme: "dark", medium: "screen" },
+    Screen { width: 1440, scheme: "light", medium: "screen" },
+    Screen { width: 717, scheme: "light", medium: "print" },
 ];
 
-/// Asks for an answer with the form, and reports what is cut off, outside the page, or hard to read.
+/// Asks for an answer with the form, and reports what `findings.js` finds then.
 const LOOK: &str = r#"
 (async () => {
   const until = async (what, is) => {
@@ -28,28 +33,10 @@ const LOOK: &str = r#"
   at("send").click();
   await until("answered", () => !at("answer").hidden);
   await until("counted", () => at("failed").textContent !== "0");
-  const light = (color) => {
-    const [r, g, b] = color.match(/[\d.]+/g).map(Number).map((c) => c / 255)
-      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (element) => {
-    const color = getComputedStyle(element).backgroundColor;
-    return color.endsWith(", 0)") ? ground(element.parentElement) : color;
-  };
-  const found = [];
-  const say = (what, element) => found.push(`${what}: ${element.outerHTML.slice(0, 100)}`);
-  for (const element of document.body.querySelectorAll("*")) {
-    if (!element.checkVisibility() || element.tagName === "SCRIPT") continue;
-    if (element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1) say("cut off", element);
-    if (element.getBoundingClientRect().right > innerWidth + 1) say("outside the page", element);
-    const pair = [getComputedStyle(element).color, ground(element)].map(light).sort((a, b) => a - b);
-    if ((pair[1] + 0.05) / (pair[0] + 0.05) < 4.5) say("hard to read", element);
-  }
   const names = performance.getEntriesByType("resource").map((entry) => new URL(entry.name).pathname);
   return {
-    found,
-    dark: light(getComputedStyle(document.body).backgroundColor) < 0.1,
+    found: findings(window, matchMedia("print").matches),
+    ground: getComputedStyle(document.body).backgroundColor,
     result: at("result").textContent.split(" after")[0],
     answer: at("answer").textContent.slice(0, 9),
     title: document.title,
@@ -77,11 +64,14 @@ fn the_page_shows_figures_and_asks_on_every_screen() {
     let Some(mut browser) = Browser::start() else { return skipped() };
     let name = "a-model-with-a-long-name-".repeat(4);
     let server = Server::start(&format!("--batch 8 --name {name}"));
+    // What the pages of reports are looked at with.
+    let findings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/it/findings.js");
+    let look = fs::read_to_string(findings).unwrap() + LOOK;
     for screen in SCREENS {
-        let seen = browser.look(&format!("http://{}/", server.address), screen, LOOK);
+        let seen = browser.look(&format!("http://{}/", server.address), screen, &look);
         let expected = json!({
             "found": [],
-            "dark": screen.scheme == "dark",
+            "ground": if screen.scheme == "dark" { "rgb(22, 24, 28)" } else { "rgb(255, 255, 255)" },
             "result": "Status 200",
             "answer": "[\n  4,\n  ",
             "title": name,
