@@ -233,7 +233,7 @@ fn completed(
     report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
     remove_cut_off(&mut report, &lane.retries.take_cut_off());
-    advise(&mut report, delivery);
+    advise(&mut report, delivery, lane.starts.total());
     lane.lists.describe(&mut report);
     lane.starts.remove_from(&mut report);
     report

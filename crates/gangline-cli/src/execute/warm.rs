@@ -159,7 +159,8 @@ impl JobWork for Warm {
         if *loading == Loading::NotBegun {
             let clock = Instant::now();
             *loading = self.load(slot);
-            self.lane.starts.waited(list.iter().map(|tried| tried.job.number), clock.elapsed());
+            let attempts = list.iter().map(|tried| (tried.job.number, tried.attempt));
+            self.lane.starts.waited(attempts, clock.elapsed());
         }
         self.try_workers(slot, list)
     }

@@ -6,30 +6,48 @@ use std::time::Duration;
 
 use gangline::RunReport;
 
-/// The waits of jobs, by number. The library counts them as work, since the job was with its slot by then.
+/// The library counts the waits as work, since the job was with its slot by then.
 #[derive(Debug, Default)]
-pub(crate) struct Starts(Mutex<HashMap<u64, Duration>>);
+pub(crate) struct Starts(Mutex<StartWaits>);
+
+#[derive(Debug, Default)]
+struct StartWaits {
+    /// By the number of the job, and of the attempt.
+    of_jobs: HashMap<(u64, u32), Duration>,
+    /// Of all slots. The jobs of a list wait together.
+    of_slots: Duration,
+}
 
 impl Starts {
-    /// Jobs were sent to a worker that was started for them.
-    pub(crate) fn waited(&self, jobs: impl Iterator<Item = u64>, wait: Duration) {
-        self.waits().extend(jobs.map(|job| (job, wait)));
+    /// Attempts, each a job and a number, had to wait for a worker that was started for them.
+    pub(crate) fn waited(&self, attempts: impl Iterator<Item = (u64, u32)>, wait: Duration) {
+        let mut waits = self.waits();
+        waits.of_jobs.extend(attempts.map(|attempt| (attempt, wait)));
+        waits.of_slots += wait;
+    }
+
+    /// For how long slots waited, in all.
+    pub(crate) fn total(&self) -> Duration {
+        self.waits().of_slots
     }
 
     /// Takes the waits out of the times of jobs in a report. Otherwise the first job of each slot would be named as slow.
     pub(crate) fn remove_from(&self, report: &mut RunReport) {
         let waits = self.waits();
-        if waits.is_empty() {
+        if waits.of_jobs.is_empty() {
             return;
         }
-        // An attempt that took less was not the one that waited.
-        let wait = |job: u64, took: Duration| waits.get(&job).copied().filter(|wait| *wait <= took);
+        // The parts of a list that is split are attempts of the library alone.
+        let wait = |job: u64, attempt: u32, took: Duration| {
+            let wait = waits.of_jobs.get(&(job, attempt)).copied();
+            wait.filter(|wait| *wait <= took).unwrap_or_default()
+        };
         for slow in &mut report.slowest {
-            slow.took -= wait(slow.item, slow.took).unwrap_or_default();
+            slow.took -= wait(slow.item, slow.attempt, slow.took);
         }
         report.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.took));
         for span in &mut report.spans {
-            let wait = wait(span.item, span.took).unwrap_or_default();
+            let wait = wait(span.item, span.attempt, span.took);
             span.start += wait;
             span.took -= wait;
         }
@@ -37,7 +55,7 @@ impl Starts {
         measure_again(report);
     }
 
-    fn waits(&self) -> MutexGuard<'_, HashMap<u64, Duration>> {
+    fn waits(&self) -> MutexGuard<'_, StartWaits> {
         self.0.lock().expect("nothing panics with the lock held")
     }
 }
@@ -86,7 +104,7 @@ mod tests {
         let mut report = RunReport::default();
         for job in 1..=6 {
             let mut span = Span::default();
-            (span.item, span.producer) = (job, usize::from(job > 3));
+            (span.item, span.attempt, span.producer) = (job, 1, usize::from(job > 3));
             span.took = if job == 1 { 95 * MS } else { 5 * MS };
             report.spans.push(span);
         }
@@ -102,13 +120,24 @@ mod tests {
     #[test]
     fn the_start_of_a_worker_is_no_time_of_a_job() {
         let starts = Starts::default();
-        starts.waited([1].into_iter(), 90 * MS);
+        starts.waited([(1, 1)].into_iter(), 90 * MS);
         let mut report = report();
         starts.remove_from(&mut report);
         let longest = |latency: Option<Latencies>| latency.map(|it| it.max);
         assert_eq!(longest(report.latency), Some(5 * MS));
         assert_eq!(longest(report.producers[0].latency), Some(5 * MS));
         assert_eq!(longest(report.producers[1].latency), Some(99 * MS), "a span is left out");
+    }
+
+    #[test]
+    fn only_the_attempt_that_waited_is_shortened() {
+        let starts = Starts::default();
+        starts.waited([(1, 2), (2, 1)].into_iter(), 4 * MS);
+        let mut report = report();
+        starts.remove_from(&mut report);
+        assert_eq!(report.spans[0].took, 95 * MS);
+        assert_eq!((report.spans[1].start, report.spans[1].took), (4 * MS, MS));
+        assert_eq!(starts.total(), 4 * MS, "the two waited together");
     }
 
     #[test]

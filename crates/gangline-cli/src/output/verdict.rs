@@ -17,10 +17,13 @@ pub(crate) enum JobDelivery {
 }
 
 /// Gives a report the words of the program. Advice that names options replaces the advice of the report, which
-/// names calls of the library. The bottleneck stays the same.
-pub(crate) fn advise(report: &mut RunReport, delivery: JobDelivery) {
+/// names calls of the library. The bottleneck stays the same. Slots worked for `starting` on the start of warm workers.
+pub(crate) fn advise(report: &mut RunReport, delivery: JobDelivery, starting: Duration) {
     report.vocabulary = Vocabulary::Jobs;
-    let clause = of_part(report, delivery).or_else(|| of_waits(report)).or_else(|| of_jobs(report));
+    let clause = of_starts(report, starting)
+        .or_else(|| of_part(report, delivery))
+        .or_else(|| of_waits(report))
+        .or_else(|| of_jobs(report));
     let Some(clause) = clause else {
         // It gives no advice.
         report.conclusion = in_jobs(&report.conclusion);
@@ -32,6 +35,19 @@ pub(crate) fn advise(report: &mut RunReport, delivery: JobDelivery) {
         _ => capitalised(&clause) + ".",
     };
     report.conclusion = opening;
+}
+
+/// The clause about a run whose slots spent most of their work on the start of warm workers.
+fn of_starts(report: &RunReport, starting: Duration) -> Option<String> {
+    let busy = report.producers.iter().map(|slot| slot.busy).sum::<f64>();
+    let part = starting.as_secs_f64() / (busy * report.lasted.as_secs_f64());
+    (report.bottleneck == Bottleneck::Producers && part > 0.5).then(|| {
+        format!(
+            "the start of the warm workers limited the run: it took {} of the time that the slots worked; put more \
+             jobs into one run",
+            percent(part.min(1.0)),
+        )
+    })
 }
 
 /// The clause about a run that its source, its jobs or its outputs limited.
@@ -185,7 +201,7 @@ mod tests {
         for (busy, others) in [(&[0.5, 0.99, 0.3][..], "40 %"), (&[0.71, 0.75, 0.77, 0.95], "74 %")]
         {
             let mut report = report(Bottleneck::Uneven, busy);
-            advise(&mut report, JobDelivery::Process);
+            advise(&mut report, JobDelivery::Process, Duration::ZERO);
             assert!(
                 report.conclusion.contains(&format!("busy {others} of")),
                 "{}",
@@ -202,8 +218,19 @@ mod tests {
             (JobDelivery::List, "or a faster device."),
         ] {
             let mut report = report(Bottleneck::Producers, &[1.0, 1.0]);
-            advise(&mut report, delivery);
+            advise(&mut report, delivery, Duration::ZERO);
             assert!(report.conclusion.ends_with(end), "{}", report.conclusion);
+        }
+    }
+
+    #[test]
+    fn a_start_of_workers_that_takes_most_of_the_time_is_named() {
+        for (starting, is_named) in [(1.5, true), (0.9, false)] {
+            let mut report = report(Bottleneck::Producers, &[0.5, 0.5]);
+            report.lasted = Duration::from_secs(2);
+            advise(&mut report, JobDelivery::Line, Duration::from_secs_f64(starting));
+            let text = "The start of the warm workers limited the run: it took 75 % of";
+            assert_eq!(report.conclusion.starts_with(text), is_named, "{}", report.conclusion);
         }
     }
 }
