@@ -219,7 +219,8 @@ pub trait Runner: Send + Sync {
     ///
     /// Called exactly once per state that is alive when the runner is closed or dropped, on the producer's
     /// thread, after its last item; also after runs that failed or were cancelled. Not called if
-    /// [`producer_init`](Runner::producer_init) failed, nor for a state that was lost to a panic.
+    /// [`producer_init`](Runner::producer_init) failed, nor for a state that was lost to a panic or
+    /// to the end of a child process.
     ///
     /// - `Ok`: nothing more happens.
     /// - `Err` or panic: [`close`](crate::Pool::close) returns it, after all producers have ended. Results

@@ -41,8 +41,8 @@ def work(state, x):
 with gangline.Pool(None, work, workers=2) as pool:
     pool.map(range(4))
 """,
-            # A kernel aborts what it was sent around the time of an error otherwise,
-            # and the next cell could be among that.
+            # Otherwise a kernel aborts the requests that arrive about the time of an error,
+            # and the next cell could be one of them.
             stop_on_error=False,
         )
         assert wait_until(started.exists)

@@ -134,7 +134,7 @@ pub(crate) struct Handover<I, T> {
     pub(crate) window_hints: CachePadded<WindowHints>,
 }
 
-/// How far the run has ended. Read by all parties, written once.
+/// How far the end of the run has come. All parties read it, and each field changes at most once.
 #[derive(Debug, Default)]
 struct EndState {
     /// The number of items given out in all, or [`UNKNOWN`].

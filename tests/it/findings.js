@@ -158,8 +158,8 @@ function findings(window, isPaper) {
 
   // The background that an element has of its own.
   function shown(element) {
-    const { backgroundColor, printColorAdjust } = style(element);
-    return isPaper && printColorAdjust !== "exact" ? "rgba(0, 0, 0, 0)" : backgroundColor;
+    const { backgroundColor, webkitPrintColorAdjust } = style(element);
+    return isPaper && webkitPrintColorAdjust !== "exact" ? "rgba(0, 0, 0, 0)" : backgroundColor;
   }
 
   function groundOf(element) {

@@ -218,12 +218,16 @@ fn crowded() -> RunReport {
     let stage = |name: &str| {
         serde_json::json!({"name": name, "report": {
             "account": {"ok": 987_654_321, "failed": 9, "already_done": 0, "cancelled": 0, "unread": 0}, "conclusion": format!("See {long}."), "producers": &producers[..12],
-            "spans": &spans,
+            "spans": &spans, "window": 64,
         }})
     };
     let stages = [stage("decode"), stage(&long)];
+    // Of these lengths, some option has to go to the next line, whatever the font.
+    let options = (1..40).map(|n| format!("--option-{}", "x".repeat(n % 13 + 1)));
+    let name = "denoise".to_owned();
+    let retry: Vec<_> = [name].into_iter().chain(options).chain([long.replace('/', "-")]).collect();
     let report = serde_json::json!({
-        "description": format!("Denoising {long}"), "ending": "failed", "error": long,
+        "description": format!("Denoising {long}"), "ending": "failed", "error": long, "window": 64,
         "conclusion": format!("The producers limited the run: see {long}."),
         "lasted": 86_400.0, "producers": producers, "failures": failures, "slowest": slowest,
         "account": {"ok": 987_654_321, "failed": 12_345, "already_done": 7, "cancelled": 8, "unread": 9},
@@ -238,7 +242,7 @@ fn crowded() -> RunReport {
         "fallbacks": [format!("\"cuda:7|cpu\" came to cpu, since {long}")],
         "provenance": {"started": "2026-11-24T07:16:58Z", "host": "a-host-with-a-long-name.example.org",
             "system": "linux x86_64", "cores": 128, "gangline": "0.1.0", "command": ["denoise", long],
-            "retry": ["denoise", "--resume-failed", long.replace('/', "-")],
+            "retry": retry,
             "devices": {"cuda:0+cuda:1": "NVIDIA H100 80GB HBM3"}, "settings": {"max_padded_size": "1048576"}},
     });
     RunReport::from_json(&report.to_string()).unwrap()

@@ -161,7 +161,7 @@ fn rebuilding_a_state_counts_as_work_of_nothing() {
         let (result, report) = runner.run_with_report(0..20);
         assert_eq!(result.unwrap().len(), 16);
         assert_eq!(report.bottleneck, Bottleneck::Rebuilding, "{report}");
-        assert!(report.conclusion.contains("after 4 lost states"), "{report}");
+        assert!(report.conclusion.contains("since panics lost 4 states"), "{report}");
         assert!(!report.conclusion.contains("more producers"), "{report}");
         let sum = |of: fn(&gangline::report::ProducerReport) -> u64| {
             report.producers.iter().map(of).sum::<u64>()

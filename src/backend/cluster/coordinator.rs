@@ -58,7 +58,7 @@ pub(super) struct Coordinator {
     is_closing: bool,
 }
 
-/// The time, and when something was last so.
+/// The time of the event in hand, and the times at which each condition last held.
 #[derive(Debug)]
 struct Clock {
     /// The time of the event in hand.
@@ -86,7 +86,7 @@ struct Purge {
 }
 
 impl Clock {
-    /// The clock of a coordinator that begins now, with all well.
+    /// Returns the clock of a coordinator that starts at `now`: every condition holds.
     fn new(now: Instant) -> Self {
         Clock {
             now,

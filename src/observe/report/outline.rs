@@ -17,6 +17,7 @@ use super::span::AttemptCounts;
 use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
+use crate::observe::event::NO_WINDOW;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
 use crate::observe::text_style::Ink;
@@ -287,14 +288,24 @@ fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     let section = section
         .only(Medium::Text, stragglers(report, key))
         .remark(lack_of_events(report))
-        .explain(format!(
-            "Failed: failed attempts. Waiting: the time without {} {}, for the source or for room in the {}.",
-            words.article, words.item, words.window
-        ));
+        .explain(explanation(report));
     let is_all = open == report.producers.len();
     let chosen = "First the lost ones, the slowest, the fastest, and those that failed most or worked least.";
     let section = if is_all { section } else { section.explain(chosen) };
     Some(section)
+}
+
+/// What the columns of producers mean.
+fn explanation(report: &RunReport) -> String {
+    let words = report.words();
+    let waiting = match report.window {
+        NO_WINDOW => "a call".to_owned(),
+        _ => format!(
+            "{} {}, for the source or for room in the {}",
+            words.article, words.item, words.window
+        ),
+    };
+    format!("Failed: failed attempts. Waiting: the time without {waiting}.")
 }
 
 /// The tag of a lost producer; a note has the reason.

@@ -52,7 +52,8 @@ impl RecordedTimes {
         self.slowest.see(producer, work, took);
     }
 
-    /// Writes the times up to `end` into a report. The `open` attempts of a producer count as busy from their time on.
+    /// Writes the times up to `end` into a report. `open` has, for each producer with attempts in progress, its number, those
+    /// attempts, and the start of its time that is not yet counted as busy.
     pub(super) fn write<'a>(
         &self,
         report: &mut RunReport,

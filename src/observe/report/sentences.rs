@@ -277,6 +277,9 @@ mod tests {
         let service = played.end(1_000);
         assert_eq!(waits(&service), Vec::<String>::new());
         assert!(!service.to_string().contains("consumer"), "{service}");
+        for part in ["for the source", "room in the"] {
+            assert!(run.to_html().contains(part) && !service.to_html().contains(part), "{part}");
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub enum IncidentKind {
     Failed,
     /// An attempt failed and was followed by another.
     Retried,
-    /// A producer called `producer_init` again, since a panic had cost it its state.
+    /// A producer called `producer_init` again, since it had lost its state to a panic or to the end of its child process.
     Rebuilt,
     /// A producer was quarantined because its device failed.
     Quarantined,

@@ -276,7 +276,7 @@ fn rebuilt(incident: &Incident) -> Extent<'_> {
     let event = TraceEvent {
         name: "producer_init".to_owned(),
         cat: Some("init"),
-        args: Args::Note { note: "a panic had cost the producer its state" },
+        args: Args::Note { note: "the producer had lost its state" },
         ..TraceEvent::default()
     };
     let until = incident.at.as_nanos();

@@ -45,15 +45,15 @@ pub(crate) fn advised(mut error: Error, arguments: &[OsString]) -> Error {
         || command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long);
     let name = option.strip_prefix("--");
     if let Some(alike) =
-        name.and_then(|name| same(name, longs()).or_else(|| nearest(name, longs())))
+        name.and_then(|name| equivalent(name, longs()).or_else(|| nearest(name, longs())))
     {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{alike}")));
     }
     error
 }
 
-/// Returns the option with that meaning, if the command has one.
-fn same<'a>(name: &str, mut all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the option that `name` means elsewhere, if the command has it.
+fn equivalent<'a>(name: &str, mut all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let (_, meant) = MEANT.iter().find(|(names, _)| names.contains(&name))?;
     all.find(|other| other == meant)
 }
@@ -111,7 +111,7 @@ fn way(option: &str) -> Option<&'static str> {
     WAYS.iter().find(|(options, _)| options.contains(&option)).map(|(_, way)| *way)
 }
 
-/// Names that options have elsewhere, such as those of a pool in Python, and the options here.
+/// Names of options in other programs and in Python's pool, each with the option that they mean here.
 const MEANT: &[(&[&str], &str)] = &[
     (&["gpu", "gpus", "cuda"], "gpu-list"),
     (&["log", "logfile"], "joblog"),
@@ -316,6 +316,10 @@ mod tests {
             let error = command.clone().try_get_matches_from(line).unwrap_err();
             let error = advised(error, &line.map(OsString::from));
             assert_eq!(text(&error, ContextKind::SuggestedArg), option);
+        }
+        let run = command.find_subcommand("run").unwrap();
+        for (_, meant) in MEANT {
+            assert!(run.get_arguments().any(|arg| arg.get_long() == Some(meant)), "{meant}");
         }
     }
 

@@ -159,7 +159,7 @@ impl JobWork for Warm {
         if *loading == Loading::NotBegun {
             let clock = Instant::now();
             *loading = self.load(slot);
-            let attempts = list.iter().map(|tried| (tried.job.number, tried.attempt));
+            let attempts = list.iter().map(|tried| (tried.job.number, tried.reported_attempt));
             self.lane.starts.waited(attempts, clock.elapsed());
         }
         self.try_workers(slot, list)

@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use gangline::RunReport;
 
-/// The library counts the waits as work, since the job was with its slot by then.
+/// The waits for warm workers to start. The library counts them as work, since the job was with its slot by then.
 #[derive(Debug, Default)]
 pub(crate) struct Starts(Mutex<StartWaits>);
 
 #[derive(Debug, Default)]
 struct StartWaits {
-    /// By the number of the job, and of the attempt.
+    /// The wait of each attempt, by the number of its job and its own.
     of_jobs: HashMap<(u64, u32), Duration>,
-    /// Of all slots. The jobs of a list wait together.
+    /// The sum over all slots. The jobs of a list wait together, so their wait counts once.
     of_slots: Duration,
 }
 
 impl Starts {
-    /// Attempts, each a job and a number, had to wait for a worker that was started for them.
+    /// Notes that attempts waited for a worker to start. Each is the number of a job and of the attempt.
     pub(crate) fn waited(&self, attempts: impl Iterator<Item = (u64, u32)>, wait: Duration) {
         let mut waits = self.waits();
-        waits.of_jobs.extend(attempts.map(|attempt| (attempt, wait)));
+        attempts.for_each(|attempt| *waits.of_jobs.entry(attempt).or_default() += wait);
         waits.of_slots += wait;
     }
 
-    /// For how long slots waited, in all.
+    /// Returns how long slots waited in all.
     pub(crate) fn total(&self) -> Duration {
         self.waits().of_slots
     }
@@ -37,7 +37,7 @@ impl Starts {
         if waits.of_jobs.is_empty() {
             return;
         }
-        // The parts of a list that is split are attempts of the library alone.
+        // The parts of a list have the attempt of the list: one that took less did not wait.
         let wait = |job: u64, attempt: u32, took: Duration| {
             let wait = waits.of_jobs.get(&(job, attempt)).copied();
             wait.filter(|wait| *wait <= took).unwrap_or_default()
@@ -132,12 +132,13 @@ mod tests {
     #[test]
     fn only_the_attempt_that_waited_is_shortened() {
         let starts = Starts::default();
-        starts.waited([(1, 2), (2, 1)].into_iter(), 4 * MS);
+        starts.waited([(1, 2), (2, 1)].into_iter(), 3 * MS);
+        starts.waited([(2, 1)].into_iter(), MS);
         let mut report = report();
         starts.remove_from(&mut report);
         assert_eq!(report.spans[0].took, 95 * MS);
         assert_eq!((report.spans[1].start, report.spans[1].took), (4 * MS, MS));
-        assert_eq!(starts.total(), 4 * MS, "the two waited together");
+        assert_eq!(starts.total(), 4 * MS, "the two waited together at first");
     }
 
     #[test]

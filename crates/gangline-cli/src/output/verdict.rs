@@ -17,7 +17,8 @@ pub(crate) enum JobDelivery {
 }
 
 /// Gives a report the words of the program. Advice that names options replaces the advice of the report, which
-/// names calls of the library. The bottleneck stays the same. Slots worked for `starting` on the start of warm workers.
+/// names calls of the library. The bottleneck stays the same. `starting` is the part of the slots' work in which
+/// warm workers started.
 pub(crate) fn advise(report: &mut RunReport, delivery: JobDelivery, starting: Duration) {
     report.vocabulary = Vocabulary::Jobs;
     let clause = of_starts(report, starting)
@@ -44,8 +45,8 @@ fn of_starts(report: &RunReport, starting: Duration) -> Option<String> {
     (report.bottleneck == Bottleneck::Producers && part > 0.5).then(|| {
         format!(
             "the start of the warm workers limited the run: it took {} of the time that the slots worked; put more \
-             jobs into one run",
-            percent(part.min(1.0)),
+             jobs into one run, or find out why workers end if they were started again",
+            percent(part),
         )
     })
 }

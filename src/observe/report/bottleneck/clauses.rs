@@ -171,7 +171,7 @@ impl TimeShares {
                 // An end of a process may be a crash or a timeout.
                 let (causes, change) = match totals.producers.iter().any(|it| it.worker.is_some()) {
                     true => (
-                        "panics or ends of processes",
+                        "panics, crashes or timeouts",
                         "find out why hooks panic, crash or take too long (an error keeps the state)",
                     ),
                     false => (
@@ -179,7 +179,7 @@ impl TimeShares {
                         "find out why the hook panics, return an error instead (which keeps the state)",
                     ),
                 };
-                let why = format!("{calls}, after {} to {causes}", Many(lost, "lost state"));
+                let why = format!("{calls}, since {causes} lost {}", Many(lost, "state"));
                 ("lost", why, change.to_owned())
             }
         };

@@ -171,7 +171,7 @@ fn states_are_lost_to_panics_and_in_processes_to_crashes() {
     totals.producers[0].rebuilding = time(5.0);
     let (bottleneck, sentence) = decide(&totals);
     assert_eq!(bottleneck, Bottleneck::Rebuilding);
-    assert!(sentence.contains("after 1 lost state to panics); find out"), "{sentence}");
+    assert!(sentence.contains("since panics lost 1 state); find out"), "{sentence}");
     totals.producers[0].worker = Some(WorkerReport::default());
     let (bottleneck, sentence) = decide(&totals);
     assert_eq!(bottleneck, Bottleneck::Rebuilding);

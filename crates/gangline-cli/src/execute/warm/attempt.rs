@@ -108,7 +108,8 @@ impl Warm {
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
         // Only the report of a run needs these times. A server would keep an entry for each crash.
         if !is_started && !self.lanes.are_served() {
-            let attempts = sent.iter().map(|at| (asked[*at].job.number, asked[*at].attempt));
+            let sent = sent.iter().map(|at| &asked[*at]);
+            let attempts = sent.map(|asked| (asked.job.number, asked.reported_attempt));
             self.lane.starts.waited(attempts, clock.elapsed());
         }
         let message = Message { inputs, started, clock };
