@@ -89,7 +89,9 @@ function findings(window, isPaper) {
       if (display === "inline" || display === "contents") continue;
       if (scrolls(at)) return;
       const around = at.getBoundingClientRect();
-      const isWider = box.left < around.left - 1 || box.right > around.right + 1;
+      // A space that is kept may stand beside the end of its line.
+      const space = style(element).whiteSpace.startsWith("pre") ? 0.7 * box.height : 0;
+      const isWider = box.left < around.left - 1 || box.right > around.right + 1 + space;
       const isTaller = box.top < around.top - 0.35 * box.height || box.bottom > around.bottom + 0.35 * box.height;
       const isCut = ["hidden", "clip"].includes(overflowX) && isWider || ["hidden", "clip"].includes(overflowY) && isTaller;
       if (isCut || clipPath !== "none") say("text cut off", element);
