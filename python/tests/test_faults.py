@@ -280,6 +280,8 @@ for record in pool.imap(itertools.chain([0, 0], itertools.repeat(1000))):
 def test_a_killed_driver_leaves_no_process(script, tag, number):
     process = script(
         PREAMBLE
+        # Tests that a terminal must not end, as with nohup, would ignore SIGHUP here too.
+        + "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
         + """
 with gangline.Pool(None, tasks.sleep, workers=2) as pool:
     for record in pool.imap(itertools.chain([0, 0], itertools.repeat(1000))):
