@@ -48,8 +48,8 @@ impl HookTimes {
     }
 }
 
-/// Adds up the times of a service's hooks while it works on the items of one part. The service may serve other runs before, after
-/// and beside this part; the hooks of those beside it count too.
+/// Adds up the times of a service's hooks while it works on the items of one part. The service may serve other runs
+/// before, after and beside this part; the hooks of those beside it count too.
 #[derive(Debug, Default)]
 pub(super) struct HookMeter {
     so_far: HookTimes,

@@ -119,8 +119,7 @@ impl ListRunner {
     fn send(&self, state: &mut Loading, list: &[Job]) -> Result<Vec<Result<Replied>>> {
         let mut settled = std::mem::take(&mut self.log.seen().settled);
         let open = list.iter().filter(|job| !settled.contains_key(&job.number));
-        let open: Vec<Tried<'_>> =
-            open.map(|job| Tried { job, attempt: 1, reported_attempt: 1 }).collect();
+        let open: Vec<Tried<'_>> = open.map(|job| Tried { job, attempt: 1 }).collect();
         let worked = match open.is_empty() {
             true => Vec::new(),
             false => self.warm.work(0, state, &open),

@@ -65,8 +65,6 @@ impl<W: JobWork> JobWork for Arc<W> {
 pub(crate) struct Tried<'a> {
     pub(crate) job: &'a Job,
     pub(crate) attempt: u32,
-    /// The number that reports give it. They do not count the parts of a list.
-    pub(crate) reported_attempt: u32,
 }
 
 /// What became of a job in an attempt.
@@ -108,7 +106,7 @@ impl<W: JobWork> Runner for JobRunner<W> {
         state: &mut W::State,
         job: Job,
     ) -> Result<Arc<JobOutcome>> {
-        self.ended(self.work_on(cx, state, &[job])?).remove(0)
+        self.ended(self.work_on(cx.producer(), state, &[job])?).remove(0)
     }
 
     fn producer_work_batch(
@@ -117,7 +115,7 @@ impl<W: JobWork> Runner for JobRunner<W> {
         state: &mut W::State,
         list: &mut Vec<Job>,
     ) -> Result<Vec<Ended>> {
-        Ok(self.ended(self.work_on(cx, state, list)?))
+        Ok(self.ended(self.work_on(cx.producer(), state, list)?))
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
@@ -185,14 +183,8 @@ impl<W: JobWork> Runner for JobRunner<W> {
 
 impl<W: JobWork> JobRunner<W> {
     /// Makes an attempt at each job of a list. The error is that of a list which is to be split.
-    fn work_on(
-        &self,
-        cx: &ProducerContext<'_>,
-        state: &mut W::State,
-        list: &[Job],
-    ) -> Result<Vec<Ended>> {
+    fn work_on(&self, slot: usize, state: &mut W::State, list: &[Job]) -> Result<Vec<Ended>> {
         let _hold = Hold(&self.lanes);
-        let slot = cx.producer();
         let retries = &self.lane.retries;
         let is_again = list.iter().all(|job| retries.knows(job.number));
         if !is_again {
@@ -212,14 +204,8 @@ impl<W: JobWork> JobRunner<W> {
         }
         let mut settled: Vec<_> = list.iter().map(|job| self.settled(job)).collect();
         let open = list.iter().zip(&settled).filter(|(_, settled)| settled.is_none());
-        let reported_attempt = cx.attempt();
-        let open: Vec<_> = open
-            .map(|(job, _)| Tried {
-                job,
-                attempt: retries.next_attempt(job.number),
-                reported_attempt,
-            })
-            .collect();
+        let open: Vec<_> =
+            open.map(|(job, _)| Tried { job, attempt: retries.next_attempt(job.number) }).collect();
         let worked = match open.is_empty() {
             true => Vec::new(),
             false => self.work.work(slot, state, &open),

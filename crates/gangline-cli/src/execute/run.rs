@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::args::list_size::ListSize;
 use crate::args::{InUse, RunArgs};
@@ -202,13 +202,12 @@ fn drive<W: JobWork + 'static>(
         None => gated,
     };
     let is_reported = !args.record.report.is_empty();
-    let watch = (is_reported && plan.slots.have_gpus())
-        .then(|| GpuWatch::start(plan.slots.gpu_ids()))
-        .transpose();
-    let watch = watch.map_err(internal)?;
+    let watch = if is_reported { watch_gpus(plan)? } else { None };
+    let began = Instant::now();
     let result = pool.try_run(gated);
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
-    let report = is_reported.then(|| completed(pool.report(), gpus, own, &numbers, delivery(args)));
+    let report =
+        is_reported.then(|| completed(pool.report(), gpus, own, &numbers, delivery(args), began));
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
     if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
@@ -222,20 +221,27 @@ fn drive<W: JobWork + 'static>(
     Ok(LaneEnd { result, report })
 }
 
-/// Returns the report of a lane in the terms of jobs, with the load of its GPUs.
+/// Watches the load of the GPUs of a lane, if it has any.
+fn watch_gpus(plan: &Plan) -> Result<Option<GpuWatch>, CliError> {
+    let watch = plan.slots.have_gpus().then(|| GpuWatch::start(plan.slots.gpu_ids()));
+    watch.transpose().map_err(internal)
+}
+
+/// Returns the report of a lane, whose run began then, in the terms of jobs, with the load of its GPUs.
 fn completed(
     mut report: RunReport,
     gpus: Vec<GpuLoad>,
     lane: &Lane,
     numbers: &Numbers,
     delivery: JobDelivery,
+    began: Instant,
 ) -> RunReport {
     report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
     remove_cut_off(&mut report, &lane.retries.take_cut_off());
     advise(&mut report, delivery, lane.starts.total());
     lane.lists.describe(&mut report);
-    lane.starts.remove_from(&mut report);
+    lane.starts.remove_from(&mut report, began);
     report
 }
 

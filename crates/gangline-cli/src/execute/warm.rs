@@ -159,8 +159,7 @@ impl JobWork for Warm {
         if *loading == Loading::NotBegun {
             let clock = Instant::now();
             *loading = self.load(slot);
-            let attempts = list.iter().map(|tried| (tried.job.number, tried.reported_attempt));
-            self.lane.starts.waited(attempts, clock.elapsed());
+            self.lane.starts.waited(list.iter().map(|tried| tried.job.number), clock);
         }
         self.try_workers(slot, list)
     }

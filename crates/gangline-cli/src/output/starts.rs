@@ -2,60 +2,70 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gangline::RunReport;
+use gangline::report::Span;
 
-/// The waits for warm workers to start. The library counts them as work, since the job was with its slot by then.
+/// The waits for warm workers to start. The library counts them as work, since the jobs were with a slot by then.
 #[derive(Debug, Default)]
-pub(crate) struct Starts(Mutex<StartWaits>);
+pub(crate) struct Starts(Mutex<Vec<StartWait>>);
 
-#[derive(Debug, Default)]
-struct StartWaits {
-    /// The wait of each attempt, by the number of its job and its own.
-    of_jobs: HashMap<(u64, u32), Duration>,
-    /// The sum over all slots. The jobs of a list wait together, so their wait counts once.
-    of_slots: Duration,
+#[derive(Debug)]
+struct StartWait {
+    /// The jobs of one list wait together.
+    jobs: Vec<u64>,
+    since: Instant,
+    lasted: Duration,
 }
 
 impl Starts {
-    /// Notes that attempts waited for a worker to start. Each is the number of a job and of the attempt.
-    pub(crate) fn waited(&self, attempts: impl Iterator<Item = (u64, u32)>, wait: Duration) {
-        let mut waits = self.waits();
-        attempts.for_each(|attempt| *waits.of_jobs.entry(attempt).or_default() += wait);
-        waits.of_slots += wait;
+    /// Notes that jobs have waited for a worker since then, and that it is ready now.
+    pub(crate) fn waited(&self, jobs: impl Iterator<Item = u64>, since: Instant) {
+        let wait = StartWait { jobs: jobs.collect(), since, lasted: since.elapsed() };
+        self.waits().push(wait);
     }
 
     /// Returns how long slots waited in all.
     pub(crate) fn total(&self) -> Duration {
-        self.waits().of_slots
+        self.waits().iter().map(|wait| wait.lasted).sum()
     }
 
-    /// Takes the waits out of the times of jobs in a report. Otherwise the first job of each slot would be named as slow.
-    pub(crate) fn remove_from(&self, report: &mut RunReport) {
-        let waits = self.waits();
-        if waits.of_jobs.is_empty() {
+    /// Takes the waits out of the times of jobs in the report of a run that began then. Otherwise the first job of each slot
+    /// would be named as slow.
+    pub(crate) fn remove_from(&self, report: &mut RunReport, began: Instant) {
+        let mut of_jobs: HashMap<u64, Vec<(Duration, Duration)>> = HashMap::new();
+        for StartWait { jobs, since, lasted } in &*self.waits() {
+            // The run began a little later, so its times are a little less.
+            let middle = since.saturating_duration_since(began) + *lasted / 2;
+            jobs.iter().for_each(|job| of_jobs.entry(*job).or_default().push((middle, *lasted)));
+        }
+        if of_jobs.is_empty() {
             return;
         }
-        // The parts of a list have the attempt of the list: one that took less did not wait.
-        let wait = |job: u64, attempt: u32, took: Duration| {
-            let wait = waits.of_jobs.get(&(job, attempt)).copied();
-            wait.filter(|wait| *wait <= took).unwrap_or_default()
+        // A job may have waited in one attempt, and not in the next.
+        let wait = |span: &Span| -> Duration {
+            let within = span.start..span.start + span.took;
+            let waits = of_jobs.get(&span.item).into_iter().flatten();
+            waits.filter(|wait| within.contains(&wait.0)).map(|wait| wait.1).sum()
         };
         for slow in &mut report.slowest {
-            slow.took -= wait(slow.item, slow.attempt, slow.took);
+            let same = |span: &&Span| {
+                (span.item, span.attempt, span.took) == (slow.item, slow.attempt, slow.took)
+            };
+            let span = report.spans.iter().find(same);
+            slow.took = slow.took.saturating_sub(span.map(wait).unwrap_or_default());
         }
         report.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.took));
         for span in &mut report.spans {
-            let wait = wait(span.item, span.attempt, span.took);
+            let wait = wait(span).min(span.took);
             span.start += wait;
             span.took -= wait;
         }
-        drop(waits);
         measure_again(report);
     }
 
-    fn waits(&self) -> MutexGuard<'_, StartWaits> {
+    fn waits(&self) -> MutexGuard<'_, Vec<StartWait>> {
         self.0.lock().expect("nothing panics with the lock held")
     }
 }
@@ -88,7 +98,7 @@ fn measure_again(report: &mut RunReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gangline::report::{Latencies, ProducerReport, Span};
+    use gangline::report::{Latencies, ProducerReport, SlowItem};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -99,13 +109,14 @@ mod tests {
         Some(latencies)
     }
 
-    /// Jobs 1 to 3 of slot 0, of which the first took 95 ms, and 4 to 6 of slot 1.
+    /// Jobs 1 to 3 of slot 0, of which the first took 95 ms, and 4 to 6 of slot 1, one after the other.
     fn report() -> RunReport {
         let mut report = RunReport::default();
         for job in 1..=6 {
             let mut span = Span::default();
             (span.item, span.attempt, span.producer) = (job, 1, usize::from(job > 3));
             span.took = if job == 1 { 95 * MS } else { 5 * MS };
+            span.start = if (job - 1) % 3 == 0 { Duration::ZERO } else { 95 * MS };
             report.spans.push(span);
         }
         report.latency = latencies(6);
@@ -117,34 +128,53 @@ mod tests {
         report
     }
 
+    /// The waits of jobs, each with its begin and its end in milliseconds.
+    fn starts<const N: usize>(began: Instant, waits: [(&[u64], u32, u32); N]) -> Starts {
+        let wait = |(jobs, from, until): (&[u64], u32, u32)| StartWait {
+            jobs: jobs.to_vec(),
+            since: began + from * MS,
+            lasted: (until - from) * MS,
+        };
+        Starts(Mutex::new(waits.map(wait).into()))
+    }
+
     #[test]
     fn the_start_of_a_worker_is_no_time_of_a_job() {
-        let starts = Starts::default();
-        starts.waited([(1, 1)].into_iter(), 90 * MS);
+        let began = Instant::now();
         let mut report = report();
-        starts.remove_from(&mut report);
+        let mut slow = SlowItem::default();
+        (slow.item, slow.attempt, slow.took) = (1, 1, 95 * MS);
+        report.slowest.push(slow);
+        starts(began, [(&[1], 0, 90)]).remove_from(&mut report, began);
         let longest = |latency: Option<Latencies>| latency.map(|it| it.max);
         assert_eq!(longest(report.latency), Some(5 * MS));
         assert_eq!(longest(report.producers[0].latency), Some(5 * MS));
         assert_eq!(longest(report.producers[1].latency), Some(99 * MS), "a span is left out");
+        assert_eq!((report.spans[0].start, report.spans[0].took), (90 * MS, 5 * MS));
+        assert_eq!(report.slowest[0].took, 5 * MS);
     }
 
     #[test]
-    fn only_the_attempt_that_waited_is_shortened() {
-        let starts = Starts::default();
-        starts.waited([(1, 2), (2, 1)].into_iter(), 3 * MS);
-        starts.waited([(2, 1)].into_iter(), MS);
+    fn an_attempt_is_shortened_by_the_waits_within_it() {
+        let began = Instant::now();
         let mut report = report();
-        starts.remove_from(&mut report);
-        assert_eq!(report.spans[0].took, 95 * MS);
-        assert_eq!((report.spans[1].start, report.spans[1].took), (4 * MS, MS));
-        assert_eq!(starts.total(), 4 * MS, "the two waited together at first");
+        // The next attempt at the first job, for whose worker no one waited.
+        let mut again = report.spans[0].clone();
+        (again.start, again.took) = (200 * MS, 92 * MS);
+        report.spans.push(again);
+        // A start that failed, and another; then one for a list.
+        let starts = starts(began, [(&[1], 0, 20), (&[1], 20, 60), (&[2, 5], 95, 98)]);
+        assert_eq!(starts.total(), 63 * MS, "the jobs of a list wait together");
+        starts.remove_from(&mut report, began);
+        let took: Vec<_> = report.spans.iter().map(|span| span.took / 1_000_000).collect();
+        let expected = [35, 2, 5, 5, 2, 5, 92].map(Duration::from_nanos);
+        assert_eq!(took, expected, "{:?}", report.spans);
     }
 
     #[test]
     fn without_waits_a_report_stays_as_it_is() {
         let mut measured = report();
-        Starts::default().remove_from(&mut measured);
+        Starts::default().remove_from(&mut measured, Instant::now());
         assert_eq!(measured, report());
     }
 }

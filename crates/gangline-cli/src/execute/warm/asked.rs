@@ -11,7 +11,6 @@ use crate::plan::job::Job;
 pub(super) struct Asked<'a> {
     pub(super) job: &'a Job,
     pub(super) attempt: u32,
-    pub(super) reported_attempt: u32,
     pub(super) results: Option<ResultPlace>,
     pub(super) printed: Printed,
     pub(super) started: SystemTime,
@@ -28,10 +27,9 @@ pub(super) struct Broken {
 
 impl<'a> Asked<'a> {
     pub(super) fn new(tried: &Tried<'a>) -> Asked<'a> {
-        let &Tried { job, attempt, reported_attempt } = tried;
+        let &Tried { job, attempt } = tried;
         let (results, printed, took, worked) = Default::default();
-        let started = SystemTime::now();
-        Asked { job, attempt, reported_attempt, results, printed, started, took, worked }
+        Asked { job, attempt, results, printed, started: SystemTime::now(), took, worked }
     }
 
     /// Whether it has not ended.

@@ -108,9 +108,8 @@ impl Warm {
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
         // Only the report of a run needs these times. A server would keep an entry for each crash.
         if !is_started && !self.lanes.are_served() {
-            let sent = sent.iter().map(|at| &asked[*at]);
-            let attempts = sent.map(|asked| (asked.job.number, asked.reported_attempt));
-            self.lane.starts.waited(attempts, clock.elapsed());
+            let jobs = sent.iter().map(|at| asked[*at].job.number);
+            self.lane.starts.waited(jobs, clock);
         }
         let message = Message { inputs, started, clock };
         let Err(broken) = self.converse(slot, worker, asked, message, &mut said) else {
