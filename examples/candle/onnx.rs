@@ -1,4 +1,4 @@
-//! An ONNX model over files, in batches: `cargo run --release --example onnx -- model.onnx FILE ..`
+//! An ONNX model over files, in batches: `cargo run --release --features onnx --example onnx -- model.onnx FILE ..`
 //!
 //! A file has the numbers of one input as text. The program prints each file with the index of its largest output.
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]

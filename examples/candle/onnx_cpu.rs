@@ -1,4 +1,4 @@
-//! Compares candle with ONNX Runtime on one thread of the CPU: `cargo bench --bench onnx_cpu`
+//! Compares candle with ONNX Runtime on one thread of the CPU: `cargo bench --features onnx --bench onnx_cpu`
 //!
 //! Prints a table of processor times. The variable `ORT_DYLIB_PATH` names the library of ONNX Runtime. With
 //! `--write FOLDER` it only writes the networks as ONNX files. Both sides have the same weights and inputs, take turns,
