@@ -41,6 +41,18 @@ fn every_page_is_a_module_of_the_documentation() {
     }
 }
 
+/// Checks once ran another command than readers, who found it red.
+#[test]
+fn the_test_command_of_the_front_page_is_the_first_that_is_checked() {
+    let readme = read("README.md");
+    let mut commands = readme.lines().filter(|line| line.starts_with("cargo test"));
+    let command = commands.next().expect("README.md says how to run the tests");
+    let command = command.split('#').next().expect("a text has a first part").trim_end();
+    let checks = read(".ci/run");
+    let mut checked = checks.lines().filter(|line| line.starts_with("cargo "));
+    assert_eq!(checked.next(), Some(command));
+}
+
 #[test]
 fn the_front_pages_link_every_guide() {
     let (lesson, readme) = (read("src/lesson.md"), read("README.md"));
