@@ -200,6 +200,10 @@ def test_cfg_nodes_behave_as_in_easycore():
     assert str(cfg) == "{'a': (1, 2), 'b': {'c': 'text'}, 'd': ['3']}"
 
 
+def test_a_cfg_node_reads_no_files():
+    assert not {"open", "load", "save", "dump"} & set(dir(CfgNode))
+
+
 def load(gpu_id, size, scale=1):
     return {"gpu": gpu_id, "size": size * scale}
 
@@ -255,6 +259,11 @@ def test_a_gpu_pool_starts_again_after_shutdown():
     pool.shutdown()
     assert pool.execute(no_models, []) == []
     pool.shutdown()
+
+
+def test_a_gpu_pool_has_no_approach():
+    with pytest.raises(TypeError, match="approach"):
+        GPUPool(approach="threading", num_workers=1, gpu_ids=[])
 
 
 def test_ids_that_do_not_fit_are_an_error():

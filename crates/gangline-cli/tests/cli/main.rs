@@ -20,6 +20,7 @@ mod migration;
 mod nvml;
 mod output;
 mod pages;
+mod ported;
 mod printing;
 mod record_lines;
 mod records;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::examples::blocks;
 use crate::support::Place;
 
 #[track_caller]
@@ -21,6 +22,17 @@ fn block_of(page: &str, language: &str) -> String {
     let block = blocks.next().unwrap().split("```").next().unwrap().to_owned();
     assert!(blocks.next().is_none(), "{language}");
     block
+}
+
+/// The only script of a page that ends with a worker.
+fn worker_of(page: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let page = fs::read_to_string(page).unwrap();
+    let scripts = blocks(&page, "python").into_iter();
+    let mut workers = scripts.filter(|script| script.contains("gangline.worker("));
+    let worker = workers.next().unwrap().to_owned();
+    assert!(workers.next().is_none());
+    worker
 }
 
 /// Its model has room for four, and knows no negative numbers.
@@ -104,7 +116,7 @@ class Model:
     def eval(self):
         return self
     def to(self, device):
-        assert device == "cpu", device
+        assert device in ("cpu", "cuda:0"), device
         return self
     def __call__(self, images):
         assert len(images) <= 4, images
@@ -138,11 +150,11 @@ fn the_port_of_chassis_is_asked_and_checked() {
     place.write("data/airplane.jpg", "aaab");
     place.write("data/boat.jpg", "bbbbc");
     place.write("data/broken.jpg", "");
-    place.write("predict.py", block_of("from-chassis.md", "python"));
+    place.write("predict.py", worker_of("from-chassis.md"));
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
     let modules = format!("{}:{}", place.directory().display(), python.display());
     let ran = |line: &str| place.ran(place.typed(line).env("PYTHONPATH", &modules));
-    let test = ran("run --warm -j1 -- python3 predict.py ::: data/airplane.jpg");
+    let test = ran("run --warm --gpu-list 0 -- python3 predict.py ::: data/airplane.jpg");
     assert_eq!(test.code, Some(0), "{test:?}");
     let first = r#"{"classPredictions":[{"class":"a","score":0.75},{"class":"b","score":0.25},"#;
     assert!(test.stdout.starts_with(first), "{test:?}");
