@@ -98,6 +98,32 @@ mod inputs_that_are_borrowed {}
 /// ```
 mod closures_without_ok {}
 
+/// A hook is a plain function.
+///
+/// ```
+/// gangline::OrderedRunner::new(gangline::each(|x: u64| Ok(x + 1)), 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0308
+/// gangline::OrderedRunner::new(gangline::each(|x: u64| async move { Ok(x + 1) }), 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod hooks_that_await {}
+
+/// Devices are a number or a list of names.
+///
+/// ```
+/// gangline::OrderedRunner::new(gangline::each(|x: u64| Ok(x)), 1)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// gangline::OrderedRunner::new(gangline::each(|x: u64| Ok(x)), true)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod devices_that_are_a_truth_value {}
+
 /// A type that implements `Work` is a runner once its outputs have a place to go to.
 ///
 /// ```

@@ -45,6 +45,7 @@ guides! {
     from_ray_data: "from-ray-data.md"
     from_rayon: "from-rayon.md"
     from_scipion: "from-scipion.md"
+    #[cfg(any(not(doctest), feature = "futures"))]
     from_tokio: "from-tokio.md"
     from_whole_slide: "from-whole-slide.md"
     gpus: "gpus.md"

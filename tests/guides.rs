@@ -149,6 +149,66 @@ fn links_of_pages_lead_to_files_and_headings() {
     assert!(links > 250, "{links}");
 }
 
+/// A page for users of another tool, with a program of ours that rustdoc runs. What rustdoc leaves out is a part of an
+/// example. `python/tests/test_guides.py` and `crates/gangline-cli/tests/cli/ported.rs` run the other programs and commands.
+#[test]
+fn pages_for_users_of_other_tools_have_a_program_that_runs() {
+    let ported: Vec<_> = pages().into_iter().filter(|(name, _)| is_ported(name)).collect();
+    assert!(ported.len() >= 9, "{}", ported.len());
+    let examples = examples(&root().join("examples"));
+    for (name, text) in &ported {
+        let parts = ["use gangline::", "fn main()", "assert"];
+        let is_run = |program: &&str| parts.iter().all(|part| program.contains(part));
+        assert!(listings(text, "rust").iter().any(is_run), "docs/{name} has no program that runs");
+        let (left_out, python) = (listings(text, "rust,ignore"), listings(text, "python"));
+        for listing in left_out {
+            let is_in = |example: &String| example.contains(listing);
+            assert!(examples.iter().any(is_in), "docs/{name}: no example has\n{listing}");
+        }
+        let has_ours = python.is_empty() || python.iter().any(|code| code.contains("gangline"));
+        assert!(has_ours, "docs/{name} has a program in Python for the other tool only");
+    }
+}
+
+/// A page that needs a feature is run if `.ci/run` asks for the feature.
+#[test]
+fn every_feature_of_a_guide_is_one_with_which_ci_runs_the_documentation() {
+    let (list, ci) = (read("src/guide.rs"), read(".ci/run"));
+    let all =
+        ci.lines().find_map(|line| line.strip_prefix("all=\"")).expect(".ci/run has features");
+    let features: Vec<_> = all.trim_end_matches('"').split(',').collect();
+    let implied = ["processes"]; // by `nats`
+    for part in list.split("feature = \"").skip(1) {
+        let feature = part.split('"').next().expect("a text has a first part");
+        let is_tested = features.contains(&feature) || implied.contains(&feature);
+        assert!(is_tested, "{feature} is not in `all` of .ci/run, so its guide is not tested");
+    }
+}
+
+fn is_ported(name: &str) -> bool {
+    name.starts_with("from-")
+}
+
+/// The blocks of code in a language.
+fn listings<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("\n```{language}\n");
+    text.split(&*begin).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// The texts of all programs in a folder, and in those below it.
+fn examples(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).expect("it is a folder");
+    let paths = paths.map(|entry| entry.expect("it is readable").path());
+    let texts = paths.map(|path| match path.is_dir() {
+        true => examples(&path),
+        false if path.extension().is_some_and(|ending| ending == "rs") => {
+            vec![fs::read_to_string(path).expect("it is text")]
+        }
+        false => Vec::new(),
+    });
+    texts.flatten().collect()
+}
+
 /// The module of a page, with the heading: `gpus#lists` for `gpus.md#lists`.
 fn module(label: &str) -> String {
     let (page, heading) = label.split_once(".md").expect("guides are Markdown");
