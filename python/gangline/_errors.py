@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 if TYPE_CHECKING:
     from gangline._records import Record
 
-__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_lost_gpu", "is_out_of_memory"]
+__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_lost_gpu", "is_out_of_memory", "unicode_text"]
 
 #: Errors after which CUDA refuses the process all further work: parts of their texts and of their names in the driver
 #: and the runtime, letters only. CUDA's documentation says of each that the process must be ended and started again.
@@ -45,7 +45,16 @@ class JobFailed(Exception):
 
     def __str__(self) -> str:
         key = "" if self.record.key is None else f" ({self.record.key})"
-        return f"item {self.record.index}{key} failed: {self.record.error}"
+        return unicode_text(f"item {self.record.index}{key} failed: {self.record.error}")
+
+
+def unicode_text(text: str) -> str:
+    """Escape halves of surrogate pairs, which UTF-8 and JSON lack. Python has them in names that are not UTF-8.
+
+    >>> unicode_text("caf\\udce9.mrc")
+    'caf\\\\udce9.mrc'
+    """
+    return text.encode(errors="backslashreplace").decode()
 
 
 def first_line(error: BaseException) -> str:
@@ -61,7 +70,7 @@ def first_line(error: BaseException) -> str:
         text = f"<its text failed: {type(unprintable).__name__}>"
     if isinstance(error, SystemExit):
         text = f"{text}: the task called sys.exit"
-    return f"{name}: {text}" if text else name
+    return unicode_text(f"{name}: {text}" if text else name)
 
 
 def full_text(error: BaseException) -> str:
@@ -73,7 +82,7 @@ def full_text(error: BaseException) -> str:
     here = __file__.rsplit("/", 1)[0]
     own = [frame for frame in shown.stack if not frame.filename.startswith(here)]
     shown.stack = traceback.StackSummary.from_list(own)
-    return f"{first_line(error)}\n\n{''.join(shown.format()).rstrip()}"
+    return unicode_text(f"{first_line(error)}\n\n{''.join(shown.format()).rstrip()}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -7,11 +7,13 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections import UserString
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any, BinaryIO, Callable, Literal, NoReturn, Optional, Protocol, TypeVar, Union
 
 from gangline._context import Context, connect_log
-from gangline._errors import first_line, full_text, is_lost_gpu, is_out_of_memory
+from gangline._errors import first_line, full_text, is_lost_gpu, is_out_of_memory, unicode_text
 
 __all__ = ["Codec", "JsonCodec", "Loop", "worker"]
 
@@ -79,9 +81,26 @@ class JsonCodec:
 def plain(value: Any) -> Any:
     """Return what JSON has for an array or a scalar of numpy or PyTorch."""
     tolist = getattr(value, "tolist", None)
-    if callable(tolist):
-        return tolist()
-    raise TypeError(f"an output of type {type(value).__name__} is not JSON")
+    dtype = getattr(value, "dtype", None)
+    # Some units of numpy's times become whole numbers, whose unit is then lost.
+    if callable(tolist) and not has_times(dtype):
+        listed = tolist()
+        # Numbers that Python lacks, such as `longdouble`, stay as they are.
+        if type(listed) is not type(value):
+            return listed
+    kind = "" if dtype is None else f" ({dtype})"
+    raise TypeError(
+        f"an output of type {type(value).__name__}{kind} is not JSON: convert it to a text, a number, a list or a dict"
+    )
+
+
+def has_times(dtype: Any) -> bool:
+    """Whether elements of this type are times or durations of numpy, or have them as fields."""
+    base = getattr(dtype, "base", dtype)
+    fields = getattr(base, "fields", None)
+    if isinstance(fields, Mapping):
+        return any(has_times(field[0]) for field in fields.values())
+    return getattr(base, "kind", None) in ("M", "m")
 
 
 #: One encoder for all outputs: `json.dumps` with arguments makes one for each.
@@ -105,9 +124,10 @@ def worker(
 
     ``load(context)`` is called once, and returns what ``work`` gets as its first argument; without it, that is
     ``None``. ``work(state, input)`` returns the output, which may be any JSON, or arrays of numpy. With ``batch``,
-    ``work(state, inputs)`` gets a list of inputs and returns as many outputs; an output that is an exception is
-    that item's error; the program's ``--batch`` says how many a list has at most. ``end(state)`` is called after the
-    last item.
+    ``work(state, inputs)`` gets a list of inputs and returns an output for each in their order: a list, an array or
+    an iterator, and no dict, set or data frame. An output that is an exception is that item's error. If there are too
+    few outputs or too many, the list is divided until the guilty input stands alone. The program's ``--batch`` says how
+    many inputs a list has at most. ``end(state)`` is called after the last item.
 
     Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. If a
     list runs out of memory, it is divided, and no item is blamed. After an error that leaves CUDA unusable, such as an
@@ -141,8 +161,9 @@ class Channel:
         os.dup2(2, 1)
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
-            # Otherwise the last prints of an item would appear with a later one.
-            reconfigure(line_buffering=True)
+            # Otherwise the last prints of an item would appear with a later one. The stream is standard error from now
+            # on, and prints what standard error does: a name that is not UTF-8 must not fail an item.
+            reconfigure(line_buffering=True, errors="backslashreplace")
         channel = cls(os.fdopen(source, "rb"), sink)
         _channels.append(channel)
         return channel
@@ -252,7 +273,8 @@ class Loop:
 
     def _log(self, text: str, level: str) -> None:
         if self._version >= 2:
-            self._channel.send(json.dumps({"log": text, "level": level}) + "\n")
+            message = {"log": unicode_text(str(text)), "level": unicode_text(str(level))}
+            self._channel.send(json.dumps(message) + "\n")
         else:
             print(text, file=sys.stderr, flush=True)
 
@@ -278,18 +300,14 @@ class Loop:
             if self._batch is None:
                 return [self._success(items[0], work(state, inputs[0]))]
             returned = work(state, inputs)
-            outputs = None if is_one_value(returned) else list(returned)
+            outputs = outputs_of(returned, len(items))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             return self._failed(items, error)
-        if outputs is None or len(outputs) != len(items):
+        if outputs is None:
             # Not a failure of the list: it would be divided, and be wrong at each size.
-            wrong = ValueError(
-                f"with batch, work returns a list of outputs, got {type(returned).__name__}"
-                if outputs is None
-                else f"work returned {len(outputs)} outputs for {len(items)} inputs"
-            )
+            wrong = ValueError(f"with batch, work returns a list of outputs, got {type(returned).__name__}")
             return [self._failure(item, wrong) for item in items]
         return [self._success(item, output) for item, output in zip(items, outputs)]
 
@@ -320,13 +338,48 @@ class Loop:
         return [self._failure(item, error) for item in items]
 
 
-def is_one_value(returned: Any) -> bool:
-    """Whether what ``work`` has returned for a list is no list: a number, a text, nothing.
+#: What is one value, although it has parts.
+ONE_VALUE = (str, bytes, bytearray, memoryview, UserString)
 
-    >>> is_one_value(1), is_one_value("one"), is_one_value([1]), is_one_value(iter([1]))
-    (True, True, False, False)
+
+def outputs_of(returned: Any, count: int) -> Optional[list[Any]]:
+    """Return the outputs of ``count`` inputs: the parts of an ordered sequence, or of an iterator.
+
+    ``None`` stands for a value of another type: a number, a text, nothing; also for mappings, tables and sets, whose
+    parts are the names of keys or columns, or are in another order. Another number of outputs is a ``ValueError``.
+
+    >>> outputs_of((1, 2), 2), outputs_of(iter("ab"), 2), outputs_of({"x": 1}.values(), 1)
+    ([1, 2], ['a', 'b'], [1])
+    >>> outputs_of(1, 1), outputs_of("one", 3), outputs_of({"x": [1]}, 1), outputs_of({1, 2}, 2)
+    (None, None, None, None)
+    >>> outputs_of([1], 2)
+    Traceback (most recent call last):
+    ValueError: work returned 1 outputs for 2 inputs
     """
-    return isinstance(returned, (str, bytes)) or not (hasattr(returned, "__iter__") or hasattr(returned, "__getitem__"))
+    if isinstance(returned, (*ONE_VALUE, Set)) or is_mapping(returned) or hasattr(returned, "columns"):
+        return None
+    try:
+        iterator = iter(returned)
+    except TypeError:
+        # Also an array without a dimension.
+        return None
+    # At most one too many: an iterator may be endless.
+    outputs = list(islice(iterator, count + 1))
+    if len(outputs) == count:
+        return outputs
+    number = f"{len(outputs)} or more" if len(outputs) > count else str(len(outputs))
+    if hasattr(returned, "__len__"):
+        number = str(len(returned))
+    raise ValueError(f"work returned {number} outputs for {count} inputs")
+
+
+def is_mapping(value: Any) -> bool:
+    """Whether a value is a mapping, as for ``dict(value)``. A series of pandas has keys too, and is an array.
+
+    >>> is_mapping({}), is_mapping([])
+    (True, False)
+    """
+    return isinstance(value, Mapping) or (hasattr(value, "keys") and not hasattr(value, "__array__"))
 
 
 def release_memory(error: BaseException) -> None:

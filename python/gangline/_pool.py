@@ -30,8 +30,9 @@ class Pool(Generic[State]):
 
     ``load(context)`` is called once in each worker, and returns what ``work`` gets as its first argument; without
     it, that is ``None``. ``work(state, input)`` returns the output. With ``batch=n``, ``work(state, inputs)`` gets a
-    list of up to n inputs and returns as many outputs; an output that is an exception is that item's error. With
-    ``batch="auto"``, the program chooses the size of the lists, by the times that they take.
+    list of up to n inputs and returns an output for each in their order: a list, an array or an iterator, and no dict,
+    set or data frame. An output that is an exception is that item's error. With ``batch="auto"``, the program chooses
+    the size of the lists, by the times that they take.
     ``end(state)`` is called when the worker ends in order.
 
     ====================  =========================================================================================

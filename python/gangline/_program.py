@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -10,7 +11,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Optional, Union
 
-__all__ = ["Options", "Paths", "Time", "find_program", "visible_gpus"]
+__all__ = ["Options", "Paths", "Time", "find_program", "in_python", "refusal", "visible_gpus"]
 
 #: Seconds, or a text such as ``"5ms"``.
 Time = Union[float, str]
@@ -99,6 +100,45 @@ def visible_gpus() -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [str(index) for index, _ in enumerate(re.findall(r"^GPU \d+:", listed, re.MULTILINE))]
+
+
+#: Options of the program that have other names in a pool, and those without a value.
+RENAMED = {"gpu-list": "gpus"}
+FLAGS = ("share", "preload", "resume", "lock-gpus")
+
+#: The other options of the program that a pool has.
+NAMED = (
+    *("devices", "workers", "batch", "batch-wait", "retries", "retry-delay", "timeout", "start-timeout"),
+    *("end-timeout", "threads", "max-restarts", "journal", "window", "report"),
+)
+
+
+def in_python(text: str) -> str:
+    """Write a message of the program with the names that its options have in a pool.
+
+    >>> in_python("'--gpu-list <LIST>' needs a value; --resume continues it (--start-timeout)")
+    'gpus= needs a value; resume=True continues it (start_timeout=)'
+    >>> in_python("go on with --no-journal-lock")
+    'go on with --no-journal-lock'
+    """
+
+    def named(option: re.Match[str]) -> str:
+        name = option[2]
+        if name in FLAGS:
+            return f"{name.replace('-', '_')}=True"
+        return f"{RENAMED.get(name, name).replace('-', '_')}=" if name in NAMED or name in RENAMED else option[0]
+
+    return re.sub(r"('?)--([a-z][a-z-]*[a-z])(?:[ =]<[A-Z]+>)?\1", named, text)
+
+
+def refusal(lines: Iterable[str]) -> str:
+    """Return why the program has refused its options, without the advice that is for a shell.
+
+    >>> refusal(["error: these are missing:", "  --gpu-list <LIST>", "", "Usage: gangline run", "", "For more"])
+    'these are missing: gpus='
+    """
+    reasons = itertools.takewhile(lambda line: not line.startswith(("Usage:", "For more information")), lines)
+    return in_python(" ".join(" ".join(reasons).split())[len("error: ") :])
 
 
 #: With ``batch="auto"``, a worker's lists have room for this many items.

@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional
 
 from gangline import _child, _main
 from gangline._errors import PoolError
-from gangline._program import Options, find_program
+from gangline._program import Options, find_program, in_python, refusal
 from gangline._records import Record
 from gangline._transport import MARK, Memory, Packed, is_in_memory, map_memory, unpack
 
@@ -29,6 +29,9 @@ __all__ = ["Item", "Run", "check_owner"]
 
 #: The time that the program gets to kill its workers before it is killed itself, and they with it.
 KILL_PATIENCE = 5.0
+
+#: The exit status of a program that has refused its options.
+REFUSED = 102
 
 #: The error of an item for which no worker was left. The program then ends, and says why.
 NONE_LEFT = "which was given up, like all others"
@@ -93,6 +96,8 @@ class Run:
         self._failed_loads: dict[int, str] = {}
         self._said: deque[str] = deque(maxlen=20)
         self._printed: deque[str] = deque(maxlen=5)
+        # What may be the reason why the program has refused its options, and is then no message of a task.
+        self._refusal: list[str] = []
         self._memories: dict[str, mmap.mmap] = {}
         # Each takes a descriptor, and others need some too.
         self._places = threading.Semaphore(max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
@@ -393,10 +398,12 @@ class Run:
         if self._is_closing and status in (130, 143):
             return None
         self._threads[0].join()
+        if status == REFUSED and self._refusal:
+            return PoolError(refusal(self._refusal))
         loads = [f"load failed on worker {worker}: {text}" for worker, text in self._failed_loads.items()]
         said = "; ".join(loads[:1] or self._said or self._printed) or "it gave no reason"
         how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-        return PoolError(f"the program {how}: {said}")
+        return PoolError(f"the program {how}: {in_python(said)}")
 
     def _end(self, error: Optional[PoolError]) -> None:
         with self._state:
@@ -421,11 +428,29 @@ class Run:
             text = line.decode(errors="replace")
             if is_own:
                 self._said.append(text[len("gangline: ") :].rstrip())
+            elif self._may_be_refused(text):
+                self._refusal.append(text)
+                continue
             else:
+                self._show_refusal()
                 self._printed.append(text.rstrip())
             if self._options.verbose or not is_own:
-                show(text)
+                show(in_python(text) if is_own else text)
         stderr.close()
+        if self._refusal and self._process.wait() != REFUSED:
+            self._show_refusal()
+
+    def _may_be_refused(self, text: str) -> bool:
+        """Whether a line may say why the program has refused its options: it says so before it starts a worker."""
+        if self._is_ready or self._failed_loads or self._said or self._printed:
+            return False
+        return bool(self._refusal) or text.startswith("error: ")
+
+    def _show_refusal(self) -> None:
+        """Show lines of a task that looked like a refusal of the program."""
+        lines, self._refusal = self._refusal, []
+        self._printed.extend(line.rstrip() for line in lines)
+        show("".join(lines))
 
 
 def check_owner(process: int) -> None:

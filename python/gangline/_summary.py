@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Optional
 
+from gangline._errors import unicode_text
 from gangline._records import Record
 
 __all__ = ["Summary"]
@@ -80,7 +81,7 @@ class Summary:
             self._failed += 1
             if len(self._failures) < MOST_FAILURES:
                 key = "" if record.key is None else f" ({record.key})"
-                self._failures.append(f"  {record.index}{key}: {record.error.splitlines()[0]}")
+                self._failures.append(unicode_text(f"  {record.index}{key}: {record.error.splitlines()[0]}"))
 
     def __str__(self) -> str:
         with self._lock:

@@ -254,6 +254,26 @@ def too_few(_, xs):
     return xs[1:]
 
 
+def leave_out_five(_, xs):
+    return [x for x in xs if x != 5]
+
+
+def columns(_, xs):
+    return {"label": xs, "score": xs}
+
+
+def without_order(_, xs):
+    return {x * 1.5 for x in xs}
+
+
+def print_error(_context):
+    print("error: none of the program\n\nUsage: none", file=sys.stderr)
+
+
+def unreadable_name(_, x):
+    raise ValueError(f"cannot read {x}\udce9.mrc")
+
+
 def bad_in_list(_, xs):
     if 5 in xs:
         raise ValueError("five")

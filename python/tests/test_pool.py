@@ -109,6 +109,29 @@ def test_a_wrong_number_of_outputs_is_an_error():
         assert "outputs for" in next(iter(pool.imap(range(2)))).error
 
 
+def test_only_the_input_without_an_output_fails():
+    with Pool(None, tasks.leave_out_five, workers=1, batch=8) as pool:
+        records = list(pool.imap(range(16)))
+    assert [record.index for record in records if not record.ok] == [5]
+    assert "work returned 0 outputs for 1 inputs" in records[5].error
+    assert [record.value for record in records if record.ok] == [x for x in range(16) if x != 5]
+
+
+@pytest.mark.parametrize(("work", "name"), [(tasks.columns, "dict"), (tasks.without_order, "set")])
+def test_outputs_without_an_order_are_no_list(work, name):
+    with Pool(None, work, workers=1, batch=2) as pool:
+        records = list(pool.imap([10, 20]))
+    assert all(f"work returns a list of outputs, got {name}" in record.error for record in records)
+
+
+def test_an_error_about_a_name_that_is_not_unicode_is_told():
+    with Pool(None, tasks.unreadable_name, workers=1) as pool:
+        (record,) = pool.imap(["caf"], keys=["caf\udce9"])
+        assert record.error.startswith("ValueError: cannot read caf\\udce9.mrc\n\nTraceback")
+        assert "0 (caf\\udce9): ValueError: cannot read caf\\udce9.mrc" in pool.report()
+        assert str(JobFailed(record)).encode()
+
+
 def test_values_are_those_that_were_sent():
     values = [
         None,
@@ -449,3 +472,26 @@ def test_a_time_that_is_none_is_refused():
         pool.map([1])
     with Pool(None, tasks.echo, workers=1, timeout="soon") as pool, pytest.raises(PoolError, match="'soon' for"):
         pool.map([1])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"gpus": "zero"}, "invalid value 'zero' for gpus=: \"zero\" is no GPU of a list"),
+        ({"devices": "tpu"}, "invalid value 'tpu' for devices=: unknown device \"tpu\""),
+        ({"workers": 1, "start_timeout": "soon"}, "invalid value 'soon' for start_timeout=: write a time"),
+        ({"gpus": "0", "devices": "cpu"}, "the argument gpus= cannot be used with devices="),
+    ],
+)
+def test_options_that_the_program_refuses_have_their_names_in_python_and_one_message(options, said, capfd):
+    with pytest.raises(PoolError) as refused:
+        Pool(None, tasks.echo, **options).map([1])
+    assert str(refused.value).startswith(said)
+    assert "--" not in str(refused.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_print_that_looks_like_a_refusal_is_shown(capfd):
+    with Pool(tasks.print_error, tasks.echo, workers=1) as pool:
+        assert pool.map([1]) == [1]
+    assert capfd.readouterr().err == "error: none of the program\n\nUsage: none\n"

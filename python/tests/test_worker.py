@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import PATIENCE
 
+from gangline._loop import JsonCodec, outputs_of
+
 np = pytest.importorskip("numpy")
 
 HELLO = {"gangline": 2, "worker": 3, "gpus": ["1"], "threads": 4, "batch": 8}
@@ -153,11 +155,81 @@ def test_one_output_for_a_list_is_named_by_its_type():
     talk.end()
 
 
-def test_a_wrong_number_of_outputs_names_both_numbers():
-    talk = Talk("gangline.worker(None, lambda _, xs: xs[1:], batch=8)")
+@pytest.mark.parametrize(
+    ("returned", "name"),
+    [
+        ("{'label': xs, 'score': xs}", "dict"),
+        ("collections.OrderedDict(zip(xs, xs))", "OrderedDict"),
+        ("collections.Counter(xs)", "Counter"),
+        ("collections.UserDict(zip(xs, xs))", "UserDict"),
+        ("types.MappingProxyType({'a': 1, 'b': 2})", "mappingproxy"),
+        ("type('Keyed', (), {'keys': list, '__getitem__': lambda self, key: key})()", "Keyed"),
+        ("type('Frame', (), {'columns': ['a', 'b'], '__iter__': lambda self: iter('ab')})()", "Frame"),
+        ("{x * 1.5 for x in xs}", "set"),
+        ("frozenset(xs)", "frozenset"),
+        ("dict(zip(xs, xs)).keys()", "dict_keys"),
+        ("dict(zip(xs, xs)).items()", "dict_items"),
+        ("bytearray(len(xs))", "bytearray"),
+        ("memoryview(bytes(len(xs)))", "memoryview"),
+        ("'ab'", "str"),
+        ("None", "NoneType"),
+        ("np.array(1.5)", "ndarray"),
+    ],
+)
+def test_a_list_has_an_output_for_each_input_in_their_order(returned, name):
+    talk = Talk(f"import collections, types, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
+    talk.ask_list([10, 20])
+    errors = {talk.hear()["error"] for _ in range(2)}
+    assert errors == {f"ValueError: with batch, work returns a list of outputs, got {name}"}
+    talk.end()
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "tuple(xs)",
+        "(x for x in xs)",
+        "map(int, xs)",
+        "collections.deque(xs)",
+        "dict(enumerate(xs)).values()",
+        "np.array(xs)",
+        "array.array('i', xs)",
+    ],
+)
+def test_ordered_outputs_need_not_be_a_list(returned):
+    talk = Talk(f"import array, collections, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
+    talk.ask_list([20, 10])
+    assert [talk.hear()["output"] for _ in range(2)] == [20, 10]
+    talk.end()
+
+
+def test_rows_of_a_series_and_of_a_structured_array_are_outputs():
+    pd = pytest.importorskip("pandas")
+    assert outputs_of(pd.Series([20, 10], index=[1, 0]), 2) == [20, 10]
+    assert outputs_of(pd.DataFrame({"label": [1, 2], "score": [3, 4]}), 2) is None
+    rows = np.array([(1, 2.5), (3, 4.5)], dtype=[("label", int), ("score", float)])
+    assert [JsonCodec().encode(row) for row in outputs_of(rows, 2)] == ["[1,2.5]", "[3,4.5]"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "number"),
+    [("xs[1:]", "2"), ("xs + xs", "6"), ("iter(xs[1:])", "2"), ("itertools.count()", "4 or more"), ("[]", "0")],
+)
+def test_a_list_with_a_wrong_number_of_outputs_is_divided(returned, number):
+    talk = Talk(f"import itertools\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
     talk.ask_list([0, 1, 2])
-    answers = [talk.hear() for _ in range(3)]
-    assert {answer["error"] for answer in answers} == {"ValueError: work returned 2 outputs for 3 inputs"}
+    assert talk.hear() == {"error": f"ValueError: work returned {number} outputs for 3 inputs", "of": "list"}
+    talk.ask_list([0])
+    assert talk.hear()["item"] == 0
+    talk.end()
+
+
+def test_an_input_without_an_output_fails_alone():
+    talk = Talk("gangline.worker(None, lambda _, xs: [x for x in xs if x != 3], batch=8)")
+    talk.ask_list([3])
+    assert talk.hear() == {"item": 0, "error": "ValueError: work returned 0 outputs for 1 inputs"}
+    talk.ask_list([4])
+    assert talk.hear() == {"item": 0, "output": 4}
     talk.end()
 
 
@@ -177,9 +249,60 @@ def test_values_of_numpy_are_numbers_and_lists():
 
 def test_an_output_that_is_not_json_fails_its_item_only():
     talk = Talk("gangline.worker(None, lambda _, x: {1, 2} if x else 0)")
-    assert talk.ask(1)["error"] == "TypeError: an output of type set is not JSON"
+    assert talk.ask(1)["error"].startswith("TypeError: an output of type set is not JSON: convert it to a text")
     assert talk.ask(0)["output"] == 0
     talk.end()
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("np.longdouble(1)", "longdouble (float128)"),
+        ("np.ones(2, 'g')", "longdouble (float128)"),
+        ("np.clongdouble(1)", "clongdouble (complex256)"),
+        ("np.complex64(1)", "complex"),
+        ("np.array(['2020-01-01'], 'M8[ns]')", "ndarray (datetime64[ns])"),
+        ("np.datetime64('2020-01-01')", "datetime64 (datetime64[D])"),
+        ("np.timedelta64(5, 'ns')", "timedelta64 (timedelta64[ns])"),
+        ("np.timedelta64(5)", "timedelta64 (timedelta64)"),
+        ("np.array([(1, 5)], [('a', int), ('b', 'm8[ns]')])", "ndarray ([('a', '<i8'), ('b', '<m8[ns]')])"),
+        ("np.array([np.datetime64(1, 'ns'), 2], object)", "datetime64 (datetime64[ns])"),
+        ("np.bytes_(b'a')", "bytes"),
+        ("decimal.Decimal(1)", "Decimal"),
+        ("datetime.datetime(2020, 1, 1)", "datetime"),
+        ("1j", "complex"),
+    ],
+)
+def test_a_type_that_json_lacks_is_named(value, name):
+    talk = Talk(f"import datetime, decimal, numpy as np\ngangline.worker(None, lambda _, x: [{value}])")
+    assert talk.ask(1)["error"].startswith(f"TypeError: an output of type {name} is not JSON: convert it")
+    talk.end()
+
+
+@pytest.mark.parametrize(("value", "text"), [("np.float16(0.1)", 0.0999755859375), ("np.uint64(2**64 - 1)", 2**64 - 1)])
+def test_numbers_keep_their_value(value, text):
+    talk = Talk(f"import numpy as np\ngangline.worker(None, lambda _, x: [{value}, 10**30])")
+    assert talk.ask(1)["output"] == [text, 10**30]
+    talk.end()
+
+
+def test_a_name_that_is_not_unicode_loses_no_reason():
+    script = r"""
+class Odd(Exception): pass
+Odd.__qualname__ = "Od\udce9"
+name = "caf\udce9.mrc"
+def work(_, x):
+    print(name)
+    gangline.log(name, name)
+    raise Odd(name)
+gangline.worker(None, work)
+"""
+    talk = Talk(script)
+    assert talk.ask(1) == {"log": "caf\\udce9.mrc", "level": "caf\\udce9.mrc"}
+    assert talk.hear() == {"item": 7, "error": "Od\\udce9: caf\\udce9.mrc"}
+    status, said = talk.end()
+    assert status == 0
+    assert said.startswith("caf\\udce9.mrc\n") and "Traceback" in said
 
 
 def test_a_line_that_is_too_long_for_the_program_is_not_written():
