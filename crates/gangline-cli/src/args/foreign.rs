@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Error};
+use clap::{Arg, Command, Error};
 
 use crate::args;
 
@@ -24,6 +24,17 @@ pub(crate) fn advised(mut error: Error, arguments: &[OsString]) -> Error {
             }
             _ => error,
         };
+    }
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let name = text(&error, ContextKind::InvalidSubcommand);
+        let command = args::command();
+        let names = command.get_subcommands().filter(|it| !it.is_hide_set()).map(Command::get_name);
+        let alike = nearest(&name, names).map(str::to_owned);
+        // What clap finds by itself misses short names.
+        if let Some(alike) = alike {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(alike));
+        }
+        return error;
     }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -59,7 +70,12 @@ fn equivalent<'a>(name: &str, mut all: impl Iterator<Item = &'a str>) -> Option<
 }
 
 /// Returns the name that is the fewest typing errors away, if they are at most three.
-pub(super) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    alike(name, all).into_iter().next()
+}
+
+/// Returns the names that are at most three typing errors away, the nearest first.
+pub(super) fn alike<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let common = |other: &str| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let most = |other: &str| match name.len() {
         0..=4 => 1,
@@ -68,8 +84,9 @@ pub(super) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Opt
         _ => 2,
     };
     let measured = all.map(|other| (strsim::damerau_levenshtein(name, other), other));
-    let alike = measured.filter(|(slips, other)| *slips <= most(other));
-    alike.min_by_key(|(slips, _)| *slips).map(|(_, other)| other)
+    let mut alike: Vec<_> = measured.filter(|(slips, other)| *slips <= most(other)).collect();
+    alike.sort_by_key(|(slips, _)| *slips);
+    alike.into_iter().map(|(_, other)| other).collect()
 }
 
 /// Returns a switch and the number after it. Without the error, that number would be the command.

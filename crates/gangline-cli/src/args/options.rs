@@ -81,6 +81,9 @@ impl Options {
     }
 }
 
+/// Of the options with names like that of one that is not there, this number is shown.
+const MOST_ALIKE: usize = 3;
+
 /// The words that an entry of the file expands to.
 fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<OsString>> {
     let mut command = args::command();
@@ -94,10 +97,14 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
         let mut known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
         known.push("command".into());
         known.sort_unstable();
-        let meant = foreign::nearest(&key.replace('-', "_"), known.iter().map(String::as_str));
-        let meant = meant.map(|meant| format!("; {meant} is similar")).unwrap_or_default();
-        let known = known.join(", ");
-        return Err(format!("there is no option {key:?}; the options are {known}{meant}").into());
+        let name = key.replace('-', "_");
+        let alike = foreign::alike(&name, known.iter().map(String::as_str));
+        let alike = match &alike[..] {
+            [] => "`gangline run --help` lists the options".to_owned(),
+            [one] => format!("{one} is similar"),
+            alike => format!("{} are similar", alike[..alike.len().min(MOST_ALIKE)].join(", ")),
+        };
+        return Err(format!("there is no option {key:?}; {alike}").into());
     };
     // An option on the command line replaces that of the file, and removes options that conflict with it.
     let is_typed = |arg: &Arg| {

@@ -20,12 +20,14 @@ use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer as _, Serialize};
 use serde_json::value::RawValue;
 
 use crate::execute::job_runner::ListFailure;
 use crate::output::json_text::compact;
 use crate::plain::{Plain, beginning};
+use crate::plan::lines::BYTE_ORDER_MARK;
 
 /// The version of the protocol. Workers of version 1 are understood.
 pub(crate) const VERSION: u64 = 2;
@@ -124,7 +126,7 @@ struct Keys<'a> {
     #[serde(borrow)]
     log: Option<&'a RawValue>,
     #[serde(borrow)]
-    level: Option<Cow<'a, str>>,
+    level: Option<&'a RawValue>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -142,6 +144,7 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
 
 /// Reads a worker's ready message.
 pub(crate) fn read_ready(line: &[u8]) -> Result<MessageForm, Violation> {
+    let line = without_mark(line);
     #[derive(Deserialize)]
     struct Version {
         gangline: u64,
@@ -169,11 +172,20 @@ pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// A line without the byte order mark that some languages write before their first one.
+fn without_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
+}
+
 /// Reads what a worker says after it got a message. `place` finds an item among those that it has in hand.
+///
+/// In texts about an item, such as its error, what is not Unicode is replaced: a reason must not be lost. An output that
+/// is not Unicode cannot be read.
 pub(crate) fn read_reply(
     line: &[u8],
     place: &dyn Fn(u64) -> Result<usize, Violation>,
 ) -> Result<WorkerReply, Violation> {
+    let line = without_mark(line);
     let text = String::from_utf8_lossy(line);
     let mut fault = match text {
         Cow::Borrowed(_) => None,
@@ -189,10 +201,7 @@ pub(crate) fn read_reply(
             serde_json::from_str(&replaced).map_err(|_| Violation::NotJson(shown(line)))?
         }
     };
-    let text_of = |value: &RawValue| match serde_json::from_str::<String>(value.get()) {
-        Err(error) if error.is_data() => Err(Violation::NotJson(shown(line))),
-        read => Ok(read),
-    };
+    let text_of = |value: &RawValue| lossy_text(value).map_err(|_| Violation::NotJson(shown(line)));
     let Keys { item, output, error, oom, of, log, level } = keys;
     match (item, error, log) {
         (Some(item), error, _) => {
@@ -201,13 +210,10 @@ pub(crate) fn read_reply(
                 (Some(_), Some(_), _) | (None, None, _) => {
                     return Err(Violation::NoAnswer(shown(line)));
                 }
-                (_, _, Some(fault)) => WorkerAnswer::Unreadable(fault),
+                (None, Some(error), _) => WorkerAnswer::Error(text_of(error)?),
+                (Some(_), None, Some(fault)) => WorkerAnswer::Unreadable(fault),
                 (Some(output), None, None) => match compact(output) {
                     Ok(output) => WorkerAnswer::Output(output),
-                    Err(error) => WorkerAnswer::Unreadable(error.to_string()),
-                },
-                (None, Some(error), None) => match text_of(error)? {
-                    Ok(error) => WorkerAnswer::Error(error),
                     Err(error) => WorkerAnswer::Unreadable(error.to_string()),
                 },
             };
@@ -215,16 +221,44 @@ pub(crate) fn read_reply(
         }
         (None, ..) if oom => Ok(WorkerReply::Whole(ListFailure::OutOfMemory, OUT_OF_MEMORY.into())),
         (None, Some(error), _) if of.as_deref() == Some("list") => {
-            let error = text_of(error)?.unwrap_or_else(|error| error.to_string());
-            Ok(WorkerReply::Whole(ListFailure::Rejected, error))
+            Ok(WorkerReply::Whole(ListFailure::Rejected, text_of(error)?))
         }
         (None, None, Some(log)) => {
-            let log = text_of(log)?.unwrap_or_else(|error| error.to_string());
+            let log = text_of(log)?;
+            let level = level.map(text_of).transpose()?;
             let level = level.map_or_else(String::new, |level| format!("{level}: "));
             Ok(WorkerReply::Log(format!("{level}{}\n", log.trim_end()).into_bytes()))
         }
         _ => Err(Violation::NotJson(shown(line))),
     }
+}
+
+/// The text that a JSON value is. Halves of surrogate pairs are replaced.
+fn lossy_text(value: &RawValue) -> serde_json::Result<String> {
+    struct TextVisitor;
+
+    impl Visitor<'_> for TextVisitor {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a text")
+        }
+
+        fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+            let mut text = String::with_capacity(bytes.len());
+            for chunk in bytes.utf8_chunks() {
+                text.push_str(chunk.valid());
+                // Half of a pair has three bytes, each of which is a chunk.
+                if chunk.invalid().first().is_some_and(|first| *first >= 0xc0) {
+                    text.push(char::REPLACEMENT_CHARACTER);
+                }
+            }
+            Ok(text)
+        }
+    }
+
+    // As bytes: a text must not have halves of pairs.
+    serde_json::Deserializer::from_str(value.get()).deserialize_bytes(TextVisitor)
 }
 
 const OUT_OF_MEMORY: &str = "the device is out of memory";
@@ -358,10 +392,39 @@ mod tests {
         is_unreadable(r#"{"item":7,"output":[Infinity,NaN]}"#, "Infinity is not JSON");
         is_unreadable(r#"{"item":7,"output":1e999}"#, "number out of range");
         is_unreadable(r#"{"item":7,"output":["\ud800"]}"#, "hex escape");
-        is_unreadable(r#"{"item":7,"error":"\udc00"}"#, "hex escape");
         is_unreadable(b"{\"item\":7,\"output\":\"\xe9\"}", "not UTF-8");
         let deep = "[".repeat(1_000) + &"]".repeat(1_000);
         is_unreadable(format!(r#"{{"item":7,"output":{deep}}}"#), "recursion limit");
+    }
+
+    #[test]
+    fn a_text_that_is_not_unicode_keeps_its_rest() {
+        let error = |line: &[u8]| match read_answer(line) {
+            Ok(WorkerAnswer::Error(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error(b"{\"item\":7,\"error\":\"caf\xe9.mrc\"}"), "caf\u{fffd}.mrc");
+        assert_eq!(
+            error(br#"{"item":7,"error":"\udce9\ud800x\ud83d\ude00"}"#),
+            "\u{fffd}\u{fffd}x😀"
+        );
+        assert_eq!(error(br#"{"item":7,"error":"no","score":NaN}"#), "no");
+        assert_eq!(error(b"{\"item\":7,\"error\":\"no\",\"name\":\"\xff\"}"), "no");
+        let whole = br#"{"error":"caf\udce9","of":"list"}"#;
+        assert!(matches!(
+            read_reply(whole, &in_hand),
+            Ok(WorkerReply::Whole(ListFailure::Rejected, why)) if why == "caf\u{fffd}"
+        ));
+        let log = read_log(b"{\"log\":\"caf\xe9 \\udce9\",\"level\":\"\\ud800\"}");
+        assert_eq!(log.as_deref(), Some("\u{fffd}: caf\u{fffd} \u{fffd}\n".as_bytes()));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_line() {
+        assert_eq!(read_ready(b"\xef\xbb\xbf{\"gangline\":1}"), Ok(MessageForm::Items));
+        assert!(read_log("\u{feff}{\"log\":\"a\"}".as_bytes()).is_some());
+        is_output("\u{feff}{\"item\":7,\"output\":\"\u{feff}\"}", "\"\u{feff}\"");
+        assert!(read_ready("\u{feff}\u{feff}{\"gangline\":1}".as_bytes()).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `--records`: a line of JSON for each job.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io;
 use std::time::SystemTime;
@@ -25,6 +26,9 @@ pub(crate) struct Record<'a> {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     causes: Option<Vec<String>>,
+    /// The fields in which bytes that are not UTF-8 were replaced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lossy: Vec<&'static str>,
     attempts: u32,
     slot: usize,
     gpus: Vec<String>,
@@ -45,9 +49,13 @@ impl<'a> Record<'a> {
         let error = outcome.result.error();
         let causes = error.as_ref().map(|_| outcome.result.causes());
         let output = match error {
-            None => Some(output(printed)?),
+            None => Some(text_or_value(printed)?),
             Some(_) => None,
         };
+        let replaced = [("input", input.as_ref()), ("output", output.as_ref())].into_iter();
+        let replaced = replaced.filter(|(_, value)| value.is_some_and(|it| it.is_lossy));
+        let lossy = replaced.map(|(name, _)| name).collect();
+        let [input, output] = [input, output].map(|value| value.map(|it| it.value));
         Ok(Record {
             item: outcome.number,
             key: shape.map(|_| &*outcome.key),
@@ -55,6 +63,7 @@ impl<'a> Record<'a> {
             output,
             error,
             causes,
+            lossy,
             attempts: outcome.attempts,
             slot: outcome.slot,
             gpus: outcome.gpu_ids(),
@@ -79,6 +88,8 @@ pub(crate) struct DoneRecord {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lossy: Vec<&'static str>,
     done: bool,
 }
 
@@ -86,7 +97,9 @@ impl DoneRecord {
     /// Makes the record of a job: with its key and its input if there is a shape.
     pub(crate) fn of(job: &Job, shape: Option<&Shape>) -> io::Result<DoneRecord> {
         let input = shape.map(|shape| input(&job.fields, shape)).transpose()?;
-        Ok(DoneRecord { item: job.number, key: shape.map(|_| job.key()), input, done: true })
+        let lossy = input.iter().filter(|input| input.is_lossy).map(|_| "input").collect();
+        let (key, input) = (shape.map(|_| job.key()), input.map(|input| input.value));
+        Ok(DoneRecord { item: job.number, key, input, lossy, done: true })
     }
 
     /// Adds it to lines.
@@ -97,29 +110,35 @@ impl DoneRecord {
     }
 }
 
+/// A value, and whether bytes that are not UTF-8 were replaced in it.
+struct LossyValue {
+    value: Box<RawValue>,
+    is_lossy: bool,
+}
+
 /// The inputs of a job as a value.
-fn input(fields: &[OsString], shape: &Shape) -> io::Result<Box<RawValue>> {
-    let value = shape.value(fields);
-    value.map_or_else(
-        // It is not UTF-8.
-        || {
-            let texts = fields.iter().map(|it| it.to_string_lossy());
-            Ok(to_raw_value(&texts.collect::<Vec<_>>())?)
-        },
-        Ok,
-    )
+fn input(fields: &[OsString], shape: &Shape) -> io::Result<LossyValue> {
+    if let Some(value) = shape.value(fields) {
+        return Ok(LossyValue { value, is_lossy: false });
+    }
+    Ok(LossyValue { value: shape.lossy_value(fields)?, is_lossy: true })
 }
 
 /// The output as a value: what a worker has answered, or the text that a command has printed.
 pub(crate) fn output(printed: &Printed) -> io::Result<Box<RawValue>> {
+    text_or_value(printed).map(|output| output.value)
+}
+
+fn text_or_value(printed: &Printed) -> io::Result<LossyValue> {
     let mut bytes = Vec::new();
     printed.stdout.write_to(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(match printed.form {
+    let value = match printed.form {
         StdoutForm::Stream => to_raw_value(&text)?,
         StdoutForm::Text => to_raw_value(line)?,
         StdoutForm::Json if line.is_empty() => to_raw_value(&())?,
         StdoutForm::Json => RawValue::from_string(line.to_owned())?,
-    })
+    };
+    Ok(LossyValue { value, is_lossy: matches!(text, Cow::Owned(_)) })
 }

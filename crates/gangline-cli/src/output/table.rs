@@ -204,7 +204,7 @@ fn json_row(
     let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (exit, signal) = outcome.result.codes();
     let inputs: Vec<_> = outcome.fields.iter().map(|field| field.to_string_lossy()).collect();
-    let row = json!({
+    let mut row = json!({
         "Seq": outcome.number,
         "Host": ":",
         "Starttime": started.as_secs_f64(),
@@ -221,6 +221,18 @@ fn json_row(
         "Stderr": String::from_utf8_lossy(stderr),
         "Error": outcome.result.error(),
     });
+    let is_replaced = |bytes: &[u8]| str::from_utf8(bytes).is_err();
+    let is_input_replaced = outcome.fields.iter().any(|field| is_replaced(field.as_bytes()));
+    let lossy = [
+        ("V", is_input_replaced),
+        ("Stdout", is_replaced(stdout)),
+        ("Stderr", is_replaced(stderr)),
+    ];
+    let lossy = lossy.into_iter().filter(|(_, is_lossy)| *is_lossy).map(|(name, _)| name);
+    let lossy: Vec<_> = lossy.collect();
+    if !lossy.is_empty() {
+        row["Lossy"] = json!(lossy);
+    }
     let mut text = serde_json::to_vec(&row)?;
     text.push(b'\n');
     Ok(text)

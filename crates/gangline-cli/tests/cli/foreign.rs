@@ -275,3 +275,36 @@ fn a_long_input_is_cut_in_messages() {
     assert!(ran.stderr.len() < 2_000, "{} bytes", ran.stderr.len());
     assert!(ran.stderr.contains("job 1 exited with 1: false xxx"), "{}", ran.stderr);
 }
+
+/// Only names like that of the option are shown, and not all options.
+#[test]
+fn a_misspelt_key_of_a_file_names_options_like_it() {
+    for (key, said) in [
+        ("wrokers", "workers is similar"),
+        ("worksrs", "workers, workdir are similar"),
+        ("retrys", "retries is similar"),
+        ("arg_spe", "arg_sep is similar"),
+        ("resume_faild", "resume_failed is similar"),
+        ("colour", "`gangline run --help` lists the options"),
+    ] {
+        let place = Place::new();
+        place.write("options.yaml", format!("{key}: 2\ncommand: [echo]\n"));
+        let ran = place.run_typed("--config options.yaml ::: a");
+        ran.check_said(102, &[&format!("there is no option {key:?}; {said}\n")]);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_misspelt_command_names_one_like_it() {
+    for (typed, meant) in
+        [("rnu", "run"), ("rn", "run"), ("runn", "run"), ("mna", "man"), ("servr", "serve")]
+    {
+        let place = Place::new();
+        let ran = place.ran(&mut place.gangline([typed]));
+        ran.check_said(102, &[&format!("a similar subcommand exists: '{meant}'")]);
+    }
+    let place = Place::new();
+    let ran = place.ran(&mut place.gangline(["xyz"]));
+    assert!(!ran.stderr.contains("similar"), "{ran:?}");
+}

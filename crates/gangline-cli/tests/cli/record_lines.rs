@@ -1,5 +1,7 @@
 //! `--records`: a line of JSON for each job, as `docs/record.schema.json` says.
 
+use std::os::unix::ffi::OsStrExt;
+
 use serde_json::{Value, json};
 
 use crate::support::{Place, Ran};
@@ -263,4 +265,61 @@ fn a_job_is_known_by_its_key() {
         .check_said(102, &["use --csv, --tsv, --header : or --jsonl"]);
     let other = place.run_typed_on("--jsonl --journal j --resume -- echo", "[1]\n");
     other.check_said(105, &["key"]);
+}
+
+#[test]
+fn inputs_that_are_not_utf_8_have_the_shape_of_others_and_a_mark() {
+    let place = Place::new();
+    place.write("t.csv", b"name,size\ncaf\xe9,3\nok,4\n");
+    place.write("head.csv", b"caf\xe9\tcaf\xe8\n1\t2\n");
+    let named = |name: &str, size: &str| json!({"name": name, "size": size});
+    let fields = ["key", "input", "lossy"];
+    let run = |line: &str| place.run_typed_on(line, b"caf\xe9\ncaf\xe8\nok\n");
+    let ran = run("-j1 --records -- true");
+    let expected = [
+        json!(["$'caf\\xe9'", "caf\u{fffd}", ["input"]]),
+        json!(["$'caf\\xe8'", "caf\u{fffd}", ["input"]]),
+        json!(["ok", "ok", null]),
+    ];
+    check(&ran, &fields, &expected);
+    let ran = run("-j1 --records -- echo");
+    check(
+        &ran,
+        &["lossy"],
+        &[json!([["input", "output"]]), json!([["input", "output"]]), json!([null])],
+    );
+    let ran = run("-j1 --records --csv t.csv -- true");
+    let expected = [
+        json!(["$'caf\\xe9' 3", named("caf\u{fffd}", "3"), ["input"]]),
+        json!(["ok 4", named("ok", "4"), null]),
+    ];
+    check(&ran, &fields, &expected);
+    let ran = run("-j1 --records --tsv head.csv -- true");
+    check(&ran, &["input"], &[json!([{"caf\u{fffd}": "1", "2": "2"}])]);
+    let ran = run("-j1 --records --input - -- true ::: a");
+    check(
+        &ran,
+        &["input"],
+        &[json!([["caf\u{fffd}", "a"]]), json!([["caf\u{fffd}", "a"]]), json!([["ok", "a"]])],
+    );
+}
+
+#[test]
+fn a_journal_tells_inputs_that_are_not_utf_8_apart() {
+    let place = Place::new();
+    let inputs = b"caf\xe9\ncaf\xe8\n";
+    let line = "-j1 --records --journal j --results r.jsonl -- sh -c 'printf %s \"$1\" > out-$1' x";
+    let ran = place.run_typed_on(line, inputs);
+    check(&ran, &["item"], &[json!([1]), json!([2])]);
+    let mut names: Vec<_> = std::fs::read_dir(place.directory()).unwrap().collect();
+    names.retain(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.as_bytes() == b"out-caf\xe9" || name.as_bytes() == b"out-caf\xe8"
+    });
+    assert_eq!(names.len(), 2, "commands get the bytes");
+    let results = place.read("r.jsonl");
+    assert_eq!(results.matches("\"Lossy\":[\"V\"]").count(), 2, "{results}");
+    let resumed = place.run_typed_on(&line.replace("--results r.jsonl", "--resume"), inputs);
+    let expected = [json!([1, true, ["input"]]), json!([2, true, ["input"]])];
+    check(&resumed, &["item", "done", "lossy"], &expected);
 }

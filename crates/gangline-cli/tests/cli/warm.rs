@@ -120,6 +120,38 @@ fn an_input_that_is_no_text_fails_alone() {
     ran.check_said(1, &["job 2 failed: the input is not UTF-8"]);
 }
 
+/// What a worker says about an item is shown although it is not Unicode.
+#[test]
+fn a_reason_that_is_not_unicode_is_told() {
+    for (said, shown) in [
+        (r#"printf '{"item":1,"error":"caf\351.mrc"}\n'"#, "job 1 failed: caf\u{fffd}.mrc: "),
+        (r#"printf '{"item":1,"error":"caf\\udce9.mrc"}\n'"#, "job 1 failed: caf\u{fffd}.mrc: "),
+        (
+            r#"printf '{"log":"caf\351.mrc","level":"\\ud800"}\n{"item":1,"error":"no"}\n'"#,
+            "\u{fffd}: caf\u{fffd}.mrc",
+        ),
+    ] {
+        let place = Place::new();
+        place.write(
+            "worker",
+            format!("read -r x; echo '{{\"gangline\":2}}'; read -r x; {said}; read -r x"),
+        );
+        let ran = place.run_typed("-j1 --warm -- sh worker ::: a");
+        ran.check_said(1, &[shown]);
+    }
+}
+
+#[test]
+fn a_worker_may_begin_with_a_byte_order_mark() {
+    let place = Place::new();
+    let worker = r#"read -r x; printf '\357\273\277{"gangline":1}\n'; read -r x; echo '{"item":1,"output":"read"}'; read -r x"#;
+    place.write("worker", worker);
+    place.run_typed("-j1 --warm -- sh worker ::: a").check(0, "read\n");
+    place.write("list", "\u{feff}a\n");
+    place.run_typed("-j1 --input list -- echo").check(0, "a\n");
+    place.run_typed("-j1 -- echo ::: \u{feff}a").check(0, "\u{feff}a\n");
+}
+
 #[test]
 fn an_error_is_the_items() {
     check("", "a error b", 1, "a\nb\n", &["job 2 failed: out of focus", "1 of 3 jobs failed"]);
