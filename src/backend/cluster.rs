@@ -64,6 +64,7 @@
 //! lanes encode and decode. In a worker, the main thread runs the client and both values, and the producers decode and
 //! encode.
 
+mod address;
 pub(crate) mod board;
 mod client;
 mod connection;

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
+use super::address::{Login, ParsedAddress, Server};
 use super::health::BrokerHealth;
 use super::health::NoAccess;
 use super::names::{Role, SubjectNames};
@@ -69,7 +70,7 @@ impl BrokerConnection {
         names: SubjectNames,
         role: Role,
     ) -> Result<Self, ClusterError> {
-        let addresses = addresses(access)?;
+        let (servers, login) = servers(access)?;
         let (sender, restored) = watch::channel(0);
         let (deny, denied) = watch::channel(None);
         let (lock_out, locked_out) = watch::channel(None);
@@ -106,9 +107,10 @@ impl BrokerConnection {
                 }
                 std::future::ready(())
             });
-        let options = authenticated(options, access, &addresses).await?;
-        let failed = |source: BoxError| ClusterError::Connect { url: access.shown(), source };
-        let client = options.connect(addresses).await.map_err(|it| failed(it.into()))?;
+        let options = authenticated(options, access, login).await?;
+        let failed =
+            |source: BoxError| ClusterError::Connect { url: access.address.shown(), source };
+        let client = options.connect(servers).await.map_err(|it| failed(it.into()))?;
         if !client.is_server_compatible(2, 9, 0) {
             return Err(ClusterError::Version { version: client.server_info().version });
         }
@@ -315,9 +317,9 @@ pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> Clu
 async fn authenticated(
     options: ConnectOptions,
     access: &Access,
-    addresses: &[ServerAddr],
+    login: Option<Login>,
 ) -> Result<ConnectOptions, ClusterError> {
-    let failed = |source: BoxError| ClusterError::Connect { url: access.shown(), source };
+    let failed = |source: BoxError| ClusterError::Connect { url: access.address.shown(), source };
     let options = match &access.credentials {
         Some(path) => options.credentials_file(path).await.map_err(|it| failed(it.into()))?,
         None => options,
@@ -329,14 +331,10 @@ async fn authenticated(
         }
         None => options,
     };
-    // The client takes none from the address.
-    let named = addresses.iter().find(|address| address.has_user_pass());
-    Ok(match named.map(|it| (it.username(), it.password())) {
-        Some((Some(user), Some(password))) => {
-            options.user_and_password(user.to_owned(), password.to_owned())
-        }
-        Some((Some(token), None)) => options.token(token.to_owned()),
-        _ => options,
+    Ok(match login {
+        Some(Login::User { name, password }) => options.user_and_password(name, password),
+        Some(Login::Token(token)) => options.token(token),
+        None => options,
     })
 }
 
@@ -350,44 +348,43 @@ fn check_certificates(path: &Path) -> io::Result<()> {
     read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The addresses, if a connection to each is secure.
-fn addresses(access: &Access) -> Result<Vec<ServerAddr>, ClusterError> {
-    let parse = |url: &str| {
-        let parsed = url.trim().parse::<ServerAddr>();
-        let address = parsed.map_err(|source| ClusterError::Connect {
-            url: url.to_owned(),
-            source: source.into(),
-        })?;
-        let is_secure = is_loopback(address.host())
-            || address.tls_required() && (access.credentials.is_some() || address.has_user_pass());
-        match access.security {
-            _ if is_secure => {}
-            Security::Required => return Err(ClusterError::Insecure { url: access.shown() }),
-            Security::Waived => {
-                tracing::warn!(
-                    "the connection to {} lacks encryption or credentials",
-                    access.shown()
-                );
-            }
-        }
-        Ok(address)
+/// The servers, if a connection to each is secure, and the user or the token.
+fn servers(access: &Access) -> Result<(Vec<ServerAddr>, Option<Login>), ClusterError> {
+    let parsed = access.address.parse();
+    let ParsedAddress { servers, login } =
+        parsed.map_err(|source| ClusterError::Connect { url: access.address.shown(), source })?;
+    let is_secure = |Server { address, has_login }: &Server| {
+        is_loopback(address.host())
+            || address.tls_required() && (access.credentials.is_some() || *has_login)
     };
-    access.url.split(',').map(parse).collect()
+    match access.security {
+        _ if servers.iter().all(is_secure) => {}
+        Security::Required => return Err(ClusterError::Insecure { url: access.address.shown() }),
+        Security::Waived => {
+            tracing::warn!(
+                "the connection to {} lacks encryption or credentials",
+                access.address.shown()
+            );
+        }
+    }
+    Ok((servers.into_iter().map(|it| it.address).collect(), login))
 }
 
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cluster::address::BrokerAddress;
 
     fn checked(url: &str, security: Security, credentials: bool) -> Result<usize, String> {
         let credentials = credentials.then(|| "a.creds".into());
-        let access = Access { url: url.to_owned(), credentials, certificates: None, security };
-        addresses(&access).map(|it| it.len()).map_err(|error| error.to_string())
+        let address = BrokerAddress::new(url);
+        let access = Access { address, credentials, certificates: None, security };
+        servers(&access).map(|it| it.0.len()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::process::{self, Command};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::address::BrokerAddress;
 use super::hosting::HookPlace;
 use super::nats::{Access, NAMESPACE, Security};
 use crate::base::BoxError;
@@ -31,19 +32,19 @@ const INSECURE: &str = "GANGLINE_NATS_INSECURE";
 const PROCESSES: &str = "GANGLINE_PROCESSES";
 
 /// The address of the broker, if this process is to become a worker.
-pub(super) fn broker() -> Option<String> {
-    set(BROKER)
+pub(super) fn broker() -> Option<BrokerAddress> {
+    set(BROKER).map(BrokerAddress::new)
 }
 
 /// The address of the broker, if this process is a worker.
-pub(super) fn own_marker() -> Option<String> {
+pub(super) fn own_marker() -> Option<BrokerAddress> {
     let marker = env::var(MARKER).ok()?;
     let (pid, url) = marker.split_once(' ')?;
-    (pid.parse() == Ok(process::id())).then(|| url.to_owned())
+    (pid.parse() == Ok(process::id())).then(|| BrokerAddress::new(url))
 }
 
 /// Becomes the worker. The variable that has made it one is removed, so that programs that it starts are ordinary.
-pub(super) fn execute_again(url: &str) -> ! {
+pub(super) fn execute_again(address: &BrokerAddress) -> ! {
     let mut arguments = env::args_os();
     let mut command = Command::new("/proc/self/exe");
     if let Some(name) = arguments.next() {
@@ -51,7 +52,8 @@ pub(super) fn execute_again(url: &str) -> ! {
     }
     #[cfg(feature = "rayon")]
     command.envs(crate::device::candle_variables(devices().map_or(0, |all| all.count_on_cpu())));
-    command.args(arguments).env_remove(BROKER).env(MARKER, format!("{} {url}", process::id()));
+    let marker = format!("{} {}", process::id(), address.secret());
+    command.args(arguments).env_remove(BROKER).env(MARKER, marker);
     give_up(&format!("this program cannot be executed again: {}", command.exec()));
 }
 
@@ -59,9 +61,9 @@ pub(super) fn devices() -> Result<Devices, DeviceError> {
     set(DEVICES).map_or_else(|| Ok(Devices::available()), |devices| devices.parse())
 }
 
-pub(super) fn access(url: &str) -> Access {
+pub(super) fn access(address: &BrokerAddress) -> Access {
     Access {
-        url: url.to_owned(),
+        address: address.clone(),
         credentials: set(CREDENTIALS).map(Into::into),
         certificates: set(CERTIFICATES).map(Into::into),
         security: match is_on(INSECURE) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::BrokerAddress;
 use super::names;
 use crate::base::absolute;
 use crate::error::ClusterError;
@@ -32,22 +33,10 @@ pub struct Nats {
 /// How to reach a broker.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
-    pub(super) url: String,
+    pub(super) address: BrokerAddress,
     pub(super) credentials: Option<PathBuf>,
     pub(super) certificates: Option<PathBuf>,
     pub(super) security: Security,
-}
-
-impl Access {
-    /// The addresses without what only the broker may know.
-    pub(super) fn shown(&self) -> String {
-        let shown = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-            (None, Some((_, host))) => host.to_owned(),
-            (_, None) => url.to_owned(),
-        };
-        self.url.split(',').map(shown).collect::<Vec<_>>().join(",")
-    }
 }
 
 /// Whether a connection to another machine may lack encryption or credentials.
@@ -67,6 +56,9 @@ impl Nats {
     /// Reaches the broker at `url`: `nats://host:4222`, or `tls://host:4222` with encryption. Several addresses of
     /// one cluster of brokers are separated by commas.
     ///
+    /// A user and a password, or a token, precede the host: `tls://user:password@host:4222`. In them, `%40` stands for
+    /// `@`, and other characters are encoded alike. No text of this library shows them.
+    ///
     /// ```
     /// use gangline::cluster::Nats;
     ///
@@ -75,7 +67,12 @@ impl Nats {
     pub fn connect(url: impl Into<String>) -> Self {
         let (credentials, certificates, security) = (None, None, Security::Required);
         Nats {
-            access: Access { url: url.into(), credentials, certificates, security },
+            access: Access {
+                address: BrokerAddress::new(url),
+                credentials,
+                certificates,
+                security,
+            },
             namespace: NAMESPACE.to_owned(),
             run: None,
             min_workers: 1,
@@ -250,18 +247,5 @@ impl Nats {
 
     pub(crate) fn seats(&self) -> usize {
         self.max_workers
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_its_password() {
-        let shown = |url: &str| Nats::connect(url).access.shown();
-        assert_eq!(shown("tls://a:secret@host:4222,nats://token@b"), "tls://host:4222,nats://b");
-        assert_eq!(shown("user:secret@host"), "host");
-        assert_eq!(shown("nats://host:4222"), "nats://host:4222");
     }
 }

@@ -137,10 +137,10 @@ impl ClusterSession {
             Fatal::NoWorkers => self.too_few(0, 1),
             Fatal::Superseded => ClusterError::Superseded { run: self.run.clone() },
             Fatal::BrokerGone => {
-                ClusterError::BrokerGone { url: access.shown(), waited: *wait_for }
+                ClusterError::BrokerGone { url: access.address.shown(), waited: *wait_for }
             }
-            Fatal::NoAnswer => ClusterError::NoAnswer { url: access.shown() },
-            Fatal::NoAccess(lost) => lost.error(access.shown()),
+            Fatal::NoAnswer => ClusterError::NoAnswer { url: access.address.shown() },
+            Fatal::NoAccess(lost) => lost.error(access.address.shown()),
             Fatal::Refused(request, said) => {
                 ClusterError::Refused { request, source: (*said).into() }
             }

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{timeout, timeout_at};
 
+use super::address::BrokerAddress;
 use super::connection::{AGAIN, BrokerConnection, REQUEST_TIMEOUT};
 use super::environment::{self, end_because_of, execute_again, give_up};
 use super::hosting::Host;
@@ -32,19 +33,19 @@ use crate::concurrency::spawn::spawn;
 
 /// Serves as a worker of a cluster, if this process was asked to, and then never returns.
 pub(crate) fn serve_if_asked(hosts: &[&dyn Host]) {
-    if let Some(url) = environment::own_marker() {
-        serve(&url, hosts);
+    if let Some(address) = environment::own_marker() {
+        serve(&address, hosts);
     }
-    if let Some(url) = environment::broker() {
-        execute_again(&url);
+    if let Some(address) = environment::broker() {
+        execute_again(&address);
     }
 }
 
-fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
+fn serve(address: &BrokerAddress, hosts: &[&dyn Host]) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = match runtime {
         Ok(runtime) => {
-            let served = runtime.block_on(connect_and_serve(url, hosts));
+            let served = runtime.block_on(connect_and_serve(address, hosts));
             runtime.shutdown_timeout(Duration::ZERO);
             served
         }
@@ -57,10 +58,10 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
 }
 
 /// Connects and serves, until a signal or the end of the supervisor. The signal may come before the broker has answered.
-async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxError> {
+async fn connect_and_serve(address: &BrokerAddress, hosts: &[&dyn Host]) -> Result<(), BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let connected = {
-        let connecting = std::pin::pin!(WorkerClient::new(url, hosts));
+        let connecting = std::pin::pin!(WorkerClient::new(address, hosts));
         let terminated = std::pin::pin!(terminate.recv());
         match select(connecting, terminated).await {
             Either::Left((connected, _)) => connected?,
@@ -93,11 +94,11 @@ struct WorkerClient {
 
 impl WorkerClient {
     async fn new(
-        url: &str,
+        address: &BrokerAddress,
         hosts: &[&dyn Host],
     ) -> Result<(Self, Card, UnboundedReceiver<WorkerEvent>), BoxError> {
         let devices = environment::devices()?;
-        let access = environment::access(url);
+        let access = environment::access(address);
         let names = SubjectNames::new(&environment::namespace())?;
         let connection = BrokerConnection::open(&access, names, Role::Worker).await?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -118,7 +119,7 @@ impl WorkerClient {
         let (events, receiver) = unbounded_channel();
         let client = WorkerClient {
             connection,
-            url: access.shown(),
+            url: access.address.shown(),
             cards,
             hosts: hosts.iter().map(|host| host.share()).collect(),
             services: Arc::new(Services::new(devices, environment::hook_place())),

@@ -283,8 +283,8 @@ const SUPERVISION: HelpSection = HelpSection {
         ),
         HelpBlock::Text(
             "The program reads its other variables from the environment, such as GANGLINE_NATS_CREDENTIALS: see \
-             docs/cluster.md. An address with a password is visible to all users of the machine as an option; set \
-             GANGLINE_NATS instead.",
+             docs/cluster.md. Set GANGLINE_NATS if the address has a password: options are visible to all users of the \
+             machine until this program has moved them into its environment, and to the history of the shell.",
         ),
         HelpBlock::Text(
             "SIGTERM, SIGINT or SIGHUP lets the worker finish what it has begun and hand back the rest. A second \

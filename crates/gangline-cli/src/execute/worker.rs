@@ -1,7 +1,7 @@
 //! `gangline worker`: a worker of a cluster that is started again when it crashes, and ends in order.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -40,13 +40,36 @@ pub(crate) fn supervise(args: &WorkerArgs) -> Result<u8, CliError> {
 }
 
 /// The address of the broker: that of the option, or of the environment.
+///
+/// An option with a password or a token is moved to the environment, by executing this program again: all users of the
+/// machine see the options of a process, and its own user alone its environment.
 pub(crate) fn broker(option: Option<&str>) -> Result<String, CliError> {
+    if let Some(url) = option.filter(|url| url.contains('@'))
+        && let Some(arguments) = without_address(env::args_os().skip(1).collect(), url)
+    {
+        let mut command = Command::new("/proc/self/exe");
+        env::args_os().take(1).for_each(|name| _ = command.arg0(name));
+        return Err(internal(command.args(arguments).env("GANGLINE_NATS", url).exec()));
+    }
     let variable = || env::var("GANGLINE_NATS").ok().filter(|url| !url.is_empty());
     option.map(str::to_owned).or_else(variable).ok_or_else(|| {
         let text =
             "no broker is named: give its address by --nats nats://HOST:4222 or by GANGLINE_NATS";
         CliError::new(exit::USAGE, text)
     })
+}
+
+/// The arguments of this program without the first option that names this broker.
+fn without_address(mut arguments: Vec<OsString>, url: &str) -> Option<Vec<OsString>> {
+    let whole = OsString::from(format!("--nats={url}"));
+    let words = |n: usize| match &arguments[n] {
+        word if *word == whole => 1,
+        word if word == "--nats" && arguments.get(n + 1).is_some_and(|it| it == url) => 2,
+        _ => 0,
+    };
+    let (at, count) = (0..arguments.len()).map(|n| (n, words(n))).find(|it| it.1 > 0)?;
+    arguments.drain(at..at + count);
+    Some(arguments)
 }
 
 /// Signals, as messages of a thread that ends with the listener.
