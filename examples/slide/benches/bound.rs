@@ -41,6 +41,8 @@ mod options;
 #[path = "../src/slide.rs"]
 mod slide;
 #[expect(unused_imports, reason = "its tests use them")]
+#[path = "../src/tables.rs"]
+mod tables;
 #[path = "../src/tissue.rs"]
 mod tissue;
 

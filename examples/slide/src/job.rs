@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gangline::report::RunReport;
 use gangline::{Batch, CfgNode, Journal, OnError, OrderedRunner, Result, Runner};
-use gangline::{each, map_batches, sink};
+use gangline::{each, map_batches};
 
-use crate::map::{Canvas, HEADER};
+use crate::map::Canvas;
 use crate::model::Model;
 use crate::options::Options;
 use crate::slide::{Bytes, Corner, TileCache, name};
+use crate::tables::Write;
 use crate::tissue::Work;
 
 /// What all threads of a run share.
@@ -127,14 +128,8 @@ fn infer(job: Arc<Job>) -> Result<OrderedRunner<impl Runner<Input = Part, Output
 }
 
 /// The stage that writes the files of each slide. If one cannot be written, the run ends.
-fn write(job: Arc<Job>) -> Result<OrderedRunner<impl Runner<Input = (Arc<Work>, Canvas)>>> {
-    let table = sink::csv(job.options.output.join("slides.csv"), HEADER);
-    let write = each(move |(work, canvas): (Arc<Work>, Canvas)| {
-        let row = canvas.write(&work, &job.options)?;
-        println!("wrote {}", row.0);
-        Ok(row)
-    });
-    Ok(OrderedRunner::builder(write.sink(table)).devices(1).describe("write").progress().build()?)
+fn write(job: Arc<Job>) -> Result<OrderedRunner<Write>> {
+    Ok(OrderedRunner::builder(Write::new(job)).devices(1).describe("write").progress().build()?)
 }
 
 /// The settings that a journal belongs to. With other values, the maps would differ.

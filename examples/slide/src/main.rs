@@ -6,6 +6,7 @@ mod map;
 mod model;
 mod options;
 mod slide;
+mod tables;
 mod tissue;
 
 use std::fs::File;
@@ -50,6 +51,9 @@ fn run(options: Options) -> Result<ExitCode> {
     }
     let gangline::Account { ok, already_done, failed, .. } = report.account;
     println!("{ok} slides written, {already_done} written earlier, {failed} failed");
+    if failed > 0 {
+        println!("{} names all that failed", job.options.output.join(tables::FAILED).display());
+    }
     if let Some(fullness) = job.fullness() {
         println!("{fullness}");
     }

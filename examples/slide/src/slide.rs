@@ -1,15 +1,16 @@
 //! Slides: the levels of a tiled TIFF or BigTIFF, and rectangles of their pixels.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
 use gangline::Result;
-use gangline_slide_support::sub_pages;
+use gangline_slide_support::open_tiff;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tiff_reader::PhotometricInterpretation::{Palette, Rgb, YCbCr};
 use tiff_reader::constants::Compression::{self, Deflate, DeflateOld, Jpeg, Lzw, PackBits};
-use tiff_reader::{Ifd, OpenOptions, TiffFile};
+use tiff_reader::{Ifd, OpenOptions, TagValue, TiffFile};
 
 /// A slide, whose file is open until it is dropped. Several threads may read it at once.
 pub(crate) struct Slide {
@@ -41,6 +42,14 @@ pub(crate) type TileCache = Cache<(u64, usize, Corner), Arc<Vec<u8>>, Bytes>;
 #[derive(Clone)]
 pub(crate) struct Bytes;
 
+/// The numbers of tags.
+const NEW_SUBFILE_TYPE: u16 = 254;
+const IMAGE_DESCRIPTION: u16 = 270;
+/// Bits of NewSubfileType: a smaller version of another page; a mask, and the macro image of an SVS.
+const REDUCED: u32 = 1;
+const OTHER: u32 = 4 | 8;
+/// Words for pages that do not show the slide as it is.
+const OTHERS: [&str; 4] = ["label", "macro", "mask", "probability"];
 /// The sample formats of TIFF, by number.
 const FORMS: [&str; 4] = ["other numbers", "unsigned numbers", "signed numbers", "floats"];
 const NEEDED: &str = "Rgb, YCbCr or Palette as unsigned numbers of 8 or 16 bits is needed, or Rgb as floats of 32 bits, \
@@ -52,14 +61,8 @@ impl Slide {
     pub(crate) fn open(number: u64, path: &Path) -> Result<Slide> {
         // The cache for all slides has its tiles.
         let settings = OpenOptions { block_cache_bytes: 0, ..OpenOptions::default() };
-        let file = TiffFile::open_with_options(path, settings)?;
-        let mut levels = Vec::new();
-        for page in file.ifds() {
-            add_level(&mut levels, page.clone())?;
-            for below in sub_pages(&file, page)? {
-                add_level(&mut levels, below)?;
-            }
-        }
+        let (file, pages) = open_tiff(path, settings)?;
+        let levels = levels(pages)?;
         match levels.is_empty() {
             true => Err(UNTILED.into()),
             false => Ok(Slide { number, name: name(path), file, levels }),
@@ -109,17 +112,83 @@ pub(crate) fn name(slide: &Path) -> String {
     slide.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Adds a page if it is a level, and not a label or macro image, which has another shape, or a further focus layer, which
-/// has the same size. A level that cannot be read is an error.
-fn add_level(levels: &mut Vec<Level>, page: Ifd) -> Result<()> {
-    let (width, height) = (page.width(), page.height());
-    let whole = levels.first().map_or((width, height), |level: &Level| (level.width, level.height));
-    let last = levels.last().map_or(u32::MAX, |level| level.width);
-    let downsample = f64::from(whole.0) / f64::from(width);
-    let shape = f64::from(whole.1) / f64::from(height) / downsample;
-    if !page.is_tiled() || width >= last || !(0.9..1.1).contains(&shape) {
-        return Ok(());
+/// Returns the tiled pages that show the whole slide, from the largest to the smallest, wherever they are in the file. The
+/// slide is the largest page that is not another image. Of pages of one size, such as focus layers, the first counts.
+///
+/// # Errors
+///
+/// A level that cannot be read.
+fn levels(pages: Vec<Ifd>) -> Result<Vec<Level>> {
+    let mut pages: Vec<Ifd> =
+        pages.into_iter().filter(|page| page.is_tiled() && area(page) > 0).collect();
+    pages.sort_by_key(|page| Reverse(area(page)));
+    if !pages.iter().all(is_another_image) {
+        pages.retain(|page| !is_another_image(page));
     }
+    let is_full = |page: &&Ifd| kind(page) & REDUCED == 0;
+    // A label may be larger than the slide, and say that it is reduced. A reduced page of the slide's shape is a level.
+    let Some(full) = pages.iter().find(is_full).or(pages.first()).map(sides) else {
+        return Ok(Vec::new());
+    };
+    let whole = pages.iter().map(sides).find(|whole| is_level(full, *whole)).unwrap_or(full);
+    pages.retain(|page| sides(page) == whole || is_level(sides(page), whole));
+    pages.dedup_by_key(|page| page.width());
+    let level = |page: Ifd| {
+        check_pixels(&page)?;
+        let [width, height] = sides(&page);
+        let downsample = f64::from(whole[0]) / f64::from(width);
+        Ok(Level { page, width, height, downsample })
+    };
+    pages.into_iter().map(level).collect()
+}
+
+/// Whether a page shows the whole of a slide in less detail: both of its sides are those of the slide divided by one
+/// whole number, up to rounding. The sides of a label or macro image rarely are.
+fn is_level(sides: [u32; 2], whole: [u32; 2]) -> bool {
+    let longer = usize::from(whole[1] > whole[0]);
+    let factor = (f64::from(whole[longer]) / f64::from(sides[longer])).round();
+    let fits = |(side, whole): (u32, u32)| {
+        let wanted = f64::from(whole) / factor;
+        (f64::from(side) - wanted).abs() <= f64::max(1.0, wanted / 500.0)
+    };
+    factor >= 2.0 && sides.into_iter().zip(whole).all(fits)
+}
+
+/// Whether a page says that it shows something else: a label, a macro image or a mask. Scanners say so in a line of a few
+/// words, beside other lines.
+fn is_another_image(page: &Ifd) -> bool {
+    let text = match page.tag(IMAGE_DESCRIPTION).map(|tag| &tag.value) {
+        Some(TagValue::Ascii(text)) => text.trim().to_lowercase(),
+        _ => String::new(),
+    };
+    // These describe all images of a file.
+    let is_structured = text.starts_with(['<', '{']);
+    let names = |line: &str| {
+        let words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.collect();
+        words.len() <= 4 && words.iter().any(|word| OTHERS.contains(word))
+    };
+    kind(page) & OTHER != 0 || !is_structured && text.lines().any(names)
+}
+
+/// The bits of the tag NewSubfileType.
+fn kind(page: &Ifd) -> u32 {
+    match page.tag(NEW_SUBFILE_TYPE).map(|tag| &tag.value) {
+        Some(TagValue::Long(kind)) => kind.first().copied().unwrap_or(0),
+        Some(TagValue::Short(kind)) => kind.first().copied().map_or(0, u32::from),
+        _ => 0,
+    }
+}
+
+fn sides(page: &Ifd) -> [u32; 2] {
+    [page.width(), page.height()]
+}
+
+fn area(page: &Ifd) -> u64 {
+    u64::from(page.width()) * u64::from(page.height())
+}
+
+fn check_pixels(page: &Ifd) -> Result<()> {
     let (forms, bits) = (page.sample_format()?, page.bits_per_sample()?);
     let ([form, ..], [bits, ..]) = (&forms[..], &bits[..]) else { return Err(NEEDED.into()) };
     let colours = page.photometric_interpretation_enum();
@@ -137,7 +206,6 @@ fn add_level(levels: &mut Vec<Level>, page: Ifd) -> Result<()> {
             format!("{colours} as {form} of {bits} bits, compressed with {packed} ({code})");
         return Err(format!("its pixels are {found}: {NEEDED}").into());
     }
-    levels.push(Level { page, width, height, downsample });
     Ok(())
 }
 

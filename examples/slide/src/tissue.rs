@@ -6,7 +6,7 @@ use gangline::Result;
 use gangline_slide_support::{Region, Regions};
 
 use crate::options::Options;
-use crate::slide::{Corner, Slide, TileCache};
+use crate::slide::{Corner, Level, Slide, TileCache};
 
 /// A slide, and the tiles to work on.
 pub(crate) struct Work {
@@ -28,6 +28,8 @@ pub(crate) struct Tissue {
 
 /// The largest number of cells on the longer side of the mask.
 const LONGEST: u32 = 2048;
+/// The least number, unless the slide has fewer pixels. Pyramids may end in a single pixel.
+const SHORTEST: u32 = 256;
 /// The difference of a pixel's colours below which it is noise on glass.
 const LEAST_COLOUR: usize = 24;
 /// The number of cells below which a region is dirt.
@@ -48,9 +50,11 @@ impl Work {
 }
 
 impl Tissue {
-    /// Finds the pixels of the smallest level that have more colour than glass. The threshold is Otsu's.
+    /// Finds the pixels of the smallest level with enough of them that have more colour than glass. The threshold is
+    /// Otsu's.
     fn find(cache: &TileCache, slide: &Slide) -> Result<Tissue> {
-        let last = slide.levels.len() - 1;
+        let is_enough = |level: &Level| level.width.max(level.height) >= SHORTEST;
+        let last = slide.levels.iter().rposition(is_enough).unwrap_or(0);
         let level = slide.level(last)?;
         let every = level.width.max(level.height).div_ceil(LONGEST) as usize;
         let mut colour = Vec::new();

@@ -63,6 +63,43 @@ VIPS = {
     "vips-odd.tif": {"compression": "lzw", "tile_width": 80, "tile_height": 144},
 }
 
+# Files whose pages have no usual order: for each page the factor of the level, or the shape of another image, and how it
+# is written. `below` are factors of levels in its SubIFDs.
+LABEL, TALL, WIDE = (400, 400), (1000, 300), (200, 1200)
+STRIPS = {"tile": None, "rowsperstrip": 16}
+ARRANGED = {
+    "small-first.tif": [(16, {}), (4, {}), (1, {})],
+    "shuffled.btf": [(4, {}), (1, {}), (16, {}), (2, {})],
+    "small-first-reduced.tif": [(4, {"subfiletype": 1}), (1, {"subfiletype": 1})],
+    "one-level.tif": [(1, {})],
+    "down-to-a-pixel.tif": [(1, {})] + [(2**n, {}) for n in range(1, 11)],
+    "label-first.tif": [(LABEL, {}), (1, {}), (4, {})],
+    "label-last.tif": [(1, {}), (4, {}), (LABEL, {})],
+    "label-beside-one-level.tif": [(LABEL, {}), (1, {})],
+    "label-with-its-name.tif": [((275, 275), {"description": "Label Image"}), (1, {})],
+    "label-of-aperio.svs": [(1, {}), (LABEL, STRIPS), (4, {}), ((275, 275), {"description": "Aperio v1\nlabel 275x275"})],
+    "large-label-with-its-name.tif": [((1500, 1500), {"description": "label", "subfiletype": 1}), (1, {}), (4, {})],
+    "large-macro.tif": [(1, {}), ((1500, 1500), {"subfiletype": 9}), (4, {"subfiletype": 1})],
+    "mask.tif": [(1, {}), ((550, 550), {"description": "Probability_Image"})],
+    "tall-label.tif": [(TALL, {}), (1, {}), (4, {})],
+    "wide-label.btf": [(4, {}), (WIDE, {"subfiletype": 1}), (1, {})],
+    "thumbnails-first.tif": [(8, STRIPS), (16, STRIPS), (1, {}), (4, {})],
+    "below-the-second.tif": [(LABEL, {}), (1, {"below": (16, 4)})],
+    "below-a-small-one.btf": [(4, {"below": (1, 2)}), (TALL, {})],
+    "of-a-slide-with-words.tif": [(1, {"description": "scan without label and macro image of a slide"}), (4, {})],
+}
+
+# Files that have a tag twice: its number, and the second value.
+DOUBLED = {
+    "description.tif": (270, "another"),
+    "software.tif": (305, "another"),
+    "width.tif": (256, 3),
+    "bits.btf": (258, 1),
+    "tile-width.tif": (322, 7),
+    "compression-motorola.tif": (259, 1),
+    "sub-ifds.tif": (330, 3),
+}
+
 # A file that is refused, and what its error says of it.
 REFUSED = {
     "grey.tif": ({"photometric": "minisblack"}, "MinIsBlack"),
@@ -106,6 +143,39 @@ def write_tifffile(path, levels, kind):
                 file.write(level[::8, ::8], photometric="rgb", rowsperstrip=16, metadata=None)
 
 
+def write_arranged(path, levels, pages):
+    with tifffile.TiffWriter(path, bigtiff=path.suffix == ".btf") as file:
+        for kind, how in pages:
+            factor, *below = [kind, *how.get("below", ())]
+            how = {**TILE, "photometric": "rgb", "metadata": None, **{key: how[key] for key in how if key != "below"}}
+            more = {"subifds": len(below)} if below else {}
+            if isinstance(kind, tuple):
+                file.write(np.full((*kind, 3), 250, np.uint8), **how)
+                continue
+            file.write(levels[0][::factor, ::factor], **how, **more)
+            for factor in below:
+                file.write(levels[0][::factor, ::factor], **how)
+
+
+def write_doubled(path, levels, tag, second):
+    how = {"bigtiff": path.suffix == ".btf", "byteorder": ">" if "motorola" in path.name else "<"}
+    # With a number that is free, until it is known where it is.
+    entry = (65000, "s", 0, second, True) if isinstance(second, str) else (65000, "I", 1, second, True)
+    with tifffile.TiffWriter(path, **how) as file:
+        file.write(
+            levels[0], description="one", software="one", compression="zlib", photometric="rgb", metadata=None,
+            subifds=1, extratags=[entry], **TILE,
+        )  # fmt: skip
+        file.write(levels[1], photometric="rgb", metadata=None, **TILE)
+    with tifffile.TiffFile(path) as file:
+        place = file.pages[0].tags[65000].offset
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(tag.to_bytes(2, "big" if how["byteorder"] == ">" else "little"))
+    with tifffile.TiffFile(path) as file:
+        assert len(file.pages[0].tags.getall(tag)) == 2, path
+
+
 def write(slides, folder):
     levels = levels_of(slides / "slide-000.tif")
     for name in ("others", "refused"):
@@ -115,6 +185,10 @@ def write(slides, folder):
     image = pyvips.Image.new_from_array(levels[0])
     for name, kind in VIPS.items():
         image.tiffsave(str(folder / "others" / name), tile=True, pyramid=True, **kind)
+    for name, pages in ARRANGED.items():
+        write_arranged(folder / "others" / name, levels, pages)
+    for name, (tag, second) in DOUBLED.items():
+        write_doubled(folder / "others" / f"doubled-{name}", levels, tag, second)
     for name, (kind, _) in REFUSED.items():
         write_tifffile(folder / "refused" / name, levels, kind)
     write_grey(folder / "grey.onnx")
@@ -199,6 +273,14 @@ def check_others(folder, maps):
         print(f"{name}: at most {apart} of 255 apart in {seen.mean():.0%} of the slide")
         # Decoders of JPEG may round differently. The others differ in the rounding of halves only.
         assert found.shape == wanted.shape and seen.mean() > 0.4 and apart <= (6 if "jpeg" in str(kind) else 1), name
+    # All show the picture of this one.
+    wanted = tifffile.imread(maps / "one-level.tif.map.tif").astype(int)
+    for name in [*ARRANGED, *(f"doubled-{name}" for name in DOUBLED)]:
+        found = tifffile.imread(maps / f"{name}.map.tif").astype(int)
+        assert found.shape == wanted.shape, (name, found.shape)
+        both = (found > 0) & (wanted > 0)
+        print(f"{name}: in {(found > 0).mean():.0%} of the slide")
+        assert both.mean() > 0.4 and (found == wanted)[both].all(), name
 
 
 def check_refused(errors):

@@ -78,7 +78,7 @@ fn devices_and_batches_change_no_byte() {
     let wanted = folder.path().join("one by one");
     succeeds(run(&slides, &wanted, &ONE));
     let wanted = files(&wanted);
-    assert_eq!(wanted.len(), 9, "{:?}", wanted.keys());
+    assert_eq!(wanted.len(), 10, "{:?}", wanted.keys());
     for more in ["--devices=cpu*3 --batch=16", "--devices=cpu*2 --batch=7 --readers=3", "--cache=1"]
     {
         let output = folder.path().join(more);
@@ -131,7 +131,42 @@ fn faulty_slides_fail_alone_and_are_named() {
     for name in ["faulty-truncated.tif", "faulty-empty.tif", "faulty-nan.tif", "a pixel is NaN"] {
         assert!(said.contains(name), "{name}: {said}");
     }
-    assert!(files(&all_maps) == files(&good_maps), "{:?}", files(&all_maps).keys());
+    let (mut all_maps, mut good_maps) = (files(&all_maps), files(&good_maps));
+    let failed =
+        [&mut all_maps, &mut good_maps].map(|files| text(&files.remove("failed.csv").unwrap()));
+    assert_eq!(failed.each_ref().map(|table| table.lines().count()), [4, 1], "{failed:?}");
+    assert!(all_maps == good_maps, "{:?}", all_maps.keys());
+}
+
+#[test]
+#[ignore = "needs ONNX Runtime: .ci/slide"]
+fn all_slides_that_fail_are_named_until_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (slides, output) = (folder.path().join("slides"), folder.path().join("maps"));
+    make(&slides, "700", &["--slides", "1"]);
+    for number in 10..23 {
+        fs::write(slides.join(format!("faulty-{number}.tif")), "").unwrap();
+    }
+    let said = run(&slides, &output, &[]).output().unwrap();
+    assert!(
+        text(&said.stdout).contains("failed.csv names all that failed"),
+        "{}",
+        text(&said.stdout)
+    );
+    let failed = |output: &Path| fs::read_to_string(output.join("failed.csv")).unwrap();
+    let all = failed(&output);
+    for number in 10..23 {
+        assert_eq!(all.matches(&format!("\nfaulty-{number}.tif,")).count(), 1, "{number}: {all}");
+    }
+    // The next run tries them again.
+    for number in 10..22 {
+        fs::copy(slides.join("slide-000.tif"), slides.join(format!("faulty-{number}.tif")))
+            .unwrap();
+    }
+    run(&slides, &output, &[]).output().unwrap();
+    let last = failed(&output);
+    assert!(last.lines().count() == 2 && last.contains("\nfaulty-22.tif,"), "{last}");
+    assert_eq!(fs::read_to_string(output.join("slides.csv")).unwrap().lines().count(), 14);
 }
 
 #[test]
