@@ -131,14 +131,14 @@ fn kill_and_resume(name: &str, part: fn(&Path)) -> Option<tempfile::TempDir> {
 
 const ITEMS: u64 = 4_000;
 
-/// Says what it does. No more than about sixty items are said ahead of the reader: a pipe has 64 KiB.
+/// Writes to `said` what it does. No more than about sixty items are ahead of a reader: a pipe has 64 KiB.
 #[cfg(unix)]
-fn slow_work() -> Tasks<'static, u64, (u64, String)> {
+fn slow_work<W: Write + 'static>(said: fn() -> W) -> Tasks<'static, u64, (u64, String)> {
     let work = |x: u64| (x, format!("{}, \"{}\"\n", "y".repeat((x % 50) as usize), x * x));
     map(
         |_| Ok(()),
         move |_, (), x: u64| {
-            writeln!(std::io::stdout(), "did {x}{:1000}", "")?;
+            writeln!(said(), "did {x}{:1000}", "")?;
             Ok(work(x))
         },
     )
@@ -147,7 +147,7 @@ fn slow_work() -> Tasks<'static, u64, (u64, String)> {
 #[cfg(unix)]
 fn run_until_killed<F: Format<(u64, String)> + 'static>(folder: &Path, sink: Sink<F>) {
     let journal = Journal::at(folder.join("journal")).resume().commit_items(7);
-    let builder = OrderedRunner::builder(slow_work().sink(sink)).devices(2).journal(journal);
+    let builder = OrderedRunner::builder(slow_work(std::io::stdout).sink(sink)).devices(2).journal(journal);
     builder.build().unwrap().run(0..ITEMS).unwrap();
 }
 
@@ -156,7 +156,7 @@ fn run_until_killed<F: Format<(u64, String)> + 'static>(folder: &Path, sink: Sin
 #[track_caller]
 fn same<F: Format<(u64, String)> + 'static>(folder: &Path, undisturbed: Sink<F>) {
     let path = undisturbed.path().to_owned();
-    OrderedRunner::new(slow_work().sink(undisturbed), 2).unwrap().run(0..ITEMS).unwrap();
+    OrderedRunner::new(slow_work(std::io::sink).sink(undisturbed), 2).unwrap().run(0..ITEMS).unwrap();
     assert!(fs::read(folder.join("out")).unwrap() == fs::read(path).unwrap());
 }
 
