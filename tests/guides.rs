@@ -176,6 +176,7 @@ fn every_feature_of_a_guide_is_one_with_which_ci_runs_the_documentation() {
     let (list, ci) = (read("src/guide.rs"), read(".ci/run"));
     let all =
         ci.lines().find_map(|line| line.strip_prefix("all=\"")).expect(".ci/run has features");
+    assert!(ci.contains("--features \"$all\" --doc"), ".ci/run runs the documentation with `all`");
     let features: Vec<_> = all.trim_end_matches('"').split(',').collect();
     let implied = ["processes"]; // by `nats`
     for part in list.split("feature = \"").skip(1) {
