@@ -341,12 +341,16 @@ class Loop:
 #: What is one value, although it has parts.
 ONE_VALUE = (str, bytes, bytearray, memoryview, UserString)
 
+#: Attributes of tables, and of records with named fields: those of pydantic, named tuples, and PyTorch's like them.
+NAMED_PARTS = ("columns", "model_fields", "__fields__", "_fields", "n_fields")
+
 
 def outputs_of(returned: Any, count: int) -> Optional[list[Any]]:
     """Return the outputs of ``count`` inputs: the parts of an ordered sequence, or of an iterator.
 
-    ``None`` stands for a value of another type: a number, a text, nothing; also for mappings, tables and sets, whose
-    parts are the names of keys or columns, or are in another order. Another number of outputs is a ``ValueError``.
+    ``None`` stands for a value of another type: a number, a text, nothing; also for mappings, tables, records and sets,
+    whose parts are names, or belong to all inputs, or are in another order. Another number of outputs is a
+    ``ValueError``.
 
     >>> outputs_of((1, 2), 2), outputs_of(iter("ab"), 2), outputs_of({"x": 1}.values(), 1)
     ([1, 2], ['a', 'b'], [1])
@@ -356,7 +360,9 @@ def outputs_of(returned: Any, count: int) -> Optional[list[Any]]:
     Traceback (most recent call last):
     ValueError: work returned 1 outputs for 2 inputs
     """
-    if isinstance(returned, (*ONE_VALUE, Set)) or is_mapping(returned) or hasattr(returned, "columns"):
+    if isinstance(returned, (*ONE_VALUE, Set)) or is_mapping(returned):
+        return None
+    if any(hasattr(returned, name) for name in NAMED_PARTS):
         return None
     try:
         iterator = iter(returned)

@@ -165,6 +165,9 @@ def test_one_output_for_a_list_is_named_by_its_type():
         ("types.MappingProxyType({'a': 1, 'b': 2})", "mappingproxy"),
         ("type('Keyed', (), {'keys': list, '__getitem__': lambda self, key: key})()", "Keyed"),
         ("type('Frame', (), {'columns': ['a', 'b'], '__iter__': lambda self: iter('ab')})()", "Frame"),
+        ("type('Model', (), {'model_fields': {}, '__iter__': lambda self: iter([('a', 1), ('b', 2)])})()", "Model"),
+        ("collections.namedtuple('Scores', 'labels scores')([1, 2], [3, 4])", "Scores"),
+        ("time.localtime()", "struct_time"),
         ("{x * 1.5 for x in xs}", "set"),
         ("frozenset(xs)", "frozenset"),
         ("dict(zip(xs, xs)).keys()", "dict_keys"),
@@ -177,7 +180,7 @@ def test_one_output_for_a_list_is_named_by_its_type():
     ],
 )
 def test_a_list_has_an_output_for_each_input_in_their_order(returned, name):
-    talk = Talk(f"import collections, types, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
+    talk = Talk(f"import collections, time, types, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
     talk.ask_list([10, 20])
     errors = {talk.hear()["error"] for _ in range(2)}
     assert errors == {f"ValueError: with batch, work returns a list of outputs, got {name}"}

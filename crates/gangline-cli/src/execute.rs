@@ -27,6 +27,7 @@ pub(crate) mod sequence;
 pub(crate) mod setup;
 pub(crate) mod shared;
 pub(crate) mod signals;
+mod start_history;
 mod stops;
 pub(crate) mod supervisor;
 pub(crate) mod threads;

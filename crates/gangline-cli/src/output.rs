@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod cut_off;
+pub(crate) mod early_end;
 pub(crate) mod joblog;
 pub(crate) mod json_text;
 pub(crate) mod lines;

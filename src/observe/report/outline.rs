@@ -55,7 +55,7 @@ pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
         Some(account(report)),
         stages(report),
         failures(report, FAILED, &report.failures, key),
-        failures(report, UNDELIVERED, &report.failures_undelivered, key),
+        failures(report, undelivered(report), &report.failures_undelivered, key),
         timeline(report, key),
         gpus(report),
         throughput(report),
@@ -158,7 +158,14 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
 }
 
 const FAILED: &str = "Failures";
-const UNDELIVERED: &str = "Failed before the run ended early, counted as cancelled";
+
+/// The heading above what the account counts as cancelled. The program ends its running jobs with the run.
+fn undelivered(report: &RunReport) -> &'static str {
+    match report.vocabulary {
+        Vocabulary::Items => "Failed before the run ended early, counted as cancelled",
+        Vocabulary::Jobs => "Ended with the run, counted as cancelled",
+    }
+}
 
 fn failures<'a>(
     report: &'a RunReport,

@@ -124,7 +124,7 @@ pub struct RunReport {
     /// How many final failures are not in `failures`.
     pub failures_left_out: u64,
     /// Failures of items that the consumer did not come to, since the run ended early. The account counts these
-    /// items as cancelled.
+    /// items as cancelled. A report of `gangline run` has the jobs here that were ended with the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures_undelivered: Vec<Failure>,
     /// Which items were retried, and how they ended.

@@ -71,6 +71,26 @@ impl Halt {
     }
 }
 
+/// As `--halt` reads it.
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (when, condition) = match self {
+            Halt::Never => return f.write_str("never"),
+            Halt::Soon(condition) => ("soon", condition),
+            Halt::Now(condition) => ("now", condition),
+        };
+        let counted = match condition.counted {
+            CountedOutcomes::Failed => "fail",
+            CountedOutcomes::Succeeded => "success",
+            CountedOutcomes::Done => "done",
+        };
+        match condition.amount {
+            HaltAmount::Number(number) => write!(f, "{when},{counted}={number}"),
+            HaltAmount::Percent(percent) => write!(f, "{when},{counted}={percent}%"),
+        }
+    }
+}
+
 impl Tally {
     /// The action to take after a job. A percentage has no effect before the number of all jobs is known.
     pub(crate) fn order(&self, halt: Halt, total: Option<u64>) -> HaltAction {

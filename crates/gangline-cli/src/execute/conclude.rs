@@ -97,15 +97,22 @@ fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
             "{replayed} {jobs} had ended when the last run was cut off, and did not run again"
         ));
     }
+    let early_end = lanes.shared.early_end();
+    let cut_off = match early_end.ended.len() {
+        0 => String::new(),
+        1 => ", and 1 was ended with the run".to_owned(),
+        more => format!(", and {more} were ended with the run"),
+    };
     if failed > 0 {
-        lanes.shared.terminal.tell_failure(&format!("{failed} of {ended} jobs failed"));
+        lanes.shared.terminal.tell_failure(&format!("{failed} of {ended} jobs failed{cut_off}"));
     }
     let has_left_jobs = lanes.lanes.iter().any(|lane| !lane.gate.has_started_all());
-    if lanes.shared.is_halted() && has_left_jobs {
-        let jobs = if ended == 1 { "job" } else { "jobs" };
-        let text = format!(
-            "--halt ended the run after {ended} {jobs}; jobs that had not started were not run"
-        );
+    if let Some((halt, job)) = &early_end.halt
+        && (has_left_jobs || !cut_off.is_empty())
+    {
+        let left = if has_left_jobs { "; jobs that had not started were not run" } else { "" };
+        let cut_off = if failed > 0 { "" } else { &*cut_off };
+        let text = format!("ended by --halt {halt} after job {job}{cut_off}{left}");
         lanes.shared.terminal.tell(&text);
     }
     if let Some(program) = lanes.shared.missing_program.get() {

@@ -113,7 +113,8 @@ fn is_limit(error: &(dyn std::error::Error + 'static)) -> bool {
     has_code(error, &[Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM])
 }
 
-fn has_code(error: &(dyn std::error::Error + 'static), wanted: &[Errno]) -> bool {
+/// Whether one of these errors of the system is the cause.
+pub(crate) fn has_code(error: &(dyn std::error::Error + 'static), wanted: &[Errno]) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let mut codes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
     codes.any(|code| wanted.iter().any(|wanted| wanted.raw_os_error() == code))

@@ -148,8 +148,8 @@ impl<W: JobWork> Runner for JobRunner<W> {
         let Some(JobFailed { outcome, .. }) = source else { return Ok(()) };
         self.write(&mut writing.records, outcome)?;
         let JobOutcome { number, result, .. } = &**outcome;
-        // The first job without its program has printed a message for all.
-        if matches!(result, JobResult::NoProgram(_)) {
+        // One message has been printed for all jobs without a program or a worker.
+        if matches!(result, JobResult::NoProgram(_) | JobResult::NoWorkerLeft) {
             return Ok(());
         }
         let command = outcome.short_command();

@@ -247,12 +247,8 @@ impl Lanes {
         match order {
             halt::HaltAction::GoOn if self.shared.has_failed() => self.close(),
             halt::HaltAction::GoOn => {}
-            halt::HaltAction::StartNoMore => {
-                self.shared.halt();
-                self.close();
-            }
+            halt::HaltAction::StartNoMore => self.close(),
             halt::HaltAction::EndAll => {
-                self.shared.halt();
                 self.close();
                 self.groups().end_all();
             }

@@ -208,6 +208,10 @@ fn drive<W: JobWork + 'static>(
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
     let report =
         is_reported.then(|| completed(pool.report(), gpus, own, &numbers, delivery(args), began));
+    let report = report.map(|mut report| {
+        lanes.shared.early_end().describe(&mut report);
+        report
+    });
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
     if let Some(held) = own.held.as_ref().filter(|_| is_committed) {

@@ -1,5 +1,6 @@
 //! State that all slots of a run share.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::io;
@@ -15,6 +16,7 @@ use crate::execute::brake::Brake;
 use crate::execute::groups::Groups;
 use crate::execute::process::ProcessEnd;
 use crate::exit;
+use crate::output::early_end::EarlyEnd;
 use crate::output::joblog::JobLog;
 use crate::output::outcome::{JobOutcome, JobResult, Printed};
 use crate::output::place::ResultPlace;
@@ -94,7 +96,9 @@ struct SharedState {
     tally: Tally,
     /// The first failure that is not a job's.
     error: Option<CliError>,
-    is_halted: bool,
+    /// The jobs that were ended with the run, and the first one whose outcome has met `--halt`.
+    ended: BTreeSet<u64>,
+    halted_after: Option<u64>,
     /// Whether a warm worker was killed while it ended.
     has_cut_off_end: bool,
     /// The number of lanes that are counted, and of their jobs.
@@ -143,12 +147,19 @@ impl SharedRun {
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,
             // The job did not cause it.
-            JobResult::Ended(ProcessEnd::Halted) | JobResult::NoProgram(_) => {
+            JobResult::Ended(ProcessEnd::Halted) => {
+                state.ended.insert(outcome.number);
+                return HaltAction::GoOn;
+            }
+            JobResult::NoProgram(_) | JobResult::NoWorkerLeft => {
                 return HaltAction::GoOn;
             }
             _ => state.tally.failed += 1,
         }
         let order = state.tally.order(self.rules.halt, self.total.get().copied());
+        if order != HaltAction::GoOn {
+            state.halted_after.get_or_insert(outcome.number);
+        }
         drop(state);
         if outcome.result.is_ok() {
             self.durations.push(outcome.took);
@@ -228,13 +239,16 @@ impl SharedRun {
         }
     }
 
-    /// The outcomes of jobs have ended the run.
-    pub(crate) fn halt(&self) {
-        self.state().is_halted = true;
+    /// Whether the outcomes of jobs have ended the run.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.state().halted_after.is_some()
     }
 
-    pub(crate) fn is_halted(&self) -> bool {
-        self.state().is_halted
+    /// The jobs that were ended with the run, and what ended it.
+    pub(crate) fn early_end(&self) -> EarlyEnd {
+        let state = self.state();
+        let halt = state.halted_after.map(|job| (self.rules.halt.to_string(), job));
+        EarlyEnd { halt, ended: state.ended.clone() }
     }
 
     /// Records that a warm worker was killed while it ended.

@@ -18,9 +18,11 @@ use crate::execute::commands;
 use crate::execute::job_runner::{JobWork, Tried, Worked};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::protocol::MessageForm;
+use crate::execute::start_history::{StartHistory, StartVerdict};
 use crate::execute::threads::Threads;
 use crate::execute::worker_slots::{SlotWorker, WorkerSlots};
 use crate::output::capture::Captured;
+use crate::output::outcome::JobResult;
 use crate::plan::WarmInputs;
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, JobSlot};
@@ -46,6 +48,7 @@ pub(crate) struct Warm {
     threads: Threads,
     end_timeout: Duration,
     reported: Reported,
+    history: StartHistory,
 }
 
 /// What has been reported, which is the same for all workers.
@@ -128,6 +131,7 @@ impl Warm {
             threads,
             end_timeout,
             reported: Reported::default(),
+            history: StartHistory::default(),
         }
     }
 
@@ -188,17 +192,22 @@ impl Warm {
         };
         let mut said = Captured::default();
         let started = self.start(index, &mut worker, &self.inputs.command, &mut said);
-        self.show_said(&said);
-        if started.is_err() {
-            worker.shown = said.tail(COMPARED);
+        let Err(result) = started else {
+            self.show_said(&said);
+            self.workers.give_back(index, worker);
+            return Loading::Tried;
+        };
+        let verdict = worker.verdict;
+        if !verdict.is_told {
+            self.show_said(&said);
         }
-        // A program that is not there fails the first job.
-        if let Err(result) = started
-            && result.blames_worker()
-            && self.lane.gate.is_wanted()
-        {
-            let number = self.number(slot);
-            self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
+        if verdict.is_final {
+            self.give_up_slot(index, verdict, &format!("its start {result}"));
+            return Loading::Tried;
+        }
+        // The first job tries again. A program that is not there fails it.
+        if result.blames_worker() {
+            self.tell_of_start(index, verdict, &result, &said);
         }
         self.workers.give_back(index, worker);
         Loading::Tried
@@ -209,12 +218,15 @@ impl Warm {
         while let Some((index, mut worker)) = self.workers.take(slot, None) {
             let mut said = Captured::default();
             let started = self.start(index, &mut worker, &self.inputs.command, &mut said);
-            self.show_said(&said);
             let Err(result) = started else {
+                self.show_said(&said);
                 self.workers.give_back(index, worker);
                 break;
             };
-            let number = self.number(index);
+            let verdict = worker.verdict;
+            if !verdict.is_told {
+                self.show_said(&said);
+            }
             if !result.blames_worker() {
                 // The program does not exist, or the server is ending.
                 self.workers.give_back(index, worker);
@@ -222,17 +234,30 @@ impl Warm {
                 break;
             }
             if self.is_to_be_given_up(&worker) {
-                let why = format!("slot {number} is given up: its start {result}");
-                self.give_up_slot(index, &why);
+                self.give_up_slot(index, verdict, &format!("its start {result}"));
                 break;
             }
-            self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
+            self.tell_of_start(index, verdict, &result, &said);
             self.workers.give_back(index, worker);
             if !self.lane.gate.pause(self.lanes.shared.rules.retry_delay) {
                 break;
             }
         }
         Loading::Tried
+    }
+
+    /// Reports a start that is made again, unless what the worker said has been shown and says it.
+    fn tell_of_start(
+        &self,
+        index: usize,
+        verdict: StartVerdict,
+        result: &JobResult,
+        said: &Captured,
+    ) {
+        if said.is_empty() && !verdict.is_told && self.lane.gate.is_wanted() {
+            let number = self.number(index);
+            self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
+        }
     }
 
     fn tell_once(&self, was_reported: &AtomicBool, text: &str) {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::execute::conversation::Conversation;
 use crate::execute::protocol::MessageForm;
+use crate::execute::start_history::{FailedStart, StartVerdict};
 use crate::output::capture::Spill;
 
 /// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
@@ -32,8 +33,9 @@ pub(super) struct SlotWorker {
     /// What it has said that it takes.
     pub(super) takes: MessageForm,
     pub(super) spill: Arc<Spill>,
-    /// What it said when it failed to start for the first time, which was shown.
-    pub(super) shown: Vec<u8>,
+    /// Its last start, if that failed, and what follows from it.
+    pub(super) failed_start: Option<FailedStart>,
+    pub(super) verdict: StartVerdict,
     /// Consecutive starts that failed.
     pub(super) unready: u32,
     /// Items at which it ended, without a result in between.

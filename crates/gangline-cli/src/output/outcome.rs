@@ -111,6 +111,8 @@ pub(crate) enum JobResult {
     Refused(String),
     /// The fault of a warm worker that did not answer.
     WorkerFailed(String),
+    /// All slots have been given up, which messages have said.
+    NoWorkerLeft,
 }
 
 /// An input may have a mebibyte.
@@ -142,6 +144,11 @@ impl JobResult {
         matches!(self, JobResult::Ended(ProcessEnd::Exited(0)))
     }
 
+    /// Whether the job was ended since the run was ending. It then does not count as failed.
+    pub(crate) fn is_ended_with_run(&self) -> bool {
+        matches!(self, JobResult::Ended(ProcessEnd::Halted))
+    }
+
     /// Whether another attempt would end in the same way.
     pub(crate) fn is_final(&self) -> bool {
         let ends_it = |result: &JobResult| {
@@ -150,6 +157,7 @@ impl JobResult {
                 JobResult::Ended(ProcessEnd::Halted)
                     | JobResult::Misplaced(_)
                     | JobResult::NoProgram(_)
+                    | JobResult::NoWorkerLeft
                     | JobResult::NotKept(_)
             )
         };
@@ -172,7 +180,10 @@ impl JobResult {
             | JobResult::NoProgram(error)
             | JobResult::NotKept(error) => Some(error),
             JobResult::Misplaced(error) => Some(error),
-            JobResult::Ended(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => None,
+            JobResult::Ended(_)
+            | JobResult::Refused(_)
+            | JobResult::WorkerFailed(_)
+            | JobResult::NoWorkerLeft => None,
         };
         std::iter::successors(cause, |cause| cause.source())
             .map(|cause| cause.to_string())
@@ -198,7 +209,10 @@ impl JobResult {
             JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
             JobResult::NoProgram(_) => (127, 0),
             JobResult::NotStarted(_) | JobResult::Misplaced(_) => (126, 0),
-            JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
+            JobResult::NotKept(_)
+            | JobResult::Refused(_)
+            | JobResult::WorkerFailed(_)
+            | JobResult::NoWorkerLeft => (-1, 0),
         }
     }
 }
@@ -216,6 +230,9 @@ impl fmt::Display for JobResult {
             }
             JobResult::Refused(why) => write!(f, "failed: {}", Plain(why)),
             JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
+            JobResult::NoWorkerLeft => {
+                f.write_str("failed with its worker, which was given up, like all others")
+            }
         }
     }
 }

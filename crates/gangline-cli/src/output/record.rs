@@ -26,6 +26,9 @@ pub(crate) struct Record<'a> {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     causes: Option<Vec<String>>,
+    /// Whether it was ended with the run, which is no failure of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ended_with_run: bool,
     /// The fields in which bytes that are not UTF-8 were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lossy: Vec<&'static str>,
@@ -63,6 +66,7 @@ impl<'a> Record<'a> {
             output,
             error,
             causes,
+            ended_with_run: outcome.result.is_ended_with_run(),
             lossy,
             attempts: outcome.attempts,
             slot: outcome.slot,

@@ -19,6 +19,8 @@ pub(crate) struct Summary<'a> {
     exit_code: Option<i32>,
     signal: Option<i32>,
     result: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    ended_with_run: bool,
     /// Seconds since 1970.
     started: f64,
     ended: f64,
@@ -39,6 +41,7 @@ impl<'a> Summary<'a> {
             exit_code: (signal == 0 && code >= 0).then_some(code),
             signal: (signal != 0).then_some(signal),
             result: outcome.result.to_string(),
+            ended_with_run: outcome.result.is_ended_with_run(),
             started: started.as_secs_f64(),
             ended: (started + outcome.took).as_secs_f64(),
             seconds: outcome.took.as_secs_f64(),

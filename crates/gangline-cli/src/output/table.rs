@@ -230,6 +230,9 @@ fn json_row(
     ];
     let lossy = lossy.into_iter().filter(|(_, is_lossy)| *is_lossy).map(|(name, _)| name);
     let lossy: Vec<_> = lossy.collect();
+    if outcome.result.is_ended_with_run() {
+        row["EndedWithRun"] = json!(true);
+    }
     if !lossy.is_empty() {
         row["Lossy"] = json!(lossy);
     }

@@ -2,8 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::Value;
+
 use crate::output::WAIT;
-use crate::support::Place;
+use crate::support::{Place, Ran};
 
 /// Runs one failing job, and checks its messages.
 #[track_caller]
@@ -223,6 +225,70 @@ fn now_ends_the_others() {
         1,
         &["job 1 was ended with the run", "job 2 exited with 1", "1 of 1 jobs failed"],
     );
+}
+
+/// Job 3 fails while the jobs before and after it run, each of which says that it does.
+fn ended_by_job_3(options: &str) -> (Place, Ran) {
+    let place = Place::new();
+    place.write("wait", WAIT);
+    let waits = "for n in 1 2 4; do sh wait runs.$n; done";
+    let script = format!("case $1 in 3) {waits}; exit 1;; *) touch runs.$1; sleep 60;; esac");
+    let records = "--report r.json --report r.txt --results res --records";
+    let line = format!("-j4 {records} {options} --shell -- '{script}' ::: 1 2 3 4 5 6");
+    let ran = place.run_typed(&line);
+    (place, ran)
+}
+
+#[test]
+fn a_halt_has_one_account_everywhere() {
+    for options in ["--halt now,fail=1", "--halt now,done=1", "--halt 2 --retries 0"] {
+        let (place, ran) = ended_by_job_3(options);
+        let halt = if options.contains("done") { "now,done=1" } else { "now,fail=1" };
+        let ended = format!("ended by --halt {halt} after job 3; jobs that had not started");
+        ran.check_said(1, &["1 of 1 jobs failed, and 3 were ended with the run", &ended]);
+        let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
+        assert_eq!(report["account"]["failed"], 1, "{report}");
+        let jobs = |list: &str| -> Vec<u64> {
+            let list = report[list].as_array().into_iter().flatten();
+            list.map(|it| it["item"].as_u64().unwrap()).collect()
+        };
+        assert_eq!((jobs("failures"), jobs("failures_undelivered")), (vec![3], vec![1, 2, 4]));
+        let said = format!("Ended by --halt {halt} after job 3: 1 failed, 3 ended with the run.");
+        assert!(report["conclusion"].as_str().unwrap().starts_with(&said), "{report}");
+        assert_eq!(report["provenance"]["settings"]["halted_after"], "3");
+        let text = place.read("r.txt");
+        assert!(text.replace('\n', " ").contains("after job 3: 1 failed,"), "{text}");
+        let records: Vec<Value> =
+            ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let is_ended = |record: &Value| record["ended_with_run"] == true;
+        let ended = records.iter().filter(|it| is_ended(it)).map(|it| it["item"].as_u64().unwrap());
+        assert_eq!(ended.collect::<Vec<_>>(), [1, 2, 4]);
+        let job: Value = serde_json::from_str(&place.read("res/4/job.json")).unwrap();
+        assert!(is_ended(&job) && job["result"] == "was ended with the run", "{job}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_soon_names_the_job_and_ends_none() {
+    for (options, failed, job) in [
+        ("--halt soon,fail=2", 2, 4),
+        ("--halt soon,fail=2 --retries 1", 2, 4),
+        ("--halt soon,success=2", 1, 3),
+        ("--halt soon,fail=50%", 3, 5),
+    ] {
+        let place = Place::new();
+        let line = format!("-j1 {options} --retry-delay 0s --report r.json");
+        let jobs = "0 1 0 1 1 0";
+        let ran = place.run_typed(&format!("{line} --shell -- 'exit $1' ::: {jobs}"));
+        let halt = options.split(' ').nth(1).unwrap();
+        assert!(ran.stderr.contains(&format!("ended by --halt {halt} after job {job}")), "{ran:?}");
+        let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
+        assert_eq!(report["account"]["failed"], failed, "{report}");
+        let said = format!(
+            "Ended by --halt {halt} after job {job}: {failed} failed, 0 ended with the run."
+        );
+        assert!(report["conclusion"].as_str().unwrap().starts_with(&said), "{report}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::support::Place;
 
 /// A worker in sh. The first word of an input selects the reaction.
-const WORKER: &str = r#"
+pub(crate) const WORKER: &str = r#"
 echo start >> starts.$1
 read -r hello
 echo "$hello" > hello.$1

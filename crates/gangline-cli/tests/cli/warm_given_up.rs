@@ -125,3 +125,62 @@ fn one_good_slot_does_the_work_of_several() {
 fn one_good_slot_does_the_work_of_many() {
     one_works(7, "exit 1");
 }
+
+/// Scripts that note each start, and are no workers.
+#[test]
+fn what_is_no_worker_is_started_once_in_each_slot_and_named_once() {
+    for (worker, said) in [
+        ("cat", "answered the first line with {\"gangline\":2,"),
+        ("echo hello; cat > /dev/null", "printed a line that is not of the protocol"),
+        ("echo '{\"gangline\":9}'; cat > /dev/null", "speaks another version of the protocol"),
+        ("printf '\\377\\n'; cat > /dev/null", "printed a line that is not of the protocol"),
+    ] {
+        for options in ["-j1", "-j1 --preload", "-j3", "-j3 --gpu-list 0,1,2", "-j2 --retries 3"] {
+            let place = Place::new();
+            place.write("worker", format!("echo start >> starts; {worker}"));
+            let options = options.replace("-j3 --gpu-list", "--gpu-list");
+            let ran = place.run_typed(&format!("{options} --warm -- sh worker ::: a b c d e"));
+            ran.check_said(
+                103,
+                &["is given up: ", said, "no worker is left that could be started"],
+            );
+            assert_eq!(ran.stderr.matches(said).count(), 1, "{options}: {ran:?}");
+            assert_eq!(ran.stderr.lines().count(), 2, "{options}: {ran:?}");
+            assert!(place.read("starts").lines().count() <= 3, "{options}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_is_started_once() {
+    let place = Place::new();
+    place.write("worker", "#!/bin/sh\n");
+    let ran = place.run_typed("-j2 --warm -- ./worker ::: a b c");
+    ran.check_said(103, &["could not be started: Permission denied", "no worker is left"]);
+    assert_eq!(ran.stderr.lines().count(), 2, "{ran:?}");
+}
+
+#[test]
+fn a_start_that_fails_twice_with_the_same_message_is_not_repeated() {
+    for (options, most) in [("-j1", 2), ("-j2", 4), ("--gpu-list 0,1", 4)] {
+        let place = Place::new();
+        place.write("worker", "echo start >> starts; echo 'no model file' >&2; exit 2");
+        let ran = place.run_typed(&format!("{options} --warm -- sh worker ::: a b c"));
+        ran.check_said(103, &["exited with 2 before it answered", "no worker is left"]);
+        let said = ran.stderr.lines().filter(|line| *line == "no model file").count();
+        assert_eq!(said, 1, "{options}: {ran:?}");
+        assert!(place.read("starts").lines().count() <= most, "{options}: {ran:?}");
+    }
+}
+
+/// A start may fail for reasons that pass, such as a GPU that another program still uses.
+#[test]
+fn a_start_that_fails_in_another_way_is_repeated() {
+    let place = Place::new();
+    let fails = "n=$(cat n); echo $((n + 1)) > n; test $n -ge 3 || { echo failed $n >&2; exit 1; }";
+    place.write("n", "0");
+    place.write("worker", format!("{fails}; . ./good"));
+    place.write("good", crate::warm::WORKER);
+    let ran = place.run_typed("-j1 --warm --retry-delay 0s -- sh worker w ::: 1 2");
+    ran.check(0, "1\n2\n");
+}

@@ -223,6 +223,23 @@ fn workers_that_cannot_start_end_it() {
 }
 
 #[test]
+fn what_is_no_worker_is_named_once() {
+    for (worker, said) in [
+        ("cat", "answered the first line with"),
+        ("echo 'no model file' >&2; exit 2", "exited with 2 before it answered"),
+    ] {
+        let place = Place::new();
+        place.write("worker", format!("echo start >> starts; {worker}"));
+        let line = "serve --listen 127.0.0.1:0 -j 2 --retry-delay 0s -- sh worker";
+        let ran = place.ran(&mut place.typed(line));
+        ran.check_said(103, &[said, "no worker is left that could be started"]);
+        assert_eq!(ran.stderr.matches(said).count(), 1, "{ran:?}");
+        assert!(ran.stderr.matches("no model file").count() <= 1, "{ran:?}");
+        assert!(place.read("starts").lines().count() <= 4, "{ran:?}");
+    }
+}
+
+#[test]
 fn a_server_without_workers_ends() {
     let server = Server::start("--max-restarts 0");
     let mut queued = server.caller();

@@ -13,9 +13,10 @@ use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::MessageForm;
 use crate::execute::retries::DEATHS_OF_ITEM;
 use crate::execute::shared::Announced;
+use crate::execute::start_history::StartVerdict;
+use crate::execute::warm::Warm;
 use crate::execute::warm::asked::{Asked, Broken};
 use crate::execute::warm::conversing::Message;
-use crate::execute::warm::{COMPARED, Warm};
 use crate::execute::worker_slots::{Fate, SlotWorker};
 use crate::exit;
 use crate::output::capture::Captured;
@@ -40,10 +41,11 @@ impl Warm {
         let mut avoided = None;
         while asked.iter().any(Asked::is_open) {
             let Some((index, mut worker)) = self.workers.take(slot, avoided) else {
-                self.end_open(slot, &mut asked, JobResult::WorkerFailed(GIVEN_UP.into()));
+                self.end_open(slot, &mut asked, JobResult::NoWorkerLeft);
                 break;
             };
             let asking = self.ask(index, &mut worker, &mut asked);
+            let verdict = worker.verdict;
             let failed = match &asking {
                 Asking::Answered => None,
                 Asking::Unready(result) => {
@@ -54,7 +56,7 @@ impl Warm {
                 }
             };
             let fate = match failed.filter(|_| self.is_to_be_given_up(&worker)) {
-                Some((asked, result)) => self.give_up(index, asked, result),
+                Some((asked, result)) => self.give_up(index, verdict, asked, result),
                 None => self.workers.give_back(index, worker),
             };
             match asking {
@@ -69,7 +71,9 @@ impl Warm {
                         self.end_open(index, &mut asked, result);
                         continue;
                     }
-                    self.tell_of_move(index, &asked, &result);
+                    if !verdict.is_told {
+                        self.tell_of_move(index, &asked, &result);
+                    }
                     avoided = Some(index);
                 }
             }
@@ -87,7 +91,7 @@ impl Warm {
         let is_started = worker.conversation.is_some();
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
             // A `load` that raises says the same at each start.
-            if !worker.shown.is_empty() && said.tail(COMPARED) == worker.shown {
+            if worker.verdict.is_told {
                 asked[first].printed.stderr_on_terminal = ShownOnTerminal::Already;
             }
             asked[first].printed.stderr = said;
@@ -221,23 +225,32 @@ impl Warm {
 
     pub(super) fn is_to_be_given_up(&self, worker: &SlotWorker) -> bool {
         let deaths = self.max_restarts.saturating_mul(DEATHS_OF_ITEM);
-        worker.unready > self.max_restarts || worker.deaths > deaths
+        worker.verdict.is_final || worker.unready > self.max_restarts || worker.deaths > deaths
     }
 
     /// The slot starts no worker any more. If no slot does, the run is over.
-    fn give_up(&self, index: usize, asked: &Asked<'_>, result: &JobResult) -> Fate {
+    fn give_up(
+        &self,
+        index: usize,
+        verdict: StartVerdict,
+        asked: &Asked<'_>,
+        result: &JobResult,
+    ) -> Fate {
         let said = match last_lines(&asked.printed.stderr).trim() {
             "" => String::new(),
             said => format!("; it said: {}", Plain(said)),
         };
-        let (number, job) = (self.number(index), asked.job.number);
-        let text = format!("slot {number} is given up: job {job} {result}{said}");
-        self.give_up_slot(index, &text);
+        let job = asked.job.number;
+        self.give_up_slot(index, verdict, &format!("job {job} {result}{said}"));
         Fate::GivenUp
     }
 
-    pub(super) fn give_up_slot(&self, index: usize, text: &str) {
-        self.lanes.shared.terminal.tell(text);
+    /// Starts no worker on a slot any more. If another slot has shown that the command is no worker, a message has said so.
+    pub(super) fn give_up_slot(&self, index: usize, verdict: StartVerdict, why: &str) {
+        if !verdict.is_hopeless {
+            let number = self.number(index);
+            self.lanes.shared.terminal.tell(&format!("slot {number} is given up: {why}"));
+        }
         if self.workers.give_up(index) < self.least {
             let text = match self.least {
                 1 => NONE_LEFT.to_owned(),
@@ -261,7 +274,6 @@ impl Warm {
 }
 
 const NONE_LEFT: &str = "no worker is left that could be started";
-const GIVEN_UP: &str = "was given up, like all others";
 
 /// The last lines that a worker said, in at most 200 bytes: whole ones, or the end of the last.
 fn last_lines(said: &Captured) -> String {
@@ -286,6 +298,7 @@ fn repeated(result: &JobResult) -> JobResult {
         JobResult::NotKept(error) => JobResult::NotKept(copy(error)),
         JobResult::Refused(why) => JobResult::Refused(why.clone()),
         JobResult::WorkerFailed(why) => JobResult::WorkerFailed(why.clone()),
+        JobResult::NoWorkerLeft => JobResult::NoWorkerLeft,
         JobResult::Misplaced(error) => JobResult::WorkerFailed(error.to_string()),
     }
 }

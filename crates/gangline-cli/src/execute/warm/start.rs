@@ -4,23 +4,31 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::execute::commands;
 use crate::execute::conversation::{Aside, Conversation, SentAt, Silence};
+use crate::execute::failure::has_code;
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::{self, FirstLine, MessageForm, VERSION};
-use crate::execute::warm::Warm;
+use crate::execute::start_history::{FailedStart, StartFault, StartVerdict, StartedOn};
 use crate::execute::warm::conversing::result_of;
+use crate::execute::warm::{COMPARED, Warm};
 use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::Captured;
 use crate::output::outcome::JobResult;
 use crate::plan::template::{Template, Values};
 use gangline::report::HumanDuration;
 
+/// The errors of a program that is there and cannot be executed: it would not be at the next start either.
+const NO_EXECUTABLE: [Errno; 6] =
+    [Errno::ACCESS, Errno::NOEXEC, Errno::NOTDIR, Errno::ISDIR, Errno::LOOP, Errno::NAMETOOLONG];
+
 /// When a slow start is reported.
 const LONG_WAIT: Duration = Duration::from_secs(15);
 
 impl Warm {
-    /// Makes sure that a worker is ready.
+    /// Makes sure that a worker is ready. After a failure, the worker's verdict says how its slot goes on.
     pub(super) fn start(
         &self,
         slot: usize,
@@ -43,7 +51,34 @@ impl Warm {
             None if worker.conversation.is_some() => return Ok(()),
             None => {}
         }
+        if self.history.is_hopeless(&self.typed[slot]) {
+            worker.verdict = StartVerdict::HOPELESS;
+            return Err(JobResult::WorkerFailed("could not be started, as on another slot".into()));
+        }
         worker.unready += 1;
+        let Err((result, fault)) = self.try_start(slot, worker, command, said) else {
+            self.history.got_ready(&self.typed[slot]);
+            (worker.failed_start, worker.verdict, worker.unready) = Default::default();
+            return Ok(());
+        };
+        let failed = FailedStart { why: result.to_string(), said: said.tail(COMPARED) };
+        let on = StartedOn {
+            command: &self.typed[slot],
+            is_alike: self.given(command, slot).ids.is_empty(),
+            before: worker.failed_start.as_ref(),
+        };
+        worker.verdict = self.history.judge(on, fault, &failed);
+        worker.failed_start = Some(failed);
+        Err(result)
+    }
+
+    fn try_start(
+        &self,
+        slot: usize,
+        worker: &mut SlotWorker,
+        command: &Arc<Template>,
+        said: &mut Captured,
+    ) -> Result<(), (JobResult, StartFault)> {
         let given = self.given(command, slot);
         let values = Values {
             fields: &[],
@@ -59,22 +94,29 @@ impl Warm {
             io::ErrorKind::NotFound => {
                 // The slot is not at fault: no other finds the program.
                 worker.unready = 0;
-                JobResult::NotStarted(error)
+                (JobResult::NotStarted(error), StartFault::Unknown)
             }
-            _ => JobResult::WorkerFailed(format!("could not be started: {error}")),
+            _ => {
+                let fault = match has_code(&error, &NO_EXECUTABLE) {
+                    true => StartFault::NoWorker,
+                    false => StartFault::Unknown,
+                };
+                (JobResult::WorkerFailed(format!("could not be started: {error}")), fault)
+            }
         })?;
         worker.conversation = Some(Box::new(started));
         let worker_number = self.number(slot);
         let (gangline, batch) = (VERSION, self.batch);
         let hello = FirstLine { gangline, worker: worker_number, gpus: &given.ids, threads, batch };
         let ready = self.greet(worker, protocol::line(&hello), said);
-        let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
-        worker.takes = protocol::read_ready(&ready)
-            .map_err(|violation| self.fail(worker, violation.to_string(), said))?;
+        let ready =
+            ready.map_err(|(result, fault)| (unready(result, self.start_timeout), fault))?;
+        worker.takes = protocol::read_ready(&ready).map_err(|violation| {
+            (self.fail(worker, violation.to_string(), said), StartFault::NoWorker)
+        })?;
         if worker.takes == MessageForm::Items && self.batch > 1 {
             self.tell_once(&self.reported.no_lists, NO_LISTS);
         }
-        worker.unready = 0;
         Ok(())
     }
 
@@ -85,7 +127,11 @@ impl Warm {
         worker: &mut SlotWorker,
         line: Vec<u8>,
         said: &mut Captured,
-    ) -> Result<Vec<u8>, JobResult> {
+    ) -> Result<Vec<u8>, (JobResult, StartFault)> {
+        let fault_of = |silence: &Silence| match silence {
+            Silence::Ended(_) => StartFault::Ended,
+            _ => StartFault::Unknown,
+        };
         let soon = LONG_WAIT.min(self.start_timeout / 4);
         let sent = worker.conversation().sent_now();
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
@@ -96,7 +142,10 @@ impl Warm {
         match greeted {
             Err(Silence::TimedOut(_)) => {}
             Ok(line) => return Ok(line),
-            Err(silence) => return Err(self.end_worker(worker, result_of(silence), said)),
+            Err(silence) => {
+                let fault = fault_of(&silence);
+                return Err((self.end_worker(worker, result_of(silence), said), fault));
+            }
         }
         let all = (HumanDuration(soon), HumanDuration(self.start_timeout));
         let text = format!(
@@ -106,8 +155,12 @@ impl Warm {
         );
         self.tell_once(&self.reported.slow_start, &text);
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
-        self.await_ready(worker.conversation(), (sent, self.start_timeout), aside)
-            .map_err(|silence| self.end_worker(worker, result_of(silence), said))
+        self.await_ready(worker.conversation(), (sent, self.start_timeout), aside).map_err(
+            |silence| {
+                let fault = fault_of(&silence);
+                (self.end_worker(worker, result_of(silence), said), fault)
+            },
+        )
     }
 
     /// Waits for a line that is no message for the log.
