@@ -18,17 +18,24 @@ from gangline._records import Record
 if TYPE_CHECKING:
     from gangline._pool import Pool
 
-__all__ = ["Context", "JobFailed", "Pool", "PoolError", "Record", "log", "worker"]
+    __version__: str
+
+__all__ = ["Context", "JobFailed", "Pool", "PoolError", "Record", "__version__", "log", "worker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the pool for its first use: workers start in half the time without it."""
-    if name != "Pool":
-        raise AttributeError(f"module 'gangline' has no attribute {name!r}")
-    from gangline._pool import Pool
+    """Import the pool, or look up the version, for its first use: workers start in half the time without them."""
+    found: Any
+    if name == "Pool":
+        from gangline._pool import Pool as found
+    elif name == "__version__":
+        from importlib.metadata import version
 
-    globals()[name] = Pool
-    return Pool
+        found = version("gangline")
+    else:
+        raise AttributeError(f"module 'gangline' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
