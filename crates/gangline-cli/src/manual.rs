@@ -13,6 +13,9 @@ use crate::args::sections::{
     CHECK, DOCKERFILE, HelpBlock, HelpSection, MAIN, RUN, SERVE, WORKER, WORKERS,
 };
 
+/// What each page has at its foot.
+const VERSION: &str = concat!("gangline ", env!("CARGO_PKG_VERSION"));
+
 /// The page of a command, or of the program.
 pub(crate) fn page(command: Option<&str>) -> io::Result<Vec<u8>> {
     let all = commands();
@@ -47,7 +50,9 @@ fn title(command: &Command) -> String {
 
 fn render(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    let man = Man::new(command.clone()).manual("gangline");
+    // An empty date has to be quoted: `man` would take the version for it. A page has none, so that each build writes the
+    // same. A command has no version of its own.
+    let man = Man::new(command.clone()).date("\"\"").source(VERSION).manual("User Commands");
     let has_commands = command.has_subcommands();
     man.render_title(&mut page)?;
     // A variable or an option that is divided at the end of a line could not be copied.

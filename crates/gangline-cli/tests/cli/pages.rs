@@ -123,7 +123,10 @@ fn each_command_has_a_page_of_its_own() {
     for name in names {
         let page = place.read(&format!("pages/man1/{name}"));
         let title = name.trim_end_matches(".1");
-        assert!(page.contains(&format!(".TH {title} 1")), "{page}");
+        // Title, section, date, source and manual, which man puts at the head and the foot.
+        let source = concat!("gangline ", env!("CARGO_PKG_VERSION"));
+        let head = format!(".TH {title} 1 \"\" \"{source}\" \"User Commands\"\n");
+        assert!(page.contains(&head), "{page}");
         assert!(page.contains("\n.nh\n"), "man would divide names of variables: {page}");
         for section in ["NAME", "SYNOPSIS", "DESCRIPTION"] {
             assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{name}: {page}");
