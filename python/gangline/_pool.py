@@ -13,7 +13,7 @@ from typing import Any, Callable, Generic, Literal, Optional, TypeVar, Union
 from gangline._call import Call, CompletionCall, JournaledCall, Window
 from gangline._context import Context
 from gangline._errors import JobFailed, PoolError
-from gangline._program import Options, Paths, Time, gpu_list
+from gangline._program import Options, Paths, Time, device_list, gpu_list
 from gangline._progress import Progress
 from gangline._records import Record
 from gangline._run import Run, check_owner
@@ -36,9 +36,9 @@ class Pool(Generic[State]):
     ``end(state)`` is called when the worker ends in order.
 
     ====================  =========================================================================================
-    ``gpus``              a worker for each GPU of this list: ``"0-3"``, ``[0, 1]``
+    ``gpus``              a worker for each GPU of this list: ``"all"``, ``"0-3"``, ``[0, 1]``
     ``workers``           this many workers without GPUs; with ``gpus`` and ``share``, this many on those GPUs
-    ``devices``           a worker for each of these places: ``"cuda:0*2,cpu"``
+    ``devices``           a worker for each of these places: ``"cuda:all"``, ``"cuda:0*2,cpu"``
     ``order``             ``"input"``, or ``"completion"``: records come when items end
     ``window``            how many items may be read from the input and not yet handed out: by default 4 for each
                           worker (lists of ``batch``) and at least 16; while inputs and outputs are below 64 KiB, 64
@@ -58,7 +58,8 @@ class Pool(Generic[State]):
     ====================  =========================================================================================
 
     ``share``, ``lock_gpus`` (``True`` or ``"wait"``), ``threads``, ``preload``, ``max_restarts``, ``start_timeout``
-    and ``end_timeout`` are those of ``gangline run``. Times are seconds, or texts such as ``"5ms"``.
+    and ``end_timeout`` are those of ``gangline run``. Without ``gpus``, ``devices`` and ``workers`` there is a worker
+    for each core and none for a GPU. Times are seconds, or texts such as ``"5ms"``.
 
     Workers start with the first item and stay for the calls that follow. With ``journal``, each call of ``imap`` has
     workers of its own, and items that are done already have no record. The journal knows an item by its key; inputs
@@ -119,7 +120,7 @@ class Pool(Generic[State]):
         reports = [report] if isinstance(report, (str, os.PathLike)) else report
         self._options = Options(
             gpus=None if gpus is None else gpu_list(gpus),
-            devices=devices if devices is None or isinstance(devices, str) else ",".join(devices),
+            devices=None if devices is None else device_list(devices),
             workers=workers,
             batch=batch,
             batch_wait=batch_wait,

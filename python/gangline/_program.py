@@ -53,14 +53,24 @@ def seconds(time: Time) -> str:
 
 
 def gpu_list(gpus: Union[str, int, Iterable[Union[str, int]]]) -> str:
-    """Write a list of GPUs as the program reads it.
+    """Write a list of GPUs as the program reads it, with ids in the place of ``all``.
 
     >>> gpu_list("0-3"), gpu_list([0, 2]), gpu_list(1)
     ('0-3', '0 2', '1')
     """
-    if isinstance(gpus, (str, int)):
-        return str(gpus)
-    return " ".join(str(gpu) for gpu in gpus)
+    text = str(gpus) if isinstance(gpus, (str, int)) else " ".join(str(gpu) for gpu in gpus)
+    # Here and not in the program, since the pool counts its workers.
+    return re.sub(r"(?<![^\s,])all(?![^\s,])", lambda _: " ".join(all_gpus()), text)
+
+
+def device_list(devices: Union[str, Iterable[str]]) -> str:
+    """Write a list of devices as the program reads it, with ids in the place of ``cuda:all``.
+
+    >>> device_list("cuda:0*2,cpu"), device_list(["cuda:0-1", "cpu"])
+    ('cuda:0*2,cpu', 'cuda:0-1,cpu')
+    """
+    text = devices if isinstance(devices, str) else ",".join(devices)
+    return re.sub(r"\bcuda\s*:\s*all\b", lambda _: f"cuda:0-{len(all_gpus()) - 1}", text)
 
 
 def count_gpus(text: str) -> int:
@@ -90,11 +100,25 @@ def count_devices(text: str) -> int:
     return count
 
 
+def all_gpus() -> list[str]:
+    """Return the ids of all GPUs that this process may use, of which there must be one."""
+    gpus = visible_gpus()
+    if not gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        found = "is not set" if visible is None else f"is {visible!r} and shows none"
+        raise ValueError(
+            f"all stands for no GPU: CUDA_VISIBLE_DEVICES {found}; without it, GPUs are those of `nvidia-smi -L`"
+        )
+    return gpus
+
+
 def visible_gpus() -> list[str]:
     """Return the ids of all GPUs that this process may use, as the program and CUDA count them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return [str(index) for index, name in enumerate(visible.split(",")) if name.strip()]
+        # The first entry that CUDA cannot read ends the list, and a repeated entry hides all GPUs.
+        names = list(itertools.takewhile(is_gpu, (name.strip() for name in visible.split(","))))
+        return [str(index) for index in range(len(names))] if len(set(names)) == len(names) else []
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
@@ -139,6 +163,15 @@ def refusal(lines: Iterable[str]) -> str:
     """
     reasons = itertools.takewhile(lambda line: not line.startswith(("Usage:", "For more information")), lines)
     return in_python(" ".join(" ".join(reasons).split())[len("error: ") :])
+
+
+def is_gpu(name: str) -> bool:
+    """Return whether CUDA reads this entry of its list as a GPU.
+
+    >>> [is_gpu(name) for name in ("1", "GPU-5f1c2e1a", "MIG-4f1c2d3e/1/0", "-1", "NoDevFiles", "")]
+    [True, True, True, False, False, False]
+    """
+    return re.match(r"\+?\d|(GPU|MIG)-", name) is not None
 
 
 #: With ``batch="auto"``, a worker's lists have room for this many items.

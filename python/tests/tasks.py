@@ -219,6 +219,13 @@ def wait_for_others(_, x):
     return number
 
 
+def meet(_, x):
+    """Each waits until so many workers have an item."""
+    folder, workers = x
+    Path(folder, str(os.getpid())).touch()
+    wait_until(lambda: len(os.listdir(folder)) >= workers)
+
+
 def echo_beside_another(_, xs):
     """A list waits until two workers have begun one."""
     folder = Path(os.environ["WORKERS"])

@@ -11,6 +11,7 @@ import tasks
 from conftest import PATIENCE, wait_until
 
 from gangline import JobFailed, Pool, PoolError
+from gangline._program import device_list
 
 np = pytest.importorskip("numpy")
 
@@ -437,6 +438,41 @@ def test_gpus_are_counted_as_this_process_sees_them(monkeypatch):
         with Pool(tasks.identity, tasks.context_of, gpus=[2], visible=visible) as pool:
             record = next(pool.imap([0]))
         assert (record.gpus, record.value.gpus, record.value.device) == (("2",), ("2",), device)
+
+
+@pytest.mark.parametrize(
+    ("variable", "given", "gpus"),
+    [
+        ("4,5,6", "all", ["0", "1", "2"]),
+        ("4,5", ["all"], ["0", "1"]),
+        ("4,5", "1,all", ["0", "1", "1"]),
+        ("GPU-8932f937, MIG-4f1c2d3e,-1,7", "all", ["0", "1"]),
+    ],
+)
+def test_all_is_a_worker_for_each_gpu_that_this_process_sees(monkeypatch, tmp_path, variable, given, gpus):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    with Pool(None, tasks.meet, gpus=given) as pool:
+        records = list(pool.imap([(str(tmp_path), len(gpus))] * len(gpus)))
+    assert sorted(gpu for record in records for gpu in record.gpus) == gpus
+
+
+def test_all_in_a_list_of_devices_is_a_place_for_each_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    assert device_list("cuda:all") == "cuda:0-2"
+    assert device_list(["cuda:all*2", "cpu"]) == "cuda:0-2*2,cpu"
+    assert device_list("cuda : all+cpu,cuda:1") == "cuda:0-2+cpu,cuda:1"
+
+
+@pytest.mark.parametrize("options", [{"gpus": "all"}, {"gpus": [0, "all"]}, {"devices": "cpu,cuda:all"}])
+@pytest.mark.parametrize("variable", ["", "-1", "NoDevFiles", "0,0", None])
+def test_all_without_a_gpu_is_an_error(monkeypatch, options, variable):
+    monkeypatch.setenv("PATH", "")
+    if variable is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    with pytest.raises(ValueError, match=r"all stands for no GPU: CUDA_VISIBLE_DEVICES is .*nvidia-smi"):
+        Pool(None, tasks.echo, **options)
 
 
 def test_a_worker_without_gpus_is_on_the_cpu(monkeypatch):

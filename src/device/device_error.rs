@@ -144,7 +144,7 @@ pub enum DeviceError {
     /// A part of a [`GpuList`](crate::gpu::GpuList) is not a GPU.
     #[error(
         "{text:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
-         or UUIDs as in GPU-8932f937"
+         UUIDs as in GPU-8932f937, or all"
     )]
     #[non_exhaustive]
     UnknownGpu {
@@ -196,6 +196,16 @@ pub enum DeviceError {
         variable: String,
         /// The number of GPUs that it shows, with the ids from 0.
         visible: usize,
+    },
+    /// All GPUs were asked for, but none is visible.
+    #[error(
+        "all stands for no GPU: {reason}; GPUs are those that CUDA_VISIBLE_DEVICES lists, and without it those that \
+         NVIDIA's driver reports through NVML"
+    )]
+    #[non_exhaustive]
+    NoneVisible {
+        /// What was found in their place.
+        reason: String,
     },
     /// `CUDA_VISIBLE_DEVICES` does not name the UUID, so the GPU's id is unknown.
     #[error("{uuid} has no id: CUDA_VISIBLE_DEVICES {}", unnamed(.variable))]

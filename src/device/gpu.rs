@@ -1,4 +1,4 @@
-//! One GPU of a list: an index or a UUID, the name that the driver gives it.
+//! One entry of a list of GPUs: an index, a UUID, the name that the driver gives it, or all of them.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use std::fmt;
 pub(super) enum Gpu {
     Index(usize),
     Uuid(Uuid),
+    /// Every visible GPU, until their ids are found.
+    All,
 }
 
 impl Gpu {
@@ -23,9 +25,13 @@ impl fmt::Display for Gpu {
         match self {
             Gpu::Index(index) => write!(f, "{index}"),
             Gpu::Uuid(uuid) => write!(f, "{uuid}"),
+            Gpu::All => f.write_str(ALL),
         }
     }
 }
+
+/// The text that stands for every visible GPU.
+pub(super) const ALL: &str = "all";
 
 /// How many characters a UUID has after its prefix.
 const LONGEST: usize = 36;

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::devices_text::{TermNumber, number};
 use super::error_text::clip;
-use super::gpu::{Gpu, Uuid};
+use super::gpu::{ALL, Gpu, Uuid};
 use super::machine::Machine;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
@@ -30,6 +31,7 @@ pub(super) const VOID: usize = 99;
 /// | `0 0 1 1` | 0 and 1, each for two producers |
 /// | `0 99 1` | 0, a void entry, and 1 |
 /// | `GPU-8932f937 MIG-4f1c` | two by their UUIDs, which may be shortened |
+/// | `all` | every GPU that this process sees |
 /// | nothing | none |
 ///
 /// Commas and white space separate the entries, and several count as one. Leading zeros are ignored. A
@@ -48,6 +50,9 @@ pub(super) const VOID: usize = 99;
 /// order of nvidia-smi, and Scipion sets it.
 ///
 /// The id 99 is a void entry: a place in the list without a GPU.
+///
+/// `all` becomes ids by [`visible`](Self::visible): those that `CUDA_VISIBLE_DEVICES` lists, or else all of the driver.
+/// If there are none, it is an error. It may be repeated, and stand beside other entries, as an id may.
 ///
 /// ```
 /// use gangline::gpu::GpuList;
@@ -77,10 +82,10 @@ impl GpuList {
         self.gpus.is_empty()
     }
 
-    /// Checks the list against the GPUs visible to this process, and replaces UUIDs by ids.
+    /// Checks the list against the GPUs visible to this process, and replaces UUIDs and `all` by ids.
     ///
     /// It is [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process. The
-    /// driver is asked for a UUID that the variable does not name.
+    /// driver is asked for a UUID that the variable does not name, and for `all`.
     ///
     /// That needs the feature `nvml`, and a known order of the ids: the order of PCI, which
     /// `CUDA_DEVICE_ORDER=PCI_BUS_ID` sets, or GPUs of one model. MIG devices have ids only if the variable
@@ -95,8 +100,8 @@ impl GpuList {
         self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))
     }
 
-    /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and replaces UUIDs by ids. `None` is for
-    /// a variable that is not set.
+    /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and replaces UUIDs and `all` by ids. `None` is
+    /// for a variable that is not set: then `all` is an error.
     ///
     /// The variable is read as CUDA does. An empty one hides all GPUs, an unset one hides none. The first
     /// entry that CUDA cannot read ends the list, and a repeated entry hides all. Void entries stay.
@@ -126,7 +131,11 @@ impl GpuList {
     /// matches two of its GPUs.
     pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, DeviceError> {
         let visible = Visible::new(variable);
-        self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))
+        self.with_indices(
+            |index| visible.check(index),
+            |uuid| visible.find(uuid),
+            || visible.all(None),
+        )
     }
 
     /// Returns the GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the
@@ -142,8 +151,8 @@ impl GpuList {
     /// Replaces each id by the entry that a value of `CUDA_VISIBLE_DEVICES` has at that index.
     ///
     /// That entry is the GPU's number, or UUID, outside of this process, which programs started with
-    /// another value need. `None` is for a variable that is not set: then the ids stay. UUIDs and void
-    /// entries stay too.
+    /// another value need. `None` is for a variable that is not set: then the ids stay. UUIDs, void entries and
+    /// `all` stay too.
     ///
     /// Written with `{:#}` the list has no ranges, and is itself a value of the variable.
     ///
@@ -185,14 +194,15 @@ impl GpuList {
     pub fn renumber(&self) -> GpuList {
         let mut numbers = HashMap::new();
         let mut number = |gpu: &Gpu| match gpu {
-            Gpu::Index(VOID) => VOID,
+            Gpu::Index(VOID) | Gpu::All => gpu.clone(),
             gpu => {
                 let next = numbers.len();
                 // The id of a void entry is no number for a GPU.
-                *numbers.entry(gpu.clone()).or_insert(next + usize::from(next >= VOID))
+                let number = numbers.entry(gpu.clone()).or_insert(next + usize::from(next >= VOID));
+                Gpu::Index(*number)
             }
         };
-        GpuList { gpus: self.gpus.iter().map(|gpu| Gpu::Index(number(gpu))).collect() }
+        GpuList { gpus: self.gpus.iter().map(&mut number).collect() }
     }
 
     /// Gives each of this number of workers its GPUs, so that there are exactly that many producers.
@@ -274,21 +284,31 @@ impl GpuList {
 
     /// As [`visible`](Self::visible), on any machine.
     pub(super) fn visible_on(&self, machine: &Machine<'_>) -> Result<GpuList, DeviceError> {
-        self.with_indices(|index| machine.visible().check(index), |uuid| machine.index(uuid))
+        self.with_indices(
+            |index| machine.visible().check(index),
+            |uuid| machine.index(uuid),
+            || machine.all(),
+        )
     }
 
     fn with_indices(
         &self,
         check: impl Fn(usize) -> Result<usize, DeviceError>,
         find: impl Fn(&Uuid) -> Result<usize, DeviceError>,
+        all: impl Fn() -> Result<Range<usize>, DeviceError>,
     ) -> Result<GpuList, DeviceError> {
-        let index = |gpu: &Gpu| match gpu {
-            Gpu::Index(VOID) => Ok(Gpu::Index(VOID)),
-            Gpu::Index(index) => check(*index).map(Gpu::Index),
-            Gpu::Uuid(uuid) => find(uuid).map(Gpu::Index),
-        };
-        let gpus: Result<Vec<Gpu>, DeviceError> = self.gpus.iter().map(index).collect();
-        Ok(GpuList { gpus: gpus? })
+        let mut gpus = Vec::new();
+        for gpu in &self.gpus {
+            let ids = match gpu {
+                Gpu::Index(VOID) => one(VOID),
+                Gpu::Index(index) => one(check(*index)?),
+                Gpu::Uuid(uuid) => one(find(uuid)?),
+                Gpu::All => all()?,
+            };
+            check_len(ids.len().saturating_add(gpus.len()))?;
+            gpus.extend(ids.map(Gpu::Index));
+        }
+        Ok(GpuList { gpus })
     }
 
     /// Makes a list of one id.
@@ -308,10 +328,14 @@ impl GpuList {
         }
         let id = |gpu: &Gpu| match gpu {
             Gpu::Index(index) => Ok(*index),
-            Gpu::Uuid(uuid) => Err(DeviceError::NoIndex { uuid: uuid.to_string() }),
+            gpu => Err(DeviceError::NoIndex { uuid: gpu.to_string() }),
         };
         self.gpus.iter().map(id).collect()
     }
+}
+
+fn one(id: usize) -> Range<usize> {
+    id..id.saturating_add(1)
 }
 
 /// Divides the ids into at most `parts` parts, none empty. The first parts are longer by one if the
@@ -376,9 +400,10 @@ fn parse(text: &str) -> Result<GpuList, DeviceError> {
 
 /// Reads one part, after checking its number of entries.
 fn add(gpus: &mut Vec<Gpu>, part: &str) -> Result<(), DeviceError> {
-    if Uuid::is_meant(part) {
+    if part == ALL || Uuid::is_meant(part) {
         check_len(gpus.len().saturating_add(1))?;
-        gpus.push(Gpu::Uuid(Uuid::parse(part).ok_or_else(|| unknown(part))?));
+        let uuid = || Uuid::parse(part).map(Gpu::Uuid).ok_or_else(|| unknown(part));
+        gpus.push(if part == ALL { Gpu::All } else { uuid()? });
         return Ok(());
     }
     let (first, last) = range(part)?;

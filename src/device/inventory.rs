@@ -84,6 +84,14 @@ impl Inventory {
         self.gpus.len()
     }
 
+    /// Returns the number of GPUs. It is an error if one is split into MIG devices.
+    pub(super) fn unsplit(&self) -> Result<usize, DeviceError> {
+        match self.gpus.iter().find(|gpu| gpu.mig == Mig::On) {
+            Some(split) => Err(DeviceError::SplitGpu { uuid: split.uuid.to_string() }),
+            None => Ok(self.gpus.len()),
+        }
+    }
+
     /// Returns the UUID of the GPU with this CUDA index if all are visible.
     pub(super) fn uuid(&self, index: usize) -> Result<Option<&Uuid>, DeviceError> {
         self.check_order()?;

@@ -4,8 +4,9 @@
 mod tests;
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
-use super::gpu::{Gpu, Uuid};
+use super::gpu::{ALL, Gpu, Uuid};
 use super::inventory::{DriverAnswer, Inventory};
 use super::visible::Visible;
 use super::{Device, DeviceError};
@@ -39,6 +40,24 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Returns the ids of all visible GPUs: those that the variable lists, or else those of the driver.
+    pub(super) fn all(&self) -> Result<Range<usize>, DeviceError> {
+        match (self.inventory(&ALL), self.visible.is_set()) {
+            // CUDA counts parts of a GPU only if the variable names them.
+            (Ok(inventory), false) => self.visible.all(Some(inventory.unsplit()?)),
+            (Ok(inventory), true) => self.visible.all(Some(inventory.len())),
+            (Err(_), true) => self.visible.all(None),
+            (Err(DeviceError::UuidsUnknown { source, .. }), false) => {
+                let reason = format!("NVIDIA's driver cannot be asked: {source}");
+                Err(DeviceError::NoneVisible { reason })
+            }
+            (Err(_), false) => {
+                let reason = "NVML is only in builds with the feature `nvml`".to_owned();
+                Err(DeviceError::NoneVisible { reason })
+            }
+        }
+    }
+
     /// Returns the full UUID of a CUDA index.
     pub(super) fn uuid(&self, index: usize) -> Result<Uuid, DeviceError> {
         match self.visible.entry(index)? {
@@ -48,6 +67,7 @@ impl<'a> Machine<'a> {
             }
             Gpu::Uuid(uuid) => self.inventory(&uuid)?.complete(&uuid).map(Uuid::canonical),
             Gpu::Index(on_machine) => self.uuid_by_driver(index, on_machine),
+            Gpu::All => Err(DeviceError::NoIndex { uuid: ALL.to_owned() }),
         }
     }
 

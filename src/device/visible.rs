@@ -1,6 +1,7 @@
 //! What `CUDA_VISIBLE_DEVICES` leaves to be seen.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::DeviceError;
 use super::error_text::clip;
@@ -41,10 +42,32 @@ impl<'a> Visible<'a> {
         }
     }
 
+    /// The ids of all GPUs. Without the variable only the machine knows them. CUDA's list ends at an index that the machine
+    /// lacks, so `machine` is the number of its GPUs, if that is known.
+    pub(super) fn all(&self, machine: Option<usize>) -> Result<Range<usize>, DeviceError> {
+        let none = |reason| Err(DeviceError::NoneVisible { reason });
+        let exists = |gpu: &&Gpu| match gpu {
+            Gpu::Index(index) => machine.is_none_or(|gpus| *index < gpus),
+            Gpu::Uuid(_) | Gpu::All => true,
+        };
+        match (self.variable, self.gpus.iter().take_while(exists).count(), machine) {
+            (Some(variable), 0, _) => {
+                none(format!("CUDA_VISIBLE_DEVICES is {:?} and shows none", clip(variable)))
+            }
+            (Some(_), gpus, _) | (None, _, Some(gpus @ 1..)) => Ok(0..gpus),
+            (None, _, Some(0)) => none("NVIDIA's driver reports none".to_owned()),
+            (None, _, None) => none("CUDA_VISIBLE_DEVICES is not set".to_owned()),
+        }
+    }
+
     /// What the variable has for an index.
     pub(super) fn entry(&self, index: usize) -> Result<Gpu, DeviceError> {
         self.check(index)?;
         Ok(self.gpus.get(index).cloned().unwrap_or(Gpu::Index(index)))
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.variable.is_some()
     }
 
     /// The index of the GPU that has this one where all are visible.

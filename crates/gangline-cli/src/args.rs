@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cluster;
+pub(crate) mod device_names;
 pub(crate) mod dockerfile;
 pub(crate) mod foreign;
 pub(crate) mod halt;
@@ -32,6 +33,7 @@ use clap::{
 
 use crate::args::check::CheckArgs;
 use crate::args::cluster::{WorkerArgs, WorkersArgs};
+use crate::args::device_names::DeviceNames;
 use crate::args::dockerfile::DockerfileArgs;
 use crate::args::halt::Halt;
 use crate::args::inputs::InputArgs;
@@ -44,9 +46,7 @@ use crate::args::serve::ServeArgs;
 use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::Workers;
-use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
-use gangline::{Device, Devices};
 
 /// What `--version` says: a worker is written for a version of the protocol, not of the program.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nprotocols of warm workers: 1, 2");
@@ -158,15 +158,14 @@ impl RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct Placement {
-    /// Run one slot on each of these devices: cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
+    /// Run one slot on each of these devices: cuda:all, cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
     #[arg(
         long,
         value_name = "DEVICES",
-        value_parser = devices,
         conflicts_with_all = ["gpu_list", "workers"]
     )]
-    pub(crate) devices: Option<Devices>,
-    /// Use these GPUs: "0 1", 0-3, "0 0 1 1"
+    pub(crate) devices: Option<DeviceNames>,
+    /// Use these GPUs: all, "0 1", 0-3, "0 0 1 1"
     #[arg(long, value_name = "LIST")]
     pub(crate) gpu_list: Option<GpuList>,
     /// Whether to use the list of GPUs
@@ -416,35 +415,4 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches_from(arguments);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
     cli.map_err(|error| foreign::advised(error, arguments))
-}
-
-fn devices(text: &str) -> Result<Devices, String> {
-    if text.contains('|') {
-        return Err("alternatives with | are for programs that use the library; name the devices, as in cuda:0-3: \
-                    `gangline devices` lists them".to_owned());
-    }
-    // A build with the feature `cuda` could ask the driver. The meaning of a command line must not depend on
-    // the build.
-    if let Some(wanted) = all_of_a_kind(text) {
-        return Err(format!(
-            "{wanted} is for programs that use the library; name the devices, as in cuda:0-3: \
-             `gangline devices` lists them"
-        ));
-    }
-    let devices: Devices = text.parse().map_err(|error: DeviceError| error.to_string())?;
-    let metal = devices.places().flatten().find(|device| matches!(device, Device::Metal(_)));
-    match metal.copied() {
-        Some(metal) => Err(format!(
-            "{metal} cannot be given to a command, which learns its GPUs by CUDA_VISIBLE_DEVICES: name devices as \
-             in cuda:0-3 or cpu*4"
-        )),
-        None => Ok(devices),
-    }
-}
-
-fn all_of_a_kind(text: &str) -> Option<&'static str> {
-    let terms = text.split([',', '+', '*']).map(|term| term.split_whitespace().collect::<String>());
-    let mut all =
-        terms.filter_map(|term| ["cuda:all", "metal:all"].into_iter().find(|all| term == *all));
-    all.next()
 }

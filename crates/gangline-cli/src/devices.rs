@@ -153,18 +153,6 @@ pub(crate) fn check_reported(ids: &[usize]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of GPUs that this process may use. Their ids count from 0.
-pub(crate) fn usable_gpus() -> Result<usize, String> {
-    let is_visible = |id: &usize| {
-        let list: Result<GpuList, _> = id.to_string().parse();
-        list.is_ok_and(|list| list.visible().is_ok())
-    };
-    match (0..gpus()?.len()).take_while(is_visible).count() {
-        0 => Err("no GPU of NVIDIA".to_owned()),
-        gpus => Ok(gpus),
-    }
-}
-
 impl GpuDriver {
     pub(crate) fn open() -> Result<GpuDriver, String> {
         let nvml = Nvml::init().map_err(|error| match error {

@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Literal, Optional, Union
 
 from gangline._context import Context
 from gangline._pool import Pool
@@ -32,12 +32,12 @@ class GPUPool:
         init_fn: Optional[Callable[..., Any]] = None,
         init_args: Optional[Sequence[Any]] = None,
         init_kwargs: Optional[dict[str, Any]] = None,
-        gpu_ids: Optional[Iterable[_GpuId]] = None,
+        gpu_ids: Union[Iterable[_GpuId], Literal["all"], None] = None,
         num_workers: Optional[int] = None,
         verbose: bool = False,
     ) -> None:
         self._load = functools.partial(load_models, init_fn, tuple(init_args or ()), dict(init_kwargs or {}))
-        gpus: list[_GpuId] = list(visible_gpus() if gpu_ids is None else gpu_ids)
+        gpus: list[_GpuId] = list(visible_gpus() if gpu_ids is None or gpu_ids == "all" else gpu_ids)
         if not gpus and num_workers is None:
             raise RuntimeError("no GPU was found; with num_workers=n tasks run on the CPU")
         # Each GPU in turn, if there are more workers.

@@ -50,6 +50,8 @@ fn a_list_that_is_not_used_is_not_read() {
 #[test]
 fn the_list_counts_what_is_visible() {
     check("{gpu_list: 1 GPU-8932}", Some("7,6,GPU-8932f937"), "cuda:1,cuda:2,cuda:1");
+    check("{gpu_list: all}", Some("7,6"), "cuda:0,cuda:1,cuda:0");
+    check("{use_gpu: true, gpu_list: [1, all]}", Some("7,6"), "cuda:1,cuda:0,cuda:1");
     let hidden = r#"GPU 0 is not visible: CUDA_VISIBLE_DEVICES is "", which shows none"#;
     check("{use_gpu: true}", Some(""), hidden);
 }

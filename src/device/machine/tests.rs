@@ -67,6 +67,61 @@ fn nobody_is_asked_for_what_the_variable_names() {
 }
 
 #[test]
+fn all_stands_for_each_gpu_that_this_process_sees() {
+    let absent = || DriverAnswer::Failed("no driver".into());
+    sees("all", None, &alike, "0-2");
+    sees("all 99 all", None, &alike, "0-2,99,0-2");
+    sees("1,all", Some("2,1"), &alike, "1,0-1");
+    // CUDA's list ends at a GPU that the machine lacks, and at what it cannot read.
+    sees("all", Some("1,7,0"), &alike, "0");
+    sees("all", Some("1,-1,0"), &alike, "0");
+    sees("all", Some("4,5"), &absent, "0-1");
+    sees("all", Some("GPU-8932f937, GPU-8a56a4bd"), &absent, "0-1");
+    sees("all", Some(&format!("{MIG},{},MIG-{ONE}/1/0", MIG.replace('4', "5"))), &split, "0-2");
+    assert_eq!("all".parse::<GpuList>().unwrap().to_string(), "all");
+}
+
+#[test]
+fn all_is_an_error_where_no_gpu_is_visible() {
+    let empty = || DriverAnswer::Known(Inventory::new(vec![], CountingOrder::Pci));
+    let says = |variable: Option<&str>, ask: &dyn Fn() -> DriverAnswer, reason: &str| {
+        let error = format!(
+            "all stands for no GPU: {reason}; GPUs are those that CUDA_VISIBLE_DEVICES lists, and without it those \
+             that NVIDIA's driver reports through NVML"
+        );
+        sees("0 all", variable, ask, &error);
+    };
+    for hidden in ["", "-1", "NoDevFiles", "0,0"] {
+        // The id 0 comes first in a list, and is hidden too.
+        let reason = format!("CUDA_VISIBLE_DEVICES is {hidden:?} and shows none");
+        let all: GpuList = "all".parse().unwrap();
+        let error = all.visible_on(&Machine::new(Some(hidden), &alike)).unwrap_err().to_string();
+        assert!(error.contains(&reason), "{error}");
+    }
+    says(None, &empty, "NVIDIA's driver reports none");
+    says(
+        None,
+        &|| DriverAnswer::Failed("no driver".into()),
+        "NVIDIA's driver cannot be asked: no driver",
+    );
+    says(None, &|| DriverAnswer::NotBuilt, "NVML is only in builds with the feature `nvml`");
+    says(Some("7"), &alike, "CUDA_VISIBLE_DEVICES is \"7\" and shows none");
+    sees(
+        "all",
+        None,
+        &split,
+        &format!(
+            "{TWO} is split into MIG devices, so indices are uncertain; put UUIDs into \
+        CUDA_VISIBLE_DEVICES, as nvidia-smi -L shows them"
+        ),
+    );
+    let unset = "all".parse::<GpuList>().unwrap().visible_in(None).unwrap_err().to_string();
+    assert!(unset.contains("CUDA_VISIBLE_DEVICES is not set"), "{unset}");
+    let share = "all".parse::<GpuList>().unwrap().share(1).unwrap_err().to_string();
+    assert_eq!(share, "all has no id yet; find it with `GpuList::visible`");
+}
+
+#[test]
 fn an_index_has_a_uuid() {
     names(2, None, &alike, THREE);
     names(0, Some("2,1"), &alike, THREE);

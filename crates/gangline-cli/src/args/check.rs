@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
+use crate::args::device_names::DeviceNames;
 use crate::args::limit::{JobTimeout, time_limit};
 use crate::args::list_size::ListSize;
 use crate::args::number::at_least_one;
 use crate::args::warm::WorkerTimes;
 use crate::args::workers::{WorkerCount, Workers};
-use crate::args::{RunArgs, Subcommands, devices, parse, sections};
-use gangline::Devices;
+use crate::args::{RunArgs, Subcommands, parse, sections};
 use gangline::gpu::GpuList;
 
 /// Check that a worker answers in lists as it answers alone
@@ -30,10 +30,10 @@ pub(crate) struct CheckArgs {
         value_parser = clap::value_parser!(OsString)
     )]
     pub(crate) command: Vec<OsString>,
-    /// Check a worker on each of these devices, one after the other: cuda:0-3, cuda:0+cuda:1, cpu [default: cpu]
-    #[arg(long, value_name = "DEVICES", value_parser = devices, conflicts_with = "gpu_list")]
-    pub(crate) devices: Option<Devices>,
-    /// Check a worker on each of these GPUs: "0 1", 0-3
+    /// Check a worker on each of these devices, one after the other: cuda:all, cuda:0-3, cuda:0+cuda:1, cpu [default: cpu]
+    #[arg(long, value_name = "DEVICES", conflicts_with = "gpu_list")]
+    pub(crate) devices: Option<DeviceNames>,
+    /// Check a worker on each of these GPUs: all, "0 1", 0-3
     #[arg(long, value_name = "LIST")]
     pub(crate) gpu_list: Option<GpuList>,
     /// Check lists of up to N samples [default: 32]

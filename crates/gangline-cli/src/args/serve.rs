@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
+use crate::args::device_names::DeviceNames;
 use crate::args::limit::{duration, time_limit};
 use crate::args::list_size::ListSize;
 use crate::args::number::{at_least_one, size, unsigned};
 use crate::args::warm::{WarmArgs, WorkerTimes};
 use crate::args::workers::{WorkerCount, Workers, WorkersError};
-use crate::args::{InUse, Placement, devices, sections};
-use crate::devices::usable_gpus;
-use crate::error::CliError;
-use crate::exit;
-use gangline::Devices;
+use crate::args::{InUse, Placement, sections};
 use gangline::gpu::GpuList;
 
 /// Answer HTTP requests with warm workers, in batches across requests
@@ -80,11 +77,10 @@ pub(crate) struct WorkerPlaces {
     #[arg(
         long,
         value_name = "DEVICES",
-        value_parser = device_list,
         conflicts_with_all = ["gpu_list", "workers"]
     )]
-    pub(crate) devices: Option<String>,
-    /// Run one worker on each of these GPUs: "0 1", 0-3
+    pub(crate) devices: Option<DeviceNames>,
+    /// Run one worker on each of these GPUs: all, "0 1", 0-3
     #[arg(long, value_name = "LIST", conflicts_with = "workers")]
     pub(crate) gpu_list: Option<GpuList>,
     /// Run N workers without GPUs: 4, 50% of the cores, -1 [default: 1]
@@ -158,15 +154,13 @@ pub(crate) struct BackgroundArgs {
 
 impl ServeArgs {
     /// Returns the placement of `gangline run` for these options: by default one worker, since each loads the model.
-    pub(crate) fn placement(&self) -> Result<Placement, CliError> {
+    pub(crate) fn placement(&self) -> Placement {
         let WorkerPlaces { devices, gpu_list, workers, per_gpu, lock_gpus } = &self.places;
-        let devices = devices.as_deref().map(with_all_gpus).transpose();
-        let devices = devices.map_err(|error| CliError::new(exit::DEVICES, error))?;
         let has_gpus = devices.is_some() || gpu_list.is_some();
         let workers =
             (!has_gpus).then(|| Workers::Number(workers.unwrap_or(WorkerCount::Number(1))));
-        Ok(Placement {
-            devices,
+        Placement {
+            devices: devices.clone(),
             gpu_list: gpu_list.clone(),
             use_gpu: true,
             workers,
@@ -178,7 +172,7 @@ impl ServeArgs {
             gpu_separator: None,
             lock_gpus: *lock_gpus,
             lock_dir: None,
-        })
+        }
     }
 
     /// Returns the settings of warm workers that `gangline run` has.
@@ -197,25 +191,6 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &str| format!("{why}; write an address such as 127.0.0.1:8080, or a port");
     let mut found = text.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address"))
-}
-
-const ALL_GPUS: &str = "cuda:all";
-
-/// Checks the text of a device list, whose GPUs are looked for later.
-fn device_list(text: &str) -> Result<String, String> {
-    devices(&text.replace(ALL_GPUS, "cuda:0")).map(|_| text.to_owned())
-}
-
-/// Parses a device list, in which `cuda:all` stands for the GPUs that the driver reports. `gangline run` refuses
-/// `cuda:all`, so that a command line means the same on each machine. A server takes the machine that it gets.
-fn with_all_gpus(text: &str) -> Result<Devices, String> {
-    match text.contains(ALL_GPUS) {
-        true => {
-            let gpus = usable_gpus().map_err(|error| format!("{ALL_GPUS}: {error}"))?;
-            devices(&text.replace(ALL_GPUS, &format!("cuda:0-{}", gpus - 1)))
-        }
-        false => devices(text),
-    }
 }
 
 /// Parses a number of workers. Each loads the model, so "as many as possible" is refused.

@@ -184,7 +184,7 @@ pub(crate) fn check(placement: &Placement) -> Result<(), CliError> {
     let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) else {
         return Ok(());
     };
-    let ids: Vec<usize> = devices.places().flatten().filter_map(index).collect();
+    let ids: Vec<usize> = devices.find()?.places().flatten().filter_map(index).collect();
     check_reported(&ids).map_err(|error| CliError::new(exit::DEVICES, error))
 }
 
@@ -192,7 +192,7 @@ fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliErr
     let cores = num_cpus::get();
     let workers = placement.workers.as_ref();
     if let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) {
-        return Ok(devices.clone());
+        return devices.find();
     }
     let Some(list) = placement.gpu_list.as_ref().filter(|_| placement.use_gpu) else {
         let workers = workers.map_or(cores, |workers| workers.slots(cores, jobs));

@@ -52,7 +52,7 @@ pub(crate) struct ServingWorkers {
 impl ServingWorkers {
     /// Prepares the workers, and starts none.
     pub(crate) fn new(args: &ServeArgs, phases: &Arc<Phases>) -> Result<ServingWorkers, CliError> {
-        let placement = args.placement()?;
+        let placement = args.placement();
         slot::check(&placement)?;
         let slots = JobSlots::new(&placement, None)?;
         check_numbers(args, &slots)?;

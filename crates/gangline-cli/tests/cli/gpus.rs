@@ -42,9 +42,71 @@ fn a_server_takes_all_gpus_that_it_sees() {
         |visible: &str| machine.ran(machine.typed(line).env("CUDA_VISIBLE_DEVICES", visible));
     machine.ran(&mut machine.typed(line)).check_said(102, &["than there are workers: 3"]);
     serve("2,1").check_said(102, &["than there are workers: 2"]);
-    serve("").check_said(103, &["cuda:all: no GPU of NVIDIA"]);
+    serve("")
+        .check_said(103, &["cuda:all: all stands for no GPU", r#"CUDA_VISIBLE_DEVICES is """#]);
     let place = Place::new();
-    place.ran(&mut place.typed(line)).check_said(103, &["cuda:all: NVIDIA's driver is not"]);
+    place.ran(&mut place.typed(line)).check_said(103, &["cuda:all: all stands for no GPU", "NVML"]);
+}
+
+#[test]
+fn all_is_every_gpu_that_a_run_sees() {
+    let machine = two();
+    machine.place.write("list.yaml", "gpu_list: all\n");
+    machine.place.write("devices.yaml", "devices: cuda:all\n");
+    let runs = |visible: Option<&str>, options: &str, gpus: [&str; 3]| {
+        let line = format!("run --dry-run {options} -- prog {{gpu}} ::: a b c");
+        let mut command = machine.typed(&line);
+        visible.map(|visible| command.env("CUDA_VISIBLE_DEVICES", visible));
+        let lines = gpus.iter().zip(["a", "b", "c"]).map(|(gpu, _)| format!("prog {gpu}\n"));
+        machine.ran(&mut command).check(0, &lines.collect::<String>());
+    };
+    for all in
+        ["--gpu-list all", "--devices cuda:all", "--config list.yaml", "--config devices.yaml"]
+    {
+        runs(None, all, ["0", "1", "0"]);
+        runs(Some("1"), all, ["0"; 3]);
+        runs(Some(SECOND), all, ["0"; 3]);
+        runs(Some("1,GPU-8932f937"), all, ["0", "1", "0"]);
+    }
+    runs(None, "--gpu-list all -j1", ["0 1"; 3]);
+    runs(None, "--gpu-list '1 all'", ["1", "0", "1"]);
+    runs(None, "--devices cuda:all*2", ["0", "0", "1"]);
+    runs(None, "--devices cuda:1,cuda:all", ["1", "0", "1"]);
+    runs(None, "--devices cuda:all+cpu", ["0 1"; 3]);
+    // CUDA shows parts of GPUs only by name.
+    let parts = "MIG-4f1c2d3e-d72c-4106-c12f-20bd9faed9f6,MIG-5f1c2d3e-d72c-4106-c12f-20bd9faed9f6";
+    runs(Some(parts), "--gpu-list all", ["0", "1", "0"]);
+}
+
+#[test]
+fn all_without_a_gpu_starts_nothing() {
+    let none = Machine::with([]);
+    let bare = Place::new();
+    let refused = |place: &Place, command: &mut std::process::Command, reason: &str| {
+        place
+            .ran(command)
+            .check_said(103, &["all stands for no GPU", reason, "NVML", "CUDA_VISIBLE_DEVICES"]);
+        assert!(!place.path("started").exists());
+    };
+    let lists = with_devices("cuda:all").into_iter().chain(with_devices("cpu,cuda:all"));
+    let lists =
+        lists.chain(with_devices("x").map(|line| line.replace("--devices x", "--gpu-list all")));
+    for line in lists {
+        refused(&none.place, &mut none.typed(&line), "NVIDIA's driver reports none");
+        refused(&bare, &mut bare.typed(&line), "NVIDIA's driver cannot be asked");
+        for hidden in ["", "-1"] {
+            let (machine, reason) = (two(), format!("CUDA_VISIBLE_DEVICES is {hidden:?}"));
+            refused(
+                &machine.place,
+                machine.typed(&line).env("CUDA_VISIBLE_DEVICES", hidden),
+                &reason,
+            );
+        }
+    }
+    // A list that is not used is not looked up.
+    let line = "run -j1 --use-gpu=false --devices cuda:all -- echo ::: x";
+    bare.ran(&mut bare.typed(&line.replace("-j1 ", ""))).check(0, "x\n");
+    bare.run_typed("-j1 --use-gpu=false --gpu-list all -- echo ::: x").check(0, "x\n");
 }
 
 /// The commands that start workers on devices, which start none here.
@@ -303,18 +365,6 @@ fn gpus_that_are_there_are_not_used_by_themselves() {
     let machine = two();
     let line = "run -j1 --shell -- 'echo ${CUDA_VISIBLE_DEVICES-unset}' ::: x";
     assert_eq!(machine.prints(line), "unset\n");
-    for all in ["cuda:all", "cpu,cuda:all*2"] {
-        let ran =
-            machine.ran(&mut machine.typed(&format!("run --devices {all} -- touch ::: started")));
-        ran.check_said(
-            102,
-            &[
-                "cuda:all is for programs that use the library; name the devices",
-                "gangline devices",
-            ],
-        );
-        assert!(!machine.place.path("started").exists());
-    }
     let ran = machine.ran(&mut machine.typed("run --devices cuda:0|cpu -- touch ::: started"));
     ran.check_said(102, &["alternatives with | are for programs that use the library"]);
     assert!(!machine.place.path("started").exists());
