@@ -186,6 +186,15 @@ impl Broker {
             .collect()
     }
 
+    /// The names of the consumers of a stream.
+    pub fn consumers(&self, stream: &str) -> Vec<String> {
+        let status = self.status("/jsz?consumers=true");
+        let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
+        let stream = streams.iter().find(|it| it["name"] == stream).unwrap();
+        let consumers = stream["consumer_detail"].as_array().into_iter().flatten();
+        consumers.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// The number of messages of a stream that its consumers have not acknowledged.
     pub fn unacknowledged(&self, stream: &str) -> u64 {
         let status = self.status("/jsz?consumers=true");

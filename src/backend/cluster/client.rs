@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::Subscriber;
 use async_nats::jetstream::kv;
+use async_nats::jetstream::stream::ConsumerErrorKind;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -142,9 +143,9 @@ impl CoordinatorClient {
                 let consumers = self.consumers.clone();
                 tokio::spawn(async move { consumers.remove(&worker).await });
             }
-            CoordinatorAction::Furnish { workers } => {
+            CoordinatorAction::Furnish => {
                 let consumers = self.consumers.clone();
-                tokio::spawn(async move { consumers.furnish_again(&workers).await });
+                tokio::spawn(async move { consumers.furnish_again().await });
             }
             asking => self.ask(asking),
         }
@@ -173,7 +174,11 @@ impl CoordinatorClient {
                 self.answer_later(async move {
                     match consumers.make_for(&worker.id).await {
                         Ok(()) => CoordinatorEvent::Seat(worker, reply),
-                        Err(error) => CoordinatorEvent::NoConsumer(worker, error.to_string()),
+                        Err(error) => {
+                            let has_answer = error.kind() != ConsumerErrorKind::TimedOut;
+                            let said = has_answer.then(|| error.to_string());
+                            CoordinatorEvent::NoConsumer(worker, said)
+                        }
                     }
                 });
             }
@@ -188,7 +193,7 @@ impl CoordinatorClient {
                 self.answer_later(async move {
                     let of_run = (&*key.run, key.epoch);
                     let missing = reconciler::missing_of(publications, &connection, of_run);
-                    CoordinatorEvent::Missing(missing.await)
+                    CoordinatorEvent::Looked(missing.await)
                 });
             }
             done => unreachable!("`perform` does {done:?}"),
@@ -209,8 +214,12 @@ impl CoordinatorClient {
 
     /// Sends a message that may be lost.
     async fn send(&self, subject: String, payload: impl Into<Bytes>) {
-        if let Err(error) = self.connection.client.publish(subject, payload.into()).await {
-            tracing::debug!("not sent: {error}");
+        // The client holds it back if it has too many messages for a broker that is away.
+        let sent = self.connection.client.publish(subject, payload.into());
+        match tokio::time::timeout(REQUEST_TIMEOUT, sent).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("not sent: {error}"),
+            Err(_) => tracing::debug!("not sent: the client holds too many messages"),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::{AckPolicy, pull};
@@ -62,6 +63,8 @@ pub(super) struct BrokerConnection {
     locked_out: watch::Receiver<Option<(Instant, String)>>,
     /// What the broker last said about a message that it did not store, and when.
     refusal: Arc<Mutex<Option<(Instant, String)>>>,
+    /// Whether a stream, a bucket or a consumer was not there when it was last used.
+    has_gap: Arc<AtomicBool>,
 }
 
 impl BrokerConnection {
@@ -115,8 +118,17 @@ impl BrokerConnection {
             return Err(ClusterError::Version { version: client.server_info().version });
         }
         let context = jetstream::new(client.clone());
-        let refusal = Arc::default();
-        Ok(BrokerConnection { client, context, restored, names, denied, locked_out, refusal })
+        let (refusal, has_gap) = (Arc::default(), Arc::default());
+        Ok(BrokerConnection {
+            client,
+            context,
+            restored,
+            names,
+            denied,
+            locked_out,
+            refusal,
+            has_gap,
+        })
     }
 
     /// What is known of the broker now.
@@ -126,12 +138,23 @@ impl BrokerConnection {
             denied: self.denied.borrow().clone(),
             locked_out: self.locked_out.borrow().clone(),
             refusal: lock(&self.refusal).clone(),
+            is_incomplete: self.has_gap.load(Ordering::Relaxed),
         }
     }
 
     /// Records the broker's reason for not storing a message.
     pub(super) fn note_refusal(&self, said: String) {
         *lock(&self.refusal) = Some((Instant::now(), said));
+    }
+
+    /// Notes that a stream, a bucket or a consumer is not there.
+    pub(super) fn note_gap(&self) {
+        self.has_gap.store(true, Ordering::Relaxed);
+    }
+
+    /// All that is missing is being made.
+    pub(super) fn forget_gap(&self) {
+        self.has_gap.store(false, Ordering::Relaxed);
     }
 
     /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no

@@ -5,16 +5,18 @@
 //! leads to is a later event. Lanes send events too, and learn results through the [`LaneBoard`].
 
 mod departures;
+mod search;
 mod upkeep;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::departures::{Departures, LeavingWorker};
+use self::search::LostItemSearch;
 use super::board::{LaneBoard, SeatedWorker};
 use super::delivery::{Acknowledgement, Delivered};
 use super::event::{CoordinatorAction, CoordinatorEvent, Fetched, ToPublish};
@@ -45,11 +47,11 @@ pub(super) struct Coordinator {
     /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
     departures: Departures,
+    /// The workers whose consumers are being made, each with the number of its requests.
+    joining: BTreeMap<String, usize>,
     purge: Purge,
-    /// Why the broker did not keep the key when it was last refreshed.
-    key_refused: Option<Arc<str>>,
-    /// What a worker last said of the broker's refusals, and when.
-    told_refusal: Option<(Instant, String)>,
+    refusals: Refusals,
+    search: LostItemSearch,
     clock: Clock,
     /// The broker at the time of the event in hand.
     broker: BrokerHealth,
@@ -83,6 +85,17 @@ struct Purge {
     asked: u64,
     /// The broker has answered, or has not in time: workers may be told to drain.
     over: u64,
+}
+
+/// What the broker did not store, as far as this process did not publish it itself.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// Why the broker did not keep the key when it was last refreshed.
+    key: Option<Arc<str>>,
+    /// What a worker last said of the broker's refusals, and when.
+    told: Option<(Instant, String)>,
+    /// The broker has not answered when it was last asked for the consumer of a worker.
+    is_mute: bool,
 }
 
 impl Clock {
@@ -125,9 +138,10 @@ impl Coordinator {
             seen: HashMap::new(),
             draining: HashMap::new(),
             departures: Departures::default(),
+            joining: BTreeMap::new(),
             purge: Purge::default(),
-            key_refused: None,
-            told_refusal: None,
+            refusals: Refusals::default(),
+            search: LostItemSearch::default(),
             clock: Clock::new(now),
             broker: BrokerHealth::default(),
             actions: vec![],
@@ -188,11 +202,11 @@ impl Coordinator {
                 self.lose_departed();
             }
             CoordinatorEvent::Fetched(fetched) => self.take_fetched(*fetched),
-            CoordinatorEvent::Missing(publications) => self.repeat(publications),
+            CoordinatorEvent::Looked(missing) => self.take_missing(missing),
             CoordinatorEvent::Notice { payload, reply } => self.take_notice(&payload, reply),
             CoordinatorEvent::Card(worker, card) => self.take_card(worker, card),
             CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply),
-            CoordinatorEvent::NoConsumer(worker, said) => self.refuse_seat(&worker, &said),
+            CoordinatorEvent::NoConsumer(worker, said) => self.refuse_seat(&worker, said),
             CoordinatorEvent::KeyPut(state, purpose) => self.take_key_state(state, purpose),
             CoordinatorEvent::TooFew => self.look_for_cause(),
             CoordinatorEvent::Restored => self.restore(),
@@ -388,8 +402,8 @@ impl Coordinator {
                 }
             }
             WorkerNews::Alive(said) => {
-                self.told_refusal =
-                    said.map(|said| (self.clock.now, said)).or(self.told_refusal.take());
+                let told = said.map(|said| (self.clock.now, said));
+                self.refusals.told = told.or(self.refusals.told.take());
             }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
@@ -415,14 +429,21 @@ impl Coordinator {
         self.act(CoordinatorAction::Answer { reply, payload: wire::encode(answer) });
     }
 
-    /// Has the items of publications published again that the broker has lost.
-    fn repeat(&self, publications: Vec<u64>) {
-        for publication in publications {
+    /// Has the items of publications published again that the broker has lost; `None` if it has not answered. If it has lost
+    /// some, others are looked for at once.
+    fn take_missing(&mut self, missing: Option<Vec<u64>>) {
+        self.search.end(missing.is_some());
+        let missing = missing.unwrap_or_default();
+        let has_lost = !missing.is_empty();
+        for publication in missing {
             if self.board.tell(publication, News::Vanished(publication)) {
                 tracing::warn!(
                     "publication {publication} has vanished; its item is published again"
                 );
             }
+        }
+        if has_lost {
+            self.look_for_lost();
         }
     }
 }

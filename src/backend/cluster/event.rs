@@ -57,8 +57,9 @@ pub(super) enum CoordinatorEvent {
     },
     Results(Delivered),
     Fetched(Box<Fetched>),
-    /// The broker has lost these publications, and no result of them is left to be read.
-    Missing(Vec<u64>),
+    /// The broker has lost these of the publications that were looked for, and no result of them is left to be read. `None`
+    /// if it has not answered.
+    Looked(Option<Vec<u64>>),
     /// A worker has told something. It may wait for the answer at a subject.
     Notice {
         payload: Bytes,
@@ -68,8 +69,8 @@ pub(super) enum CoordinatorEvent {
     Card(String, Result<Card, String>),
     /// The consumer of a worker that asked for a seat is there. The worker waits for the answer at this subject.
     Seat(SeatedWorker, String),
-    /// The broker refuses the consumer of a worker, and says why.
-    NoConsumer(SeatedWorker, String),
+    /// The broker refuses the consumer of a worker, and says why; `None` if it gives no answer.
+    NoConsumer(SeatedWorker, Option<String>),
     /// The broker has answered to the refreshed key, or has not.
     KeyPut(KeyState, KeyPurpose),
     /// The connection was restored.
@@ -125,12 +126,10 @@ pub(super) enum CoordinatorAction {
         revision: u64,
         purpose: KeyPurpose,
     },
-    /// Looks for publications at their places in the stream of items: `Missing` if some are not there.
+    /// Looks for publications at their places in the stream of items: `Looked`.
     LookFor(Vec<(u64, u64)>),
-    /// Makes what the broker may have lost, with the consumers of these workers.
-    Furnish {
-        workers: Vec<String>,
-    },
+    /// Makes what the broker may have lost, with the consumers of the workers.
+    Furnish,
     /// Reads no more results: they are for another coordinator.
     StopReading,
 }

@@ -17,6 +17,8 @@ pub(super) struct BrokerHealth {
     pub(super) locked_out: Option<(Instant, String)>,
     /// What the broker last said about a message that it did not store, and when.
     pub(super) refusal: Option<(Instant, String)>,
+    /// A stream, a bucket or a consumer was not there when it was last used.
+    pub(super) is_incomplete: bool,
 }
 
 impl BrokerHealth {
@@ -40,26 +42,44 @@ impl BrokerHealth {
     }
 }
 
-/// How long the broker has not stored a message, and how long it may.
+/// The longest time between two looks at a message that counts: a process that was stopped has not waited.
+const LONGEST_STEP: Duration = Duration::from_secs(10);
+
+/// How long the broker may not store a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoreLimits {
+    /// How long it may refuse the message, as without room or without the stream.
+    pub(super) refused: Duration,
+    /// How long it may leave the message unanswered, with a connection or without.
+    pub(super) unanswered: Duration,
+}
+
+impl StoreLimits {
+    /// How long one try waits for the answer: four tries fit into the time.
+    pub(super) fn of_one_try(&self) -> Duration {
+        (self.unanswered / 4).min(LONGEST_TRY)
+    }
+}
+
+/// The longest time that one try waits for the answer.
+const LONGEST_TRY: Duration = Duration::from_secs(5);
+
+/// How long the broker has not stored a message. Connections come and go meanwhile.
 #[derive(Debug)]
 pub(super) struct StorePatience {
-    most_refused: Duration,
-    most_unanswered: Option<Duration>,
-    /// Since when the broker refuses the message.
-    refused: Option<Instant>,
-    unanswered: Option<Instant>,
+    limits: StoreLimits,
+    /// How long the broker refuses the message.
+    refused: Option<Duration>,
+    /// The time since the last answer, or since the message was first sent.
+    unanswered: Duration,
+    /// The last look.
+    looked: Instant,
 }
 
 impl StorePatience {
-    /// The broker may refuse the message for a time, and a connected one may leave it unanswered for another; `None` if
-    /// something else ends that wait.
-    pub(super) fn new(most_refused: Duration, most_unanswered: Option<Duration>) -> Self {
-        StorePatience { most_refused, most_unanswered, refused: None, unanswered: None }
-    }
-
-    /// Forgets what an earlier connection has lost.
-    pub(super) fn begin_again(&mut self) {
-        (self.refused, self.unanswered) = (None, None);
+    /// That of a message which is sent `now`.
+    pub(super) fn new(limits: StoreLimits, now: Instant) -> Self {
+        StorePatience { limits, refused: None, unanswered: Duration::ZERO, looked: now }
     }
 
     /// Notes that the broker has not stored the message, with an answer or without. Returns whether that has taken too long.
@@ -69,15 +89,15 @@ impl StorePatience {
         now: Instant,
         broker: &BrokerHealth,
     ) -> bool {
+        let since = now.saturating_duration_since(std::mem::replace(&mut self.looked, now));
+        let step = since.min(LONGEST_STEP);
         // The broker does not answer a message that the user may not publish.
         let is_refused = has_answer || broker.check_access(now, Duration::ZERO).is_err();
-        self.refused = is_refused.then(|| self.refused.unwrap_or(now));
-        let is_mute = !has_answer && broker.is_connected;
-        self.unanswered = is_mute.then(|| self.unanswered.unwrap_or(now));
-        let has_passed =
-            |since: Option<Instant>, most| since.is_some_and(|it| now.duration_since(it) > most);
-        has_passed(self.refused, self.most_refused)
-            || self.most_unanswered.is_some_and(|most| has_passed(self.unanswered, most))
+        let refused = self.refused.map_or(Duration::ZERO, |refused| refused + step);
+        self.refused = is_refused.then_some(refused);
+        self.unanswered = if has_answer { Duration::ZERO } else { self.unanswered + step };
+        self.refused.is_some_and(|it| it > self.limits.refused)
+            || self.unanswered > self.limits.unanswered
     }
 }
 
@@ -180,6 +200,35 @@ mod tests {
         assert!(health.check_access(now + second, second * 2).is_ok());
         assert!(health.check_access(now + second * 2, second * 2).is_err());
         assert!(health.check_access(now, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn patience_counts_from_the_last_answer() {
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let gone = BrokerHealth::default();
+        let connected = BrokerHealth { is_connected: true, ..BrokerHealth::default() };
+        let limits = StoreLimits { refused: second * 100, unanswered: second * 10 };
+        let mut patience = StorePatience::new(limits, begin);
+        // Connections that live for seconds.
+        for n in 1..=10 {
+            let broker = if n % 2 == 0 { &connected } else { &gone };
+            assert!(!patience.is_over(false, begin + second * n, broker), "{n}");
+        }
+        assert!(patience.is_over(false, begin + second * 11, &gone));
+        assert!(!patience.is_over(true, begin + second * 12, &connected));
+        assert!(!patience.is_over(false, begin + second * 22, &connected));
+        assert!(patience.is_over(false, begin + second * 23, &connected));
+    }
+
+    #[test]
+    fn a_pause_of_the_process_is_no_wait() {
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let broker = BrokerHealth::default();
+        let limits = StoreLimits { refused: second, unanswered: second * 60 };
+        let mut patience = StorePatience::new(limits, begin);
+        assert!(!patience.is_over(false, begin + second * 3_600, &broker));
+        assert!(!patience.is_over(true, begin + second * 3_601, &broker));
+        assert!(patience.is_over(true, begin + second * 7_200, &broker));
     }
 
     #[test]

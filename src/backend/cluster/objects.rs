@@ -4,13 +4,13 @@
 //! worker has written of one could not be removed with its run; it leaves a message for each object that was
 //! deleted; and each read makes a consumer.
 
-use std::time::Duration;
-
+use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::stream::{self, DirectGetErrorKind, DiscardPolicy};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, iter};
 
 use super::connection::{AGAIN, BrokerConnection, ITEM_AGE};
+use super::health::StoreLimits;
 use super::publisher::{StreamMessage, publish};
 use super::wire::Object;
 use crate::base::BoxError;
@@ -49,14 +49,14 @@ pub(super) fn object(connection: &BrokerConnection, name: String, value: &[u8]) 
 ///
 /// # Errors
 ///
-/// What the broker says, if it has refused a chunk for longer than `patience`.
+/// What the broker says, if it has not stored a chunk for longer than the limits allow.
 pub(super) async fn put(
     connection: &BrokerConnection,
     (subject, object): (&str, &Object),
     value: Vec<u8>,
-    patience: Duration,
+    limits: StoreLimits,
     is_wanted: impl Fn() -> bool,
-) -> Result<bool, BoxError> {
+) -> Result<bool, PublishError> {
     let (value, size) = (Bytes::from(value), object.chunk as usize);
     let is_wanted = &is_wanted;
     let chunks = (0..chunks_of(object)).map(|n| {
@@ -65,8 +65,7 @@ pub(super) async fn put(
         let subject = format!("{subject}.{n}");
         async move {
             let id = subject.clone();
-            let answered_within = None;
-            let message = StreamMessage { subject, id: &id, payload, patience, answered_within };
+            let message = StreamMessage { subject, id: &id, payload, limits };
             publish(connection, message, is_wanted).await
         }
     });

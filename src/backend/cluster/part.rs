@@ -41,7 +41,7 @@ use super::wire::{Command, JoinReply, Joining, WorkerNews};
 
 /// A bound for the number of a publication in a message.
 const BEGUN_BYTES: usize = 10;
-/// The longest time before a seat is asked for again.
+/// The longest time before a seat is asked for again, and the least before consumers are.
 const SEAT_AGAIN: Duration = Duration::from_secs(1);
 
 /// A worker's part in one run.
@@ -66,6 +66,8 @@ pub(super) struct WorkerPart {
     results: ResultGroups,
     meter: HookMeter,
     renewal: LeaseRenewal,
+    /// When the coordinator was last asked for the consumers of this worker, which has a seat.
+    repaired: Option<Instant>,
     actions: Vec<PartAction>,
 }
 
@@ -113,6 +115,7 @@ impl WorkerPart {
             results: ResultGroups::new(most),
             meter: HookMeter::default(),
             renewal: LeaseRenewal::default(),
+            repaired: None,
             actions: vec![],
         }
     }
@@ -123,7 +126,12 @@ impl WorkerPart {
             PartEvent::Loaded(loaded) => self.load(loaded),
             PartEvent::SeatAnswered(reply) => self.take_seat(reply, at),
             PartEvent::Delivered { request, item } => self.deliver(request, item, at),
-            PartEvent::RequestOver { request, end } => self.requests.close(request, end, at),
+            PartEvent::RequestOver { request, end } => {
+                self.requests.close(request, end, at);
+                if end == RequestEnd::Refused {
+                    self.ask_for_consumers(at);
+                }
+            }
             PartEvent::Restored => self.requests.lose_all(at),
             PartEvent::ClaimAnswered(publication, reply) => self.take_claim(publication, reply),
             PartEvent::InputRead(publication, input) => self.take_input(publication, input, at),
@@ -224,6 +232,16 @@ impl WorkerPart {
             && again <= now
         {
             self.phase = PartPhase::Joining { again: None };
+            self.request_seat();
+        }
+    }
+
+    /// Asks for its seat once more, for which the coordinator makes the consumers that are missing: the broker or a person
+    /// may have removed them.
+    fn ask_for_consumers(&mut self, now: Instant) {
+        let is_due = self.repaired.is_none_or(|last| now.duration_since(last) >= SEAT_AGAIN);
+        if self.phase == PartPhase::Seated && is_due {
+            self.repaired = Some(now);
             self.request_seat();
         }
     }

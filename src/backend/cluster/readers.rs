@@ -54,7 +54,10 @@ pub(super) async fn read_results(
             _ = connection.context.delete_consumer_from_stream(consumer, results).await;
         }
         restored.mark_unchanged();
-        if let Ok(mut results) = open_results(&connection, &run).await {
+        let opened = open_results(&connection, &run).await;
+        // Such as without the stream.
+        let opened = opened.inspect_err(|_| connection.note_gap());
+        if let Ok(mut results) = opened {
             loop {
                 let changed = std::pin::pin!(restored.changed());
                 match select(results.next(), changed).await {

@@ -1,5 +1,6 @@
 //! Finds items that the broker has lost, so that they are published again.
 
+use async_nats::jetstream::context::{ConsumerInfoError, ConsumerInfoErrorKind};
 use async_nats::jetstream::stream::RawMessageErrorKind;
 
 use super::connection::BrokerConnection;
@@ -7,37 +8,61 @@ use super::names::{consumer_of, consumer_of_any, consumer_of_results};
 use super::wire::{self, ItemHeader};
 
 /// Those of the publications, with their places in the stream of items, that are not there, or that no worker will get. None
-/// if a result is still to be read: it may be that of one.
+/// of them if a result is still to be read: it may be that of one. `None` if the broker does not answer.
 pub(super) async fn missing_of(
     publications: Vec<(u64, u64)>,
     connection: &BrokerConnection,
     (run, epoch): (&str, u64),
-) -> Vec<u64> {
-    let Ok(items) = connection.context.get_stream_no_info(connection.names.items()).await else {
-        return vec![];
-    };
+) -> Option<Vec<u64>> {
+    let items = connection.context.get_stream_no_info(connection.names.items()).await.ok()?;
     let mut missing = vec![];
     for (publication, sequence) in publications {
         let is_missing = match items.get_raw_message(sequence).await {
             Ok(message) if !is_of(publication, &message.payload) => true,
             Ok(message) => {
                 let consumer = consumer_of_subject(&message.subject, (run, epoch));
-                let info = items.consumer_info(consumer).await;
-                let is_stuck =
-                    info.is_ok_and(|it| is_stuck(it.num_pending, it.num_ack_pending as u64));
+                let is_stuck = match items.consumer_info(consumer).await {
+                    Ok(info) => is_stuck(info.num_pending, info.num_ack_pending as u64),
+                    Err(error) => is_gone(&error, connection)?,
+                };
                 if is_stuck {
+                    // A consumer that is ahead of its stream would pass over the next message too.
+                    connection.note_gap();
                     _ = items.delete_message(sequence).await;
                 }
                 is_stuck
             }
-            Err(error) => error.kind() == RawMessageErrorKind::NoMessageFound,
+            Err(error) => match error.kind() {
+                RawMessageErrorKind::NoMessageFound => true,
+                // Such as the stream that is not there. Once it is made again, the message is missing.
+                RawMessageErrorKind::JetStream(_) => {
+                    connection.note_gap();
+                    false
+                }
+                _ => return None,
+            },
         };
         missing.extend(is_missing.then_some(publication));
     }
-    if !missing.is_empty() && !has_read_all(connection, run).await {
+    if !missing.is_empty() && !has_read_all(connection, run).await? {
         missing.clear();
     }
-    missing
+    Some(missing)
+}
+
+/// Whether the broker has no such consumer; `None` if it does not answer.
+fn is_gone(error: &ConsumerInfoError, connection: &BrokerConnection) -> Option<bool> {
+    match error.kind() {
+        ConsumerInfoErrorKind::NotFound => {
+            connection.note_gap();
+            Some(true)
+        }
+        ConsumerInfoErrorKind::StreamNotFound | ConsumerInfoErrorKind::JetStream(_) => {
+            connection.note_gap();
+            Some(false)
+        }
+        _ => None,
+    }
 }
 
 /// Whether a consumer takes all messages for delivered and acknowledged, although one is there. That of a broker that was
@@ -60,12 +85,12 @@ pub(super) fn is_of(publication: u64, message: &[u8]) -> bool {
     wire::split::<ItemHeader>(message).is_ok_and(|(header, _)| header.publication == publication)
 }
 
-/// Whether all results at the broker were read.
-async fn has_read_all(connection: &BrokerConnection, run: &str) -> bool {
-    let Ok(results) = connection.context.get_stream_no_info(connection.names.results()).await
-    else {
-        return false;
-    };
-    let info = results.consumer_info(consumer_of_results(run)).await;
-    info.is_ok_and(|info| info.num_pending == 0 && info.num_ack_pending == 0)
+/// Whether all results at the broker were read; `None` if it does not answer.
+async fn has_read_all(connection: &BrokerConnection, run: &str) -> Option<bool> {
+    let results = connection.context.get_stream_no_info(connection.names.results()).await.ok()?;
+    match results.consumer_info(consumer_of_results(run)).await {
+        Ok(info) => Some(info.num_pending == 0 && info.num_ack_pending == 0),
+        // The task that reads the results makes the consumer again.
+        Err(error) => is_gone(&error, connection).map(|_| false),
+    }
 }

@@ -20,6 +20,7 @@ use tokio::time::{timeout, timeout_at};
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT};
 use super::delivery::Delivered;
 use super::environment::give_up;
+use super::health::StoreLimits;
 use super::hook_times::HookTimes;
 use super::hosting::{Host, ItemTask};
 use super::names::{consumer_of, consumer_of_any};
@@ -330,11 +331,12 @@ impl PartServing {
         let object = objects::object(&connection, name, &output);
         let subject = connection.names.output_object(&self.settings.key.run, &object.name);
         // The work is done, so it waits for longer than an input does.
-        let patience = self.settings.key.lease() * 3;
+        let key = &self.settings.key;
+        let limits = StoreLimits { refused: key.lease() * 3, unanswered: key.longest_silence() };
         let is_wanted = self.is_wanted(publication);
         self.spawn(async move {
             let place = (&*subject, &object);
-            let stored = objects::put(&connection, place, output, patience, is_wanted).await;
+            let stored = objects::put(&connection, place, output, limits, is_wanted).await;
             let stored = stored.map(|_| ()).map_err(|error| error.to_string());
             PartEvent::OutputStored(publication, object, stored)
         });
@@ -343,10 +345,10 @@ impl PartServing {
     fn publish_results(&mut self, group: u64, id: String, (payload, last): (Vec<u8>, u64)) {
         let connection = self.connection.clone();
         let subject = connection.names.results_of(&self.settings.key.run);
-        let (patience, is_wanted) = (self.settings.key.wait(), self.is_wanted(last));
+        let (key, is_wanted) = (&self.settings.key, self.is_wanted(last));
+        let limits = StoreLimits { refused: key.wait(), unanswered: key.longest_silence() };
         self.spawn(async move {
-            let (payload, answered_within) = (payload.into(), Some(patience));
-            let message = StreamMessage { subject, id: &id, payload, patience, answered_within };
+            let message = StreamMessage { subject, id: &id, payload: payload.into(), limits };
             let stored = publish(&connection, message, is_wanted).await;
             PartEvent::ResultsStored(group, stored.map_err(|error| error.to_string()))
         });

@@ -130,10 +130,45 @@ impl Plan {
             happenings: vec![],
             workers,
         };
+        // A worker that is told to end has no seat until its hook ends.
+        let longest = plan.hooks.most * if plan.hooks.slow > 0 { 120 } else { 2 };
+        plan.wait_for = plan.wait_for.max(longest);
         if !random.one_in(4) {
             plan.add_happenings(&mut random);
+            plan.add_rare_happening(&mut Random::new(seed.rotate_left(20)));
         }
         plan
+    }
+
+    /// Adds one of what happens seldom, to one plan in two.
+    fn add_rare_happening(&mut self, random: &mut Random) {
+        const STREAMS: [&str; 5] =
+            ["s-items", "s-results", "OBJ_s-objects", "KV_s-keys", "KV_s-workers"];
+        let at = self.lease / 2 + random.time(self.lease * 4);
+        let any = random.below((self.runs.len() + self.workers.len()) as u64) as usize;
+        // Clients notice after 10 s that a bucket is another one.
+        let streams = if self.wait_for < Duration::from_secs(20) { 3 } else { STREAMS.len() };
+        let stream = STREAMS[random.below(streams as u64) as usize];
+        let (short, long) = (random.time(self.lease * 3), random.time(self.lease * 8));
+        let happenings = match random.below(16) {
+            0 => vec![Happening::Stop(0, long)],
+            1 => vec![Happening::Stop(any, long)],
+            2 => vec![Happening::Stop(0, long), Happening::PauseBroker(long)],
+            3 => vec![Happening::DeleteStream(stream)],
+            4 => vec![Happening::DeleteConsumers(stream)],
+            5 => vec![Happening::KillBroker(Files::Without(stream), short)],
+            6 => vec![Happening::Stick(stream, short)],
+            // Connections that live for seconds.
+            7 => {
+                for cut in 0..5 + random.below(20) as u32 {
+                    let at = at + random.time(self.lease) + self.lease * cut / 2;
+                    self.happenings.push((at, Happening::Cut(any, random.time(self.lease / 4))));
+                }
+                return;
+            }
+            _ => return,
+        };
+        self.happenings.extend(happenings.into_iter().map(|it| (at, it)));
     }
 
     /// Adds things that happen in the first seconds. No outage is longer than half of `wait_for`.

@@ -53,6 +53,12 @@ impl RunKey {
         Duration::from_millis(self.wait_millis)
     }
 
+    /// How long the broker may leave a result unanswered. While it answers no worker, the coordinator ends the run after
+    /// `wait`; one that has lost its worker alone has the item worked on elsewhere.
+    pub(super) fn longest_silence(&self) -> Duration {
+        self.wait().max(self.lease() * 2)
+    }
+
     /// The key of the run `run` with the recipe `recipe`, of this coordinator.
     #[cfg(test)]
     pub(super) fn of_test(epoch: u64, lease: Duration, wait: Duration) -> Self {

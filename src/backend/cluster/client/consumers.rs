@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{Consumer, pull};
@@ -26,11 +27,14 @@ pub(super) struct RunConsumers {
     /// Whatever makes or removes a consumer holds this lock until the broker has answered, so that this happens in the order
     /// of the actions. The lock is fair.
     workers: Arc<Mutex<HashSet<String>>>,
+    /// Whether a task makes what the broker has lost.
+    is_furnishing: Arc<AtomicBool>,
 }
 
 impl RunConsumers {
     pub(super) fn new(connection: BrokerConnection, key: RunKey, lease: Duration) -> Self {
-        RunConsumers { connection, key, lease, workers: Arc::default() }
+        let (workers, is_furnishing) = (Arc::default(), Arc::default());
+        RunConsumers { connection, key, lease, workers, is_furnishing }
     }
 
     pub(super) async fn make_for_any(&self) -> Result<(), ClusterError> {
@@ -41,10 +45,14 @@ impl RunConsumers {
     /// Makes the consumer of a worker. That for any may be gone: the broker removes one that no worker has used for long.
     pub(super) async fn make_for(&self, worker: &str) -> Result<(), ConsumerError> {
         let mut workers = self.workers.lock().await;
-        self.make(self.config_for_any()).await?;
         // Inserted before the request, because the consumer may exist even if the broker's answer is lost.
         workers.insert(worker.to_owned());
-        self.make(self.config_for(worker)).await.map(drop)
+        let made = async {
+            self.make(self.config_for_any()).await?;
+            self.make(self.config_for(worker)).await
+        };
+        // Such as without the stream.
+        made.await.map(drop).inspect_err(|_| self.connection.note_gap())
     }
 
     /// Removes the consumer of a worker, and the items that are addressed to it.
@@ -92,27 +100,35 @@ impl RunConsumers {
     }
 
     /// Makes the streams, buckets and consumers that a broker has lost. A broker that has just started may not be ready for
-    /// that, so it is tried until it succeeds or the next connection is there.
-    pub(super) async fn furnish_again(&self, seated: &[String]) {
-        let _alone = self.workers.lock().await;
-        let mut restored = self.connection.restored.clone();
-        restored.mark_unchanged();
-        while !restored.has_changed().unwrap_or(true) {
-            match self.furnish(seated).await {
-                Ok(()) => return,
+    /// that, so it is tried until it succeeds or the connection is gone.
+    pub(super) async fn furnish_again(&self) {
+        if self.is_furnishing.swap(true, Ordering::Relaxed) {
+            // The task that does so may have made already what is missing now.
+            return self.connection.note_gap();
+        }
+        loop {
+            self.connection.forget_gap();
+            match self.furnish().await {
+                Ok(()) => break,
                 Err(error) => tracing::debug!("{error:#}"),
+            }
+            self.connection.note_gap();
+            if !self.connection.is_connected() {
+                break;
             }
             tokio::time::sleep(AGAIN).await;
         }
+        self.is_furnishing.store(false, Ordering::Relaxed);
     }
 
-    async fn furnish(&self, seated: &[String]) -> Result<(), ClusterError> {
+    async fn furnish(&self) -> Result<(), ClusterError> {
+        let workers = self.workers.lock().await;
         self.connection.furnish().await?;
         objects::furnish(&self.connection).await;
         let items = self.connection.context.get_stream(self.connection.names.items()).await;
         let items = items.map_err(|source| refused("the stream of items", source))?;
         let last = items.cached_info().state.last_sequence;
-        let of_workers = seated.iter().map(|worker| self.config_for(worker));
+        let of_workers = workers.iter().map(|worker| self.config_for(worker));
         for config in std::iter::once(self.config_for_any()).chain(of_workers) {
             let name = config.durable_name.clone().unwrap_or_default();
             let mut made = self.make(config.clone()).await;

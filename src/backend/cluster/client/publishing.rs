@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 
 use crate::backend::cluster::board::LaneBoard;
 use crate::backend::cluster::connection::BrokerConnection;
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
+use crate::backend::cluster::health::StoreLimits;
 use crate::backend::cluster::names::input_name;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{StreamMessage, publish};
@@ -33,11 +34,18 @@ impl Publishing {
     ) -> Option<CoordinatorEvent> {
         let ToPublish { publication, item, attempt, size, mut input, .. } = item;
         let (run, epoch) = (&self.run, self.epoch);
-        let mut object = None;
+        let (mut object, size_of_input) = (None, input.len());
         if input.len() > self.connection.most_inline() {
             match self.store(publication, std::mem::take(&mut input)).await {
                 Ok(stored) => object = Some(stored?),
-                Err(error) => return Some(CoordinatorEvent::InputRefused(publication, error)),
+                Err(error) if is_silence(&error) => {
+                    return Some(CoordinatorEvent::NotStored { said: None });
+                }
+                Err(source) => {
+                    let (bytes, most) = (size_of_input, self.connection.most_inline());
+                    let error = ClusterError::TooLarge { bytes, most, source: source.into() };
+                    return Some(CoordinatorEvent::InputRefused(publication, Box::new(error)));
+                }
             }
         }
         let size = (size.cost, size.padded);
@@ -46,16 +54,14 @@ impl Publishing {
             subject,
             id: &format!("{run}/{epoch:x}/{item}/{publication}"),
             payload: wire::with_body(&header, &input).into(),
-            patience: self.wait_for,
-            answered_within: Some(self.wait_for),
+            limits: StoreLimits { refused: self.wait_for, unanswered: self.wait_for },
         };
         match publish(&self.connection, message, || self.board.has(publication)).await {
             Ok(sequence) => {
                 sequence.map(|sequence| CoordinatorEvent::Confirmed { publication, sequence })
             }
             Err(error) => {
-                let has_answer = error.kind() != PublishErrorKind::TimedOut;
-                let said = has_answer.then(|| error.to_string());
+                let said = (!is_silence(&error)).then(|| error.to_string());
                 Some(CoordinatorEvent::NotStored { said })
             }
         }
@@ -66,20 +72,24 @@ impl Publishing {
         &self,
         publication: u64,
         input: Vec<u8>,
-    ) -> Result<Option<Object>, Box<ClusterError>> {
+    ) -> Result<Option<Object>, PublishError> {
         let (connection, board) = (&self.connection, &self.board);
-        let (bytes, most) = (input.len(), connection.most_inline());
         let object = objects::object(connection, input_name(self.epoch, publication), &input);
         let subject = connection.names.input_object(&self.run, &object.name);
         let is_wanted = || board.has(publication);
         // The store may refuse it for a lease: until then, other values may leave room.
         let place = (&*subject, &object);
-        let stored = objects::put(connection, place, input, self.lease_time, is_wanted).await;
+        let limits = StoreLimits { refused: self.lease_time, unanswered: self.wait_for };
+        let stored = objects::put(connection, place, input, limits, is_wanted).await;
         if matches!(stored, Ok(true)) && is_wanted() {
             return Ok(Some(object));
         }
         objects::remove(connection, format!("{subject}.*")).await;
-        let refused = |source| Box::new(ClusterError::TooLarge { bytes, most, source });
-        stored.map(|_| None).map_err(refused)
+        stored.map(|_| None)
     }
+}
+
+/// Whether the broker has given no answer.
+fn is_silence(error: &PublishError) -> bool {
+    matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe)
 }

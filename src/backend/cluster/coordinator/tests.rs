@@ -65,8 +65,8 @@ impl Desk {
         self.handle(CoordinatorEvent::Notice { payload, reply })
     }
 
-    /// Seats a worker as the broker would have it.
-    fn seat(&mut self, worker: &str, part: u64) -> JoinReply {
+    /// A part of a worker asks for a seat.
+    fn join(&mut self, worker: &str, part: u64) -> Vec<CoordinatorAction> {
         let joining = Joining {
             part,
             host: "host".to_owned(),
@@ -75,7 +75,12 @@ impl Desk {
             producers: 2,
             init: Duration::ZERO,
         };
-        let asked = self.notice(worker, WorkerNews::Join(Box::new(joining)));
+        self.notice(worker, WorkerNews::Join(Box::new(joining)))
+    }
+
+    /// Seats a worker as the broker would have it.
+    fn seat(&mut self, worker: &str, part: u64) -> JoinReply {
+        let asked = self.join(worker, part);
         let Some(CoordinatorAction::MakeConsumer(worker, reply)) = asked.into_iter().next() else {
             return JoinReply::Banned;
         };
@@ -147,6 +152,27 @@ fn a_worker_gets_a_seat_once_its_consumer_is_there() {
     assert_eq!(desk.board.part_of("w"), Some(2));
     desk.handle(CoordinatorEvent::Ban { lane: 0 });
     assert_eq!(desk.seat("w", 3), JoinReply::Banned);
+}
+
+/// A worker whose coordinator was suspended for a lease has left the run, and joins it again.
+#[test]
+fn the_consumer_of_a_part_that_joins_is_not_removed_with_the_part_before() {
+    let mut desk = Desk::new(1);
+    desk.seat("w", 1);
+    let asked = desk.join("w", 2);
+    let Some(CoordinatorAction::MakeConsumer(worker, reply)) = asked.into_iter().next() else {
+        panic!("no consumer is made")
+    };
+    let (times, lost) = (HookTimes::default(), None);
+    let leaving = WorkerNews::Leaving { times, lost, last_result: 0 };
+    let is_removed = |actions: &[CoordinatorAction]| {
+        actions.iter().any(|it| matches!(it, CoordinatorAction::RemoveConsumer(_)))
+    };
+    assert!(!is_removed(&desk.notice("w", leaving.clone())));
+    assert_eq!(desk.board.part_of("w"), None, "the part before has left");
+    desk.handle(CoordinatorEvent::Seat(worker, reply));
+    assert_eq!(desk.board.part_of("w"), Some(2));
+    assert!(is_removed(&desk.notice("w", leaving)), "nothing needs it any more");
 }
 
 #[test]

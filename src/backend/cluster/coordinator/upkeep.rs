@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Coordinator, Purge};
 use crate::backend::cluster::board::SeatedWorker;
 use crate::backend::cluster::coordinator::departures::LeavingWorker;
+use crate::backend::cluster::coordinator::search::SearchStep;
 use crate::backend::cluster::event::{CoordinatorAction, KeyPurpose, KeyState};
 use crate::backend::cluster::health::Fatal;
 use crate::backend::cluster::wire::{Card, Command, JoinReply, RunKey};
@@ -21,11 +22,24 @@ impl Coordinator {
         if self.departures.banned.contains(&worker.id) {
             return self.answer_join(reply, &JoinReply::Banned);
         }
+        *self.joining.entry(worker.id.clone()).or_default() += 1;
         self.act(CoordinatorAction::MakeConsumer(worker, reply));
+    }
+
+    /// The broker has made the consumer of a worker, or has not.
+    fn end_join(&mut self, worker: &str) {
+        if let Some(count) = self.joining.get_mut(worker) {
+            *count -= 1;
+            if *count == 0 {
+                self.joining.remove(worker);
+            }
+        }
     }
 
     pub(super) fn seat(&mut self, worker: SeatedWorker, reply: String) {
         let (id, host) = (worker.id.clone(), worker.host.clone());
+        self.end_join(&id);
+        self.refusals.is_mute = false;
         if let Some(earlier) = self.board.part_of(&id)
             && earlier != worker.part
         {
@@ -41,7 +55,10 @@ impl Coordinator {
     }
 
     /// The worker asks for its seat again.
-    pub(super) fn refuse_seat(&self, worker: &SeatedWorker, said: &str) {
+    pub(super) fn refuse_seat(&mut self, worker: &SeatedWorker, said: Option<String>) {
+        self.end_join(&worker.id);
+        self.refusals.is_mute = said.is_none();
+        let Some(said) = said else { return };
         let reason = format!("{}: the broker refuses its consumer: {said}", worker.host);
         tracing::debug!("{reason}");
         self.board.refuse(&worker.id, reason);
@@ -87,7 +104,8 @@ impl Coordinator {
 
     /// Takes the seat from a worker, and removes its consumer and the items that are addressed to it.
     pub(super) fn lose(&mut self, worker: &str, lost: Option<Arc<str>>) {
-        if self.unseat(worker, lost) {
+        // A consumer that is being made is that of the next part of this worker, which waits for its seat.
+        if self.unseat(worker, lost) && !self.joining.contains_key(worker) {
             self.act(CoordinatorAction::RemoveConsumer(worker.to_owned()));
         }
     }
@@ -130,10 +148,14 @@ impl Coordinator {
         let was_stopped = pause > lease / 2;
         if was_stopped {
             self.clock.skip(pause);
+            self.search.skip(pause, now);
+        }
+        if self.broker.is_incomplete && self.broker.is_connected {
+            self.act(CoordinatorAction::Furnish);
         }
         // A broker that does not keep the key keeps no card either.
         let is_well = now.duration_since(self.clock.answered) <= lease / 2
-            && self.key_refused.is_none()
+            && self.refusals.key.is_none()
             && self.broker.is_connected;
         if !is_well || was_stopped {
             return self.wait_for_broker(was_stopped);
@@ -156,8 +178,24 @@ impl Coordinator {
         }
         self.put_key(KeyPurpose::Refresh);
         self.order_drains();
-        let old = self.board.unseen(lease * 2, MOST_LOOKS, now);
+        self.look_for_lost();
+    }
+
+    /// Looks for publications that are old, unless the last search is under way.
+    pub(super) fn look_for_lost(&mut self) {
+        let (now, lease, most) = (self.clock.now, self.nats.lease_time, self.nats.wait_for);
+        let old = match self.search.step(now, most, |publication| self.board.has(publication)) {
+            SearchStep::Idle => self.board.unseen(lease * 2, MOST_LOOKS, now),
+            SearchStep::Wait => return,
+            SearchStep::Again(publications) => {
+                return self.act(CoordinatorAction::LookFor(publications));
+            }
+            SearchStep::Unanswered => {
+                return self.board.fail(self.cause().unwrap_or(Fatal::NoAnswer));
+            }
+        };
         if !old.is_empty() {
+            self.search.begin(old.clone(), now);
             self.act(CoordinatorAction::LookFor(old));
         }
     }
@@ -202,8 +240,9 @@ impl Coordinator {
         if !self.broker.is_connected {
             return Some(Fatal::BrokerGone);
         }
-        let is_mute = now.duration_since(self.clock.answered) > self.nats.lease_time / 2;
-        match (self.recent_refusal(), &self.key_refused) {
+        let is_mute = now.duration_since(self.clock.answered) > self.nats.lease_time / 2
+            || self.refusals.is_mute;
+        match (self.recent_refusal(), &self.refusals.key) {
             (Some(said), _) => Some(Fatal::Refused("an item or a result", said.into())),
             (None, Some(said)) => Some(Fatal::Refused("the run's key", said.clone())),
             (None, None) => is_mute.then_some(Fatal::NoAnswer),
@@ -216,14 +255,15 @@ impl Coordinator {
             return Fatal::NoAccess(lost);
         }
         let said = said.or_else(|| self.recent_refusal());
-        said.map_or(Fatal::NoAnswer, |said| Fatal::Refused("an item or a result", said.into()))
+        let silence = if self.broker.is_connected { Fatal::NoAnswer } else { Fatal::BrokerGone };
+        said.map_or(silence, |said| Fatal::Refused("an item or a result", said.into()))
     }
 
     /// What the broker last refused, to this process or to a worker. A broker with a full disk may report that once, and then
     /// answer no more.
     fn recent_refusal(&self) -> Option<String> {
         let within = self.nats.wait_for * 2;
-        let told = self.told_refusal.as_ref();
+        let told = self.refusals.told.as_ref();
         let told = told.filter(|it| self.clock.now.duration_since(it.0) <= within);
         let own = self.broker.refusal_within(self.clock.now, within);
         own.or_else(|| told.map(|it| it.1.clone()))
@@ -243,7 +283,7 @@ impl Coordinator {
     pub(super) fn take_key_state(&mut self, state: KeyState, purpose: KeyPurpose) {
         if state != KeyState::Unanswered {
             self.clock.answered = self.clock.now;
-            self.key_refused = None;
+            self.refusals.key = None;
         }
         match state {
             KeyState::Own { revision } => self.revision = revision,
@@ -252,7 +292,7 @@ impl Coordinator {
                 self.act(CoordinatorAction::StopReading);
                 self.board.fail(Fatal::Superseded);
             }
-            KeyState::Refused(said) => self.key_refused = Some(said),
+            KeyState::Refused(said) => self.refusals.key = Some(said),
             KeyState::Unanswered => {}
         }
         if purpose == KeyPurpose::FindCause {
@@ -266,8 +306,9 @@ impl Coordinator {
         self.seen.values_mut().for_each(|seen| *seen = now);
         // The request may be lost. Lanes ask once more.
         self.purge = Purge::default();
+        self.search.lose();
         self.board.revive();
-        self.act(CoordinatorAction::Furnish { workers: self.board.seated() });
+        self.act(CoordinatorAction::Furnish);
     }
 }
 

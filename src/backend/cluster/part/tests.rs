@@ -148,6 +148,22 @@ fn published(actions: &[PartAction]) -> Vec<(u64, Vec<u64>)> {
     published.collect()
 }
 
+/// Something has removed the consumer of the worker, or its stream.
+#[test]
+fn a_refused_request_has_the_consumers_made_again() {
+    let mut script = Script::seated(1, None);
+    let refused = || PartEvent::RequestOver { request: 1, end: RequestEnd::Refused };
+    let asks = |actions: &[PartAction]| {
+        actions.iter().filter(|it| matches!(it, PartAction::AskForSeat { .. })).count()
+    };
+    assert_eq!(asks(&script.take([refused()])), 1);
+    assert_eq!(asks(&script.take([PartEvent::SeatAnswered(Some(JoinReply::Seated))])), 0);
+    script.after(AGAIN);
+    assert_eq!(asks(&script.take([refused()])), 0, "not at once");
+    script.after(Duration::from_secs(1));
+    assert_eq!(asks(&script.take([refused()])), 1);
+}
+
 /// The notice before may take longer to be sent than a hook to end.
 #[test]
 fn no_result_is_published_before_its_begin_is_told() {
@@ -222,7 +238,8 @@ fn hooks_that_end_together_make_room_for_one_request() {
     let actions = script.take([end(RequestEnd::Ended)]);
     let [PartAction::Pull { request, count: 2, .. }] = actions[..] else { panic!("{actions:?}") };
     let end = RequestEnd::Refused;
-    assert!(script.take([PartEvent::RequestOver { request, end }]).is_empty());
+    let actions = script.take([PartEvent::RequestOver { request, end }]);
+    assert!(matches!(actions[..], [PartAction::AskForSeat { .. }]), "{actions:?}");
     assert!(matches!(script.after(AGAIN)[..], [PartAction::Pull { count: 2, .. }]));
 }
 

@@ -94,6 +94,8 @@ impl<W, T> SimulatedClient<W, T> {
     ) -> PublishStep {
         if let Some(answer) = answer.as_ref().filter(|it| !matches!(it, Answer::Stored { .. })) {
             self.health.refusal = Some((at.instant, format!("{answer:?}")));
+            // No stream has the subject.
+            self.health.is_incomplete |= matches!(answer, Answer::NoResponders);
         }
         publishing.take(answer, at.instant, &self.health)
     }

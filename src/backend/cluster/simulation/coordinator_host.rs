@@ -33,6 +33,10 @@ const CARDS: u64 = 3;
 /// How often the broker says that it has no result, as the real client asks for it.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
+/// What the broker says of a message and of a consumer that is not there.
+const NO_MESSAGE: u32 = 10037;
+const NO_CONSUMER: u32 = 10014;
+
 /// Makes the pool of a coordinator that has put its key, with the revision of that.
 pub(super) type MakePool<'a> = Box<dyn FnOnce(u64, Instant) -> SimulatedPool<'a> + 'a>;
 
@@ -104,9 +108,9 @@ pub(super) enum CoordinatorWait {
         missing: Vec<u64>,
     },
     AllRead(Vec<u64>),
-    Streams {
-        workers: Vec<String>,
-    },
+    /// A stream is made.
+    Stream,
+    Streams,
     Furnished {
         config: ConsumerConfig,
         last: u64,
@@ -249,9 +253,7 @@ impl<'a> CoordinatorHost<'a> {
                 }
                 ClientTimer::Other(CoordinatorTimer::Furnish) => {
                     self.furnishes_again = false;
-                    let workers = self.pool.as_ref().map(|pool| pool.board.seated());
-                    let workers = workers.unwrap_or_default();
-                    self.perform(CoordinatorAction::Furnish { workers }, at);
+                    self.perform(CoordinatorAction::Furnish, at);
                 }
                 ClientTimer::Other(CoordinatorTimer::WatchCards) => self.watch_cards(at),
                 ClientTimer::Other(CoordinatorTimer::Lane) => self.handle(None, at),
@@ -272,7 +274,9 @@ impl<'a> CoordinatorHost<'a> {
                     if self.client.health.is_connected
                         && at.now > self.reading.heard + HEARTBEAT * 2
                     {
-                        self.open_results(at);
+                        // As the real client, whose reading ends with an error then.
+                        self.reading.heard = at.now;
+                        self.client.later(at.now + AGAIN, CoordinatorTimer::ReadResults);
                     }
                 }
             }
@@ -295,18 +299,9 @@ impl<'a> CoordinatorHost<'a> {
         self.watch_cards(at);
         let is_published =
             |it: &_| matches!(it, CoordinatorWait::Item { .. } | CoordinatorWait::InputChunk(_));
+        // What the last connection was sent may be lost.
         for wait in self.client.take_all(is_published) {
-            match wait {
-                CoordinatorWait::Item { publication, mut publishing } => {
-                    publishing.begin_again();
-                    self.publish(publication, publishing, at);
-                }
-                CoordinatorWait::InputChunk(mut input) => {
-                    input.publishing.begin_again();
-                    self.write_chunk(input, at);
-                }
-                _ => unreachable!("it is not published"),
-            }
+            self.answered(wait, None, at);
         }
         self.handle(Some(CoordinatorEvent::Restored), at);
     }
@@ -378,12 +373,14 @@ impl<'a> CoordinatorHost<'a> {
                 self.client.ask(at, request, CoordinatorWait::KeyUpdate(purpose), ANSWER);
             }
             CoordinatorAction::LookFor(left) => self.look_for(left, vec![], at),
-            CoordinatorAction::Furnish { workers } => {
+            CoordinatorAction::Furnish => {
+                self.client.health.is_incomplete = false;
                 for config in self.names.streams() {
-                    self.client.tell(at, Request::CreateStream(config));
+                    let request = Request::CreateStream(config);
+                    self.client.ask(at, request, CoordinatorWait::Stream, ANSWER);
                 }
                 let request = Request::StreamInfo { stream: self.names.items.clone() };
-                self.client.ask(at, request, CoordinatorWait::Streams { workers }, ANSWER);
+                self.client.ask(at, request, CoordinatorWait::Streams, ANSWER);
             }
             CoordinatorAction::StopReading => self.reading.is_stopped = true,
             CoordinatorAction::RemoveInput(publication) => {
@@ -443,7 +440,8 @@ impl<'a> CoordinatorHost<'a> {
                 CoordinatorEvent::Seat(worker, reply)
             }
             (CoordinatorWait::Consumer(worker, _), answer) => {
-                CoordinatorEvent::NoConsumer(worker, format!("{answer:?}"))
+                self.client.health.is_incomplete = true;
+                CoordinatorEvent::NoConsumer(worker, answer.map(|it| format!("{it:?}")))
             }
             (CoordinatorWait::KeyUpdate(purpose), answer) => match answer {
                 Some(Answer::Stored { sequence: revision, .. }) => {
@@ -480,28 +478,39 @@ impl<'a> CoordinatorHost<'a> {
                     return self.client.ask(at, request, wait, ANSWER);
                 }
             },
-            (CoordinatorWait::LookFor { left, looked, mut missing }, answer) => {
-                match answer {
-                    Some(Answer::Message { message, sequence, .. })
-                        if is_of(looked, &message.payload) =>
-                    {
-                        let of_run = (&*self.key.run, self.key.epoch);
-                        let consumer = consumer_of_subject(&message.subject, of_run).into();
-                        let request =
-                            Request::ConsumerInfo { stream: self.names.items.clone(), consumer };
-                        let looked = (looked, sequence);
-                        let wait = CoordinatorWait::LookAtConsumer { left, looked, missing };
-                        return self.client.ask(at, request, wait, ANSWER);
-                    }
-                    Some(_) => missing.push(looked),
-                    None => return,
-                }
-                return self.look_for(left, missing, at);
-            }
-            (CoordinatorWait::LookAtConsumer { left, looked, mut missing }, answer) => {
-                if let Some(Answer::Consumer(state)) = answer
-                    && is_stuck(state.num_pending, state.num_ack_pending)
+            (CoordinatorWait::LookFor { left, looked, mut missing }, answer) => match answer {
+                Some(Answer::Message { message, sequence, .. })
+                    if is_of(looked, &message.payload) =>
                 {
+                    let of_run = (&*self.key.run, self.key.epoch);
+                    let consumer = consumer_of_subject(&message.subject, of_run).into();
+                    let request =
+                        Request::ConsumerInfo { stream: self.names.items.clone(), consumer };
+                    let looked = (looked, sequence);
+                    let wait = CoordinatorWait::LookAtConsumer { left, looked, missing };
+                    return self.client.ask(at, request, wait, ANSWER);
+                }
+                Some(Answer::Refused(refusal)) if refusal.code != NO_MESSAGE => {
+                    self.client.health.is_incomplete = true;
+                    return self.look_for(left, missing, at);
+                }
+                Some(_) => {
+                    missing.push(looked);
+                    return self.look_for(left, missing, at);
+                }
+                None => CoordinatorEvent::Looked(None),
+            },
+            (CoordinatorWait::LookAtConsumer { left, looked, mut missing }, Some(answer)) => {
+                let is_gone = match answer {
+                    Answer::Consumer(state) => is_stuck(state.num_pending, state.num_ack_pending),
+                    Answer::Refused(refusal) => {
+                        self.client.health.is_incomplete = true;
+                        refusal.code == NO_CONSUMER
+                    }
+                    _ => false,
+                };
+                if is_gone {
+                    self.client.health.is_incomplete = true;
                     let (stream, sequence) = (self.names.items.clone(), looked.1);
                     self.client.tell(at, Request::DeleteMessage { stream, sequence });
                     missing.push(looked.0);
@@ -509,15 +518,20 @@ impl<'a> CoordinatorHost<'a> {
                 return self.look_for(left, missing, at);
             }
             (CoordinatorWait::AllRead(missing), Some(Answer::Consumer(state))) => {
-                match state.num_pending == 0 && state.num_ack_pending == 0 {
-                    true => CoordinatorEvent::Missing(missing),
-                    false => return,
-                }
+                let are_read = state.num_pending == 0 && state.num_ack_pending == 0;
+                CoordinatorEvent::Looked(Some(if are_read { missing } else { vec![] }))
             }
-            (CoordinatorWait::AllRead(_), _) => return,
-            (CoordinatorWait::Streams { workers }, Some(Answer::Stream(state))) => {
+            (CoordinatorWait::AllRead(_), Some(_)) => {
+                self.client.health.is_incomplete = true;
+                CoordinatorEvent::Looked(Some(vec![]))
+            }
+            (CoordinatorWait::LookAtConsumer { .. } | CoordinatorWait::AllRead(_), None) => {
+                CoordinatorEvent::Looked(None)
+            }
+            (CoordinatorWait::Stream, Some(Answer::Stream(_))) => return,
+            (CoordinatorWait::Streams, Some(Answer::Stream(state))) => {
                 let last = state.last_sequence;
-                let configs = workers.iter().map(|worker| self.consumer_for(worker));
+                let configs = self.consumers.iter().map(|worker| self.consumer_for(worker));
                 for config in
                     std::iter::once(self.consumer_for_any()).chain(configs).collect::<Vec<_>>()
                 {
@@ -540,7 +554,13 @@ impl<'a> CoordinatorHost<'a> {
                 return;
             }
             // A broker that has just started may not be ready, so it is tried again.
-            (CoordinatorWait::Streams { .. } | CoordinatorWait::Furnished { .. }, _) => {
+            (
+                CoordinatorWait::Stream
+                | CoordinatorWait::Streams
+                | CoordinatorWait::Furnished { .. },
+                _,
+            ) => {
+                self.client.health.is_incomplete = true;
                 if !std::mem::replace(&mut self.furnishes_again, true) {
                     self.client.later(at.now + AGAIN, CoordinatorTimer::Furnish);
                 }

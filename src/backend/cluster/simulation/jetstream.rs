@@ -42,6 +42,8 @@ pub(crate) struct JetStream {
     is_down: bool,
     /// What it says to whatever needs room.
     refusal: Option<Refusal>,
+    /// The stream that answers nothing.
+    stuck: Option<Arc<str>>,
     flush_age: Duration,
     consumers: u64,
 }
@@ -55,6 +57,8 @@ pub(crate) enum Files {
     Behind {
         messages: u64,
     },
+    /// One stream is not there.
+    Without(&'static str),
     Lost,
 }
 
@@ -178,6 +182,20 @@ impl JetStream {
         self.refusal = refusal;
     }
 
+    /// Has one stream answer nothing, until it is called with `None`. What it was asked for meanwhile is lost.
+    pub(crate) fn set_stuck(&mut self, stream: Option<&str>) {
+        self.stuck = stream.map(Into::into);
+    }
+
+    /// Deletes a consumer, as an operator may.
+    pub(crate) fn delete_consumers(&mut self, at: Duration, stream: &str) {
+        self.move_to(at);
+        let Some(stream) = self.streams.get_mut(stream) else { return };
+        if let Answer::Names(names) = stream.consumer_names() {
+            names.iter().for_each(|name| _ = stream.delete_consumer(name, &mut self.network));
+        }
+    }
+
     /// Deletes a stream, as an operator may.
     pub(crate) fn delete_stream(&mut self, at: Duration, name: &str) {
         self.move_to(at);
@@ -211,6 +229,10 @@ impl JetStream {
         let (lost, is_behind) = match files {
             Files::Kept => (0, false),
             Files::Behind { messages } => (messages, true),
+            Files::Without(stream) => {
+                self.streams.remove(stream);
+                (0, false)
+            }
             Files::Lost => {
                 self.streams.clear();
                 return;
@@ -274,6 +296,11 @@ impl JetStream {
             let said = format!("Permissions Violation for Publish to {subject:?}");
             return self.network.send(connection, Content::Denied(said));
         }
+        if let Some(stuck) = &self.stuck
+            && self.stream_named_by(&operation).is_some_and(|it| it == *stuck)
+        {
+            return;
+        }
         match operation {
             Operation::Subscribe { subscription, subject } => {
                 self.subscribe(connection, subscription, subject);
@@ -301,6 +328,35 @@ impl JetStream {
             Operation::Acknowledge { place, kind } => self.acknowledge(&place, kind),
             Operation::Pull(pull) => self.pull(connection, &pull),
             Operation::Request { token, request } => self.answer(connection, token, request),
+        }
+    }
+
+    /// The stream that is to answer an operation.
+    fn stream_named_by(&self, operation: &Operation) -> Option<Arc<str>> {
+        let of_subject = |subject: &str| {
+            let mut streams = self.streams.values().filter(|it| it.has_subject(subject));
+            streams.next().map(|it| it.config.name.clone())
+        };
+        match operation {
+            Operation::Publish(message) => of_subject(&message.subject),
+            Operation::Acknowledge { place, .. } => Some(place.stream.clone()),
+            Operation::Pull(pull) => Some(pull.stream.clone()),
+            Operation::Request { request, .. } => match request {
+                Request::Send(message) => of_subject(&message.subject),
+                Request::CreateStream(config) => Some(config.name.clone()),
+                Request::StreamInfo { stream }
+                | Request::Purge { stream, .. }
+                | Request::DeleteMessage { stream, .. }
+                | Request::GetMessage { stream, .. }
+                | Request::GetLast { stream, .. }
+                | Request::CreateConsumer { stream, .. }
+                | Request::Watch { stream, .. }
+                | Request::DeleteConsumer { stream, .. }
+                | Request::ConsumerInfo { stream, .. }
+                | Request::ConsumerNames { stream } => Some(stream.clone()),
+                Request::Flush => None,
+            },
+            _ => None,
         }
     }
 

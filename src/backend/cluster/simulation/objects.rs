@@ -1,10 +1,11 @@
 //! Large values on their way to and from the modelled object store, as `objects` sends them: in chunks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use super::jetstream::{Answer, Message, Request};
 use super::publishing::Publishing;
+use crate::backend::cluster::health::StoreLimits;
 use crate::backend::cluster::wire::Object;
 
 /// How often a connected client asks for a chunk without an answer.
@@ -18,8 +19,7 @@ pub(super) struct ObjectWriting {
     value: Vec<u8>,
     /// The next chunk.
     next: u64,
-    /// How long the broker may refuse one.
-    patience: Duration,
+    limits: StoreLimits,
 }
 
 /// A value that is being read.
@@ -46,20 +46,20 @@ impl ObjectWriting {
         subject: Arc<str>,
         value: Vec<u8>,
         chunk: usize,
-        patience: Duration,
+        limits: StoreLimits,
     ) -> Self {
         let object = Object { name, bytes: value.len() as u64, chunk: chunk as u64 };
-        ObjectWriting { object, subject, value, next: 0, patience }
+        ObjectWriting { object, subject, value, next: 0, limits }
     }
 
-    /// The next chunk; `None` if all are written.
-    pub(super) fn next(&mut self) -> Option<Publishing> {
+    /// The next chunk, which is published `now`; `None` if all are written.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Publishing> {
         let size = self.object.chunk as usize;
         let chunk = self.value.chunks(size).nth(self.next as usize)?;
         let subject = format!("{}.{}", self.subject, self.next);
         self.next += 1;
         let message = Message::new(&subject, chunk.to_vec()).with_id(&subject);
-        Some(Publishing::new(message, self.patience, None))
+        Some(Publishing::new(message, self.limits, now))
     }
 
     /// The subjects of the chunks.

@@ -15,7 +15,7 @@ type Checked = Result<(), String>;
 /// The beginning of the event on the page, a part of what the page says of it, and the runs that show it.
 type PageRow = (&'static str, &'static str, fn() -> Checked);
 
-const ROWS: [PageRow; 22] = [
+const ROWS: [PageRow; 26] = [
     ("a worker is killed, stopped or cut off", "fail with `WorkerLost`", lost_workers),
     (
         "an item has ended three workers",
@@ -33,6 +33,10 @@ const ROWS: [PageRow; 22] = [
     ("the broker refuses the password of a user", "`Connect`", changed_password),
     ("a user loses a right", "`Denied`", lost_right),
     ("a bucket of keys or workers is deleted", "it is made again", deleted_buckets),
+    ("a stream or a consumer is deleted", "published once more", deleted_streams),
+    ("a stream of the broker answers nothing", "`NoAnswer`", stuck_streams),
+    ("connections live for seconds", "from the last answer", short_connections),
+    ("a process is suspended for longer than a lease", "goes on", suspended_parties),
     ("the broker's `max_payload` is too small", "`SmallMessages`", small_messages),
     ("no worker is there for `wait_for`", "`NoWorkers`", missing_workers),
     ("a run is cancelled or fails", "`is_cancelled` is true", cancelled_run),
@@ -146,8 +150,16 @@ fn restarted_broker() -> Checked {
 }
 
 fn broker_without_files() -> Checked {
-    let plan = plan_with(200, &[Happening::KillBroker(Files::Lost, SOON)]);
-    completes(&Plan { retries: 1, ..plan }).map(drop)
+    let lost = Happening::KillBroker(Files::Lost, SOON);
+    completes(&Plan { retries: 1, ..plan_with(200, std::slice::from_ref(&lost)) })?;
+    // The broker refuses at first what is to be made again, or a worker is replaced meanwhile.
+    let (refused, replaced) = (Happening::Refuse(SOON * 4), Happening::Replace(1));
+    for beside in [vec![refused.clone()], vec![Happening::Kill(1), replaced.clone()]] {
+        let plan = plan_with(200, &[&[lost.clone()], &beside[..]].concat());
+        let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan };
+        completes(&plan).map_err(|error| format!("{beside:?}: {error}"))?;
+    }
+    Ok(())
 }
 
 fn broker_that_is_gone() -> Checked {
@@ -181,6 +193,80 @@ fn deleted_buckets() -> Checked {
             names.any(|name| name == bucket).then_some(()).ok_or(format!("{bucket} is not there"))
         };
         completes_with(&plan, is_there)?;
+    }
+    Ok(())
+}
+
+fn deleted_streams() -> Checked {
+    let deleted = ["s-items", "s-results", "OBJ_s-objects"].map(Happening::DeleteStream);
+    let missing =
+        ["s-items", "s-results"].map(|it| Happening::KillBroker(Files::Without(it), SOON));
+    let consumers = ["s-items", "s-results"].map(Happening::DeleteConsumers);
+    for happening in deleted.into_iter().chain(missing).chain(consumers) {
+        let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_of_large_values(400) };
+        completes(&Plan { happenings: vec![(SOON, happening.clone())], ..plan })
+            .map_err(|error| format!("{happening:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The run ends in time though connections come and go, which answer for other streams.
+fn stuck_streams() -> Checked {
+    for (stream, text) in [
+        ("s-items", "is connected, and does not answer"),
+        // With cuts, it may be away at that moment.
+        ("KV_s-keys", "the broker at nats://127.0.0.1 "),
+        ("s-results", "the broker "),
+    ] {
+        let cuts = (1..40).map(|n| (SOON * 3 * n, Happening::Cut(0, SOON / 10)));
+        let stuck = [(SOON, Happening::Stick(stream, FOR_GOOD * 60))];
+        for happenings in [stuck.to_vec(), stuck.iter().cloned().chain(cuts).collect()] {
+            let count = happenings.len();
+            let plan = Plan { happenings, ..plan_with(2_000, &[]) };
+            ends_in_time(&plan, text).map_err(|it| format!("{stream}, {count}: {it}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the run fails with this text, at most a ping after `wait_for`.
+fn ends_in_time(plan: &Plan, text: &str) -> Checked {
+    simulate_with(plan, 1, None, |world, _| {
+        let error = first_run(world)?.error.as_ref().map(|error| format!("{error:#}"));
+        let limit = SOON + plan.wait_for + Duration::from_secs(10);
+        match error {
+            Some(error) if error.contains(text) && world.now <= limit => Ok(()),
+            other => Err(format!("{other:?} at {:?}", world.now)),
+        }
+    })
+}
+
+fn short_connections() -> Checked {
+    for party in [0, 1] {
+        let cuts = (0..200).map(|n| (SOON * n, Happening::Cut(party, SOON / 3)));
+        let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_with(500, &[]) };
+        completes(&Plan { happenings: cuts.collect(), ..plan })?;
+    }
+    Ok(())
+}
+
+fn suspended_parties() -> Checked {
+    for leases in [2, 5] {
+        let plan = plan_with(400, &[]);
+        let time = plan.lease * leases;
+        let (coordinator, worker) = (Happening::Stop(0, time), Happening::Stop(1, time));
+        let broker = Happening::PauseBroker(time);
+        for suspended in [
+            vec![coordinator.clone()],
+            vec![worker.clone()],
+            vec![broker.clone()],
+            vec![coordinator.clone(), broker.clone()],
+            vec![coordinator, worker, broker],
+        ] {
+            let happenings = suspended.iter().map(|it| (SOON, it.clone())).collect();
+            let plan = Plan { retries: 3, wait_for: FOR_GOOD, happenings, ..plan.clone() };
+            completes(&plan).map_err(|error| format!("{suspended:?}: {error}"))?;
+        }
     }
     Ok(())
 }

@@ -202,6 +202,12 @@ impl<'a> SimulatedPool<'a> {
         self.is_closed && self.coordinator.is_over()
     }
 
+    /// The number of items that have an outcome, in all runs so far.
+    pub(super) fn progress(&self) -> usize {
+        let ended: usize = self.ended.iter().map(|run| run.outcomes.len()).sum();
+        ended + self.run.as_ref().map_or(0, |run| run.outcomes.len())
+    }
+
     /// Where it stands, for a run that does not end.
     pub(super) fn state(&self) -> String {
         let lanes = self.run.iter().flat_map(|run| &run.lanes).map(|thread| match &thread.lane {

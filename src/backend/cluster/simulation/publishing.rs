@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::jetstream::{Answer, Message};
-use crate::backend::cluster::health::{BrokerHealth, StorePatience};
+use crate::backend::cluster::health::{BrokerHealth, StoreLimits, StorePatience};
 
 /// A message for a stream, and how long the broker has not stored it.
 #[derive(Debug)]
 pub(super) struct Publishing {
     pub(super) message: Message,
+    /// How long one try waits for the answer.
+    pub(super) within: Duration,
     patience: StorePatience,
 }
 
@@ -23,17 +25,10 @@ pub(super) enum PublishStep {
 }
 
 impl Publishing {
-    pub(super) fn new(
-        message: Message,
-        patience: Duration,
-        answered_within: Option<Duration>,
-    ) -> Self {
-        Publishing { message, patience: StorePatience::new(patience, answered_within) }
-    }
-
-    /// Forgets what an earlier connection has lost.
-    pub(super) fn begin_again(&mut self) {
-        self.patience.begin_again();
+    /// A message that is published `now`.
+    pub(super) fn new(message: Message, limits: StoreLimits, now: Instant) -> Self {
+        let within = limits.of_one_try();
+        Publishing { message, within, patience: StorePatience::new(limits, now) }
     }
 
     /// Takes the answer, `None` without one.

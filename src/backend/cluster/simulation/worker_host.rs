@@ -15,6 +15,7 @@ use super::pool::RECIPE;
 use super::publishing::{PublishStep, Publishing};
 use super::setting::Names;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
+use crate::backend::cluster::health::StoreLimits;
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::backend::cluster::part::{
     LoadedService, PULL, PartAction, PartEvent, PartSettings, RequestEnd, WorkerPart,
@@ -227,18 +228,9 @@ impl WorkerHost {
         self.client.connect();
         self.watch_keys(at);
         let is_published = |it: &_| matches!(it, WorkerWait::Results(..) | WorkerWait::Chunk(..));
+        // What the last connection was sent may be lost.
         for wait in self.client.take_all(is_published) {
-            match wait {
-                WorkerWait::Results(part, mut message) => {
-                    message.publishing.begin_again();
-                    self.publish(part, message, at);
-                }
-                WorkerWait::Chunk(part, mut output) => {
-                    output.publishing.begin_again();
-                    self.write_chunk(part, output, at);
-                }
-                _ => unreachable!("it is not published"),
-            }
+            self.answered(wait, None, at);
         }
         for part in self.parts.keys().copied().collect::<Vec<_>>() {
             self.note(part, PartEvent::Restored, at);
@@ -472,8 +464,9 @@ impl WorkerHost {
             }
             PartAction::PublishResults { group, id, payload, last } => {
                 let message = Message::new(&self.names.results_of(&run), payload).with_id(&id);
-                let patience = host.key.wait();
-                let publishing = Publishing::new(message, patience, Some(patience));
+                let (refused, unanswered) = (host.key.wait(), host.key.longest_silence());
+                let limits = StoreLimits { refused, unanswered };
+                let publishing = Publishing::new(message, limits, at.instant);
                 let results = ResultsMessage { group, publishing, last };
                 self.publish(number, results, at);
             }
@@ -485,9 +478,10 @@ impl WorkerHost {
             }
             PartAction::StoreOutput { publication, name, output } => {
                 let subject = self.names.output_object(&run, &name);
-                let (chunk, patience) = (self.most_inline, host.key.lease() * 3);
-                let mut writing = ObjectWriting::new(name, subject, output, chunk, patience);
-                let publishing = writing.next().expect("it is larger than nothing");
+                let (refused, unanswered) = (host.key.lease() * 3, host.key.longest_silence());
+                let (chunk, limits) = (self.most_inline, StoreLimits { refused, unanswered });
+                let mut writing = ObjectWriting::new(name, subject, output, chunk, limits);
+                let publishing = writing.next(at.instant).expect("it is larger than nothing");
                 self.write_chunk(number, OutputWriting { publication, writing, publishing }, at);
             }
         }
@@ -499,7 +493,8 @@ impl WorkerHost {
             return self.note(number, PartEvent::ResultsStored(results.group, Ok(None)), at);
         }
         let request = Request::Send(results.publishing.message.clone());
-        self.client.ask(at, request, WorkerWait::Results(number, results), ANSWER);
+        let within = results.publishing.within;
+        self.client.ask(at, request, WorkerWait::Results(number, results), within);
     }
 
     /// Writes the chunk of a large output that is due, unless the output is not wanted any more.
@@ -511,7 +506,8 @@ impl WorkerHost {
             return self.note(number, event, at);
         }
         let request = Request::Send(output.publishing.message.clone());
-        self.client.ask(at, request, WorkerWait::Chunk(number, output), ANSWER);
+        let within = output.publishing.within;
+        self.client.ask(at, request, WorkerWait::Chunk(number, output), within);
     }
 
     fn take_written(
@@ -527,7 +523,7 @@ impl WorkerHost {
                 return self.client.later(at.now + AGAIN, timer);
             }
             PublishStep::Failed(said) => Err(said.unwrap_or_else(|| "timed out".to_owned())),
-            PublishStep::Stored(_) => match output.writing.next() {
+            PublishStep::Stored(_) => match output.writing.next(at.instant) {
                 Some(publishing) => {
                     return self.write_chunk(number, OutputWriting { publishing, ..output }, at);
                 }

@@ -38,6 +38,10 @@ pub(super) enum Happening {
     Deny(usize, &'static str),
     /// A stream is deleted at the broker.
     DeleteStream(&'static str),
+    /// All consumers of a stream are deleted at the broker.
+    DeleteConsumers(&'static str),
+    /// A stream answers nothing for this time.
+    Stick(&'static str, Duration),
     /// The run in progress of a coordinator is cancelled.
     Cancel(usize),
     /// The password of the user of a process is changed, and its connection cut.
@@ -47,6 +51,7 @@ pub(super) enum Happening {
     Reconnect(usize),
     StartBroker(Files),
     EndRefusal,
+    Unstick,
     /// A coordinator begins.
     Begin(usize),
 }
@@ -148,17 +153,33 @@ impl<'a> World<'a> {
     pub(super) fn run(&mut self, limit: Duration) -> Result<(), String> {
         // Each process has steps of its own, such as its signs of life. 1,000 workers need 3,000 each.
         let most = 10_000 * (100 + self.hosts.len() as u64);
+        let mut progress = 0;
         while !self.is_done() {
             let Some(next) = self.next_time().filter(|&next| next <= limit) else {
                 return Err(format!("it is not over after {limit:?}: {}", self.pools()));
             };
             self.step(next);
             self.steps += 1;
+            // Slow hooks and a small window take long.
+            if self.steps > most
+                && std::mem::replace(&mut progress, self.progress()) < self.progress()
+            {
+                self.steps = 0;
+            }
             if self.steps > most {
                 return Err(format!("it stands still at {:?}", self.now));
             }
         }
         Ok(())
+    }
+
+    /// The number of items that have an outcome.
+    fn progress(&self) -> usize {
+        let pools = self.processes().filter_map(|process| match process {
+            Process::Coordinator(host) => host.pool.as_ref().map(SimulatedPool::progress),
+            Process::Worker(_) => None,
+        });
+        pools.sum()
     }
 
     fn pools(&self) -> String {
@@ -320,6 +341,12 @@ impl<'a> World<'a> {
                 self.broker.cut(now, self.hosts[number].connection);
             }
             Happening::DeleteStream(name) => self.broker.delete_stream(now, name),
+            Happening::DeleteConsumers(stream) => self.broker.delete_consumers(now, stream),
+            Happening::Stick(stream, time) => {
+                self.broker.set_stuck(Some(stream));
+                self.later(now + time, Happening::Unstick);
+            }
+            Happening::Unstick => self.broker.set_stuck(None),
             Happening::Cancel(number) => self.with(number, |process, at| {
                 if let Process::Coordinator(host) = process {
                     host.cancel(at);

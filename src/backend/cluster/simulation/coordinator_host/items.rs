@@ -2,6 +2,7 @@
 
 use super::{CoordinatorHost, CoordinatorTimer, CoordinatorWait};
 use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
+use crate::backend::cluster::health::StoreLimits;
 use crate::backend::cluster::names::input_name;
 use crate::backend::cluster::simulation::client::{AGAIN, ANSWER, Moment};
 use crate::backend::cluster::simulation::jetstream::{Answer, Message, Request};
@@ -33,9 +34,10 @@ impl CoordinatorHost<'_> {
         }
         let name = input_name(self.key.epoch, item.publication);
         let subject = self.names.input_object(&self.key.run, &name);
-        let (input, lease) = (std::mem::take(&mut item.input), self.key.lease());
-        let mut writing = ObjectWriting::new(name, subject, input, self.most_inline, lease);
-        let publishing = writing.next().expect("it is larger than nothing");
+        let input = std::mem::take(&mut item.input);
+        let limits = StoreLimits { refused: self.key.lease(), unanswered: self.key.wait() };
+        let mut writing = ObjectWriting::new(name, subject, input, self.most_inline, limits);
+        let publishing = writing.next(at.instant).expect("it is larger than nothing");
         self.write_chunk(InputWriting { item, to, writing, publishing }, at);
     }
 
@@ -56,15 +58,16 @@ impl CoordinatorHost<'_> {
         let header = ItemHeader { epoch, publication, item, attempt, size, object };
         let id = format!("{run}/{epoch:x}/{item}/{publication}");
         let message = Message::new(&subject, wire::with_body(&header, &input)).with_id(&id);
-        let wait = self.key.wait();
-        self.publish(publication, Publishing::new(message, wait, Some(wait)), at);
+        let limits = StoreLimits { refused: self.key.wait(), unanswered: self.key.wait() };
+        self.publish(publication, Publishing::new(message, limits, at.instant), at);
     }
 
     /// Writes the chunk of a large input that is due. One that is not wanted any more is removed.
     pub(super) fn write_chunk(&mut self, input: InputWriting, at: &mut Moment<'_>) {
         if self.is_wanted(input.item.publication) {
             let request = Request::Send(input.publishing.message.clone());
-            self.client.ask(at, request, CoordinatorWait::InputChunk(input), ANSWER);
+            let within = input.publishing.within;
+            self.client.ask(at, request, CoordinatorWait::InputChunk(input), within);
         } else {
             self.purge_objects(input.writing.subjects(), at);
         }
@@ -83,13 +86,16 @@ impl CoordinatorHost<'_> {
             }
             PublishStep::Failed(said) => {
                 self.purge_objects(input.writing.subjects(), at);
+                let Some(said) = said else {
+                    return Some(CoordinatorEvent::NotStored { said: None });
+                };
                 let (bytes, most) = (input.writing.object.bytes as usize, self.most_inline);
-                let source = said.unwrap_or_else(|| "timed out".to_owned()).into();
+                let source = said.into();
                 let error = Box::new(ClusterError::TooLarge { bytes, most, source });
                 Some(CoordinatorEvent::InputRefused(input.item.publication, error))
             }
             PublishStep::Stored(_) => {
-                if let Some(publishing) = input.writing.next() {
+                if let Some(publishing) = input.writing.next(at.instant) {
                     self.write_chunk(InputWriting { publishing, ..input }, at);
                 } else if self.is_wanted(input.item.publication) {
                     let InputWriting { item, to, writing, .. } = input;
@@ -113,8 +119,8 @@ impl CoordinatorHost<'_> {
         at: &mut Moment<'_>,
     ) {
         if self.is_wanted(publication) {
-            let request = Request::Send(publishing.message.clone());
-            self.client.ask(at, request, CoordinatorWait::Item { publication, publishing }, ANSWER);
+            let (request, within) = (Request::Send(publishing.message.clone()), publishing.within);
+            self.client.ask(at, request, CoordinatorWait::Item { publication, publishing }, within);
         }
     }
 
@@ -150,10 +156,11 @@ impl CoordinatorHost<'_> {
             let wait = CoordinatorWait::LookFor { left, looked, missing };
             return self.client.ask(at, request, wait, ANSWER);
         }
-        if !missing.is_empty() {
-            let consumer = self.names.consumer_of_results(&self.key.run);
-            let request = Request::ConsumerInfo { stream: self.names.results.clone(), consumer };
-            self.client.ask(at, request, CoordinatorWait::AllRead(missing), ANSWER);
+        if missing.is_empty() {
+            return self.handle(Some(CoordinatorEvent::Looked(Some(missing))), at);
         }
+        let consumer = self.names.consumer_of_results(&self.key.run);
+        let request = Request::ConsumerInfo { stream: self.names.results.clone(), consumer };
+        self.client.ask(at, request, CoordinatorWait::AllRead(missing), ANSWER);
     }
 }

@@ -51,6 +51,8 @@ impl CoordinatorHost<'_> {
                 }
             }
             PullStatus::TooManyWaiting | PullStatus::ConsumerDeleted | PullStatus::NoResponders => {
+                // Such as without the stream.
+                self.client.health.is_incomplete |= status == PullStatus::NoResponders;
                 self.client.later(at.now + AGAIN, CoordinatorTimer::ReadResults);
             }
         }
