@@ -11,7 +11,7 @@ none False
 from typing import TYPE_CHECKING, Any
 
 from gangline._context import Context, log
-from gangline._errors import JobFailed, PoolError
+from gangline._errors import BadRequest, JobFailed, PoolError
 from gangline._loop import worker
 from gangline._records import Record
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["Context", "JobFailed", "Pool", "PoolError", "Record", "__version__", "log", "worker"]
+__all__ = ["BadRequest", "Context", "JobFailed", "Pool", "PoolError", "Record", "__version__", "log", "worker"]
 
 
 def __getattr__(name: str) -> Any:

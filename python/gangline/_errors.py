@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Optional
 if TYPE_CHECKING:
     from gangline._records import Record
 
-__all__ = ["JobFailed", "PoolError", "first_line", "full_text", "is_lost_gpu", "is_out_of_memory", "unicode_text"]
+__all__ = [
+    *("BadRequest", "JobFailed", "PoolError"),
+    *("first_line", "full_text", "is_lost_gpu", "is_out_of_memory", "unicode_text"),
+]
 
 #: Errors after which CUDA refuses the process all further work: parts of their texts and of their names in the driver
 #: and the runtime, letters only. CUDA's documentation says of each that the process must be ended and started again.
@@ -31,6 +34,13 @@ LOST_GPU = (
 
 class PoolError(RuntimeError):
     """The pool cannot go on: no worker could be started, or the program ended."""
+
+
+class BadRequest(Exception):
+    """Raise it in ``work`` for an input that no attempt could succeed with.
+
+    ``gangline serve`` answers 400, and its caller gets the text. Nothing tries the item again.
+    """
 
 
 class JobFailed(Exception):

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, BinaryIO, Callable, Literal, NoReturn, Optional, Protocol, TypeVar, Union
 
 from gangline._context import Context, connect_log
-from gangline._errors import first_line, full_text, is_lost_gpu, is_out_of_memory, unicode_text
+from gangline._errors import BadRequest, first_line, full_text, is_lost_gpu, is_out_of_memory, unicode_text
 
 __all__ = ["Codec", "JsonCodec", "Loop", "worker"]
 
@@ -73,7 +73,12 @@ class JsonCodec:
         return text
 
     def describe(self, error: BaseException) -> str:
-        """Return one line. The traceback goes to standard error, which belongs to the item."""
+        """Return one line. The traceback goes to standard error, which belongs to the item.
+
+        A bad request has no traceback: its text is meant for the caller.
+        """
+        if isinstance(error, BadRequest):
+            return first_line(error).partition(": ")[2][:LARGEST_ERROR] or "bad request"
         print(full_text(error).split("\n\n", 1)[1][:LARGEST_ERROR], file=sys.stderr)
         return first_line(error)[:LARGEST_ERROR]
 
@@ -129,7 +134,8 @@ def worker(
     few outputs or too many, the list is divided until the guilty input stands alone. The program's ``--batch`` says how
     many inputs a list has at most. ``end(state)`` is called after the last item.
 
-    Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. If a
+    Prints go to standard error, those of C libraries too. An exception is the item's error, also ``sys.exit``. Raise
+    ``BadRequest`` for an input with which no attempt could succeed. If a
     list runs out of memory, it is divided, and no item is blamed. After an error that leaves CUDA unusable, such as an
     illegal address in a kernel, the worker answers, and is replaced by a new one.
 
@@ -323,7 +329,10 @@ class Loop:
 
     def _failure(self, item: int, error: BaseException) -> str:
         self._has_lost_gpu = self._has_lost_gpu or is_lost_gpu(error)
-        return json.dumps({"item": item, "error": self._codec.describe(error)})
+        answer: dict[str, Any] = {"item": item, "error": self._codec.describe(error)}
+        if isinstance(error, BadRequest):
+            answer["kind"] = "input"
+        return json.dumps(answer)
 
     def _failed(self, items: Sequence[int], error: BaseException) -> list[str]:
         """Answer a message whose hook raised."""

@@ -346,6 +346,26 @@ def test_an_exception_is_its_items_error(way):
     assert talk.end()[0] == 0
 
 
+def test_a_bad_request_is_the_fault_of_its_input():
+    script = "def work(_, xs):\n    if xs == ['whole']: raise gangline.BadRequest('no image')\n"
+    script += "    return [gangline.BadRequest(f'no {x}') if x else x for x in xs]\n"
+    talk = Talk(script + "gangline.worker(None, work, batch=8)")
+    talk.ask_list(["a", "", 0])
+    assert talk.hear() == {"item": 0, "error": "no a", "kind": "input"}
+    assert [talk.hear(), talk.hear()] == [{"item": 1, "output": ""}, {"item": 2, "output": 0}]
+    talk.ask_list(["whole"])
+    assert talk.hear() == {"item": 0, "error": "no image", "kind": "input"}
+    assert talk.end() == (0, "")
+
+
+@pytest.mark.parametrize("error", ["gangline.BadRequest", "gangline.BadRequest()", "type('Mine', (gangline.BadRequest,), {})"])
+def test_a_bad_request_may_have_no_text(error):
+    talk = Talk(f"def work(_, x): raise {error}\ngangline.worker(None, work)")
+    answer = talk.ask("a")
+    assert answer["kind"] == "input" and answer["error"]
+    assert talk.end() == (0, "")
+
+
 def test_a_forked_child_does_not_answer():
     talk = Talk("gangline.worker(None, lambda _, x: 'child' if os.fork() == 0 else (os.wait(), x)[1])")
     assert talk.ask("a") == {"item": 7, "output": "a"}

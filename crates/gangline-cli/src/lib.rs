@@ -75,6 +75,8 @@ pub mod warm_workers {}
 pub mod serving {}
 
 #[cfg(fuzzing)]
+pub use self::execute::protocol::any_bytes::read_any_bytes as read_any_worker_line;
+#[cfg(fuzzing)]
 pub use self::plan::table::any_bytes::read_any_bytes as read_any_table;
 #[cfg(fuzzing)]
 pub use self::plan::template::laws::fill_any_bytes as fill_any_command;

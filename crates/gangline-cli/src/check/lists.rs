@@ -11,6 +11,7 @@ use crate::execute::lane::Lanes;
 use crate::execute::process::ProcessEnd;
 use crate::execute::warm::{Loading, Warm, WorkerFacts};
 use crate::output::capture::Captured;
+use crate::output::json_text;
 use crate::output::outcome::{JobOutcome, JobResult};
 use crate::output::record;
 use crate::plan::job::Job;
@@ -184,7 +185,7 @@ fn replied(outcome: &JobOutcome) -> Replied {
     let answer = match outcome.result.error() {
         Some(error) => Err(error),
         None => record::output(&outcome.take_printed())
-            .and_then(|output| Ok(serde_json::from_str(output.get())?))
+            .and_then(|output| Ok(json_text::value(output.get())?))
             .map_err(|error| error.to_string()),
     };
     Replied { answer, took: outcome.took }

@@ -7,12 +7,16 @@
 //! gangline   {"items":[{"item":7,"attempt":1,"input":"a.mrc"},..]}   a list, or one item without the list
 //! worker     {"item":7,"output":..}                             the result of an item, any JSON
 //!            {"item":7,"error":"out of focus"}                  or why there is none
+//!            {"item":7,"error":"no image","kind":"input"}       the same, if no worker could accept the input
 //!            {"oom":true}                                       the list is too large for the device
 //!            {"error":"..","of":"list"}                         the list failed as a whole
 //!            {"log":"..","level":"info"}                        a message, also before it is ready
 //! ```
 //!
 //! After the last input, the program closes the worker's standard input, and the worker should exit.
+
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,9 +29,8 @@ use serde::{Deserialize, Deserializer as _, Serialize};
 use serde_json::value::RawValue;
 
 use crate::execute::job_runner::ListFailure;
-use crate::output::json_text::compact;
+use crate::output::json_text::{compact, without_mark};
 use crate::plain::{Plain, beginning};
-use crate::plan::lines::BYTE_ORDER_MARK;
 
 /// The version of the protocol. Workers of version 1 are understood.
 pub(crate) const VERSION: u64 = 2;
@@ -83,6 +86,8 @@ pub(crate) enum WorkerReply {
 pub(crate) enum WorkerAnswer {
     Output(Box<RawValue>),
     Error(String),
+    /// An error with `"kind":"input"`: no attempt could succeed.
+    BadInput(String),
     /// An answer with a value that cannot be read: `NaN`, half of a surrogate pair, a number that is too large.
     Unreadable(String),
 }
@@ -119,6 +124,9 @@ struct Keys<'a> {
     output: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+    /// What is at fault. Any other value than `input` is ignored, as an unknown key is.
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
     #[serde(default)]
     oom: bool,
     #[serde(borrow)]
@@ -142,7 +150,7 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Reads a worker's ready message.
+/// Reads a worker's ready message. A byte order mark at the beginning of a line is no part of it.
 pub(crate) fn read_ready(line: &[u8]) -> Result<MessageForm, Violation> {
     let line = without_mark(line);
     #[derive(Deserialize)]
@@ -164,17 +172,13 @@ pub(crate) fn read_ready(line: &[u8]) -> Result<MessageForm, Violation> {
     }
 }
 
-/// The text of a message for the log, in whole lines; `None` if the line is another message.
+/// The text of a message for the log that comes before the ready message, in whole lines; `None` if the line is another
+/// message.
 pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
     match read_reply(line, &|_| Ok(0)) {
         Ok(WorkerReply::Log(text)) => Some(text),
         _ => None,
     }
-}
-
-/// A line without the byte order mark that some languages write before their first one.
-fn without_mark(line: &[u8]) -> &[u8] {
-    line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
 }
 
 /// Reads what a worker says after it got a message. `place` finds an item among those that it has in hand.
@@ -202,13 +206,16 @@ pub(crate) fn read_reply(
         }
     };
     let text_of = |value: &RawValue| lossy_text(value).map_err(|_| Violation::NotJson(shown(line)));
-    let Keys { item, output, error, oom, of, log, level } = keys;
+    let Keys { item, output, error, kind, oom, of, log, level } = keys;
     match (item, error, log) {
         (Some(item), error, _) => {
             let at = place(item)?;
             let answer = match (output, error, fault) {
                 (Some(_), Some(_), _) | (None, None, _) => {
                     return Err(Violation::NoAnswer(shown(line)));
+                }
+                (None, Some(error), _) if kind.is_some_and(is_input) => {
+                    WorkerAnswer::BadInput(text_of(error)?)
                 }
                 (None, Some(error), _) => WorkerAnswer::Error(text_of(error)?),
                 (Some(_), None, Some(fault)) => WorkerAnswer::Unreadable(fault),
@@ -259,6 +266,10 @@ fn lossy_text(value: &RawValue) -> serde_json::Result<String> {
 
     // As bytes: a text must not have halves of pairs.
     serde_json::Deserializer::from_str(value.get()).deserialize_bytes(TextVisitor)
+}
+
+fn is_input(kind: &RawValue) -> bool {
+    kind.get() == "\"input\""
 }
 
 const OUT_OF_MEMORY: &str = "the device is out of memory";
@@ -364,6 +375,19 @@ mod tests {
         assert!(matches!(answer("Loading model..."), Err(Violation::NotJson(_))));
         assert!(matches!(answer(r#"{"item":7,"error":3}"#), Err(Violation::NotJson(_))));
         is_output(r#"{"item":7,"output":3,"error":null}"#, "3");
+        is_output(r#"{"item":7,"output":3,"kind":"input"}"#, "3");
+    }
+
+    #[test]
+    fn an_error_can_be_that_of_the_input() {
+        let answer = |kind: &str| {
+            let line = format!("{{\"item\":7,\"error\":\"no\",\"kind\":{kind}}}");
+            read_answer(line.as_bytes())
+        };
+        assert!(matches!(answer("\"input\""), Ok(WorkerAnswer::BadInput(text)) if text == "no"));
+        for kind in ["\"model\"", "null", "3", "{\"input\":1}", "\"\\ud800\""] {
+            assert!(matches!(answer(kind), Ok(WorkerAnswer::Error(_))), "{kind}");
+        }
     }
 
     #[track_caller]
@@ -444,6 +468,9 @@ mod tests {
     fn a_worker_of_another_version_is_not_ready() {
         assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(MessageForm::Items));
         assert_eq!(read_ready(b"{\"gangline\":1,\"batch\":true}\n"), Ok(MessageForm::Items));
+        let marked = "\u{feff}{\"gangline\":2}\r\n";
+        assert_eq!(read_ready(marked.as_bytes()), Ok(MessageForm::Items));
+        assert_eq!(read_log("\u{feff}{\"log\":\"a\"}".as_bytes()), Some(b"a\n".to_vec()));
         assert_eq!(read_ready(b"{\"gangline\":2,\"ahead\":3}\n"), Ok(MessageForm::Items));
         assert_eq!(read_ready(b"{\"gangline\":2,\"batch\":true}"), Ok(MessageForm::Lists));
         assert!(matches!(read_ready(b"{\"gangline\":3}"), Err(Violation::Version(_))));

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+use crate::plan::lines::BYTE_ORDER_MARK;
 
 /// Reads the value that a text is, if every reader of JSON accepts it.
 ///
@@ -19,6 +22,17 @@ pub(crate) fn checked(text: &[u8]) -> serde_json::Result<Box<RawValue>> {
 /// The number of values in an array, of which each passes [`checked`]. Keeps none of them.
 pub(crate) fn checked_count(array: &[u8]) -> serde_json::Result<usize> {
     serde_json::from_slice::<Vec<CheckedJson>>(array).map(|values| values.len())
+}
+
+/// The text without the byte order mark that some programs write at its beginning, and that JSON does not have.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
+}
+
+/// Reads a value in which every key is data. `serde_json::Value` reads an object with one of its own keys, such as
+/// `$serde_json::private::RawValue`, as something else or as an error.
+pub(crate) fn value(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str::<PlainValue>(text).map(|PlainValue(value)| value)
 }
 
 /// The value without white space between its parts, and with texts as short as they can be written.
@@ -110,6 +124,65 @@ impl<'de> Visitor<'de> for CheckingVisitor {
     }
 }
 
+/// A value, read without the meaning that `serde_json` gives to keys of its own.
+struct PlainValue(Value);
+
+impl<'de> Deserialize<'de> for PlainValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PlainValue, D::Error> {
+        deserializer.deserialize_any(PlainVisitor)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = PlainValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<PlainValue, E> {
+        Ok(PlainValue(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<PlainValue, E> {
+        Ok(PlainValue(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<PlainValue, E> {
+        Ok(PlainValue(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<PlainValue, E> {
+        Ok(PlainValue(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<PlainValue, E> {
+        Ok(PlainValue(Number::from_f64(value).map_or(Value::Null, Value::Number)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<PlainValue, E> {
+        Ok(PlainValue(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<PlainValue, A::Error> {
+        let mut all = Vec::new();
+        while let Some(PlainValue(value)) = values.next_element()? {
+            all.push(value);
+        }
+        Ok(PlainValue(Value::Array(all)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<PlainValue, A::Error> {
+        let mut all = Map::new();
+        while let Some((key, PlainValue(value))) = entries.next_entry()? {
+            all.insert(key, value);
+        }
+        Ok(PlainValue(Value::Object(all)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +211,12 @@ mod tests {
     fn no_key_has_a_meaning_of_its_own() {
         let keys = r#"{"$serde_json::private::RawValue":"[1,","$serde_json::private::Number":"x"}"#;
         check(keys, keys);
+        for key in ["RawValue", "Number"] {
+            for inner in ["\"[1,\"", "1", "{\"a\":[null,-2,0.5,true]}"] {
+                let text = format!("{{\"$serde_json::private::{key}\":{inner}}}");
+                assert_eq!(value(&text).unwrap().to_string(), text);
+            }
+        }
     }
 
     #[test]

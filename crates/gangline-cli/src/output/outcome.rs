@@ -109,6 +109,8 @@ pub(crate) enum JobResult {
     NotKept(io::Error),
     /// A warm worker's answer that rejects its input.
     Refused(String),
+    /// The same, if it says that no attempt could succeed.
+    BadInput(String),
     /// The fault of a warm worker that did not answer.
     WorkerFailed(String),
     /// All slots have been given up, which messages have said.
@@ -159,6 +161,7 @@ impl JobResult {
                     | JobResult::NoProgram(_)
                     | JobResult::NoWorkerLeft
                     | JobResult::NotKept(_)
+                    | JobResult::BadInput(_)
             )
         };
         self.is_ok() || ends_it(self)
@@ -168,7 +171,7 @@ impl JobResult {
     pub(crate) fn error(&self) -> Option<String> {
         match self {
             result if result.is_ok() => None,
-            JobResult::Refused(why) => Some(why.clone()),
+            JobResult::Refused(why) | JobResult::BadInput(why) => Some(why.clone()),
             result => Some(result.to_string()),
         }
     }
@@ -182,6 +185,7 @@ impl JobResult {
             JobResult::Misplaced(error) => Some(error),
             JobResult::Ended(_)
             | JobResult::Refused(_)
+            | JobResult::BadInput(_)
             | JobResult::WorkerFailed(_)
             | JobResult::NoWorkerLeft => None,
         };
@@ -211,6 +215,7 @@ impl JobResult {
             JobResult::NotStarted(_) | JobResult::Misplaced(_) => (126, 0),
             JobResult::NotKept(_)
             | JobResult::Refused(_)
+            | JobResult::BadInput(_)
             | JobResult::WorkerFailed(_)
             | JobResult::NoWorkerLeft => (-1, 0),
         }
@@ -228,7 +233,9 @@ impl fmt::Display for JobResult {
             JobResult::NotKept(error) => {
                 write!(f, "was ended: its output could not be kept: {error}")
             }
-            JobResult::Refused(why) => write!(f, "failed: {}", Plain(why)),
+            JobResult::Refused(why) | JobResult::BadInput(why) => {
+                write!(f, "failed: {}", Plain(why))
+            }
             JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
             JobResult::NoWorkerLeft => {
                 f.write_str("failed with its worker, which was given up, like all others")

@@ -8,7 +8,7 @@ use crate::execute::job_runner::JobRunner;
 use crate::execute::retries::JobRetries;
 use crate::execute::warm::{Loading, Warm};
 use crate::output::capture::Captured;
-use crate::output::outcome::{JobFailed, JobOutcome, Printed};
+use crate::output::outcome::{JobFailed, JobOutcome, JobResult, Printed};
 use crate::output::record::output;
 use crate::plan::job::Job;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
@@ -64,7 +64,10 @@ impl Answering {
                 {
                     self.show(&outcome.take_printed());
                     let (number, result) = (outcome.number, &outcome.result);
-                    self.0.lanes.shared.terminal.tell(&format!("job {number} {result}"));
+                    // A bad request is no event of the server, and its caller is told.
+                    if !matches!(result, JobResult::BadInput(_)) {
+                        self.0.lanes.shared.terminal.tell(&format!("job {number} {result}"));
+                    }
                 }
                 Err(error)
             }

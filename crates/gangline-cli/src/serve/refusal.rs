@@ -61,6 +61,8 @@ impl Refusal {
         }
         let text = match job_result(error) {
             Some(JobResult::Ended(ProcessEnd::TimedOut(_))) => return timed_out(),
+            // The worker has written it for the caller.
+            Some(JobResult::BadInput(why)) => return Refusal::new(StatusCode::BAD_REQUEST, why),
             Some(result) => result.error().unwrap_or_default(),
             None => format!("{error:#}"),
         };

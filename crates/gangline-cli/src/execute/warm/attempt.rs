@@ -297,6 +297,7 @@ fn repeated(result: &JobResult) -> JobResult {
         }
         JobResult::NotKept(error) => JobResult::NotKept(copy(error)),
         JobResult::Refused(why) => JobResult::Refused(why.clone()),
+        JobResult::BadInput(why) => JobResult::BadInput(why.clone()),
         JobResult::WorkerFailed(why) => JobResult::WorkerFailed(why.clone()),
         JobResult::NoWorkerLeft => JobResult::NoWorkerLeft,
         JobResult::Misplaced(error) => JobResult::WorkerFailed(error.to_string()),

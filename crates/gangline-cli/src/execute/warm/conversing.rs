@@ -151,6 +151,7 @@ fn result_of_answer(answer: WorkerAnswer, printed: &mut Printed, spill: &Arc<Spi
             .receive(spill, &output)
             .map_or_else(JobResult::NotKept, |()| JobResult::Ended(ProcessEnd::Exited(0))),
         WorkerAnswer::Error(error) => JobResult::Refused(error),
+        WorkerAnswer::BadInput(error) => JobResult::BadInput(error),
         WorkerAnswer::Unreadable(why) => {
             JobResult::Refused(format!("its answer cannot be read: {why}"))
         }
