@@ -133,6 +133,7 @@ pub mod fuzzing {
     pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
     pub use crate::device::any_text::read_any_bytes as read_any_devices;
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
+    pub use crate::observe::report::any_bytes::read_any_bytes as read_any_report;
 }
 
 // rustdoc puts the documentation of the item itself behind what stands here, which has the links into this crate.

@@ -6,6 +6,8 @@
 //! back.
 
 mod advised_setting;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 mod bins;
 mod bottleneck;
 mod bottleneck_stage;
@@ -29,7 +31,7 @@ mod report_json;
 mod report_lane;
 mod retries;
 mod run_report;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod samples;
 #[cfg(test)]
 mod schema;

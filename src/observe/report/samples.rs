@@ -109,6 +109,22 @@ pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) ->
 pub(super) const HOSTILE: &str =
     "</td><script>alert('x')</script>\"><img src=x onerror=alert(1)>\u{1b}[31m\u{0}\u{202e}&amp;";
 
+/// A short run with something in most fields of its report.
+pub(super) fn short_run() -> RunReport {
+    let mut run = PlayedRun::on(places(2), Some("short"));
+    for item in 0..6 {
+        let (at, producer) = (item * 40_000, item as usize % 2);
+        run.start(at, producer, item, 1);
+        run.finish(at + 30_000, producer, item);
+    }
+    run.retry(70_000, failure(1, 1, 1, "out of memory"));
+    run.fail(110_000, failure(2, 0, 1, "out of focus"));
+    run.consume(200_000, 5);
+    lose_producers(&mut run);
+    measure(&mut run.totals);
+    run.end(12_000_000)
+}
+
 /// A run with every kind of entry: two lost producers, a slow item, failures with hostile texts, and retries.
 pub(super) fn eventful(producers: usize) -> RunReport {
     let mut run = PlayedRun::on(places(producers), Some("Denoising <micrographs>"));
