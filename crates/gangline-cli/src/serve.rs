@@ -34,7 +34,7 @@ use self::caller_stream::UnreadAnswers;
 use self::connections::Connections;
 use self::figures::ServerFigures;
 use self::phase::{Phases, ServerPhase};
-use self::workers::ServingWorkers;
+use self::workers::{ServingWorkers, script_name};
 use crate::args::running::TermSequence;
 use crate::args::serve::ServeArgs;
 use crate::error::{CliError, Context};
@@ -83,9 +83,7 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let connections = allow_connections(workers.len());
     let listener = listen(args.http.listen)?;
     attendant.attend_to(&workers.lanes);
-    let name = args.http.name.clone().unwrap_or_else(|| {
-        args.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-    });
+    let name = args.http.name.clone().unwrap_or_else(|| script_name(&args.command));
     let figures =
         ServerFigures::install(&name).map_err(|error| CliError::new(exit::INTERNAL, error))?;
     let (memory, service) = (App::memory_for(args.http.max_body), OnceLock::new());

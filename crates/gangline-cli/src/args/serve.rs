@@ -62,7 +62,7 @@ pub(crate) struct Http {
     /// Close a connection that sends no request, or no more of one, or reads nothing, for TIME
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
     pub(crate) idle_timeout: Duration,
-    /// Call the model NAME on the page and in the metrics [default: the command]
+    /// Call the model NAME on the page and in the metrics [default: the name of the script]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// On SIGTERM, let accepted requests have TIME to be answered, and the answers to be read

@@ -1,5 +1,7 @@
 //! The workers behind the server: those of `gangline run --warm`, as a service of the library.
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -163,6 +165,37 @@ impl ServingWorkers {
     }
 }
 
+/// Programs whose script is their first argument that is a file.
+const INTERPRETERS: [&str; 11] =
+    ["python", "pypy", "sh", "bash", "dash", "zsh", "node", "ruby", "perl", "Rscript", "julia"];
+const SCRIPTS: [&str; 9] = ["py", "pyz", "sh", "bash", "js", "rb", "pl", "R", "jl"];
+
+/// The name of the script of a command, or else of its program. The other words stay out of figures, which more people read
+/// than may know what is among them, such as keys.
+pub(crate) fn script_name(command: &[OsString]) -> String {
+    let (program, words) = command.split_first().expect("the arguments have a command");
+    let of = |word: &OsString| {
+        Path::new(word).file_name().unwrap_or(word).to_string_lossy().into_owned()
+    };
+    let program = of(program);
+    let is_interpreter = INTERPRETERS.iter().any(|name| {
+        program.strip_prefix(name).is_some_and(|version| {
+            version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        })
+    });
+    let is_script = |word: &OsString| {
+        let path = Path::new(word);
+        let ending = path.extension().and_then(OsStr::to_str);
+        let bytes = word.as_encoded_bytes();
+        let is_path = !bytes.starts_with(b"-") && !bytes.contains(&b'=');
+        is_path
+            && (ending.is_some_and(|it| SCRIPTS.contains(&it)) || is_interpreter && path.is_file())
+    };
+    let module = words.iter().position(|word| is_interpreter && word == "-m").map(|at| at + 1);
+    let first = words.iter().position(is_script).into_iter().chain(module).min();
+    first.and_then(|at| words.get(at)).map_or(program.clone(), of)
+}
+
 /// Refuses numbers that exclude each other.
 fn check_numbers(args: &ServeArgs, slots: &JobSlots) -> Result<(), CliError> {
     let (least, workers) = (args.working.min_workers, slots.len());
@@ -202,4 +235,31 @@ fn shared(args: &ServeArgs, workers: usize) -> Result<SharedRun, CliError> {
         jobs: None,
     });
     Ok(SharedRun::new(groups, terminal, None, None, rules, brake))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(command: &str, expected: &str) {
+        let command: Vec<_> = command.split(' ').map(OsString::from).collect();
+        assert_eq!(script_name(&command), expected);
+    }
+
+    #[test]
+    fn a_name_has_no_key() {
+        check("python3 predict.py --key hunter2", "predict.py");
+        check("/usr/bin/python3.11 -u /srv/app/predict.py --key=hunter2.py", "predict.py");
+        check("env KEY=hunter2 python3 predict.py", "predict.py");
+        check("uv run --with torch predict.py hunter2", "predict.py");
+        check("python3 -m model.serve --key hunter2.py", "model.serve");
+        check("python3 predict.py -m hunter2", "predict.py");
+        check("env KEY=hunter2.py worker", "env");
+        check("./bin/worker --key hunter2", "worker");
+        check("sh -c hunter2", "sh");
+        check("bash Cargo.toml hunter2", "Cargo.toml");
+        check("shell Cargo.toml", "shell");
+        check("worker", "worker");
+    }
 }

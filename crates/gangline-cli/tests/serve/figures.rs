@@ -41,3 +41,15 @@ fn figures_are_counted() {
     assert_eq!([waiting.reply().status, queued.reply().status], [200, 200]);
     server.end();
 }
+
+#[test]
+fn the_name_of_a_server_has_no_key() {
+    let place = crate::support::Place::new();
+    let line = "serve --listen 127.0.0.1:0 -- sh -c 'read x; echo \"{\\\"gangline\\\":1}\"; cat' sh --key hunter2";
+    let server = Server::typed(place, line, &[]);
+    server.wait_until_ready();
+    assert_eq!(server.stats()["name"], "sh");
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("runner=\"sh\"") && !metrics.contains("hunter2"), "{metrics}");
+    server.end();
+}

@@ -48,6 +48,10 @@ for line in sys.stdin:
             print("Traceback: aside", file=sys.stderr, flush=True)
             say({"item": number, "error": x["error"]})
             continue
+        elif what == "bad":
+            print("aside", file=sys.stderr, flush=True)
+            say({"item": number, "error": x["bad"], "kind": "input"})
+            continue
         elif what == "nan":
             x = float("nan")
         elif what == "pid":
@@ -90,7 +94,13 @@ impl Server {
         let place = Place::new();
         place.write("worker", worker);
         let line = format!("serve --listen 127.0.0.1:0 {options} -- python3 worker");
-        let mut command = place.typed(&line);
+        Server::typed(place, &line, variables)
+    }
+
+    /// Starts the server of a command.
+    #[track_caller]
+    pub(crate) fn typed(place: Place, line: &str, variables: &[(&str, &str)]) -> Server {
+        let mut command = place.typed(line);
         command.envs(variables.iter().copied());
         let mut running = place.start(&mut command);
         let said = running.read_stderr_until(", while");
