@@ -12,6 +12,7 @@ mod body;
 mod caller_stream;
 mod connections;
 mod figures;
+mod host;
 mod phase;
 mod predict;
 mod refusal;

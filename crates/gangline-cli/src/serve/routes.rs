@@ -6,12 +6,13 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use crate::serve::app::App;
 use crate::serve::refusal::Refusal;
-use crate::serve::{body, predict};
+use crate::serve::{body, host, predict};
 use gangline::Service;
 
 const PAGE: &str = include_str!("page.html");
@@ -35,6 +36,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
             let text = format!("there is no {}", request.uri().path());
             refuse(request, Refusal::new(StatusCode::NOT_FOUND, text)).await
         })
+        .layer(from_fn(host::check_request))
         .with_state(app)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::caller::request;
+use crate::caller::{Reply, request};
 use crate::server::Server;
 
 #[test]
@@ -165,12 +165,71 @@ fn a_token_is_asked_for() {
     server.end();
 }
 
+/// The answer to a request of these lines.
+fn ask_lines(server: &Server, lines: &[&str]) -> Reply {
+    let mut caller = server.caller();
+    caller.write(format!("{}\r\n\r\n", lines.join("\r\n")));
+    caller.reply()
+}
+
 #[test]
 fn a_name_of_another_site_is_refused_without_a_token() {
     let server = Server::start("");
-    let mut caller = server.caller();
-    caller.write("GET /stats HTTP/1.1\r\nhost: example.com\r\n\r\n");
-    assert_eq!(caller.reply().status, 403);
+    let get = "GET /stats HTTP/1.1";
+    for host in ["example.com", "127.0.0.1.evil", "", "localhost.evil:80"] {
+        let reply = ask_lines(&server, &[get, &format!("host: {host}")]);
+        assert_eq!((reply.status, &reply.json()["status"]), (403, &json!(403)), "{host}");
+    }
+    for host in ["[::1].evil", "[::1", "evil@localhost", "a b", "localhost:x", "[127.0.0.1]"] {
+        let reply = ask_lines(&server, &[get, &format!("host: {host}")]);
+        assert_eq!((reply.status, &reply.json()["status"]), (400, &json!(400)), "{host}");
+    }
+    for host in ["localhost", "127.0.0.1:80", "[::1]:80", "[::1]"] {
+        assert_eq!(ask_lines(&server, &[get, &format!("host: {host}")]).status, 200, "{host}");
+    }
+    let url = "GET http://evil.com/stats HTTP/1.1";
+    assert_eq!(ask_lines(&server, &[url, "host: localhost"]).status, 403, "the URL goes first");
+    server.end();
+}
+
+#[test]
+fn a_request_has_one_host() {
+    let server = Server::start("");
+    for path in ["/health/live", "/stats", "/nothing"] {
+        let get = format!("GET {path} HTTP/1.1");
+        for hosts in [&[][..], &["host: localhost", "host: localhost"], &["host: a", "host: b"]] {
+            let reply = ask_lines(&server, &[&[&*get], hosts].concat());
+            assert_eq!((reply.status, &reply.json()["status"]), (400, &json!(400)), "{hosts:?}");
+        }
+    }
+    assert_eq!(ask_lines(&server, &["GET /stats HTTP/1.0"]).status, 200);
+    server.end();
+}
+
+#[test]
+fn a_coding_that_is_not_decoded_is_refused() {
+    let server = Server::start("");
+    let post = ["POST /predict HTTP/1.1", "host: localhost", "content-type: application/json"];
+    let ask = |codings: &[&str]| {
+        let mut caller = server.caller();
+        let head = [&post[..], codings].concat().join("\r\n");
+        caller.write(format!("{head}\r\n\r\n1\r\n3\r\n0\r\n\r\n"));
+        caller.reply()
+    };
+    ask(&["transfer-encoding: Chunked"]).check(200, "9");
+    for (status, codings) in [
+        (501, &["transfer-encoding: gzip, chunked"][..]),
+        (501, &["transfer-encoding: gzip", "transfer-encoding: chunked"]),
+        (501, &["transfer-encoding: identity, chunked"]),
+        (400, &["transfer-encoding: chunked, chunked"]),
+    ] {
+        let reply = ask(codings);
+        assert_eq!(
+            (reply.status, &reply.json()["status"]),
+            (status, &json!(status)),
+            "{codings:?}"
+        );
+    }
     server.end();
 }
 
