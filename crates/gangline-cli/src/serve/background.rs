@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::args::serve::BackgroundArgs;
 use crate::error::{CliError, Context};
 use crate::exit;
-use crate::output::json_text::checked;
+use crate::output::json_text::{checked, without_mark};
 use crate::output::stdio;
 use crate::serve::answering::{Answering, ServedValue};
 use crate::serve::app::App;
@@ -147,10 +147,14 @@ impl Iterator for BackgroundValues<'_> {
     fn next(&mut self) -> Option<ServedValue> {
         loop {
             let text = self.line()?;
-            if text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
+            let text = text
+                .as_deref()
+                .map(|text| if self.number == 1 { without_mark(text) } else { text });
+            if text.is_ok_and(|text| text.trim_ascii().is_empty()) {
                 continue;
             }
-            let value = text.and_then(|text| checked(&text).map_err(|error| error.to_string()));
+            let value = text.map_err(String::clone);
+            let value = value.and_then(|text| checked(text).map_err(|error| error.to_string()));
             let served = value.as_ref().ok().map(|value| self.app.workers.value(value));
             // The printer outlives this iterator.
             let _ = self.pulled.send(BackgroundLine { number: self.number, value });

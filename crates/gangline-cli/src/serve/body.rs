@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use tokio::sync::SemaphorePermit;
@@ -11,13 +11,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::serve::app::App;
 use crate::serve::refusal::Refusal;
-
-/// The form of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyForm {
-    Json,
-    Bytes,
-}
 
 /// The time limit for a pause in a body, unless that of connections is shorter.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -30,29 +23,6 @@ const SMALL: u64 = 16 << 10;
 
 /// The time limit for reading the rest of a refused body. A caller that still writes would not see the answer.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// Returns the form that the headers name. Refuses every content type that a browser sends to another site without a
-/// CORS preflight: with it, a page could use a server on its reader's machine.
-pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
-    let unsupported = |text: String| Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
-    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(unsupported("bodies must not be compressed".to_owned()));
-    }
-    let name = headers.get(CONTENT_TYPE).map(|name| String::from_utf8_lossy(name.as_bytes()));
-    let name = name.unwrap_or_default();
-    let essence = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match &*essence {
-        "application/json" => Ok(BodyForm::Json),
-        "application/octet-stream" => Ok(BodyForm::Bytes),
-        essence if essence.ends_with("+json") => Ok(BodyForm::Json),
-        essence => {
-            let found = if essence.is_empty() { "none" } else { essence };
-            Err(unsupported(format!(
-                "the content-type must be application/json or application/octet-stream, and is {found}"
-            )))
-        }
-    }
-}
 
 /// A body, and the memory that it takes until its request is answered.
 pub(crate) struct ReadBody<'a> {

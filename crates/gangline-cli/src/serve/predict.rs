@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::serve::answering::Answering;
 use crate::serve::app::App;
-use crate::serve::body::{self, BodyForm, ReadBody};
+use crate::serve::body::{self, ReadBody};
+use crate::serve::form::{BodyForm, form};
 use crate::serve::refusal::{Refusal, json};
 use crate::serve::values::AskedValues;
 use gangline::Service;
@@ -30,10 +31,7 @@ async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
     };
     // The values take the memory of the body until the request is answered.
     let ReadBody { bytes, memory: _memory } = body::read(app, &parts.headers, body).await?;
-    let values = match form {
-        BodyForm::Json => AskedValues::of_json(&bytes, service.queue())?,
-        BodyForm::Bytes => AskedValues::of_bytes(&bytes),
-    };
+    let values = AskedValues::read(&bytes, &form, service.queue())?;
     drop(bytes);
     match values {
         AskedValues::One(value) => one(app, service, value).await,
@@ -47,7 +45,7 @@ fn admit<'a>(
 ) -> Result<(&'a Service<Answering>, BodyForm), Refusal> {
     app.access.check(headers)?;
     let service = app.service()?;
-    let form = body::form(headers)?;
+    let form = form(headers)?;
     Ok((service, form))
 }
 

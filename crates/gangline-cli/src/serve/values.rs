@@ -4,7 +4,9 @@ use axum::http::StatusCode;
 use data_encoding::BASE64;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::output::json_text::{checked, checked_count};
+use crate::output::json_text::{checked, checked_count, without_mark};
+use crate::serve::form::BodyForm;
+use crate::serve::multipart::{OnlyPart, only_part};
 use crate::serve::refusal::Refusal;
 
 /// The values of one request.
@@ -16,8 +18,21 @@ pub(crate) enum AskedValues {
 }
 
 impl AskedValues {
+    /// Reads a body of that form, with at most `most` values.
+    pub(crate) fn read(body: &[u8], form: &BodyForm, most: usize) -> Result<AskedValues, Refusal> {
+        match form {
+            BodyForm::Json => AskedValues::of_json(body, most),
+            BodyForm::Bytes(name) => Ok(AskedValues::of_bytes(body, name.as_deref())),
+            BodyForm::Multipart(boundary) => {
+                let OnlyPart { bytes, name } = only_part(body, boundary)?;
+                Ok(AskedValues::of_bytes(bytes, name.as_deref()))
+            }
+        }
+    }
+
     /// Reads JSON: an array of at most `most` values, or one value that is no array.
-    pub(crate) fn of_json(body: &[u8], most: usize) -> Result<AskedValues, Refusal> {
+    fn of_json(body: &[u8], most: usize) -> Result<AskedValues, Refusal> {
+        let body = without_mark(body);
         let refused = |error: serde_json::Error| Refusal::of_json(&error);
         let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         if first != Some(&b'[') {
@@ -34,11 +49,12 @@ impl AskedValues {
         serde_json::from_slice(body).map(AskedValues::Several).map_err(refused)
     }
 
-    /// Makes one value of bytes: `{"base64":".."}`.
-    pub(crate) fn of_bytes(body: &[u8]) -> AskedValues {
-        let text = BASE64.encode(body);
-        let value = serde_json::Map::from_iter([("base64".to_owned(), text.into())]);
-        AskedValues::One(to_raw_value(&value).expect("a text is JSON"))
+    /// Makes one value of bytes: `{"base64":"..","type":"image/png"}`.
+    fn of_bytes(body: &[u8], name: Option<&str>) -> AskedValues {
+        let named = name.map(|name| ("type".to_owned(), name.into()));
+        let text = ("base64".to_owned(), BASE64.encode(body).into());
+        let value = serde_json::Map::from_iter([text].into_iter().chain(named));
+        AskedValues::One(to_raw_value(&value).expect("texts are JSON"))
     }
 }
 
@@ -91,9 +107,23 @@ mod tests {
 
     #[test]
     fn bytes_are_an_object() {
-        let AskedValues::One(value) = AskedValues::of_bytes(b"\x00\xff") else {
-            panic!("they are one value")
+        let text = |form| match AskedValues::read(b"\x00\xff", &form, 1).unwrap() {
+            AskedValues::One(value) => value.get().to_owned(),
+            AskedValues::Several(_) => panic!("they are one value"),
         };
-        assert_eq!(value.get(), "{\"base64\":\"AP8=\"}");
+        assert_eq!(text(BodyForm::Bytes(None)), "{\"base64\":\"AP8=\"}");
+        let image = BodyForm::Bytes(Some("image/png".to_owned()));
+        assert_eq!(text(image), "{\"base64\":\"AP8=\",\"type\":\"image/png\"}");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        for (body, values) in
+            [("1", &["1"][..]), (" [1,2]", &["1", "2"]), ("\"\u{feff}\"", &["\"\u{feff}\""])]
+        {
+            assert_eq!(texts(&format!("\u{feff}{body}"), 2), values);
+        }
+        check_refused("1\u{feff}", "trailing characters");
+        check_refused("\u{feff}\u{feff}1", "expected value");
     }
 }

@@ -36,6 +36,18 @@ fn each_line_has_a_record_in_the_order_of_the_file() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_first_value_is_skipped() {
+    let (server, _place) = beside("\u{feff}2\n\u{feff}3\n\"\u{feff}\"\n", "");
+    wait_until("all are done", || server.stats()["values"]["ok"] == 2);
+    server.running.send(Signal::TERM);
+    let ran = server.ended();
+    let records: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(records[0], r#"{"item":1,"input":2,"output":4}"#);
+    assert!(records[1].starts_with(r#"{"item":2,"error":"#), "{records:?}");
+    assert_eq!(records[2], "{\"item\":3,\"input\":\"\u{feff}\",\"output\":\"\u{feff}\"}");
+}
+
+#[test]
 fn a_request_goes_before_what_no_worker_has() {
     let lines = (1..=50).fold("{\"wait\":\"go\"}\n".to_owned(), |mut lines, n| {
         writeln!(lines, "{n}").unwrap();

@@ -287,7 +287,7 @@ fn a_refusal_reaches_a_caller_that_sends_a_large_body() {
     let large = "1".repeat(8 << 20);
     let json = "content-type: application/json\r\n";
     for (line, headers, status) in [
-        ("POST /predict", "content-type: text/plain\r\n", 415),
+        ("POST /predict", "content-type: none\r\n", 415),
         ("POST /predict/", json, 404),
         ("PUT /predict", json, 405),
     ] {

@@ -17,8 +17,11 @@ fn a_value_has_an_answer_and_an_array_has_one_for_each() {
     caller.ask("\"text\\n\"").check(200, "\"text\\n\"");
     caller.ask("null").check(200, "null");
     caller.ask("18446744073709551617").check(200, "340282366920938463500268095579187314689");
-    let odd = "{\"$serde_json::private::RawValue\":\"[1,\"}";
-    caller.ask(odd).check(200, odd);
+    for key in ["RawValue", "Number"] {
+        let odd = format!("{{\"$serde_json::private::{key}\":\"[1,\"}}");
+        caller.ask(&odd).check(200, &odd);
+        caller.ask(format!("[{odd}]")).check(200, &format!("[{odd}]"));
+    }
     let large = "x".repeat(100_000);
     caller.ask(format!("\"{large}\"")).check(200, &format!("\"{large}\""));
     server.end();
@@ -96,7 +99,39 @@ fn bytes_are_handed_over_as_base64() {
 }
 
 #[test]
-fn other_forms_are_refused_since_any_page_may_send_them() {
+fn bytes_of_any_type_have_it_beside_them() {
+    let server = Server::start("");
+    let ask = |form: &str, headers: &str, body: &[u8]| {
+        let mut caller = server.caller();
+        let headers = format!("content-type: {form}\r\n{headers}");
+        caller.write(request("POST /predict", &headers, body));
+        caller.reply()
+    };
+    for form in ["image/png", "audio/wav", "text/plain; charset=utf-8", "application/x-npy"] {
+        let expected = format!("{{\"base64\":\"AP8=\",\"type\":\"{form}\"}}");
+        ask(form, "", b"\x00\xff").check(200, &expected);
+    }
+    let form = "multipart/form-data; boundary=b";
+    let file = "--b\r\ncontent-disposition: form-data; name=\"f\"; filename=\"a\"\r\n\
+                content-type: image/png\r\n\r\n1\r\n--b--\r\n";
+    let expected = "{\"base64\":\"MQ==\",\"type\":\"image/png\"}";
+    ask(form, "", file.as_bytes()).check(200, expected);
+    let two = [&file[..file.len() - 4], "\r\n\r\n2\r\n--b--"].concat();
+    for broken in [&two, "--b--", "", "1"] {
+        let reply = ask(form, "", broken.as_bytes());
+        assert_eq!((reply.status, &reply.json()["status"]), (400, &json!(400)), "{reply:?}");
+    }
+    for (form, body) in [("text/plain", &b"1"[..]), (form, file.as_bytes())] {
+        for origin in ["http://evil.com", "null"] {
+            assert_eq!(ask(form, &format!("origin: {origin}\r\n"), body).status, 403, "{origin}");
+        }
+        assert_eq!(ask(form, "origin: http://localhost\r\n", body).status, 200);
+    }
+    server.end();
+}
+
+#[test]
+fn what_is_no_type_of_a_file_is_refused() {
     let server = Server::start("");
     let status = |line: &str, headers: &str| {
         let mut caller = server.caller();
@@ -104,7 +139,7 @@ fn other_forms_are_refused_since_any_page_may_send_them() {
         caller.reply().status
     };
     let post = "POST /predict";
-    for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+    for form in ["application/x-www-form-urlencoded", "png", "image/", ""] {
         assert_eq!(status(post, &format!("content-type: {form}\r\n")), 415, "{form}");
     }
     assert_eq!(status(post, ""), 415);
@@ -113,6 +148,32 @@ fn other_forms_are_refused_since_any_page_may_send_them() {
     assert_eq!(status(post, "content-type: application/json\r\ncontent-encoding: gzip\r\n"), 415);
     assert_eq!(status("GET /predict", ""), 405);
     assert_eq!(status("POST /nothing", ""), 404);
+    server.end();
+}
+
+#[test]
+fn a_bad_request_is_told_by_the_worker() {
+    let server = Server::start("--batch 4 --retries 2");
+    server.ask("{\"bad\":\"no <image>\"}").check(400, "{\"error\":\"no <image>\",\"status\":400}");
+    server.ask("[1,{\"bad\":\"no\"},3]").check(200, "[1,{\"error\":\"no\",\"status\":400},9]");
+    server.ask("[{\"bad\":\"a\"},{\"error\":\"b\"}]").check(
+        400,
+        "[{\"error\":\"a\",\"status\":400},{\"error\":\"the model failed for this value\",\"status\":500}]",
+    );
+    let asked = server.place.read("seen").matches("no <image>").count();
+    assert_eq!(asked, 1, "no further attempt could succeed");
+    server.running.send(rustix::process::Signal::TERM);
+    let ran = server.ended();
+    assert!(ran.stderr.contains("aside") && !ran.stderr.contains("job 1 "), "{ran:?}");
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let server = Server::start("");
+    server.ask("\u{feff}[1, 2]").check(200, "[1,4]");
+    server.ask("\u{feff}3").check(200, "9");
+    server.ask("\u{feff}{\"a\":\"\u{feff}\"}").check(200, "{\"a\":\"\u{feff}\"}");
+    assert_eq!(server.ask("\u{feff}").status, 400);
     server.end();
 }
 
