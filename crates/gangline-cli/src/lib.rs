@@ -25,9 +25,11 @@
 //!   serve      `gangline serve`: the values of HTTP requests are jobs
 //!              workers, answering            the service, and its runner on warm workers
 //!              routes, app, predict          the routes, what they share, the answers
+//!              host, form, multipart         what a request is for, and in which form its body is
 //!              values, body                  reading the values of a request
 //!              background                    values of a file, where no request waits
-//!              connections, caller_stream    connections: their limits and end; callers that leave or read slowly
+//!              connections, caller_stream    connections: their limits and end; callers that leave or read nothing
+//!              delivery, memory, open_count  answers until they are read, the memory for them, and the wait for them
 //!              phase, figures                the phases of the server, its figures
 //!   output     what jobs print, results, the job log, reports
 //! ```

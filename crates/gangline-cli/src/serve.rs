@@ -11,10 +11,13 @@ mod background;
 mod body;
 mod caller_stream;
 mod connections;
+mod delivery;
 mod figures;
 mod form;
 mod host;
+mod memory;
 mod multipart;
+mod open_count;
 mod phase;
 mod predict;
 mod refusal;
@@ -28,14 +31,16 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{interval, timeout_at};
+use tokio::time::{interval, timeout, timeout_at};
 
 use self::access::AccessRule;
 use self::app::App;
 use self::background::{BackgroundFile, BackgroundThread};
-use self::caller_stream::UnreadAnswers;
 use self::connections::Connections;
+use self::delivery::AnswerDeliveries;
 use self::figures::ServerFigures;
+use self::memory::RequestMemory;
+use self::open_count::OpenCount;
 use self::phase::{Phases, ServerPhase};
 use self::workers::{ServingWorkers, script_name};
 use crate::args::running::TermSequence;
@@ -49,10 +54,10 @@ use crate::exit;
 use crate::plan::template::quoted;
 use gangline::report::HumanDuration;
 
-/// The time limit for connections to close after the last answer, unless a caller still reads one.
+/// The time that the reader of standard output has for the records of `--background`.
 const LAST_BYTES: Duration = Duration::from_secs(5);
-/// The time that refusals have to be written when the time of `--grace` is over. The signal thread ends the process a
-/// little later.
+/// The time that refusals have to be written when the time of `--grace` is over, and that connections have to close after
+/// the last answer. The signal thread ends the process a little later.
 const LAST_REFUSALS: Duration = Duration::from_millis(200);
 /// The interval at which recorded samples are sorted into buckets. A request of `/metrics` does the same.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -69,8 +74,10 @@ struct ServerEnd {
     result: Result<(), CliError>,
     /// Whether each accepted request was answered.
     are_answered: bool,
-    /// The number of answers that were not written to their end, since their callers read too slowly.
+    /// The number of answers that were not written to their end within the time of `--grace`.
     unread: usize,
+    /// The number of answers that were cut off before, each with a line.
+    cut_off: usize,
 }
 
 /// Serves until a signal, and returns the exit status.
@@ -89,8 +96,10 @@ pub(crate) fn serve(args: ServeArgs, supervisor: Option<i32>) -> Result<u8, CliE
     let name = args.http.name.clone().unwrap_or_else(|| script_name(&args.command));
     let figures =
         ServerFigures::install(&name).map_err(|error| CliError::new(exit::INTERNAL, error))?;
-    let (memory, service) = (App::memory_for(args.http.max_body), OnceLock::new());
-    let app = Arc::new(App { name, args, access, phases, workers, figures, service, memory });
+    let (memory, service) = (RequestMemory::new(args.http.max_body), OnceLock::new());
+    let uploads = OpenCount::new();
+    let app =
+        Arc::new(App { name, args, access, phases, workers, figures, service, memory, uploads });
     greet(&app, &listener);
     let runtime = runtime().map_err(internal)?;
     let end = runtime.block_on(live(&app, listener, (connections, background)));
@@ -153,12 +162,12 @@ async fn live(
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            return ServerEnd { result: Err(internal(error)), are_answered: true, unread: 0 };
+            let result = Err(internal(error));
+            return ServerEnd { result, are_answered: true, unread: 0, cut_off: 0 };
         }
     };
-    let phases = Arc::clone(&app.phases);
-    let (idle, unread) = (app.args.http.idle_timeout, UnreadAnswers::new());
-    let rules = Connections { phases, most: connections, idle, unread: unread.clone() };
+    let deliveries = AnswerDeliveries::new(Arc::clone(app));
+    let rules = Connections { most: connections, deliveries: deliveries.clone() };
     let serving =
         tokio::spawn(connections::serve(listener, routes::routes(Arc::clone(app)), rules));
     let upkeep = tokio::spawn(sort(Arc::clone(app)));
@@ -172,9 +181,9 @@ async fn live(
     };
     let reloading = reload(app).await;
     let until = tokio::time::Instant::now() + app.args.http.grace;
-    let are_answered = drain(app).await;
+    let are_answered = drain(app, until).await;
     app.phases.reach(ServerPhase::Closing);
-    let unread = deliver(serving, &unread, until).await;
+    let unread = deliver(serving, &deliveries, until).await;
     if let Some(background) = background {
         result = result.and(background.join(LAST_BYTES).await);
     }
@@ -191,7 +200,7 @@ async fn live(
         app.workers.lanes.groups().end_all();
         let _ = reloading.await;
     }
-    ServerEnd { result, are_answered, unread }
+    ServerEnd { result, are_answered, unread, cut_off: deliveries.cut_off() }
 }
 
 /// Replaces the workers at each SIGHUP, until the server drains. Returns the replacement that is still in progress
@@ -250,28 +259,29 @@ fn begin(
     begun.transpose().map_err(internal)
 }
 
-/// Waits until accepted requests are answered, for the time of `--grace`. Returns whether all of them got their
-/// answers: none was late, and no worker was killed.
-async fn drain(app: &Arc<App>) -> bool {
+/// Waits until accepted requests are answered: first for bodies that are on their way, then for values in the queue.
+/// Returns whether all of them got their answers: none was late, and no worker was killed.
+async fn drain(app: &Arc<App>, until: tokio::time::Instant) -> bool {
     let Some(service) = app.service.get().cloned() else { return true };
-    let grace = app.args.http.grace;
-    let are_answered = spawn_blocking(move || service.drain(grace)).await.unwrap_or(false);
-    are_answered && app.workers.lanes.groups().wish() == Wish::GoOn
+    let are_read = timeout_at(until, app.uploads.none()).await.is_ok();
+    let left = until.saturating_duration_since(tokio::time::Instant::now());
+    let are_answered = spawn_blocking(move || service.drain(left)).await.unwrap_or(false);
+    are_read && are_answered && app.workers.lanes.groups().wish() == Wish::GoOn
 }
 
-/// Waits until the connections have closed. Returns the number of answers that are not written to their end then.
+/// Waits until the answers are written and the connections have closed. Returns the number of answers that are not written
+/// to their end then.
 async fn deliver(
-    mut serving: JoinHandle<()>,
-    unread: &UnreadAnswers,
+    serving: JoinHandle<()>,
+    deliveries: &AnswerDeliveries,
     until: tokio::time::Instant,
 ) -> usize {
-    let now = tokio::time::Instant::now();
-    let until = until.max(now + LAST_REFUSALS);
-    // A connection with half a request has no answer to come. It must not take all of the time.
-    if timeout_at(until.min(now + LAST_BYTES), &mut serving).await.is_err() {
-        let _ = timeout_at(until, unread.read()).await;
-    }
-    unread.count()
+    let until = until.max(tokio::time::Instant::now() + LAST_REFUSALS);
+    let _ = timeout_at(until, deliveries.done()).await;
+    let unread = deliveries.open();
+    // A connection without a request, or with half a head, has no answer to come.
+    let _ = timeout(LAST_REFUSALS, serving).await;
+    unread
 }
 
 /// Keeps the memory of recorded samples bounded, also if nothing reads `/metrics`.
@@ -304,7 +314,7 @@ fn conclude(app: &App, end: ServerEnd, signalled: Option<u8>) -> Result<u8, CliE
     if !end.are_answered {
         shared.terminal.tell("ended, with requests that were not answered in time");
     }
-    match end.are_answered && end.unread == 0 {
+    match end.are_answered && end.unread == 0 && end.cut_off == 0 {
         false => Ok(signalled.unwrap_or(exit::TERMINATED)),
         true if shared.has_cut_off_end() => Ok(exit::OUTPUT),
         true => Ok(exit::OK),

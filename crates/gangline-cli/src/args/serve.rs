@@ -59,7 +59,7 @@ pub(crate) struct Http {
     /// Refuse a body of more than SIZE bytes (or 10k, 5M, 1G)
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size)]
     pub(crate) max_body: u64,
-    /// Close a connection that sends no request, or no more of one, or reads nothing, for TIME
+    /// Close a connection that sends no request, or no more of one, for TIME, or reads nothing for three times that
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
     pub(crate) idle_timeout: Duration,
     /// Call the model NAME on the page and in the metrics [default: the name of the script]

@@ -1,8 +1,6 @@
 //! The runner of the server: sends values to workers as jobs, and makes their answers.
 
-use std::sync::Arc;
-
-use serde_json::value::RawValue;
+use std::sync::{Arc, OnceLock};
 
 use crate::execute::job_runner::JobRunner;
 use crate::execute::retries::JobRetries;
@@ -11,15 +9,18 @@ use crate::output::capture::Captured;
 use crate::output::outcome::{JobFailed, JobOutcome, JobResult, Printed};
 use crate::output::record::output;
 use crate::plan::job::Job;
+use crate::serve::memory::{NoRoom, RequestMemory, ServedAnswer};
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 
 /// Works on the values of requests.
-pub(crate) struct Answering(JobRunner<Arc<Warm>>);
+pub(crate) struct Answering(JobRunner<Arc<Warm>>, OnceLock<()>);
 
 /// One value of a request, as a job.
 #[derive(Debug, Clone)]
 pub(crate) struct ServedValue {
     job: Job,
+    /// Where the answer takes memory. That of a value of the background is printed in its turn.
+    budget: Option<RequestMemory>,
     /// Dropped with the last copy of the value: no hook has the job then.
     _memory: Arc<JobMemory>,
 }
@@ -32,9 +33,13 @@ struct JobMemory {
 }
 
 impl ServedValue {
-    pub(crate) fn new(job: Job, retries: &Arc<JobRetries>) -> ServedValue {
+    pub(crate) fn new(
+        job: Job,
+        retries: &Arc<JobRetries>,
+        budget: Option<&RequestMemory>,
+    ) -> ServedValue {
         let memory = JobMemory { number: job.number, retries: Arc::clone(retries) };
-        ServedValue { job, _memory: Arc::new(memory) }
+        ServedValue { job, budget: budget.cloned(), _memory: Arc::new(memory) }
     }
 }
 
@@ -46,17 +51,27 @@ impl Drop for JobMemory {
 
 impl Answering {
     pub(crate) fn new(jobs: JobRunner<Arc<Warm>>) -> Answering {
-        Answering(jobs)
+        Answering(jobs, OnceLock::new())
     }
 
     /// Makes the answer to a job that has ended, or passes its failure on. Runs on the thread of the slot and not on
-    /// one for HTTP, since the output may have to be read from a file.
-    fn answer(&self, ended: Result<Arc<JobOutcome>>) -> Result<Box<RawValue>> {
+    /// one for HTTP, since the output may have to be read from a file. An answer takes its memory here: the other answers
+    /// to its request may come much later.
+    fn answer(
+        &self,
+        budget: Option<&RequestMemory>,
+        ended: Result<Arc<JobOutcome>>,
+    ) -> Result<ServedAnswer> {
         match ended {
             Ok(outcome) => {
                 let printed = outcome.take_printed();
                 self.show(&printed);
-                Ok(output(&printed)?)
+                let text = output(&printed)?;
+                let taken = budget.map(|budget| budget.take(text.get().len())).transpose();
+                Ok(match taken {
+                    Ok(memory) => ServedAnswer::Kept { text, memory: memory.unwrap_or_default() },
+                    Err(room) => self.dropped(room),
+                })
             }
             Err(error) => {
                 if let Some(JobFailed { outcome, .. }) =
@@ -74,6 +89,16 @@ impl Answering {
         }
     }
 
+    /// Drops an answer, and says so once.
+    fn dropped(&self, room: NoRoom) -> ServedAnswer {
+        self.1.get_or_init(|| {
+            self.0.lanes.shared.terminal.tell(
+                "answers that callers do not read fill the memory: further ones are dropped, and get 503",
+            );
+        });
+        ServedAnswer::Dropped(room)
+    }
+
     /// Prints what the worker has written to standard error for this job.
     fn show(&self, printed: &Printed) {
         // If standard error is gone, no other way to report remains.
@@ -84,7 +109,7 @@ impl Answering {
 
 impl Runner for Answering {
     type Input = ServedValue;
-    type Output = Box<RawValue>;
+    type Output = ServedAnswer;
     type ProducerState = Loading;
     type ConsumerState = ();
     type Summary = ();
@@ -98,8 +123,9 @@ impl Runner for Answering {
         cx: &ProducerContext<'_>,
         state: &mut Loading,
         request: ServedValue,
-    ) -> Result<Box<RawValue>> {
-        self.answer(self.0.producer_work(cx, state, request.job))
+    ) -> Result<ServedAnswer> {
+        let ServedValue { job, budget, _memory } = request;
+        self.answer(budget.as_ref(), self.0.producer_work(cx, state, job))
     }
 
     fn producer_work_batch(
@@ -107,10 +133,12 @@ impl Runner for Answering {
         cx: &ProducerContext<'_>,
         state: &mut Loading,
         requests: &mut Vec<ServedValue>,
-    ) -> Result<Vec<Result<Box<RawValue>>>> {
+    ) -> Result<Vec<Result<ServedAnswer>>> {
+        let budgets: Vec<_> = requests.iter().map(|request| request.budget.clone()).collect();
         let mut list = requests.iter().map(|request| request.job.clone()).collect();
         let ended = self.0.producer_work_batch(cx, state, &mut list)?;
-        Ok(ended.into_iter().map(|ended| self.answer(ended)).collect())
+        let ended = budgets.iter().zip(ended);
+        Ok(ended.map(|(budget, ended)| self.answer(budget.as_ref(), ended)).collect())
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: Loading) -> Result<()> {
@@ -121,7 +149,7 @@ impl Runner for Answering {
         Ok(())
     }
 
-    fn consumer_work(&self, _: &ConsumerContext<'_>, _: &mut (), _: Box<RawValue>) -> Result<()> {
+    fn consumer_work(&self, _: &ConsumerContext<'_>, _: &mut (), _: ServedAnswer) -> Result<()> {
         Ok(())
     }
 

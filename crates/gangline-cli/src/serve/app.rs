@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::args::list_size::ListSize;
 use crate::args::serve::ServeArgs;
 use crate::serve::access::AccessRule;
 use crate::serve::answering::Answering;
 use crate::serve::figures::ServerFigures;
+use crate::serve::memory::{NoRoom, RequestMemory};
+use crate::serve::open_count::OpenCount;
 use crate::serve::phase::{Phases, ServerPhase};
 use crate::serve::refusal::{ErrorTexts, Refusal};
 use crate::serve::workers::ServingWorkers;
@@ -26,17 +27,12 @@ pub(crate) struct App {
     pub(crate) figures: ServerFigures,
     /// Set once the workers are ready. This handle has the time limit of `--timeout`.
     pub(crate) service: OnceLock<Service<Answering>>,
-    /// The memory for bodies: one permit for each KiB.
-    pub(crate) memory: Semaphore,
+    pub(crate) memory: RequestMemory,
+    /// The requests that are admitted, and whose values have no place in the queue yet.
+    pub(crate) uploads: OpenCount,
 }
 
 impl App {
-    /// Makes the permits for bodies: enough for 16 of the largest, and for at least 256 MiB.
-    pub(crate) fn memory_for(max_body: u64) -> Semaphore {
-        let most = max_body.div_ceil(1 << 10).saturating_mul(16).max(256 << 10);
-        Semaphore::new(usize::try_from(most).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS))
-    }
-
     pub(crate) fn errors(&self) -> ErrorTexts {
         match self.args.http.show_errors {
             true => ErrorTexts::Shown,
@@ -46,21 +42,28 @@ impl App {
 
     /// Returns the service, if requests are accepted.
     pub(crate) fn service(&self) -> Result<&Service<Answering>, Refusal> {
-        let refused = |text| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text);
         match (self.phases.now(), self.service.get()) {
             (ServerPhase::Ready, Some(service)) => Ok(service),
             (ServerPhase::Loading | ServerPhase::Ready, _) => {
-                Err(refused("the workers are loading").retry_after(1))
+                let text = "the workers are loading";
+                Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(1))
             }
-            (ServerPhase::Draining | ServerPhase::Closing, _) => {
-                Err(refused("the server is ending"))
-            }
+            (ServerPhase::Draining | ServerPhase::Closing, _) => Err(ending()),
         }
     }
 
     /// The refusal of a request that may be accepted later.
     pub(crate) fn busy(&self, text: &str) -> Refusal {
         Refusal::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(self.figures.retry_after())
+    }
+
+    /// The refusal of a request, or of a value, for whose answer there is no memory.
+    pub(crate) fn no_room(&self, room: NoRoom) -> Refusal {
+        match room {
+            NoRoom::Now => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, UNREAD)
+                .retry_after(self.figures.retry_after()),
+            NoRoom::Ever => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, TOO_LARGE),
+        }
     }
 
     /// The number of values that are accepted and not answered.
@@ -90,9 +93,19 @@ impl App {
                 "open": self.open(),
                 "most": self.service.get().map(Service::queue),
             },
+            "uploads": self.uploads.count(),
             "values": { "ok": account.ok, "failed": account.failed, "cancelled": account.cancelled },
             "batches": { "lists": lists, "values": values, "largest": largest, "most": self.args.working.batch.map(ListSize::most) },
             "latency": self.figures.latencies(),
         })
     }
 }
+
+/// The refusal of a request that comes after the signal, or whose body does not end in time.
+pub(crate) fn ending() -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending")
+}
+
+const UNREAD: &str = "answers that are not read yet fill the memory";
+const TOO_LARGE: &str =
+    "the answer is larger than the memory for answers: ask for fewer values at once";

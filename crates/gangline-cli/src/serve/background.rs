@@ -23,6 +23,7 @@ use crate::output::json_text::{checked, without_mark};
 use crate::output::stdio;
 use crate::serve::answering::{Answering, ServedValue};
 use crate::serve::app::App;
+use crate::serve::memory::ServedAnswer;
 use crate::serve::refusal::{ErrorTexts, Refusal, is_of_end};
 use gangline::Service;
 
@@ -155,7 +156,7 @@ impl Iterator for BackgroundValues<'_> {
             }
             let value = text.map_err(String::clone);
             let value = value.and_then(|text| checked(text).map_err(|error| error.to_string()));
-            let served = value.as_ref().ok().map(|value| self.app.workers.value(value));
+            let served = value.as_ref().ok().map(|value| self.app.workers.value(value, None));
             // The printer outlives this iterator.
             let _ = self.pulled.send(BackgroundLine { number: self.number, value });
             if served.is_some() {
@@ -204,13 +205,16 @@ struct RecordPrinter<W> {
 
 impl<W: Write> RecordPrinter<W> {
     /// Prints the record of the next value, and before it those of lines without a value.
-    fn print(&mut self, result: Result<Box<RawValue>, gangline::Error>) -> io::Result<()> {
+    fn print(&mut self, result: Result<ServedAnswer, gangline::Error>) -> io::Result<()> {
         loop {
             let line = self.lines.try_recv().expect("a line was sent before its value");
             let has_value = line.value.is_ok();
             let output = match (&line.value, &result) {
                 (Err(text), _) => Err(text.clone()),
-                (Ok(_), Ok(output)) => Ok(&**output),
+                (Ok(_), Ok(ServedAnswer::Kept { text, .. })) => Ok(&**text),
+                (Ok(_), Ok(ServedAnswer::Dropped(_))) => {
+                    unreachable!("these take no memory of requests")
+                }
                 (Ok(_), Err(error)) => Err(Refusal::of_failure(error, ErrorTexts::Shown).text),
             };
             self.write(&line, output)?;

@@ -1,15 +1,17 @@
 //! Reads the body of a request, within a size, a time and a memory.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::serve::app::App;
+use crate::serve::app::{App, ending};
+use crate::serve::memory::HeldMemory;
+use crate::serve::phase::ServerPhase;
 use crate::serve::refusal::Refusal;
 
 /// The time limit for a pause in a body, unless that of connections is shorter.
@@ -25,28 +27,33 @@ const SMALL: u64 = 16 << 10;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// A body, and the memory that it takes until its request is answered.
-pub(crate) struct ReadBody<'a> {
+pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) memory: Option<SemaphorePermit<'a>>,
+    pub(crate) memory: HeldMemory,
 }
 
 /// Reads all of a body. It takes memory as it comes: what a caller only announces keeps no other from sending.
-pub(crate) async fn read<'a>(
-    app: &'a App,
+pub(crate) async fn read(
+    app: &App,
     headers: &HeaderMap,
     mut body: Body,
-) -> Result<ReadBody<'a>, Refusal> {
+) -> Result<ReadBody, Refusal> {
     let most = app.args.http.max_body;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: u64| length > most) {
         return Err(refuse(headers, body, too_large(most)).await);
     }
     let bytes = Vec::with_capacity(length.map_or(0, |length| length.min(SMALL) as usize));
-    let mut read = ReadBody { bytes, memory: None };
+    let mut read = ReadBody { bytes, memory: HeldMemory::default() };
     let pause = PAUSE.min(app.args.http.idle_timeout);
     let mut until = Instant::now() + pause;
+    let mut closing = pin!(app.phases.reached(ServerPhase::Closing));
     loop {
-        let frame = match timeout_at(until, body.frame()).await {
+        let frame = tokio::select! {
+            frame = timeout_at(until, body.frame()) => frame,
+            () = &mut closing => return Err(ending()),
+        };
+        let frame = match frame {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => return Ok(read),
             Ok(Some(Err(error))) => {
@@ -61,7 +68,10 @@ pub(crate) async fn read<'a>(
         let length = read.bytes.len() as u64 + data.len() as u64;
         let refusal = match length > most {
             true => Some(too_large(most)),
-            false => read.take_memory(app, length).err(),
+            false => {
+                let taken = read.memory.grow(&app.memory, length as usize);
+                taken.err().map(|_| app.busy("other requests and their answers fill the memory"))
+            }
         };
         if let Some(refusal) = refusal {
             drop(read);
@@ -72,22 +82,6 @@ pub(crate) async fn read<'a>(
         // No caller saves up time for a longer pause.
         let earned = Duration::from_secs_f64(data.len() as f64 / SLOWEST);
         until = (until + earned).min(Instant::now() + pause);
-    }
-}
-
-impl<'a> ReadBody<'a> {
-    /// Takes the memory for a body that has become that long.
-    fn take_memory(&mut self, app: &'a App, length: u64) -> Result<(), Refusal> {
-        let held = self.memory.as_ref().map_or(0, SemaphorePermit::num_permits);
-        let needed = usize::try_from(length.div_ceil(1 << 10)).unwrap_or(usize::MAX);
-        let more = u32::try_from(needed.saturating_sub(held)).unwrap_or(u32::MAX);
-        let more = app.memory.try_acquire_many(more);
-        let more = more.map_err(|_| app.busy("the bodies of other requests fill the memory"))?;
-        match &mut self.memory {
-            Some(held) => held.merge(more),
-            None => self.memory = Some(more),
-        }
-        Ok(())
     }
 }
 

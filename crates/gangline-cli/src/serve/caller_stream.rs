@@ -1,82 +1,127 @@
-//! The stream of a connection, which knows whether its caller has left and whether an answer is still to be written.
+//! The stream of a connection, which knows whether its caller has left and whether it reads.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use rustix::net::Shutdown;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown, send, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::time::{Sleep, sleep, timeout};
 
-/// The number of answers that callers read too slowly to have them written at once.
-#[derive(Debug, Clone)]
-pub(crate) struct UnreadAnswers(watch::Sender<usize>);
+use crate::serve::delivery::{AnswerDeliveries, UnansweredRequest};
+use crate::serve::refusal;
+
+/// The time limit for reading what a caller still sends after its connection has had its last answer. It would not see
+/// the answer if the connection were closed before.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The time that the buffers on both sides have to fill.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// A stream for hyper.
-#[derive(Debug)]
 pub(crate) struct CallerStream {
     stream: Arc<TcpStream>,
-    unread: UnreadAnswers,
-    /// Whether the caller is among those that `unread` counts.
-    is_slow: bool,
+    request: Arc<UnansweredRequest>,
+    deliveries: AnswerDeliveries,
+    /// The wait for a caller that seems to read nothing.
+    patience: Option<ReadingWait>,
+    /// An answer in place of one of hyper, which has no body, and how much of it is written.
+    own: (Vec<u8>, usize),
     /// Whether the last read had bytes.
     has_read: bool,
 }
 
-impl UnreadAnswers {
-    pub(crate) fn new() -> UnreadAnswers {
-        UnreadAnswers(watch::Sender::new(0))
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        *self.0.borrow()
-    }
-
-    /// Waits until there is none.
-    pub(crate) async fn read(&self) {
-        // The sender is `self`, so the wait cannot fail.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
-    }
+/// A wait, after which the caller is looked at.
+struct ReadingWait {
+    wait: Pin<Box<Sleep>>,
+    /// Whether the buffers on both sides have had the time to fill, so that only reading makes room.
+    are_full: bool,
 }
 
 impl CallerStream {
-    pub(crate) fn new(stream: Arc<TcpStream>, unread: UnreadAnswers) -> CallerStream {
-        CallerStream { stream, unread, is_slow: false, has_read: false }
+    pub(crate) fn new(
+        stream: Arc<TcpStream>,
+        request: Arc<UnansweredRequest>,
+        deliveries: AnswerDeliveries,
+    ) -> CallerStream {
+        let own = (Vec::new(), 0);
+        CallerStream { stream, request, deliveries, patience: None, own, has_read: false }
     }
 
-    /// An answer has to wait for its caller.
-    fn begin_wait(&mut self) {
-        if !self.is_slow {
-            self.is_slow = true;
-            self.unread.0.send_modify(|count| *count += 1);
+    /// Takes an answer that hyper gives by itself, and begins to write one with a body. Returns whether it was one.
+    fn replace(&mut self, bytes: &[u8]) -> bool {
+        if self.request.writing(&self.deliveries) {
+            return false;
         }
+        let own = refusal::with_body(bytes);
+        let is_replaced = own.is_some();
+        self.own = own.map_or_else(|| std::mem::take(&mut self.own), |own| (own, 0));
+        is_replaced
     }
 
-    fn end_wait(&mut self) {
-        if self.is_slow {
-            self.is_slow = false;
-            self.unread.0.send_modify(|count| *count -= 1);
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.own.1 < self.own.0.len() {
+            let (own, written) = std::mem::take(&mut self.own);
+            let rest = &own[written..];
+            let wrote = self.poll_written(cx, rest, |stream| stream.try_write(rest));
+            let more = match &wrote {
+                Poll::Ready(Ok(wrote)) => *wrote,
+                _ => 0,
+            };
+            self.own = (own, written + more);
+            ready!(wrote)?;
         }
+        Poll::Ready(Ok(()))
     }
 
+    /// Writes some of the bytes, of which `first` are the first. If the caller reads nothing for its time, the connection is
+    /// cut off.
     fn poll_written(
         &mut self,
         cx: &mut Context<'_>,
+        first: &[u8],
         mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let Poll::Ready(writable) = self.stream.poll_write_ready(cx) else {
-                self.begin_wait();
-                return Poll::Pending;
-            };
+        while let Poll::Ready(writable) = self.stream.poll_write_ready(cx) {
             writable?;
             match write(&self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                written => {
+                    self.patience = None;
+                    return Poll::Ready(written);
+                }
             }
         }
+        loop {
+            let patience = self.patience.get_or_insert_with(|| ReadingWait::new(SETTLING, false));
+            ready!(patience.wait.as_mut().poll(cx));
+            let are_full = patience.are_full;
+            self.patience = None;
+            // The system reports room only when a third of its buffer is free, which may be megabytes. A caller that has read
+            // some of it has made some room.
+            match send(&*self.stream, first, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(Errno::AGAIN) if are_full => {
+                    self.deliveries.cut();
+                    // Without this the system would go on to offer what it has.
+                    let _ = sockopt::set_socket_linger(&*self.stream, Some(Duration::ZERO));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                Err(Errno::AGAIN) => {
+                    self.patience = Some(ReadingWait::new(self.deliveries.patience(), true));
+                }
+                sent => return Poll::Ready(sent.map_err(Into::into)),
+            }
+        }
+    }
+}
+
+impl ReadingWait {
+    fn new(time: Duration, are_full: bool) -> ReadingWait {
+        ReadingWait { wait: Box::pin(sleep(time)), are_full }
     }
 }
 
@@ -87,9 +132,27 @@ pub(crate) async fn left(stream: &TcpStream) {
     let _ = stream.ready(Interest::PRIORITY).await;
 }
 
+/// Ends a connection whose last answer is written, and reads what its caller still sends.
+pub(crate) async fn linger(stream: &TcpStream) {
+    if rustix::net::shutdown(stream, Shutdown::Write).is_err() {
+        return;
+    }
+    let discarded = async {
+        let mut buffer = [0; 4 << 10];
+        while stream.readable().await.is_ok() {
+            match stream.try_read(&mut buffer) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
+    };
+    let _ = timeout(LINGER, discarded).await;
+}
+
 impl Drop for CallerStream {
     fn drop(&mut self) {
-        self.end_wait();
+        self.request.gone();
     }
 }
 
@@ -127,7 +190,11 @@ impl AsyncWrite for CallerStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_written(cx, |stream| stream.try_write(bytes))
+        ready!(self.poll_own(cx))?;
+        match self.replace(bytes) {
+            true => Poll::Ready(Ok(bytes.len())),
+            false => self.poll_written(cx, bytes, |stream| stream.try_write(bytes)),
+        }
     }
 
     fn poll_write_vectored(
@@ -135,7 +202,12 @@ impl AsyncWrite for CallerStream {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_written(cx, |stream| stream.try_write_vectored(parts))
+        ready!(self.poll_own(cx))?;
+        let first: &[u8] = parts.iter().find(|part| !part.is_empty()).map_or(&[], |part| part);
+        match self.replace(first) {
+            true => Poll::Ready(Ok(first.len())),
+            false => self.poll_written(cx, first, |stream| stream.try_write_vectored(parts)),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -143,12 +215,14 @@ impl AsyncWrite for CallerStream {
     }
 
     /// hyper calls this once it has no more bytes of the answer.
-    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.end_wait();
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_own(cx))?;
+        self.request.written();
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_own(cx))?;
         Poll::Ready(rustix::net::shutdown(&*self.stream, Shutdown::Write).map_err(Into::into))
     }
 }

@@ -13,12 +13,12 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 
-use crate::serve::caller_stream::{CallerStream, UnreadAnswers, left};
+use crate::serve::caller_stream::{CallerStream, left, linger};
+use crate::serve::delivery::{AnswerDeliveries, UnansweredRequest};
 use crate::serve::phase::{Phases, ServerPhase};
 
 /// The pause before the next connection is accepted, if the system had no room for one.
@@ -28,21 +28,18 @@ const NO_ROOM: Duration = Duration::from_millis(100);
 const LARGEST_HEAD: usize = 64 << 10;
 
 /// The rules for connections.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Connections {
-    pub(crate) phases: Arc<Phases>,
     /// The largest number at once.
     pub(crate) most: usize,
-    /// The time limit for the head of a request, for the wait between two requests, and for a caller that reads
-    /// nothing.
-    pub(crate) idle: Duration,
-    pub(crate) unread: UnreadAnswers,
+    pub(crate) deliveries: AnswerDeliveries,
 }
 
 /// Serves connections until the last phase, and returns when each has ended.
 pub(crate) async fn serve(listener: TcpListener, routes: Router, rules: Connections) {
-    let Connections { phases, most, .. } = &rules;
-    let places = Arc::new(Semaphore::new(*most));
+    let Connections { most, deliveries } = rules;
+    let phases = Arc::clone(&deliveries.app.phases);
+    let places = Arc::new(Semaphore::new(most));
     // Each connection holds a sender, so `recv` below returns once all of them have ended.
     let (open, mut ended) = mpsc::channel::<()>(1);
     let mut closing = pin!(phases.reached(ServerPhase::Closing));
@@ -58,7 +55,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router, rules: Connecti
         };
         match accepted {
             Ok((stream, _)) => {
-                let serving = connection(stream, routes.clone(), rules.clone());
+                let serving = connection(stream, routes.clone(), deliveries.clone());
                 let open = open.clone();
                 tokio::spawn(async move {
                     serving.await;
@@ -82,24 +79,26 @@ fn is_of_connection(error: &io::Error) -> bool {
 fn connection(
     stream: TcpStream,
     routes: Router,
-    rules: Connections,
+    deliveries: AnswerDeliveries,
 ) -> impl Future<Output = ()> + Send {
-    let Connections { phases, idle, unread, .. } = rules;
+    let phases = Arc::clone(&deliveries.app.phases);
+    // For the head of a request, and for the wait between two requests.
+    let idle = deliveries.app.args.http.idle_timeout;
     // An answer is written at once, so it must not wait for a full packet.
     let _ = stream.set_nodelay(true);
-    // If the system refuses the option, a caller that reads nothing keeps its connection.
-    let millis = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-    let _ = sockopt::set_tcp_user_timeout(&stream, millis);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(idle).max_buf_size(LARGEST_HEAD);
     let asked = Arc::new(Notify::new());
     let (asking, ending) = (Arc::clone(&asked), Arc::clone(&phases));
     let (routes, stream) = (TowerToHyperService::new(routes), Arc::new(stream));
-    let caller = Arc::clone(&stream);
-    let answer = service_fn(move |request| {
+    let (caller, request) = (Arc::clone(&stream), Arc::<UnansweredRequest>::default());
+    let written = CallerStream::new(stream, Arc::clone(&request), deliveries.clone());
+    let answering = Arc::clone(&caller);
+    let answer = service_fn(move |asked| {
         asking.notify_one();
-        let (answered, phases, caller) =
-            (routes.call(request), Arc::clone(&ending), Arc::clone(&caller));
+        request.asked(&deliveries);
+        let (answered, phases) = (routes.call(asked), Arc::clone(&ending));
+        let (caller, request) = (Arc::clone(&answering), Arc::clone(&request));
         async move {
             let Ok(mut response) = tokio::select! {
                 biased;
@@ -110,25 +109,33 @@ fn connection(
             if phases.now() >= ServerPhase::Draining {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
+            request.answered();
             Ok(response)
         }
     });
-    let served = http.serve_connection(TokioIo::new(CallerStream::new(stream, unread)), answer);
+    let served = http.serve_connection(TokioIo::new(written), answer);
     async move {
         let mut served = pin!(served);
-        let drained = async {
-            phases.reached(ServerPhase::Draining).await;
-            // The first request of a connection may be on its way. It gets its answer too.
-            tokio::select! {
-                () = asked.notified() => {}
-                () = phases.reached(ServerPhase::Closing) => {}
+        let ended = tokio::select! {
+            ended = served.as_mut() => ended,
+            () = drained(&phases, &asked) => {
+                served.as_mut().graceful_shutdown();
+                served.await
             }
         };
-        tokio::select! {
-            _ = served.as_mut() => return,
-            () = drained => served.as_mut().graceful_shutdown(),
+        // Another error says that the caller has broken the connection, which harms no other.
+        if ended.is_err_and(|error| error.is_parse()) {
+            linger(&caller).await;
         }
-        // An error says that the caller has broken the connection, which harms no other.
-        let _ = served.await;
+    }
+}
+
+/// Waits until the server drains and a connection has had a request. Its first one may be on its way, and gets its
+/// answer too.
+async fn drained(phases: &Phases, asked: &Notify) {
+    phases.reached(ServerPhase::Draining).await;
+    tokio::select! {
+        () = asked.notified() => {}
+        () = phases.reached(ServerPhase::Closing) => {}
     }
 }

@@ -99,6 +99,25 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// Gives an answer that hyper writes by itself a body. `None` if these bytes are no such answer.
+pub(crate) fn with_body(head: &[u8]) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(head).ok()?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let status = StatusCode::from_u16(status).ok().filter(StatusCode::is_client_error)?;
+    let (before, after) = head.split_once("content-length: 0\r\n")?;
+    let text = match status {
+        StatusCode::URI_TOO_LONG => "the path is too long",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            "the head of the request has more than 64 KiB, or more than 100 headers"
+        }
+        _ => "the head of the request is not that of HTTP/1.1",
+    };
+    let body = serde_json::to_string(&Refusal::new(status, text)).expect("texts are JSON");
+    let length = body.len();
+    let fields = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
+    after.ends_with("\r\n").then(|| [before, &fields, after, &body].concat().into_bytes())
+}
+
 /// Whether the server has ended before the value had an answer.
 pub(crate) fn is_of_end(error: &Error) -> bool {
     error.is_closed()

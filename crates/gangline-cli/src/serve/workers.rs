@@ -36,6 +36,7 @@ use crate::plan::template::Template;
 use crate::plan::texts::Texts;
 use crate::plan::value::{InputForm, Shape};
 use crate::serve::answering::{Answering, ServedValue};
+use crate::serve::memory::RequestMemory;
 use crate::serve::phase::Phases;
 use gangline::metrics::Metrics;
 use gangline::{AnyOrderRunner, CancelToken, Order, Service};
@@ -110,8 +111,8 @@ impl ServingWorkers {
         }
     }
 
-    /// Makes a job of a value.
-    pub(crate) fn value(&self, value: &RawValue) -> ServedValue {
+    /// Makes a job of a value, whose answer takes memory of the budget.
+    pub(crate) fn value(&self, value: &RawValue, budget: Option<&RequestMemory>) -> ServedValue {
         let job = Job {
             number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
             fields: Arc::from([value.get().into()]),
@@ -120,7 +121,7 @@ impl ServingWorkers {
             name: None,
             turn: None,
         };
-        ServedValue::new(job, &self.lane().retries)
+        ServedValue::new(job, &self.lane().retries, budget)
     }
 
     /// Starts all workers, and waits until they are ready.

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use rustix::event::{PollFd, PollFlags};
 use serde_json::Value;
 
 use crate::support::DEADLINE;
@@ -91,6 +92,16 @@ impl Caller {
         let all = std::mem::replace(&mut self.read, rest);
         reply.body = String::from_utf8(all[head..].to_vec()).unwrap();
         Some(reply)
+    }
+
+    /// Waits until the server has cut the connection off, and reads nothing.
+    #[track_caller]
+    pub(crate) fn wait_until_reset(&self) {
+        // Of no event the system still reports errors.
+        let mut watched = [PollFd::new(&self.stream, PollFlags::empty())];
+        let deadline = DEADLINE.try_into().unwrap();
+        assert_eq!(rustix::event::poll(&mut watched, Some(&deadline)), Ok(1), "it is not cut off");
+        assert!(watched[0].revents().contains(PollFlags::ERR));
     }
 
     /// Reads some bytes. Returns false at the end of the connection.

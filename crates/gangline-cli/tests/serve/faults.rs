@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::caller::request;
+use crate::caller::{Caller, request};
 use crate::server::Server;
 use crate::support::wait_until;
 
@@ -186,12 +186,48 @@ fn a_caller_may_leave_while_its_value_is_in_work() {
 
 #[test]
 fn callers_that_read_nothing_keep_no_other_waiting() {
-    let server = Server::start("--idle-timeout 5s");
+    let mut server = Server::start("--idle-timeout 1s");
     let slow: Vec<_> = (0..8).map(|_| server.post("{\"bytes\":8000000}")).collect();
     wait_until("they are answered", || server.stats()["values"]["ok"] == 8);
     server.ask("3").check(200, "9");
+    slow.iter().for_each(Caller::wait_until_reset);
+    server.running.wait_for_stderr(
+        "an answer was cut off: its caller has read nothing of it for 3 s (3 times --idle-timeout)",
+    );
     server.end();
+}
+
+#[test]
+fn an_answer_that_is_cut_off_while_the_server_ends_is_not_delivered() {
+    let server = Server::start("--idle-timeout 1s");
+    let slow = server.post("{\"bytes\":8000000}");
+    wait_until("it is answered", || server.stats()["values"]["ok"] == 1);
+    server.running.send(rustix::process::Signal::TERM);
+    server.ended().check_said(143, &["an answer was cut off: its caller has read nothing of it"]);
     drop(slow);
+}
+
+/// Bodies take 254 MiB of the 256 until their list is answered, which is before they are.
+#[test]
+fn an_answer_without_memory_is_a_503() {
+    let server = Server::start("--batch 32 --timeout 10m");
+    let mut first = server.post_waiting("go");
+    let padded = format!("{}3", " ".repeat((16 << 20) - (128 << 10)));
+    let mut bodies: Vec<_> = (0..16).map(|_| server.post(&padded)).collect();
+    let mut large = server.post("{\"bytes\":4000000}");
+    let mut list = server.post("[4,{\"bytes\":4000000}]");
+    server.wait_for_open(20);
+    server.place.write("go", "");
+    first.reply().check(200, "{\"wait\":\"go\"}");
+    bodies.iter_mut().for_each(|body| body.reply().check(200, "9"));
+    let dropped = large.reply();
+    let full = "{\"error\":\"answers that are not read yet fill the memory\",\"status\":503}";
+    assert!(dropped.header("retry-after").is_some());
+    dropped.check(503, full);
+    list.reply().check(200, &format!("[16,{full}]"));
+    assert_eq!(server.ask("{\"bytes\":4000000}").status, 200, "there is room again");
+    server.running.send(rustix::process::Signal::TERM);
+    server.ended().check_said(0, &["answers that callers do not read fill the memory"]);
 }
 
 /// A pipe has room for 64 KiB.

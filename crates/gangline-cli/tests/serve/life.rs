@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 
-use crate::caller::request;
+use crate::caller::{Caller, request};
 use crate::server::Server;
 use crate::support::{Place, wait_until};
 
@@ -52,6 +52,57 @@ fn accepted_requests_are_answered_before_the_end() {
     second.reply().check(200, "[25,36]");
     assert!(first.try_reply().is_none() && second.try_reply().is_none(), "they are closed");
     server.ended().check_said(0, &["ending: accepted requests have 25 s"]);
+}
+
+/// Bodies in the forms in which they come: with their length, in chunks, and only announced.
+const UPLOADS: [(&str, &str, &str); 3] = [
+    ("content-length: 3\r\n\r\n[", "5", "]"),
+    ("transfer-encoding: chunked\r\n\r\n1\r\n[\r\n", "1\r\n5\r\n", "1\r\n]\r\n0\r\n\r\n"),
+    ("content-length: 3\r\n\r\n", "[5", "]"),
+];
+
+fn begin_upload(server: &Server, first: &str) -> Caller {
+    let mut caller = server.caller();
+    let head = "POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    caller.write(format!("{head}{first}"));
+    caller
+}
+
+#[test]
+fn an_upload_in_progress_is_answered_before_the_end() {
+    let server = Server::start("");
+    let mut uploads = UPLOADS.map(|(first, ..)| begin_upload(&server, first));
+    // Its head has been read, since that of a later connection has.
+    wait_until("all have begun", || server.stats()["uploads"] == 3);
+    let mut half = server.caller();
+    half.write("POST /predict HT");
+    server.running.send(Signal::TERM);
+    wait_until("it is not ready", || server.get("/health/ready").status == 503);
+    for (caller, (_, second, _)) in uploads.iter_mut().zip(UPLOADS) {
+        caller.write(second);
+    }
+    // Longer than connections without a request are waited for.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    for (caller, (_, _, third)) in uploads.iter_mut().zip(UPLOADS) {
+        caller.write(third);
+        let reply = caller.reply();
+        reply.check(200, "[25]");
+        assert_eq!(reply.header("connection"), Some("close"));
+    }
+    server.ended().check_said(0, &["ending: accepted requests have 25 s"]);
+}
+
+#[test]
+fn an_upload_that_takes_longer_than_the_grace_is_told_so() {
+    let server = Server::start("--grace 1s");
+    let mut uploads = UPLOADS.map(|(first, ..)| begin_upload(&server, first));
+    wait_until("all have begun", || server.stats()["uploads"] == 3);
+    server.running.send(Signal::TERM);
+    for caller in &mut uploads {
+        let reply = caller.reply();
+        reply.check(503, "{\"error\":\"the server is ending\",\"status\":503}");
+    }
+    server.ended().check_said(143, &["requests that were not answered in time"]);
 }
 
 #[test]

@@ -283,6 +283,7 @@ fn a_coding_that_is_not_decoded_is_refused() {
         (501, &["transfer-encoding: gzip", "transfer-encoding: chunked"]),
         (501, &["transfer-encoding: identity, chunked"]),
         (400, &["transfer-encoding: chunked, chunked"]),
+        (400, &["transfer-encoding: gzip"]),
     ] {
         let reply = ask(codings);
         assert_eq!(
@@ -290,6 +291,34 @@ fn a_coding_that_is_not_decoded_is_refused() {
             (status, &json!(status)),
             "{codings:?}"
         );
+    }
+    server.end();
+}
+
+#[test]
+fn a_head_that_cannot_be_read_has_a_reason() {
+    let server = Server::start("");
+    let long = "x".repeat(60 << 10);
+    let fields: Vec<_> = (0..101).map(|at| format!("x{at}: 1\r\n")).collect();
+    for (status, head) in [
+        (400, "GET\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/9.9\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/1.1\r\nhost localhost\r\n\r\n".to_owned()),
+        (
+            400,
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n"
+                .to_owned(),
+        ),
+        (431, format!("GET / HTTP/1.1\r\nhost: a\r\nx: {long}{long}\r\n\r\n")),
+        (431, format!("GET / HTTP/1.1\r\n{}\r\n", fields.concat())),
+    ] {
+        let mut caller = server.caller();
+        caller.write(&head);
+        let reply = caller.reply();
+        let shown = &head[..head.len().min(60)];
+        assert_eq!((reply.status, &reply.json()["status"]), (status, &json!(status)), "{shown}");
+        assert_eq!(reply.header("content-type"), Some("application/json"), "{shown}");
+        assert!(reply.json()["error"].as_str().is_some_and(|it| !it.is_empty()), "{shown}");
     }
     server.end();
 }
