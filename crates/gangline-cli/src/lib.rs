@@ -83,3 +83,5 @@ pub use self::plan::table::any_bytes::read_any_bytes as read_any_table;
 #[cfg(fuzzing)]
 pub use self::plan::template::laws::fill_any_bytes as fill_any_command;
 pub use self::program::main;
+#[cfg(fuzzing)]
+pub use self::serve::any_bytes::read_any_bytes as read_any_request;

@@ -6,6 +6,8 @@
 
 mod access;
 mod answering;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 mod app;
 mod background;
 mod body;
