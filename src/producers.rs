@@ -46,7 +46,7 @@ use crate::scheduler::batch::DeviceBatches;
 
 /// The producers of a pool: one for each place.
 pub(crate) struct Producers<I, T> {
-    threads: Arc<ProducerThreads<I, T>>,
+    pub(crate) threads: Arc<ProducerThreads<I, T>>,
     /// The process in which they were started.
     pub(crate) home: HomeProcess,
     /// The producers that failed to start.

@@ -13,6 +13,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
+#[path = "it/log.rs"]
+#[expect(unreachable_pub, reason = "other test programs share it")]
+mod log;
+
+use log::Log;
+
 /// The spans from the outermost in, and the event in them, if it is one.
 type Record = (Vec<String>, Option<String>);
 
@@ -141,6 +147,125 @@ fn each_call_of_a_service_has_a_span_of_its_own_as_parent() {
         let attempt = format!("attempt item={} device=\"cpu\" attempt=1", x - 5);
         assert_has(&records, &[name, &attempt], Some("in the hook"));
     }
+}
+
+fn run<R>(pool: &mut OrderedRunner<R>)
+where
+    R: Runner<Input = u64, Output = u64, Summary = Vec<u64>> + 'static,
+{
+    assert_eq!(pool.run([0, 1]).unwrap(), [0]);
+}
+
+/// The subscriber that is not the caller's has nothing of the run.
+#[test]
+fn a_caller_with_a_subscriber_of_its_own_has_the_run_in_it() {
+    let log = Log::new();
+    let build = || OrderedRunner::builder(flaky()).devices(1).on_error(OnError::Skip).build();
+    subscribe();
+    let mut built_here = build().unwrap();
+    let mut built_there = log.scope(build).unwrap();
+    let records = recorded(
+        || info_span!("another's caller"),
+        || {
+            for pool in [&mut built_here, &mut built_there] {
+                log.scope(|| info_span!("own").in_scope(|| run(pool)));
+                let none = tracing::subscriber::NoSubscriber::default();
+                tracing::subscriber::with_default(none, || run(pool));
+            }
+        },
+    );
+    assert_eq!(records, [(vec!["another's caller".to_owned()], None)]);
+    for (line, count) in [
+        ("own", 2),
+        ("own>run", 2),
+        ("own>run>attempt", 4),
+        ("own>run>attempt: in the hook", 4),
+        ("own>run: an item failed", 2),
+    ] {
+        assert_eq!(log.count(line), count, "{line} in {:#?}", log.others(&[]));
+    }
+    let records = recorded(
+        || info_span!("own caller"),
+        || [&mut built_here, &mut built_there].into_iter().for_each(run),
+    );
+    let attempt = "attempt item=0 device=\"cpu\" attempt=1";
+    let count = records
+        .iter()
+        .filter(|(path, event)| path.len() == 3 && path[2] == attempt && event.is_some());
+    assert_eq!(count.count(), 2, "{records:#?}");
+}
+
+/// A span of another subscriber is no parent: its id may be that of any span of the service's.
+#[test]
+fn a_call_from_another_subscriber_is_in_the_run_of_the_service() {
+    subscribe();
+    let (own, other) = (Log::new(), Log::new());
+    let single = || OrderedRunner::new(flaky(), 2).unwrap();
+    let batches = || {
+        let work = gangline::map_batches(
+            |_| Ok(()),
+            |_, (), xs: &mut Vec<u64>| {
+                tracing::info!("in the hook");
+                Ok(xs.drain(..).map(Ok).collect())
+            },
+        );
+        OrderedRunner::builder(work).devices(1).batch(Batch::of(2)).build().unwrap()
+    };
+    let make = || (single().into_service(), batches().into_service());
+    let (single, batches) = own.scope(|| info_span!("makes it").in_scope(make));
+    let call = || {
+        assert_eq!(single.call(5).unwrap(), 5);
+        let tickets = batches.try_submit_all(vec![6, 7]).unwrap();
+        assert_eq!(tickets.into_iter().map(|it| it.wait().unwrap()).collect::<Vec<_>>(), [6, 7]);
+    };
+    own.scope(|| info_span!("calls").in_scope(call));
+    let alone = own.others(&[]);
+    assert_eq!(own.count("calls>attempt: in the hook"), 1, "{alone:#?}");
+    assert_eq!(own.count("makes it>run>batch: in the hook"), 1, "{alone:#?}");
+    // Spans of the other with the ids of spans of the service's, one in each other.
+    other.scope(|| {
+        let spans: Vec<_> = (0..8).map(|_| info_span!("other").entered()).collect();
+        call();
+        spans.into_iter().rev().for_each(drop);
+    });
+    let records = recorded(|| info_span!("calls from outside"), call);
+    let none = tracing::subscriber::NoSubscriber::default();
+    tracing::subscriber::with_default(none, call);
+    call();
+    std::thread::scope(|scope| _ = scope.spawn(|| other.scope(call)));
+    assert_eq!(own.count("calls>attempt: in the hook"), 1);
+    assert_eq!(own.count("makes it>run>attempt: in the hook"), 5, "{:#?}", own.others(&[]));
+    assert_eq!(own.count("makes it>run>batch: in the hook"), 6, "{:#?}", own.others(&[]));
+    assert!(other.others(&["other"]).iter().all(|it| it.starts_with("other>other")), "{other:#?}");
+    assert_eq!(records, [(vec!["calls from outside".to_owned()], None)]);
+}
+
+/// A library may set a default for its thread, and keep it in its state.
+#[test]
+fn a_hook_that_sets_a_subscriber_for_its_thread_does_not_disturb_the_run() {
+    subscribe();
+    let (log, library) = (Log::new(), Log::new());
+    let of_library = library.clone();
+    let work = map(
+        move |_| Ok(of_library.enter()),
+        |_, _, x: u64| {
+            tracing::info!("in the hook");
+            assert_ne!(x, 1, "its state is made again, in the run");
+            Ok(x)
+        },
+    );
+    let builder = OrderedRunner::builder(work).devices(1).on_error(OnError::Skip);
+    let mut pool = builder.build().unwrap();
+    for _ in 0..2 {
+        let ran = log.scope(|| info_span!("caller").in_scope(|| pool.run(0..4)));
+        assert_eq!(ran.unwrap(), [0, 2, 3]);
+    }
+    assert_eq!(log.count("caller>run>attempt"), 8, "{:#?}", log.others(&[]));
+    drop(pool);
+    assert!(
+        library.others(&[": in the hook"]).iter().all(|it| !it.contains("run")),
+        "{library:#?}"
+    );
 }
 
 #[test]

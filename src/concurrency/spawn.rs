@@ -1,7 +1,10 @@
-//! Threads with names.
+//! Threads with names, which have their callers' subscribers of `tracing`.
 
 use std::io;
 use std::thread::{self, JoinHandle};
+
+use tracing::dispatcher::{self, DefaultGuard, Dispatch};
+use tracing::subscriber::NoSubscriber;
 
 /// A thread that the operating system refused to start.
 #[derive(Debug)]
@@ -11,7 +14,35 @@ pub(crate) struct SpawnError {
     pub(crate) source: io::Error,
 }
 
-/// Starts a thread with a name.
+/// The subscriber of `tracing` that was the default of a thread.
+///
+/// A caller may have a subscriber of its own, which no other thread has by itself.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerSubscriber(Dispatch);
+
+/// Makes a subscriber the default of the current thread until it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it restores the default of before"]
+pub(crate) struct SubscriberGuard(
+    #[expect(dead_code, reason = "only dropped")] Option<DefaultGuard>,
+);
+
+impl CallerSubscriber {
+    /// The default of the current thread.
+    pub(crate) fn current() -> Self {
+        CallerSubscriber(dispatcher::get_default(Dispatch::clone))
+    }
+
+    /// Makes it the default of the current thread.
+    pub(crate) fn enter(&self) -> SubscriberGuard {
+        // Any default of a thread slows the macros of all threads down, so a program without subscribers gets none.
+        let is_none = |dispatch: &Dispatch| dispatch.is::<NoSubscriber>();
+        let is_default = is_none(&self.0) && dispatcher::get_default(is_none);
+        SubscriberGuard((!is_default).then(|| dispatcher::set_default(&self.0)))
+    }
+}
+
+/// Starts a thread with a name, which has the calling thread's subscriber of `tracing`.
 pub(crate) fn spawn<T: Send + 'static>(
     name: String,
     stack_size: Option<usize>,
@@ -21,6 +52,11 @@ pub(crate) fn spawn<T: Send + 'static>(
     let builder = match stack_size {
         Some(bytes) => builder.stack_size(bytes),
         None => builder,
+    };
+    let subscriber = CallerSubscriber::current();
+    let work = move || {
+        let _default = subscriber.enter();
+        work()
     };
     builder.spawn(work).map_err(|source| SpawnError { name, source })
 }

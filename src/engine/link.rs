@@ -153,6 +153,7 @@ pub(super) fn between<A, B, C, D>(
     // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
     // ever.
     let bug = AbortGuard::new(to);
+    let _in_run = to.spans.enter();
     let mut hands = LinkHands::new(from, to, *order, *window);
     from.handover.stats.goes_to(Destination::NextStage);
     to.handover.stats.comes_from(Origin::StageBefore);

@@ -407,11 +407,15 @@ impl<I, T> Drop for Engine<I, T> {
             let user = (self.factory.take(), self.run_settings.clone());
             return forget((user, take(&mut self.failures), take(&mut self.observers)));
         }
-        if let Err(error) = self.close() {
+        // The thread that drops it may be any.
+        let built_under = self.producers.as_ref().map(|producers| producers.threads.enter_build());
+        let closed = self.close();
+        if let Err(error) = closed {
             // Formatting the error runs user code, which may panic.
             let logged = catch(|| tracing::warn!("while a runner was dropped: {error:#}"));
             drop_quietly((logged, error));
         }
+        drop(built_under);
         drop_quietly(self.factory.take());
         take(&mut self.failures).into_iter().for_each(drop_quietly);
         drop_quietly(take(&mut self.run_settings));

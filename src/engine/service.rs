@@ -257,6 +257,7 @@ type Started<I, T> = (Arc<Board<T>>, Session<I, T>, JoinHandle<()>);
 
 /// The work of the service's own thread.
 fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {
+    let _in_run = run.spans.enter();
     loop {
         match board.next_duty() {
             Duty::Expire(calls) => calls.into_iter().for_each(|call| {

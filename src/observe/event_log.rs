@@ -15,6 +15,7 @@ use super::report::Recorder;
 use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
+use crate::concurrency::spawn::CallerSubscriber;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 
@@ -27,6 +28,8 @@ pub(crate) struct EventLog {
     begun: Instant,
     /// The time on processors that the process had taken by then.
     computed: Duration,
+    /// That of the thread that made this.
+    subscriber: CallerSubscriber,
     recorder: Mutex<Recorder>,
     /// `None` if there are no observers.
     pub(super) feed: Option<Feed>,
@@ -158,7 +161,8 @@ impl EventLog {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
         let computed = processor_time();
-        EventLog { begun, computed, recorder: Mutex::new(Recorder::new(description)), feed }
+        let recorder = Mutex::new(Recorder::new(description));
+        EventLog { begun, computed, subscriber: CallerSubscriber::current(), recorder, feed }
     }
 
     /// Adds where, when and how the run takes place.
@@ -178,11 +182,17 @@ impl EventLog {
     /// Records an event that happens now.
     pub(crate) fn tell(&self, event: Event) {
         let at = self.elapsed();
-        event.trace();
+        self.trace(&event);
         lock(&self.recorder).observe(at, &event);
         if let Some(feed) = &self.feed {
             feed.add(at, event);
         }
+    }
+
+    /// Passes the event on to the subscriber of the caller of the run. The current thread may have another.
+    fn trace(&self, event: &Event) {
+        let _default = self.subscriber.enter();
+        event.trace();
     }
 
     /// Records the failures of items whose last attempts have ended, before they are
@@ -191,7 +201,7 @@ impl EventLog {
         let at = self.elapsed();
         let failures: Vec<_> = failures.into_iter().map(Arc::new).collect();
         let event = |failure: &Arc<Failure>| Event::ItemFailed { failure: failure.clone() };
-        failures.iter().for_each(|failure| event(failure).trace());
+        failures.iter().for_each(|failure| self.trace(&event(failure)));
         let mut recorder = lock(&self.recorder);
         let first = recorder.failures_so_far();
         failures.iter().for_each(|failure| recorder.failed(at, failure));

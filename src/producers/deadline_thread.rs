@@ -52,6 +52,7 @@ impl DeadlineThread {
         let (stop, stopped) = bounded(0);
         let mut watch = DeadlineWatch::new(run, participants, devices, step, replace);
         let keep_time = move || {
+            let _in_run = watch.run.spans.enter();
             while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
                 watch.wake();
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 use crate::base::panic::drop_quietly;
+use crate::concurrency::spawn::SubscriberGuard;
 use crate::error::Error;
 use crate::producers::backend::{Backend, NextStep};
 use crate::producers::participants::Participants;
@@ -59,12 +60,13 @@ impl<I, T> ProducerLoop<I, T> {
         ProducerLoop { backend, producer, failed_end: None, shared }
     }
 
-    /// Takes part in runs until the channel is closed, then calls `producer_end`. Once a run has lost this
-    /// producer, `replace` starts another, if it may.
+    /// Takes part in runs until the channel is closed, then calls `producer_end`, with what `enter_close` makes the
+    /// default subscriber. Once a run has lost this producer, `replace` starts another, if it may.
     pub(crate) fn serve(
         mut self,
         runs: &Receiver<Join<I, T>>,
         replace: impl Fn(Join<I, T>),
+        enter_close: impl FnOnce() -> SubscriberGuard,
     ) -> Result<(), Error> {
         let (producer, revocations) = (self.producer, self.shared.revocations.clone());
         for Join { run, generation, ready, participants, .. } in runs {
@@ -104,6 +106,7 @@ impl<I, T> ProducerLoop<I, T> {
             drop(run);
             drop(present);
         }
+        let _default = enter_close();
         let ended = self.backend.end();
         match self.failed_end {
             None => ended,
@@ -196,6 +199,7 @@ mod tests {
     use crate::api::map::map;
     use crate::backend::threads::producer::Producer;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
+    use crate::concurrency::spawn::CallerSubscriber;
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};
 
     #[test]
@@ -220,7 +224,7 @@ mod tests {
             .send(Join { run: run_of, producer: 0, generation, ready: None, participants })
             .unwrap();
         drop(sender);
-        producer.serve(&runs, |_| ()).unwrap();
+        producer.serve(&runs, |_| (), || CallerSubscriber::current().enter()).unwrap();
         assert!(run.take_fatal_error().is_some(), "nobody else is there");
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
-use crate::concurrency::spawn::spawn;
+use crate::concurrency::spawn::{CallerSubscriber, SubscriberGuard, spawn};
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Site};
 use crate::observe::event::Event;
@@ -32,6 +32,8 @@ pub(crate) struct ProducerThreads<I, T> {
     /// The number of producers without a state.
     pub(super) stateless: Arc<AtomicUsize>,
     ids: ThreadIds,
+    /// That of the thread that built the pool.
+    built_under: CallerSubscriber,
     kept: Mutex<KeptThreads<I, T>>,
 }
 
@@ -51,7 +53,8 @@ struct KeptThreads<I, T> {
     current: Vec<ProducerThread<I, T>>,
     /// Those that were replaced.
     former: Vec<ProducerThread<I, T>>,
-    is_closed: bool,
+    /// The subscriber of the thread that closed the pool; `None` before.
+    closed_under: Option<CallerSubscriber>,
 }
 
 /// The ids of all threads of a pool's producers, to be asked for after its end too.
@@ -101,13 +104,14 @@ enum Beginning {
 
 impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
     pub(super) fn new(factory: ProducerFactory<I, T>, settings: ThreadSettings) -> Arc<Self> {
-        let kept = KeptThreads { current: vec![], former: vec![], is_closed: false };
+        let kept = KeptThreads { current: vec![], former: vec![], closed_under: None };
         Arc::new(ProducerThreads {
             factory: Some(factory),
             spares: AtomicUsize::new(settings.replacements),
             settings,
             stateless: Arc::default(),
             ids: ThreadIds::default(),
+            built_under: CallerSubscriber::current(),
             kept: Mutex::new(kept),
         })
     }
@@ -151,7 +155,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
             run.handover.stats.replaced(producer);
             run.event_log.tell(Event::ProducerReplaced { producer });
             let mut kept = lock(&self.kept);
-            if kept.is_closed {
+            if kept.closed_under.is_some() {
                 return;
             }
             let started = self.replace(&mut kept, producer, was_abandoned, Some(join));
@@ -208,6 +212,8 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let work = move |pooled: Result<(), Error>| {
             ThreadResult(threads.serve(pooled, setup, own, beginning, &runs))
         };
+        // This may be a thread of a run, whose caller has another subscriber.
+        let _default = self.enter_build();
         let thread = spawn(name, stack_size, move || {
             let ended = pool.run(work);
             drop::<Sender<()>>(ending);
@@ -246,7 +252,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
             }
         };
         let producer = ProducerLoop::new(backend?, place, shared);
-        Some(producer.serve(runs, |join| self.fill(join)))
+        Some(producer.serve(runs, |join| self.fill(join), || self.enter_close()))
     }
 
     /// Waits for the end of the thread whose place this one takes, since a device may not have room for the
@@ -282,6 +288,17 @@ impl<I, T> ProducerThreads<I, T> {
 
     pub(super) fn ids(&self) -> ThreadIds {
         self.ids.clone()
+    }
+
+    /// Makes the subscriber of the thread that built the pool the default of this thread.
+    pub(crate) fn enter_build(&self) -> SubscriberGuard {
+        self.built_under.enter()
+    }
+
+    /// Makes the subscriber of the thread that closed the pool the default of this thread; before, that of its build.
+    fn enter_close(&self) -> SubscriberGuard {
+        let closed_under = lock(&self.kept).closed_under.clone();
+        closed_under.as_ref().unwrap_or(&self.built_under).enter()
     }
 
     pub(super) fn spares(&self) -> usize {
@@ -330,7 +347,7 @@ impl<I, T> ProducerThreads<I, T> {
     /// place. No other is started afterwards.
     pub(super) fn close(&self) -> Vec<ProducerThread<I, T>> {
         let mut kept = lock(&self.kept);
-        kept.is_closed = true;
+        kept.closed_under = Some(CallerSubscriber::current());
         let mut threads = std::mem::take(&mut kept.former);
         threads.append(&mut kept.current);
         drop(kept);

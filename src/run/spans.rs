@@ -6,6 +6,7 @@ use tracing::field::Empty;
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span};
 
+use crate::concurrency::spawn::{CallerSubscriber, SubscriberGuard};
 use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
 use crate::error::{Error, text_of};
@@ -18,9 +19,51 @@ const TARGET: &str = "gangline";
 /// The spans of a run. Whether attempts have spans is asked once, so that an item costs a comparison if not.
 #[derive(Debug)]
 pub(crate) struct TraceSpans {
-    /// A child of the span in which the run began.
-    run: Span,
+    /// A child of the span in which the run began. All spans are of its subscriber, the caller's: an id means nothing to
+    /// another one.
+    run: SubscribedSpan,
     attempts: AttemptSpans,
+}
+
+/// A span that is dropped with its own subscriber as the default: the registry of `tracing-subscriber` closes the parents
+/// of a span in the default one, which may have other spans of their ids.
+#[derive(Debug)]
+pub(crate) struct SubscribedSpan {
+    span: Span,
+    subscriber: CallerSubscriber,
+}
+
+impl Drop for SubscribedSpan {
+    fn drop(&mut self) {
+        let _default = self.subscriber.enter();
+        self.span = Span::none();
+    }
+}
+
+/// A span that is entered until it is dropped, with its own subscriber as the default: a hook may have set another one for
+/// its thread, in which the registry would close the span that is left.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the span"]
+pub(crate) struct EnteredOwnSpan {
+    /// `None` only while this is dropped.
+    span: Option<EnteredSpan>,
+    subscriber: CallerSubscriber,
+}
+
+impl Drop for EnteredOwnSpan {
+    fn drop(&mut self) {
+        let _default = self.subscriber.enter();
+        self.span = None;
+    }
+}
+
+/// Keeps the current thread in the span of a run, with the subscriber of its caller, until it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it leaves the run"]
+pub(crate) struct InRun {
+    // Dropped before the subscriber.
+    _span: EnteredOwnSpan,
+    _subscriber: SubscriberGuard,
 }
 
 #[derive(Debug)]
@@ -29,15 +72,16 @@ enum AttemptSpans {
     Unwanted,
     /// Children of the run.
     OfRun,
-    /// Children of the spans in which the calls were made, by item. In an `Arc`, since to clone or drop a span calls
-    /// the subscriber, and that is not done under the lock.
-    OfCalls(Mutex<IndexMap<Arc<Span>>>),
+    /// Children of the spans in which the calls were made, by item; of the run if there is none. In an `Arc`, since to
+    /// clone or drop a span calls the subscriber, and that is not done under the lock.
+    OfCalls(Mutex<IndexMap<Arc<SubscribedSpan>>>),
 }
 
 impl TraceSpans {
     /// Creates the span of a run, and asks whether a subscriber wants those of attempts.
     pub(crate) fn new(shape: &RunShape) -> Self {
         let RunShape { order, producers, kind, .. } = *shape;
+        let subscriber = CallerSubscriber::current();
         let run = tracing::info_span!(
             target: TARGET, "run", ?order, producers, error = Empty, otel.status_code = Empty,
         );
@@ -46,26 +90,31 @@ impl TraceSpans {
             (true, RunKind::Service) => AttemptSpans::OfCalls(Mutex::default()),
             (true, _) => AttemptSpans::OfRun,
         };
-        TraceSpans { run, attempts }
+        TraceSpans { run: SubscribedSpan { span: run, subscriber }, attempts }
     }
 
-    /// Enters the span of the run, on a thread that takes part in it.
-    pub(crate) fn enter(&self) -> EnteredSpan {
-        self.run.clone().entered()
+    /// Enters the run, on a thread that takes part in it.
+    pub(crate) fn enter(&self) -> InRun {
+        let subscriber = self.run.subscriber.enter();
+        InRun { _span: self.entered(self.run.span.clone()), _subscriber: subscriber }
     }
 
     /// Writes the outcome of the run into its span: `OK`, or `ERROR` with the text of the error.
     pub(crate) fn end_run(&self, error: Option<&Error>) {
-        note_outcome(&self.run, error);
+        note_outcome(&self.run.span, error);
     }
 
-    /// The span that a call is made in, if it will be asked for.
-    pub(crate) fn caller(&self) -> Option<Span> {
-        matches!(self.attempts, AttemptSpans::OfCalls(_)).then(Span::current)
+    /// The span that a call is made in, if it will be asked for. It is one of the run's subscriber: a caller with another
+    /// subscriber mostly has none.
+    pub(crate) fn caller(&self) -> Option<SubscribedSpan> {
+        let AttemptSpans::OfCalls(_) = self.attempts else { return None };
+        let _default = self.run.subscriber.enter();
+        let span = Some(Span::current()).filter(|span| !span.is_none())?;
+        Some(SubscribedSpan { span, subscriber: self.run.subscriber.clone() })
     }
 
     /// Keeps the span in which a call was made.
-    pub(crate) fn note_caller(&self, item: u64, caller: Option<Span>) {
+    pub(crate) fn note_caller(&self, item: u64, caller: Option<SubscribedSpan>) {
         if let (AttemptSpans::OfCalls(callers), Some(caller)) = (&self.attempts, caller) {
             lock(callers).insert(item, Arc::new(caller));
         }
@@ -90,7 +139,7 @@ impl TraceSpans {
         attempt: u32,
         device: Option<&Device>,
         key: impl FnOnce() -> Option<Arc<str>>,
-    ) -> Option<EnteredSpan> {
+    ) -> Option<EnteredOwnSpan> {
         match self.attempts {
             AttemptSpans::Unwanted => None,
             _ => Some(self.enter_attempt(items, attempt, device, key())),
@@ -104,35 +153,41 @@ impl TraceSpans {
         attempt: u32,
         device: Option<&Device>,
         key: Option<Arc<str>>,
-    ) -> EnteredSpan {
+    ) -> EnteredOwnSpan {
+        // A hook may have set another default for its thread.
+        let _default = self.run.subscriber.enter();
         let device = device.map(ToString::to_string);
         let (device, key) = (device.as_deref(), key.as_deref());
         let callers = self.callers_of(items);
         if let &[item] = items {
-            let parent = callers.first().map_or(&self.run, |caller| &**caller);
-            return tracing::debug_span!(
+            let parent = &callers.first().map_or(&self.run, |caller| &**caller).span;
+            return self.entered(tracing::debug_span!(
                 target: TARGET, parent: parent, "attempt", item, key, device, attempt,
                 error = Empty, otel.status_code = Empty,
-            )
-            .entered();
+            ));
         }
         let span = tracing::debug_span!(
-            target: TARGET, parent: &self.run, "batch", ?items, device, attempt,
+            target: TARGET, parent: &self.run.span, "batch", ?items, device, attempt,
             error = Empty, otel.status_code = Empty,
         );
-        callers.iter().for_each(|caller| _ = span.follows_from(&**caller));
-        span.entered()
+        callers.iter().for_each(|caller| _ = span.follows_from(&caller.span));
+        self.entered(span)
+    }
+
+    /// Enters a span of the run's subscriber, which is the default now.
+    fn entered(&self, span: Span) -> EnteredOwnSpan {
+        EnteredOwnSpan { span: Some(span.entered()), subscriber: self.run.subscriber.clone() }
     }
 
     /// Writes the outcome of an attempt into its span, if it has one: `OK`, or `ERROR` with the text of the error.
     #[inline]
-    pub(crate) fn end_attempt<T>(span: Option<&EnteredSpan>, outcome: Result<&T, &Error>) {
-        if let Some(span) = span {
+    pub(crate) fn end_attempt<T>(span: Option<&EnteredOwnSpan>, outcome: Result<&T, &Error>) {
+        if let Some(span) = span.and_then(|span| span.span.as_ref()) {
             note_outcome(span, outcome.err());
         }
     }
 
-    fn callers_of(&self, items: &[u64]) -> Vec<Arc<Span>> {
+    fn callers_of(&self, items: &[u64]) -> Vec<Arc<SubscribedSpan>> {
         let AttemptSpans::OfCalls(callers) = &self.attempts else { return vec![] };
         let callers = lock(callers);
         items.iter().filter_map(|item| callers.get(item).cloned()).collect()

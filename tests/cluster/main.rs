@@ -35,6 +35,10 @@ mod laws;
 #[cfg(target_os = "linux")]
 mod leases;
 #[cfg(target_os = "linux")]
+#[path = "../it/log.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod log;
+#[cfg(target_os = "linux")]
 mod lost_workers;
 #[cfg(target_os = "linux")]
 mod messages;

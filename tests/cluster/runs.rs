@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use gangline::CfgNode;
+use gangline::{CfgNode, OnError};
 
 use crate::broker::Broker;
 use crate::chores::{CHORES, Chore, seeds, squared, squares, text_in};
+use crate::log::Log;
 use crate::suite::tests;
 
 tests![
@@ -22,6 +23,7 @@ tests![
     items_of_a_run_are_purged_before_the_next_can_have_any,
     workers_that_wait_for_a_seat_leave_nothing_at_the_broker,
     two_pools_share_one_worker,
+    a_run_logs_to_the_subscriber_of_its_caller,
     a_pool_with_another_configuration_waits_for_its_turn,
 ];
 
@@ -243,4 +245,21 @@ fn a_pool_with_another_configuration_waits_for_its_turn() {
         first.close().unwrap();
         assert_eq!(second.join().unwrap(), (true, vec!["8".to_owned(), "27".to_owned()]));
     });
+}
+
+fn a_run_logs_to_the_subscriber_of_its_caller() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let [build, first, second] = [(); 3].map(|()| Log::new());
+    let mut pool = build.scope(|| broker.builder().on_error(OnError::Skip).build()).unwrap();
+    for run in [&first, &second] {
+        let items = [Chore::Square(2), Chore::Fail("no".into())];
+        let in_span = || tracing::info_span!("caller").in_scope(|| pool.run(items));
+        assert_eq!(run.scope(in_span).unwrap(), ["4"]);
+        assert_eq!(run.count("caller>run: an item failed"), 1, "{:#?}", run.others(&[]));
+    }
+    // Joins the coordinator's thread.
+    pool.close().unwrap();
+    assert_eq!(build.count(": a worker takes part"), 1);
+    assert_eq!(build.count(": an item failed"), 0);
 }

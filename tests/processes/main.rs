@@ -40,6 +40,10 @@ mod limits;
 #[path = "../remote/lines.rs"]
 mod lines;
 #[cfg(target_os = "linux")]
+#[path = "../it/log.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod log;
+#[cfg(target_os = "linux")]
 mod orphans;
 #[cfg(target_os = "linux")]
 mod random_kills;

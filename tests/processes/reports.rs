@@ -3,9 +3,11 @@
 use gangline::{OnError, OrderedRunner};
 
 use crate::chores::{Chore, Chores, builder, squares};
+use crate::log::Log;
 use crate::suite::tests;
 
 tests![
+    what_a_child_prints_goes_to_the_subscriber_of_the_run,
     a_report_has_the_figures_of_each_process,
     the_figures_are_those_of_one_run,
     a_report_of_a_service_has_the_bytes_of_items_that_failed,
@@ -59,4 +61,20 @@ fn a_report_of_threads_has_no_workers() {
     let mut pool = OrderedRunner::builder(Chores::new()).devices(2).build().unwrap();
     pool.run(squares(0..4)).unwrap();
     assert!(pool.report().producers.iter().all(|producer| producer.worker.is_none()));
+}
+
+fn what_a_child_prints_goes_to_the_subscriber_of_the_run() {
+    let [build, first, second] = [(); 3].map(|()| Log::new());
+    let mut pool = build.scope(|| builder(1).retries(0).on_error(OnError::Skip).build()).unwrap();
+    for (run, words) in [(&first, "one"), (&second, "two")] {
+        let in_span = || {
+            tracing::info_span!("caller").in_scope(|| pool.run([Chore::LastWords(words.into())]))
+        };
+        assert_eq!(run.scope(in_span).unwrap(), [""; 0]);
+        assert_eq!(run.count(&format!("caller>run: {words}")), 1, "{:#?}", run.others(&[]));
+        assert_eq!(run.count("caller>run: an item failed"), 1, "{:#?}", run.others(&[]));
+    }
+    drop(pool);
+    assert_eq!(build.others(&[]), [""; 0]);
+    assert_eq!(first.count("caller>run: two"), 0);
 }

@@ -10,6 +10,10 @@ mod drivers;
 mod hooks;
 #[cfg(feature = "futures")]
 mod laws;
+#[cfg(feature = "futures")]
+#[path = "../it/log.rs"]
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod log;
 mod owned;
 #[cfg(feature = "futures")]
 mod pipeline_outputs;
@@ -19,6 +23,8 @@ mod pipelines;
 mod receiver_laws;
 #[cfg(feature = "futures")]
 mod runtimes;
+#[cfg(feature = "futures")]
+mod subscribers;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;

@@ -15,6 +15,7 @@ use super::hook_times::HookTimes;
 use super::publication::{Address, News, Publication, Stored};
 use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
+use crate::concurrency::spawn::CallerSubscriber;
 use crate::concurrency::{Condvar, Mutex, lock};
 use crate::scheduler::{Lease, LeaseId};
 
@@ -32,6 +33,8 @@ use crate::scheduler::{Lease, LeaseId};
 pub(super) struct LaneBoard {
     state: Mutex<BoardState>,
     changed: Condvar,
+    /// That of the caller of the last run that a lane has entered; `None` once no lane is in a run.
+    pub(super) subscriber: Mutex<Option<CallerSubscriber>>,
 }
 
 #[derive(Debug)]
@@ -75,7 +78,8 @@ impl LaneBoard {
             is_closed: false,
             refusals: BTreeMap::new(),
         };
-        Arc::new(LaneBoard { state: Mutex::new(state), changed: Condvar::new() })
+        let (state, subscriber) = (Mutex::new(state), Mutex::default());
+        Arc::new(LaneBoard { state, changed: Condvar::new(), subscriber })
     }
 
     /// Waits until this number of workers is seated. Returns the number that is.
@@ -121,6 +125,8 @@ impl LaneBoard {
 impl LaneBoard {
     /// The lane enters the run with this id, and is woken for news from now on.
     pub(super) fn enter(&self, lane: usize, id: usize, bell: Arc<dyn Bell>) {
+        let earlier = lock(&self.subscriber).replace(CallerSubscriber::current());
+        drop(earlier);
         let mut state = lock(&self.state);
         // These errors concern the last run only; the others concern the pool.
         if state.fatal.as_ref().is_some_and(Fatal::is_of_one_run) {
@@ -143,7 +149,15 @@ impl LaneBoard {
         let run = seat.left_run.expect("the lane was in a run");
         let own = std::mem::take(&mut seat.held);
         state.runs.leave(run);
-        own.iter().filter_map(|publication| state.publications.remove(publication)).collect()
+        let is_last = state.runs.latest().is_none();
+        let own = own.iter().filter_map(|publication| state.publications.remove(publication));
+        let own = own.collect();
+        drop(state);
+        if is_last {
+            let of_run = lock(&self.subscriber).take();
+            drop(of_run);
+        }
+        own
     }
 
     /// Takes the news of a lane.

@@ -32,6 +32,8 @@ use super::names::{consumer_of_results, input_name};
 use super::nats::Nats;
 use super::wire::{self, Command, RunKey, WorkerOrder};
 use super::{objects, readers, reconciler};
+use crate::concurrency::lock;
+use crate::concurrency::spawn::CallerSubscriber;
 use crate::error::ClusterError;
 
 /// The client of one coordinator.
@@ -113,7 +115,13 @@ impl CoordinatorClient {
                 Either::Right((Some(event), _)) => event,
                 Either::Right((None, _)) => break,
             };
-            for action in coordinator.handle(event, Instant::now(), self.connection.health()) {
+            let actions = {
+                // This thread has that of the build.
+                let of_run = lock(&self.board.subscriber).clone();
+                let _default = of_run.as_ref().map(CallerSubscriber::enter);
+                coordinator.handle(event, Instant::now(), self.connection.health())
+            };
+            for action in actions {
                 self.perform(action).await;
             }
         }
