@@ -17,6 +17,8 @@ mod lifespan;
 
 mod telling;
 
+mod checks;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};

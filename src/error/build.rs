@@ -1,8 +1,9 @@
 //! Settings of a builder that are not allowed.
 
 use std::fmt;
+use std::time::Duration;
 
-use crate::base::{Measure, TimeLimit, debug_with_causes};
+use crate::base::{HumanDuration, Measure, TimeLimit, debug_with_causes};
 
 /// A setting of a [`Builder`](crate::Builder) that is not allowed.
 ///
@@ -85,6 +86,23 @@ pub enum BuildError {
         /// What was given.
         given: String,
     },
+    /// The first time of [`backoff`](crate::Builder::backoff) is longer than the longest.
+    #[non_exhaustive]
+    Backoff {
+        /// The given first time.
+        first: Duration,
+        /// The given longest time.
+        most: Duration,
+    },
+    /// The [latency](crate::Batch::latency) of batches is 0, or no longer than the time that an incomplete batch
+    /// [waits](crate::Batch::within) for more items.
+    #[non_exhaustive]
+    Latency {
+        /// The given latency.
+        latency: Duration,
+        /// The given wait; zero if none was given.
+        wait: Duration,
+    },
     /// A timeout is zero.
     #[non_exhaustive]
     ZeroTimeout {
@@ -145,6 +163,14 @@ impl fmt::Display for BuildError {
             BuildError::ClusterOption { option, allowed, given } => {
                 write!(f, "{option} must be {allowed}, got {given}")
             }
+            BuildError::Backoff { first, most } => {
+                let (first, most) = (HumanDuration(*first), HumanDuration(*most));
+                write!(
+                    f,
+                    "the first time of backoff must be at most its longest, {most:#}, got {first:#}"
+                )
+            }
+            BuildError::Latency { latency, wait } => write_latency(f, *latency, *wait),
             BuildError::ZeroTimeout { limit } => {
                 write!(f, "{limit} must be more than 0 s, got 0 s; leave it out for no limit")
             }
@@ -163,6 +189,17 @@ impl fmt::Display for BuildError {
 debug_with_causes!(BuildError);
 
 impl std::error::Error for BuildError {}
+
+fn write_latency(f: &mut fmt::Formatter<'_>, latency: Duration, wait: Duration) -> fmt::Result {
+    if wait.is_zero() {
+        return f.write_str("the latency of batch must be more than 0 s, got 0 s");
+    }
+    let (latency, wait) = (HumanDuration(latency), HumanDuration(wait));
+    write!(
+        f,
+        "the latency of batch must be longer than the wait of an incomplete one, {wait:#}, got {latency:#}"
+    )
+}
 
 /// The method of the builder that sets the limit.
 fn setting(measure: Measure) -> &'static str {

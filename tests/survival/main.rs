@@ -10,6 +10,7 @@ mod hooks;
 mod lost_items;
 mod memory;
 mod recycled;
+mod refused;
 mod replaced;
 mod replaced_elsewhere;
 #[path = "../it/support.rs"]

@@ -3,9 +3,8 @@
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::base::Measure;
-use crate::error::BuildError;
 use crate::run::measures::Amount;
-use crate::runner::{BatchHook, Runner};
+use crate::runner::Runner;
 use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -167,21 +166,5 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self.measures.set(Measure::Memory, bytes, input);
         self.measures.set_output(output);
         self
-    }
-
-    /// Checks the rule of batches against the runner and the window.
-    pub(super) fn check_batch(&self) -> Result<(), BuildError> {
-        if self.batch.is_some_and(|batch| batch.most() == 0) {
-            return Err(BuildError::Batch {});
-        }
-        if self.batch.is_some() && self.runner.batch_hook() == BatchHook::Missing {
-            return Err(BuildError::SingleItems {});
-        }
-        let given = self.batch.filter(|batch| !batch.is_chosen());
-        let least = given.map_or(1, |batch| batch.most());
-        match self.window.filter(|&window| window < least) {
-            Some(window) => Err(BuildError::Window { window, least }),
-            None => Ok(()),
-        }
     }
 }

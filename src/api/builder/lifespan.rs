@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Builder;
 use crate::api::pool::OrderKind;
-use crate::error::{BuildError, Error};
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -26,7 +25,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///   begins when its `producer_end` has returned.
     /// - A `producer_init` that fails loses the new producer too, which counts as one of `max`.
     ///
-    /// A run ends with [`Error::TooFewProducers`] only if fewer than
+    /// A run ends with [`Error::TooFewProducers`](crate::Error::TooFewProducers) only if fewer than
     /// [`min_producers`](Builder::min_producers) are left and none can be replaced any more. Producers that are
     /// being started count as left.
     ///
@@ -59,8 +58,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Sets how long a `producer_end` may take; after that its thread is abandoned.
     ///
-    /// [`close`](crate::Pool::close) then returns [`Error::TimedOut`] with the hook and the device, and the pool is
-    /// closed. Dropping the pool logs the error. By default both wait for as long as a `producer_end` takes.
+    /// [`close`](crate::Pool::close) then returns [`Error::TimedOut`](crate::Error::TimedOut) with the hook and the
+    /// device, and the pool is closed. Dropping the pool logs the error. By default both wait for as long as a
+    /// `producer_end` takes.
     ///
     /// For the abandoned hook [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true. Whenever it
     /// returns, its thread ends.
@@ -138,13 +138,5 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     pub fn recycle_after(mut self, items: u64) -> Self {
         self.recycle_after = Some(items);
         self
-    }
-
-    /// Checks that these values are allowed.
-    pub(super) fn check_lifespan(&self) -> Result<(), Error> {
-        match self.recycle_after {
-            Some(0) => Err(BuildError::RecycleAfter {}.into()),
-            _ => Ok(()),
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::base::MaxFailures;
-use crate::error::{BuildError, Error};
+use crate::error::Error;
 use crate::journal::Journal;
 use crate::policy::{Stragglers, Verdict};
 use crate::runner::Runner;
@@ -133,7 +133,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// attempt.
     ///
     /// The time doubles with each further attempt, up to `most`. The defaults are 100 ms and 10 s. A
-    /// [drain](crate::CancelToken::drain) ends the wait.
+    /// [drain](crate::CancelToken::drain) ends the wait. [`build`](Builder::build) refuses a `most` below `first`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -474,27 +474,5 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     pub fn hashed_by(mut self, hash: impl Fn(&R::Input) -> u64 + Send + Sync + 'static) -> Self {
         self.hash = Some(Box::new(hash));
         self
-    }
-
-    /// Checks that these values are consistent with each other and with `producers`.
-    pub(super) fn check_survival(&self, producers: usize) -> Result<(), Error> {
-        if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
-            return Err(BuildError::Share { share }.into());
-        }
-        if self.policy.max_failures.is_some() && !self.policy.may_skip() {
-            return Err(BuildError::NoneSkipped {}.into());
-        }
-        if self.policy.quarantine_after == Some(0) {
-            return Err(BuildError::QuarantineAfter {}.into());
-        }
-        if let Some(least) =
-            self.policy.min_producers.filter(|least| !(1..=producers).contains(least))
-        {
-            return Err(BuildError::MinProducers { least, producers }.into());
-        }
-        match self.limits.zero() {
-            Some(limit) => Err(BuildError::ZeroTimeout { limit }.into()),
-            None => Ok(()),
-        }
     }
 }
