@@ -7,7 +7,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -232,6 +232,30 @@ fn a_service_is_refused_in_a_child_and_serves_its_parent() {
         service.drain(LIMIT);
         is_refused(service.into_pool().unwrap().run(0..3));
     });
+}
+
+#[test]
+fn a_call_without_an_answer_is_refused_where_its_first_wait_is_in_a_child() {
+    let _alone = alone();
+    let gate = Arc::new(Barrier::new(2));
+    let passed = gate.clone();
+    let work = map(
+        |_| Ok(()),
+        move |_, _, x: u64| {
+            passed.wait();
+            Ok(x * x)
+        },
+    );
+    let service = OrderedRunner::new(work, 1).unwrap().into_service();
+    let (mut call, mut other) = (Some(service.call_async(3)), Some(service.try_submit(4).unwrap()));
+    in_child(|| {
+        is_refused(smol::block_on(call.take().unwrap()));
+        is_refused(smol::block_on(other.take().unwrap()));
+    });
+    gate.wait();
+    assert_eq!(smol::block_on(call.unwrap()).unwrap(), 9);
+    gate.wait();
+    assert_eq!(smol::block_on(other.unwrap()).unwrap(), 16);
 }
 
 #[test]

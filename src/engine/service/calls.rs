@@ -18,6 +18,8 @@ pub(crate) struct PendingCall<I, T> {
     deadline: Option<Deadline>,
     /// A background item has no place in the queue.
     priority: Priority,
+    /// Whether it has waited in this process, where its answer comes.
+    has_waited: bool,
     stage: CallPhase<I, T>,
 }
 
@@ -76,7 +78,8 @@ impl<I, T> PendingCall<I, T> {
     }
 
     fn at(calls: &Calls<I, T>, deadline: Option<Deadline>, stage: CallPhase<I, T>) -> Self {
-        PendingCall { calls: calls.clone(), deadline, priority: Priority::Normal, stage }
+        let (calls, priority) = (calls.clone(), Priority::Normal);
+        PendingCall { calls, deadline, priority, has_waited: false, stage }
     }
 
     fn submit(&mut self, input: I) {
@@ -101,12 +104,18 @@ impl<I, T> PendingCall<I, T> {
         }
     }
 
+    /// Polls for the answer. Checks the process before the first wait only, since that is a system call: in a process that
+    /// was forked after the call was made, no answer comes.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
-        if let CallPhase::Open { .. } = &self.stage
-            && let Err(error) = self.calls.board.check_home()
+        if let CallPhase::Open { slot, .. } = &self.stage
+            && !self.has_waited
+            && !slot.has_answer()
         {
-            std::mem::forget(std::mem::replace(&mut self.stage, CallPhase::Over));
-            return Poll::Ready(Err(error));
+            if let Err(error) = self.calls.board.check_home() {
+                std::mem::forget(std::mem::replace(&mut self.stage, CallPhase::Over));
+                return Poll::Ready(Err(error));
+            }
+            self.has_waited = true;
         }
         self.poll_at_home(cx)
     }

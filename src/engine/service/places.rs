@@ -139,6 +139,12 @@ impl<T> Slot<T> {
         lock(&self.state).answer.is_some()
     }
 
+    /// Whether the answer is there, as far as can be seen without waiting: in a forked process, a thread that is not there
+    /// may hold the lock.
+    pub(super) fn has_answer(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.answer.is_some())
+    }
+
     /// Takes the answer, or keeps `waker` to be woken by it.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<T, Error>> {
         // A waker is the user's: it is cloned and dropped without the lock.
