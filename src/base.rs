@@ -18,8 +18,43 @@ pub(crate) use gangline_config::plain;
 #[doc(inline)]
 pub use gangline_scheduler::{HumanDuration, Order};
 
-/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
+/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow, eyre and
 /// [`CfgNode`](crate::CfgNode) into it.
+///
+/// It implements no `Error` itself, as any `Box<dyn Error>`. So where a function returns a `Result` of anyhow or eyre, `?`
+/// takes an [`Error`](crate::Error) of gangline, and a `BoxError` needs a conversion that keeps its causes:
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// fn factor(text: &str) -> gangline::Result<u64> {
+///     Ok(text.parse()?)
+/// }
+///
+/// fn with_anyhow() -> anyhow::Result<()> {
+///     let factor = factor("3").map_err(anyhow::Error::from_boxed)?;
+///     let work = move |x: u64| {
+///         anyhow::ensure!(x < 9, "{x} is too large");
+///         Ok(x * factor)
+///     };
+///     let scaled = map(|_| Ok(()), move |_, (), x| Ok(work(x)?)); // a hook returns any error
+///     assert_eq!(OrderedRunner::new(scaled, 2)?.run(0..3)?, [0, 3, 6]);
+///     Ok(())
+/// }
+///
+/// fn with_eyre() -> eyre::Result<()> {
+///     let factor = factor("3").map_err(|error| eyre::eyre!(error))?;
+///     let work = move |x: u64| {
+///         eyre::ensure!(x < 9, "{x} is too large");
+///         Ok(x * factor)
+///     };
+///     let scaled = map(|_| Ok(()), move |_, (), x| Ok(work(x)?));
+///     assert_eq!(OrderedRunner::new(scaled, 2)?.run(0..3)?, [0, 3, 6]);
+///     Ok(())
+/// }
+/// # with_anyhow().unwrap();
+/// # with_eyre().unwrap();
+/// ```
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a hook.

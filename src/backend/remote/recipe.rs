@@ -91,6 +91,28 @@ where
     R::Output: Serialize + DeserializeOwned,
 {
     /// Makes a recipe. `name` tells the recipes of one program apart; `make` is called once in each worker.
+    ///
+    /// A function that returns a `Result` of anyhow or eyre is called in a closure, whose `?` converts the error:
+    ///
+    /// ```
+    /// use gangline::closures::FnMap;
+    /// use gangline::process::Recipe;
+    /// use gangline::{CfgNode, map};
+    /// # use gangline::{ProducerContext, Result};
+    /// # fn init(_: &ProducerContext<'_>) -> Result<()> {
+    /// #     Ok(())
+    /// # }
+    /// # fn work(_: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
+    /// #     Ok(x)
+    /// # }
+    ///
+    /// fn make(cfg: &CfgNode) -> anyhow::Result<FnMap<(), u64, u64>> {
+    ///     anyhow::ensure!(cfg.get::<u64>("limit")? > 0, "the limit is 0");
+    ///     Ok(map(init, work))
+    /// }
+    ///
+    /// static LIMITED: Recipe<FnMap<(), u64, u64>> = Recipe::new("limited", |cfg| Ok(make(cfg)?));
+    /// ```
     pub const fn new(name: &'static str, make: fn(&CfgNode) -> Result<R>) -> Self {
         Recipe { make, items: ItemCodec::new(name) }
     }
