@@ -36,6 +36,9 @@ LIST = 32
 #: A folder in which each worker of gangline's pool makes a file.
 READY = "PEERS_READY"
 
+#: How the peers that let one choose start their processes. Another process measures each figure.
+METHOD = os.environ.get("PEERS_METHOD", "spawn")
+
 
 def nothing(x: Any) -> Any:
     return x
@@ -163,14 +166,14 @@ def import_numpy(x: int) -> int:
 
 
 def use_multiprocessing(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context(METHOD).Pool(workers) as pool:
         if case is not CASES["start"]:
             warm_up(workers, pool.imap)
         then(lambda items: pool.imap(case.work, items, case.chunk or 1))
 
 
 def use_futures(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(METHOD)
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         if case is not CASES["start"]:
             warm_up(workers, pool.map)
@@ -193,7 +196,7 @@ def use_joblib(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
 def use_mpire(workers: int, case: Case, then: Callable[[Imap], None]) -> None:
     import mpire
 
-    with mpire.WorkerPool(workers, start_method="spawn", keep_alive=True) as pool:
+    with mpire.WorkerPool(workers, start_method=METHOD, keep_alive=True) as pool:
 
         def imap(work: Work, items: Iterable[Any], chunk: Optional[int]) -> Iterable[Any]:
             # A tuple, since it takes items of other kinds apart.
@@ -217,24 +220,30 @@ def drain(results: Iterable[Any]) -> int:
     return sum(1 for _ in results)
 
 
-def measure(peer: str, case: str, workers: int) -> None:
+def measure(peer: str, case: str, options: argparse.Namespace) -> None:
     """Print the seconds that a case takes."""
 
     def run(imap: Imap) -> None:
         items = CASES[case].items()
+        if options.used:
+            drain(imap(items))
         begun = time.perf_counter() if case != "start" else entered
         drained = drain(imap(items))
         assert drained == len(items), "a result is missing"
         print(json.dumps(time.perf_counter() - begun), flush=True)
 
     entered = time.perf_counter()
-    PEERS[peer](workers, CASES[case], run)
+    PEERS[peer](options.workers, CASES[case], run)
 
 
 def timed(peer: str, case: str, options: argparse.Namespace) -> Optional[float]:
     """Return the seconds that one run takes, if it ends."""
     command = [sys.executable, __file__, "--workers", str(options.workers), "--one", peer, case]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    command += ["--used"] * options.used
+    environment = {**os.environ, "PEERS_METHOD": options.method}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         return float(process.communicate(timeout=options.limit)[0])
     except (subprocess.TimeoutExpired, ValueError):
@@ -264,10 +273,12 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--case", choices=CASES, action="append", help="only these")
     parser.add_argument("--peer", choices=PEERS, action="append", help="only these")
+    parser.add_argument("--method", choices=multiprocessing.get_all_start_methods(), default="spawn")
+    parser.add_argument("--used", action="store_true", help="run each pool once before it is measured")
     parser.add_argument("--one", nargs=2, metavar=("PEER", "CASE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        measure(*options.one, options.workers)
+        measure(*options.one, options)
         return
     inside = {"futures": "concurrent.futures"}
     peers = options.peer or [peer for peer in PEERS if importlib.util.find_spec(inside.get(peer, peer))]
