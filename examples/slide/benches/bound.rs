@@ -40,9 +40,9 @@ mod options;
 #[expect(unused_imports, reason = "its tests use them")]
 #[path = "../src/slide.rs"]
 mod slide;
-#[expect(unused_imports, reason = "its tests use them")]
 #[path = "../src/tables.rs"]
 mod tables;
+#[expect(unused_imports, reason = "its tests use them")]
 #[path = "../src/tissue.rs"]
 mod tissue;
 
