@@ -244,3 +244,24 @@ fn tell(text: &str) {
     // If standard error is gone, no other way to report remains.
     let _ = writeln!(stdio::stderr(), "gangline: {text}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_taken_from_the_options_of_this_program_alone() {
+        let url = "nats://u:p@host";
+        let left =
+            |words: &[&str]| without_address(words.iter().map(OsString::from).collect(), url);
+        let expected = ["worker", "--", "./app", "--nats", url].map(OsString::from).to_vec();
+        let joined = format!("--nats={url}");
+        for given in [
+            &["worker", "--nats", url, "--", "./app", "--nats", url][..],
+            &["worker", &joined, "--", "./app", "--nats", url],
+        ] {
+            assert_eq!(left(given).as_ref(), Some(&expected), "{given:?}");
+        }
+        assert_eq!(left(&["workers", "--nats", "nats://host"]), None, "nothing would change");
+    }
+}
