@@ -294,7 +294,7 @@ pub(crate) struct RecordArgs {
     /// Write a line for each job, in the columns of GNU parallel's log
     #[arg(long, alias = "jl", value_name = "FILE")]
     pub(crate) joblog: Option<PathBuf>,
-    /// Record in FILE which jobs are done
+    /// Record in FILE which jobs are done; after a crash, less than 50 ms of ended work of a slot is done again
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
     /// Go on if the journal's file system has no locks; a second run at the same time then damages it

@@ -127,6 +127,7 @@ impl Commands {
             started,
             took: clock.elapsed(),
             printed: Mutex::new(printed),
+            commit: Arc::default(),
         }
     }
 

@@ -1,183 +1,174 @@
 //! Jobs that have succeeded and are not in the journal yet.
 
+mod entry;
+mod slot;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use serde::{Deserialize, Serialize};
-
-use crate::execute::process::ProcessEnd;
+use crate::error::{CliError, Context};
+use crate::execute::held::entry::EntryEnd;
+use crate::execute::held::slot::{
+    Commits, EARLIER, HeldFile, HeldFolder, HeldSlot, MOST_BYTES, NEW, remove_committed,
+};
 use crate::execute::shared::Output;
-use crate::output::capture::{Captured, Spill};
+use crate::exit;
 use crate::output::joblog::Existing;
-use crate::output::outcome::{JobOutcome, JobResult, Printed, StdoutForm};
+use crate::output::outcome::{CommitMark, JobOutcome};
+use crate::output::place::{check_folder, parent};
 use crate::plan::job::Job;
 
-/// A directory beside the journal with a file for each job that has succeeded, until the journal has it.
+/// The outcomes of jobs that have succeeded, until the journal has them.
 ///
-/// The journal records a job when its output was printed, which may wait for an earlier job. Without these
-/// files, a run that is killed meanwhile would do the job again.
+/// The journal records a job when its output was printed, which may wait for an earlier job. So that a run that is cut
+/// off meanwhile need not do the job again, its outcome and its output are put into a file of its slot, in a directory
+/// beside the journal. A slot waits for the disk once for a list of jobs, and not at all for less than 50 ms of work.
 #[derive(Debug)]
 pub(crate) struct HeldOutputs {
-    directory: PathBuf,
-    /// Those of earlier runs, by content and number among equals.
-    earlier: Mutex<HashMap<(String, u64), PathBuf>>,
-    files: Mutex<HeldFiles>,
+    folder: HeldFolder,
+    slots: Vec<Mutex<HeldSlot>>,
+    commits: Commits,
+    /// Whether the files in the directory are of another journal.
+    are_stale: bool,
+    earlier: OnceLock<Mutex<EarlierOutcomes>>,
     replayed: AtomicU64,
 }
 
+/// What earlier runs have left.
 #[derive(Debug, Default)]
-struct HeldFiles {
-    /// By the number of the job.
-    unprinted: HashMap<u64, PathBuf>,
-    /// Their outputs are printed; the next commit has them.
-    printed: Vec<PathBuf>,
-    /// The commit that has them was begun.
-    committed: Vec<PathBuf>,
+struct EarlierOutcomes {
+    /// By content and number among equals.
+    jobs: HashMap<(String, u64), EarlierOutcome>,
+    files: Vec<HeldFile>,
+    /// Why they could not be read.
+    error: Option<io::Error>,
 }
 
-/// The first line of a file. The unprinted output follows: standard output, then standard error.
-#[derive(Debug, Serialize, Deserialize)]
-struct HeldHeader {
-    key: String,
-    occurrence: u64,
-    command: String,
-    attempts: u32,
-    slot: usize,
-    gpus: Vec<usize>,
-    started: Duration,
-    took: Duration,
-    received: u64,
-    file: Option<PathBuf>,
-    #[serde(default)]
-    form: StdoutForm,
-    stdout: u64,
-    stderr: u64,
+#[derive(Debug)]
+struct EarlierOutcome {
+    path: Arc<Path>,
+    /// The byte at which its entry begins.
+    at: u64,
+    commit: CommitMark,
 }
+
+/// An ended job with its outcome.
+pub(crate) type EndedJob<'a> = (&'a Job, Arc<JobOutcome>);
 
 impl HeldOutputs {
-    /// The jobs held beside a journal. Those of another journal at that path are removed.
-    pub(crate) fn open(journal: &Path, existing: Existing) -> io::Result<HeldOutputs> {
-        let mut directory = journal.as_os_str().to_owned();
-        directory.push(".held");
-        let directory = PathBuf::from(directory);
+    /// The jobs held beside a journal, of which nothing is read yet.
+    pub(crate) fn new(journal: &Path, existing: Existing, slots: usize) -> HeldOutputs {
+        let mut path = journal.as_os_str().to_owned();
+        path.push(".held");
         let has_journal = fs::metadata(journal).is_ok_and(|file| file.len() > 0);
-        if directory.exists() && (existing == Existing::Replace || !has_journal) {
-            remove_jobs(&directory)?;
+        HeldOutputs {
+            folder: HeldFolder::new(PathBuf::from(path)),
+            slots: (0..slots).map(|_| Mutex::default()).collect(),
+            commits: Commits::new(),
+            are_stale: existing == Existing::Replace || !has_journal,
+            earlier: OnceLock::new(),
+            replayed: AtomicU64::new(0),
         }
-        let mut earlier = HashMap::new();
-        for entry in fs::read_dir(&directory).into_iter().flatten() {
-            let path = entry?.path();
-            // One that was being written has no whole header, or another name.
-            if path.extension().is_some_and(|extension| extension == "job")
-                && let Ok((header, _)) = read(&path)
-            {
-                earlier.insert((header.key, header.occurrence), path);
-            }
-        }
-        let (earlier, files) = (Mutex::new(earlier), Mutex::default());
-        Ok(HeldOutputs { directory, earlier, files, replayed: AtomicU64::new(0) })
     }
 
-    /// Puts the outcome of a job on the disk.
-    pub(crate) fn keep(&self, job: &Job, outcome: &JobOutcome, showing: Output) -> io::Result<()> {
-        let printed = outcome.printed.lock().expect("nothing panics with the lock held");
-        let (stdout, stderr) = match showing {
-            Output::Whole => (&printed.stdout, &printed.stderr),
-            _ => (&printed.unshown[0], &printed.unshown[1]),
-        };
-        let header = HeldHeader {
-            key: outcome.key.clone(),
-            occurrence: occurrence(job),
-            command: outcome.command.clone(),
-            attempts: outcome.attempts,
-            slot: outcome.slot,
-            gpus: outcome.gpus.to_vec(),
-            started: outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
-            took: outcome.took,
-            received: printed.received,
-            file: printed.file.clone(),
-            form: printed.form,
-            stdout: stdout.len(),
-            stderr: stderr.len(),
-        };
-        fs::create_dir_all(&self.directory)?;
-        let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(&self.directory)?);
-        serde_json::to_writer(&mut file, &header)?;
-        file.write_all(b"\n")?;
-        stdout.write_to(&mut file)?;
-        stderr.write_to(&mut file)?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_data()?;
-        let mut path = file.path().as_os_str().to_owned();
-        path.push(".job");
-        let path = PathBuf::from(path);
-        file.persist(&path).map_err(|error| error.error)?;
-        File::open(&self.directory)?.sync_data()?;
-        self.files().unprinted.insert(outcome.number, path);
-        Ok(())
+    /// Reads what earlier runs have left, and checks that this one can write. The journal is locked.
+    pub(crate) fn open(&self) -> io::Result<()> {
+        self.earlier().error.take().map_or(Ok(()), Err)?;
+        let folder = &self.folder.path;
+        check_folder(if folder.exists() { folder } else { parent(folder) })
+    }
+
+    /// Holds the outcomes of jobs that a slot has got together. Before that, the slot takes no other job. `before` puts
+    /// on the disk what has to be there earlier.
+    pub(crate) fn keep(
+        &self,
+        slot: usize,
+        ended: &[EndedJob<'_>],
+        showing: Output,
+        before: &dyn Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        // The time of each counts from the sending of the list.
+        let Some(took) = ended.iter().map(|(_, outcome)| outcome.took).max() else { return Ok(()) };
+        let work = took / u32::try_from(ended.len()).unwrap_or(u32::MAX);
+        let mut slot = lock(&self.slots[slot]);
+        for (job, outcome) in ended {
+            let write = |out: &mut dyn Write| entry::write(out, occurrence(job), outcome, showing);
+            if entry::output_length(outcome, showing) < MOST_BYTES as u64 {
+                slot.push(&outcome.commit, work, &write)?;
+            } else {
+                before()?;
+                slot.write(&self.folder, &self.commits, Some((&outcome.commit, &write)))?;
+            }
+        }
+        match slot.has_to_write(&self.commits) {
+            true => before().and_then(|()| slot.write(&self.folder, &self.commits, None)),
+            false => Ok(()),
+        }
     }
 
     /// The outcome of a job that succeeded in an earlier run, which did not come to record it.
     pub(crate) fn take(&self, job: &Job, showing: Output) -> io::Result<Option<JobOutcome>> {
-        let key = (job.key(), occurrence(job));
-        let Some(path) = self.earlier().remove(&key) else { return Ok(None) };
-        let (header, mut file) = read(&path)?;
-        let spill = Arc::new(Spill::default());
-        let stdout = captured(&mut file, header.stdout, &spill)?;
-        let stderr = captured(&mut file, header.stderr, &spill)?;
-        let HeldHeader { received, file: path_of_output, form, .. } = header;
-        let mut printed = Printed { received, file: path_of_output, form, ..Printed::default() };
-        match showing {
-            Output::Whole => (printed.stdout, printed.stderr) = (stdout, stderr),
-            _ => printed.unshown = [stdout, stderr],
-        }
-        self.files().unprinted.insert(job.number, path);
+        let found = self.earlier().jobs.remove(&(job.key(), occurrence(job)));
+        let Some(EarlierOutcome { path, at, commit }) = found else { return Ok(None) };
+        let mut file = BufReader::new(File::open(path)?);
+        file.seek(SeekFrom::Start(at))?;
+        let outcome = entry::read(&mut file, job, showing)?;
         self.replayed.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(JobOutcome {
-            number: job.number,
-            key: header.key,
-            fields: Arc::clone(&job.fields),
-            command: header.command,
-            attempts: header.attempts,
-            slot: header.slot,
-            gpus: header.gpus.into(),
-            tag: None,
-            results: None,
-            result: JobResult::Ended(ProcessEnd::Exited(0)),
-            started: SystemTime::UNIX_EPOCH + header.started,
-            took: header.took,
-            printed: Mutex::new(printed),
-        }))
+        Ok(Some(JobOutcome { commit, ..outcome }))
     }
 
-    /// The output of a job was printed.
-    pub(crate) fn printed(&self, number: u64) {
-        let mut files = self.files();
-        if let Some(path) = files.unprinted.remove(&number) {
-            files.printed.push(path);
+    /// The journal has this job, which is the given one of those with the same content.
+    pub(crate) fn is_done(&self, job: &Job, occurrence: u64) {
+        if let Some(found) = self.earlier().jobs.remove(&(job.key(), occurrence)) {
+            found.commit.store(EARLIER, Ordering::Release);
         }
     }
 
-    /// The journal is about to commit all printed jobs, so it has those of the last commit.
-    pub(crate) fn commits(&self) {
-        let mut files = self.files();
-        let printed = std::mem::take(&mut files.printed);
-        let committed = std::mem::replace(&mut files.committed, printed);
-        drop(files);
-        remove(committed);
+    /// The output of a job was printed, so the next commit has it.
+    pub(crate) fn printed(&self, outcome: &JobOutcome) {
+        self.commits.add(&outcome.commit);
     }
 
-    /// The journal has all printed jobs.
-    pub(crate) fn end(&self) {
-        self.commits();
-        self.commits();
-        // Unless it has jobs that a signal kept from being printed.
-        let _ = fs::remove_dir(&self.directory);
+    /// The journal is about to commit all printed jobs.
+    pub(crate) fn commits(&self) {
+        self.commits.begin();
+    }
+
+    /// The run is over. If all printed jobs are committed, only others stay: a signal may have kept them from being
+    /// printed.
+    pub(crate) fn end(
+        &self,
+        is_committed: bool,
+        before: &dyn Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if is_committed {
+            self.commits.end();
+        }
+        let mut written = Ok(());
+        for slot in &self.slots {
+            let mut slot = lock(slot);
+            if slot.has_unwritten(&self.commits) {
+                let put = before().and_then(|()| slot.write(&self.folder, &self.commits, None));
+                written = written.and(put);
+            }
+            slot.remove_committed(&self.commits);
+        }
+        if let Some(earlier) = self.earlier.get() {
+            remove_committed(&mut lock(earlier).files, &self.commits);
+        }
+        let _ = fs::remove_dir(&self.folder.path);
+        written
+    }
+
+    /// The error of a run that cannot read or write the files.
+    pub(crate) fn error(&self, error: io::Error) -> CliError {
+        let folder = self.folder.path.display();
+        let what = format!("the outcomes of jobs cannot be kept in {folder}, beside the journal");
+        CliError::new(exit::JOURNAL, Context::new(what, error))
     }
 
     /// The number of jobs that were not run because an earlier run had.
@@ -185,13 +176,54 @@ impl HeldOutputs {
         self.replayed.load(Ordering::Relaxed)
     }
 
-    fn files(&self) -> MutexGuard<'_, HeldFiles> {
-        self.files.lock().expect("nothing panics with the lock held")
+    /// Reads the files of earlier runs, or removes them. Not before the journal is locked: another run may write them.
+    fn earlier(&self) -> MutexGuard<'_, EarlierOutcomes> {
+        lock(self.earlier.get_or_init(|| {
+            let mut earlier = EarlierOutcomes::default();
+            earlier.error = match self.are_stale {
+                true => remove_all(&self.folder.path).err(),
+                false => earlier.read_all(&self.folder.path).err(),
+            };
+            Mutex::new(earlier)
+        }))
+    }
+}
+
+impl EarlierOutcomes {
+    fn read_all(&mut self, folder: &Path) -> io::Result<()> {
+        for path in files(folder)? {
+            let name = path.as_os_str().as_encoded_bytes();
+            let end = if name.ends_with(NEW.as_bytes()) {
+                Some(EntryEnd::Checksum)
+            } else {
+                name.ends_with(OLD.as_bytes()).then_some(EntryEnd::File)
+            };
+            let commits = end.map_or(Ok(Vec::new()), |end| self.read(&path, end))?;
+            self.files.push(HeldFile { path, commits });
+        }
+        Ok(())
     }
 
-    fn earlier(&self) -> MutexGuard<'_, HashMap<(String, u64), PathBuf>> {
-        self.earlier.lock().expect("nothing panics with the lock held")
+    /// Reads a file, and returns the marks of its jobs.
+    fn read(&mut self, path: &Path, end: EntryEnd) -> io::Result<Vec<CommitMark>> {
+        let mut file = BufReader::new(File::open(path)?);
+        let (path, mut commits, mut at) = (Arc::<Path>::from(path), Vec::new(), 0);
+        while let Some(header) = entry::pass(&mut file, end) {
+            let commit = CommitMark::default();
+            commits.push(Arc::clone(&commit));
+            let key = (header.key.into_owned(), header.occurrence);
+            let found = EarlierOutcome { path: Arc::clone(&path), at, commit };
+            if let Some(same) = self.jobs.insert(key, found) {
+                same.commit.store(EARLIER, Ordering::Release);
+            }
+            at = file.stream_position()?;
+        }
+        Ok(commits)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics with the lock held")
 }
 
 fn occurrence(job: &Job) -> u64 {
@@ -199,44 +231,38 @@ fn occurrence(job: &Job) -> u64 {
     occurrence.copied().unwrap_or_default()
 }
 
-fn read(path: &Path) -> io::Result<(HeldHeader, BufReader<File>)> {
-    let mut file = BufReader::new(File::open(path)?);
-    let mut line = Vec::new();
-    file.read_until(b'\n', &mut line)?;
-    Ok((serde_json::from_slice(&line)?, file))
-}
+/// The end of the name of a file of earlier versions, and the beginning of one that was being written.
+const OLD: &str = ".job";
+const OLD_UNFINISHED: &str = ".tmp";
 
-fn captured(file: &mut impl Read, length: u64, spill: &Arc<Spill>) -> io::Result<Captured> {
-    let mut captured = Captured::default();
-    let mut buffer = [0; 64 * 1_024];
-    let mut left = length;
-    while left > 0 {
-        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        file.read_exact(&mut buffer[..most])?;
-        captured.push(spill, &buffer[..most])?;
-        left -= most as u64;
-    }
-    Ok(captured)
-}
-
-/// Removes the jobs in a directory, and the directory if it has no other file.
-fn remove_jobs(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
+/// The files with outcomes in a directory, which may have others.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let is_own = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if name.ends_with(b".job") || name.starts_with(b".tmp") {
-            fs::remove_file(path)?;
-        }
-    }
-    match fs::remove_dir(directory) {
-        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
-        _ => Ok(()),
-    }
+        let has_end = [NEW, OLD].iter().any(|end| name.ends_with(end.as_bytes()));
+        has_end || name.starts_with(OLD_UNFINISHED.as_bytes())
+    };
+    let paths: io::Result<Vec<PathBuf>> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect();
+    Ok(paths?.into_iter().filter(is_own).collect())
 }
 
-fn remove(paths: Vec<PathBuf>) {
-    for path in paths {
-        // A file that stays is of a job that the journal has, and does no harm.
-        let _ = fs::remove_file(path);
+/// Removes the files with outcomes in a directory, and the directory if it has no other.
+fn remove_all(folder: &Path) -> io::Result<()> {
+    files(folder)?.iter().try_for_each(fs::remove_file)?;
+    match fs::remove_dir(folder) {
+        Err(error)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
+            ) =>
+        {
+            Err(error)
+        }
+        _ => Ok(()),
     }
 }

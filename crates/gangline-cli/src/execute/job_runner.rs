@@ -5,13 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::thread;
 
-use crate::error::{CliError, Context};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::OutputStream;
 use crate::execute::records::Unwritten;
 use crate::execute::retries::{Cost, Settled};
 use crate::execute::shared::{Output, SharedRun};
-use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{
     JobFailed, JobOutcome, JobResult, NextAttempt, Printed, ShownOnTerminal,
@@ -124,9 +122,11 @@ impl<W: JobWork> Runner for JobRunner<W> {
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Writing> {
-        self.lanes.begin_one();
         let (gate, shared) = (Arc::clone(&self.lane.gate), Arc::clone(&self.lanes.shared));
-        Ok(Writing { gate, shared, records: Unwritten::default() })
+        let writing = Writing { gate, shared, records: Unwritten::default() };
+        self.lanes.open_held(&self.lane)?;
+        self.lanes.begin_one();
+        Ok(writing)
     }
 
     fn consumer_work(
@@ -211,16 +211,20 @@ impl<W: JobWork> JobRunner<W> {
             false => self.work.work(slot, state, &open),
         };
         let split = self.split(&worked);
-        let mut worked = worked.into_iter();
+        let (mut worked, mut ended) = (worked.into_iter(), Vec::new());
         for (job, settled) in list.iter().zip(&mut settled).filter(|(_, settled)| settled.is_none())
         {
             match worked.next().expect("each job has an outcome") {
                 Worked::Left(outcome, whole) if split.is_some() => self.leave(outcome, whole),
                 Worked::Ended(outcome) | Worked::Left(outcome, _) => {
-                    *settled = Some(self.conclude(slot, job, Arc::new(outcome)));
+                    let concluded = self.conclude(slot, job, Arc::new(outcome));
+                    let done = concluded.iter().filter(|outcome| !outcome.has_lost_results());
+                    ended.extend(done.map(|outcome| (job, Arc::clone(outcome))));
+                    *settled = Some(concluded);
                 }
             }
         }
+        self.lanes.hold(&self.lane, slot, &ended);
         self.lanes.finish();
         let Some(error) = split else {
             let ended = settled.into_iter().map(|settled| settled.expect("each was concluded"));
@@ -248,7 +252,7 @@ impl<W: JobWork> JobRunner<W> {
     fn cut_off(&self, job: &Job) -> Ended {
         let retries = &self.lane.retries;
         let settled = retries.take_settled(job.number);
-        Ok(settled.unwrap_or_else(|| self.end_job(job, retries.cut_off(job.number)))?)
+        Ok(settled.unwrap_or_else(|| self.end_job(retries.cut_off(job.number)))?)
     }
 
     /// The error of a list that failed as a whole and is to be split, which is reported. No list is split once the run
@@ -293,7 +297,7 @@ impl<W: JobWork> JobRunner<W> {
             return Err(JobFailed { outcome, next });
         }
         self.lane.retries.forget(job.number);
-        self.end_job(job, outcome)
+        self.end_job(outcome)
     }
 
     /// Decides what follows an attempt. No job is tried again once the run is ending.
@@ -314,9 +318,8 @@ impl<W: JobWork> JobRunner<W> {
     }
 
     /// Records the outcome of the last attempt at a job, and returns it for the library.
-    fn end_job(&self, job: &Job, outcome: Arc<JobOutcome>) -> Settled {
+    fn end_job(&self, outcome: Arc<JobOutcome>) -> Settled {
         let order = self.lanes.shared.record(&outcome);
-        self.hold(job, &outcome);
         self.lanes.obey(order);
         match outcome.result.is_ok() {
             true => Ok(outcome),
@@ -346,9 +349,12 @@ impl<W: JobWork> JobRunner<W> {
         let shown = self.show(records, outcome, &printed);
         let shown = shown.map_err(|error| (UNWRITTEN, error));
         let written = shown.and_then(|()| match &shared.results {
-            Some(results) => results
-                .append(outcome, &printed)
-                .map_err(|error| ("the results of a job cannot be written", error)),
+            Some(_) if printed.are_results_lost => {
+                Err((UNWRITTEN_RESULTS, io::Error::other("they are not on the disk")))
+            }
+            Some(results) => {
+                results.append(outcome, &printed).map_err(|error| (UNWRITTEN_RESULTS, error))
+            }
             None => Ok(()),
         });
         if let Some(worker) = self.lane.gate.heads().and_then(|heads| heads.remove(outcome.number))
@@ -359,7 +365,7 @@ impl<W: JobWork> JobRunner<W> {
             turns.done(outcome.number);
         }
         if let Some(held) = self.lane.held.as_ref().filter(|_| written.is_ok()) {
-            held.printed(outcome.number);
+            held.printed(outcome);
         }
         self.lane.end_one();
         self.go_on_if(written)
@@ -390,17 +396,6 @@ impl<W: JobWork> JobRunner<W> {
                     .tell(&format!("job {number} runs again: its outcome cannot be read: {error}"));
                 None
             }
-        }
-    }
-
-    /// Keeps a success until the journal has it. Before that, the slot takes no other job.
-    fn hold(&self, job: &Job, outcome: &JobOutcome) {
-        let shared = &self.lanes.shared;
-        let Some(held) = self.lane.held.as_ref().filter(|_| outcome.result.is_ok()) else { return };
-        if let Err(error) = held.keep(job, outcome, shared.rules.showing) {
-            let what = "the outcome of a job cannot be kept beside the journal";
-            shared.fail(CliError::new(exit::JOURNAL, Context::new(what, error)));
-            self.lanes.close();
         }
     }
 
@@ -468,6 +463,7 @@ impl Drop for Writing {
     }
 }
 
+const UNWRITTEN_RESULTS: &str = "the results of a job cannot be written";
 const UNWRITTEN: &str = "the outputs of jobs cannot be written";
 
 /// The error of a job that was taken when the run was ending.

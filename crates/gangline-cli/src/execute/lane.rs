@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::args::halt;
 use crate::error::CliError;
 use crate::execute::groups::Groups;
-use crate::execute::held::HeldOutputs;
+use crate::execute::held::{EndedJob, HeldOutputs};
 use crate::execute::process::ProcessEnd;
 use crate::execute::records::Records;
 use crate::execute::retries::JobRetries;
@@ -127,6 +127,26 @@ impl Lanes {
     pub(crate) fn begin_one(&self) {
         if self.begun.fetch_add(1, Ordering::SeqCst) + 1 == self.lanes.len() {
             self.lanes.iter().for_each(|lane| lane.gate.open());
+        }
+    }
+
+    /// Reads what an earlier run holds. The journal is locked, and no job has started.
+    pub(crate) fn open_held(&self, lane: &Lane) -> Result<(), String> {
+        let Some(held) = &lane.held else { return Ok(()) };
+        held.open().map_err(|error| {
+            let text = error.to_string();
+            self.shared.fail(held.error(error));
+            text
+        })
+    }
+
+    /// Holds successes until the journal has them. Before that, the slot takes no other job.
+    pub(crate) fn hold(&self, lane: &Lane, slot: usize, ended: &[EndedJob<'_>]) {
+        let Some(held) = &lane.held else { return };
+        let before = || self.shared.sync_unprinted();
+        if let Err(error) = held.keep(slot, ended, self.shared.rules.showing, &before) {
+            self.shared.fail(held.error(error));
+            self.close();
         }
     }
 

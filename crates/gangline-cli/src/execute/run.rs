@@ -9,8 +9,8 @@ use crate::args::{InUse, RunArgs};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
 use crate::execute::conclude::{LaneEnd, conclude};
-use crate::execute::done_records::DoneRecords;
 use crate::execute::dry_run::dry_run;
+use crate::execute::earlier_jobs::EarlierJobs;
 use crate::execute::failure::{internal, of_run};
 use crate::execute::gpu_watch::GpuWatch;
 use crate::execute::job_runner::{JobRunner, JobWork};
@@ -194,12 +194,12 @@ fn drive<W: JobWork + 'static>(
         Some(_) => gated.counting_equals(),
         None => gated,
     };
-    let gated = match own.records.as_ref().filter(|records| records.show_done()) {
-        Some(records) => {
-            let (lanes, records) = (lanes.clone(), Arc::clone(records));
-            gated.watched_by(Arc::new(DoneRecords { lanes, records }))
+    let gated = match args.record.resume {
+        true => {
+            let (lanes, records, held) = (lanes.clone(), own.records.clone(), own.held.clone());
+            gated.watched_by(Arc::new(EarlierJobs { lanes, records, held }))
         }
-        None => gated,
+        false => gated,
     };
     let is_reported = !args.record.report.is_empty();
     let watch = if is_reported { watch_gpus(plan)? } else { None };
@@ -214,15 +214,22 @@ fn drive<W: JobWork + 'static>(
     });
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
-    if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
-        held.end();
-    }
+    end_held(lanes, own, is_committed);
     let result = match result {
         // A signal or failures asked for it.
         Err(error) if error.is_cancelled() => Ok(()),
         result => result.and(closed).map_err(of_run),
     };
     Ok(LaneEnd { result, report })
+}
+
+/// Keeps what has ended and is not printed, since a signal or an error has ended the run.
+fn end_held(lanes: &Lanes, own: &Lane, is_committed: bool) {
+    let Some(held) = &own.held else { return };
+    let before = || lanes.shared.sync_unprinted();
+    if let Err(error) = held.end(is_committed, &before) {
+        lanes.shared.fail(held.error(error));
+    }
 }
 
 /// Watches the load of the GPUs of a lane, if it has any.

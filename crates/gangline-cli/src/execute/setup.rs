@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::args::running::{Running, TermSequence};
 use crate::args::workers::Workers;
 use crate::args::{RecordArgs, RunArgs};
-use crate::error::{CliError, Context};
+use crate::error::CliError;
 use crate::execute::brake::{self, Brake};
 use crate::execute::failure::{internal, journal_exists, unwritable};
 use crate::execute::groups::Groups;
@@ -18,7 +18,6 @@ use crate::execute::records::{DoneJobs, Records};
 use crate::execute::retries::JobRetries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::{Announced, Files, Output, Rules, SharedRun};
-use crate::exit;
 use crate::output::joblog::{Existing, JobLog, LogStart};
 use crate::output::report;
 use crate::output::results::ResultsTarget;
@@ -100,11 +99,7 @@ fn held(args: &RunArgs, plan: &Plan) -> Result<Option<Arc<HeldOutputs>>, CliErro
     if existing(args) == Existing::Replace {
         check_is_new(&path)?;
     }
-    let held = HeldOutputs::open(&path, existing(args)).map_err(|error| {
-        let what = format!("the jobs held beside the journal {} cannot be read", path.display());
-        CliError::new(exit::JOURNAL, Context::new(what, error))
-    });
-    held.map(|held| Some(Arc::new(held)))
+    Ok(Some(Arc::new(HeldOutputs::new(&path, existing(args), plan.slots.len()))))
 }
 
 /// How a job is ended.

@@ -177,6 +177,7 @@ impl SharedRun {
             place.write(&Summary::of(outcome).text()?, [&printed.stdout, &printed.stderr])
         };
         let kept = outcome.results.as_ref().map(write);
+        printed.are_results_lost = matches!(kept, Some(Err(_)));
         if self.rules.files == Files::Named {
             printed.file = self.file_of(outcome, &printed);
         }
@@ -222,6 +223,11 @@ impl SharedRun {
             _ => exit::OUTPUT,
         };
         self.fail(CliError::new(exit, Context::new(what, error)));
+    }
+
+    /// Flushes the results of jobs whose outputs are not printed yet.
+    pub(crate) fn sync_unprinted(&self) -> io::Result<()> {
+        self.results.as_ref().map_or(Ok(()), ResultsTarget::sync_unprinted)
     }
 
     /// A failure that is not a job's; the first one counts.

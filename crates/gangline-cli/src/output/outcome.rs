@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -41,7 +42,11 @@ pub(crate) struct JobOutcome {
     pub(crate) took: Duration,
     /// Taken when it is written: an error that is kept must not keep the output.
     pub(crate) printed: Mutex<Printed>,
+    pub(crate) commit: CommitMark,
 }
+
+/// The number of the commit of the journal that has a job; 0 until its output is printed.
+pub(crate) type CommitMark = Arc<AtomicU64>;
 
 /// The output of a job.
 #[derive(Debug, Default)]
@@ -52,6 +57,8 @@ pub(crate) struct Printed {
     pub(crate) received: u64,
     /// What a job that prints line by line could not print before its turn came.
     pub(crate) unshown: [Captured; 2],
+    /// Whether its results could not be written. Then it is not done.
+    pub(crate) are_results_lost: bool,
     /// The file that has the standard output, which is printed in its place.
     pub(crate) file: Option<PathBuf>,
     /// What standard output was made of.
@@ -128,6 +135,11 @@ impl JobOutcome {
 
     pub(crate) fn take_printed(&self) -> Printed {
         std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
+    }
+
+    /// Whether its results could not be written.
+    pub(crate) fn has_lost_results(&self) -> bool {
+        self.printed.lock().expect("nothing panics with the lock held").are_results_lost
     }
 
     /// The ids of its GPUs, with commas.

@@ -131,8 +131,13 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Checks that files can be made in a folder and removed, for the results at `path`.
 fn check_writable(folder: &Path, path: &Path) -> Result<(), Misplaced> {
+    check_folder(folder).map_err(Misplaced::unusable(path))
+}
+
+/// Checks that files can be made in a folder and removed.
+pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
     match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
-        Err(error @ (Errno::ACCESS | Errno::ROFS)) => Err(Misplaced::unusable(path)(error.into())),
+        Err(error @ (Errno::ACCESS | Errno::ROFS)) => Err(error.into()),
         // A missing folder is made, and a container may refuse the call.
         _ => Ok(()),
     }

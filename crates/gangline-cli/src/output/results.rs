@@ -98,6 +98,15 @@ impl ResultsTarget {
         }
     }
 
+    /// Flushes the results of jobs whose outputs are not printed yet.
+    pub(crate) fn sync_unprinted(&self) -> io::Result<()> {
+        match self {
+            ResultsTarget::Folder(_) | ResultsTarget::Named(_) => self.sync(),
+            // It gets a row when the output is printed.
+            ResultsTarget::Table(_) => Ok(()),
+        }
+    }
+
     /// Writes the results of a job when its output is printed, in the order of the outputs.
     pub(crate) fn append(&self, outcome: &JobOutcome, printed: &Printed) -> io::Result<()> {
         match self {

@@ -23,8 +23,9 @@ pub(crate) trait Watch: Send + Sync {
     /// Notes that a job was read.
     fn read(&self, number: u64);
 
-    /// Notes that an earlier run has done the job that was read last.
-    fn left_out(&self, job: &Job);
+    /// Notes that an earlier run has done the job that was read last, which is the given one of those with the same
+    /// content.
+    fn left_out(&self, job: &Job, occurrence: u64);
 
     /// Whether there is room for another such job.
     fn has_room(&self) -> bool;
@@ -32,8 +33,15 @@ pub(crate) trait Watch: Send + Sync {
 
 struct Watching {
     watch: Arc<dyn Watch>,
-    /// The job that was read last, and the place of its turn.
-    last: Option<(Job, u64)>,
+    last: Option<LastJob>,
+}
+
+/// The job that was read last.
+struct LastJob {
+    job: Job,
+    /// The place of its turn.
+    place: u64,
+    occurrence: u64,
 }
 
 /// The longest wait for room. It only bounds the harm of a lost wake-up.
@@ -65,10 +73,12 @@ impl Gated {
     /// Reports the last job if an earlier run has done it, and then waits for room.
     fn look_at_last(&mut self) {
         let Some(Watching { watch, last }) = &mut self.watching else { return };
-        let Some((job, _)) = last.take_if(|(_, place)| self.gate.has_left_out(*place)) else {
+        let Some(LastJob { job, occurrence, .. }) =
+            last.take_if(|last| self.gate.has_left_out(last.place))
+        else {
             return;
         };
-        watch.left_out(&job);
+        watch.left_out(&job, occurrence);
         loop {
             let seen = self.gate.nudges();
             if watch.has_room() || !self.gate.rest_until_nudged(seen, LONGEST_WAIT) {
@@ -94,14 +104,15 @@ impl Iterator for Gated {
             }
             Some(Ok(job)) => {
                 turn.belongs_to(job.number);
-                if let Some(Watching { watch, last }) = &mut self.watching {
-                    watch.read(job.number);
-                    *last = Some((job.clone(), turn.place));
-                }
+                let mut occurrence = 0;
                 if let Some(Equals { hasher, counts }) = &mut self.equals {
                     let count = counts.entry(hasher.hash_one(job.key())).or_default();
-                    turn.occurrence.get_or_init(|| *count);
+                    occurrence = *turn.occurrence.get_or_init(|| *count);
                     *count += 1;
+                }
+                if let Some(Watching { watch, last }) = &mut self.watching {
+                    watch.read(job.number);
+                    *last = Some(LastJob { job: job.clone(), place: turn.place, occurrence });
                 }
                 // The job may end the run before the reader looks for the next.
                 if self.jobs.size_hint().1 == Some(0) {

@@ -248,28 +248,44 @@ fn a_killed_run_can_be_resumed() {
     survives(&[3, 20, 2], 60);
 }
 
+/// Each but the first is so long that its outcome is on the disk before the next begins.
+const LONG: &str = "echo x >> ran$1; if [ $1 = a ]; then sh wait go; else sleep .06; fi";
+
+/// Runs four jobs that end while an earlier one runs, and kills the process before their outputs are printed.
+fn killed_before_printing(place: &Place, line: &str) {
+    place.write("wait", crate::output::WAIT);
+    let running = place.start_typed(line);
+    crate::support::wait_until("the last is held", || {
+        let text: String = held(place).iter().map(|name| place.read(name)).collect();
+        text.matches("{\"key\":").count() == 4 && text.ends_with('\n')
+    });
+    kill_process(running.engine(), Signal::KILL).unwrap();
+    assert_eq!(running.ran().code, Some(137));
+    place.write("go", "");
+}
+
+/// The files with outcomes beside the journal.
+fn held(place: &Place) -> Vec<String> {
+    let files = fs::read_dir(place.path("j.held")).into_iter().flatten().flatten();
+    files.map(|file| format!("j.held/{}", file.file_name().into_string().unwrap())).collect()
+}
+
+/// How often each job ran.
+fn runs(place: &Place) -> [usize; 4] {
+    ["a", "b", "c", "d"].map(|job| place.read(&format!("ran{job}")).lines().count())
+}
+
 /// Jobs that ended while an earlier one ran: their outputs are not printed when the process is killed.
 fn is_not_done_twice(options: &str, printed: &str) {
     let place = Place::new();
-    place.write("wait", crate::output::WAIT);
-    let script = "echo x >> ran$1; if [ $1 = a ]; then sh wait go; fi; echo out$1; echo err$1 >&2";
+    let script = format!("{LONG}; echo out$1; echo err$1 >&2");
     let line = format!("-j2 {options} --journal j --shell -- '{script}' ::: a b c c d");
-    let running = place.start_typed(&line);
-    place.wait_for("rand");
-    crate::support::wait_until("the last is held", || {
-        std::fs::read_dir(place.path("j.held")).is_ok_and(|files| {
-            let names = files.flatten().map(|file| file.file_name().into_string().unwrap());
-            names.filter(|name| name.ends_with(".job")).count() == 4
-        })
-    });
-    rustix::process::kill_process(running.engine(), rustix::process::Signal::KILL).unwrap();
-    assert_eq!(running.ran().code, Some(137));
-    place.write("go", "");
+    killed_before_printing(&place, &line);
+    assert_eq!(held(&place).len(), 1, "a slot has one file");
     let ran = place.run_typed(&format!("--resume {line}"));
     ran.check(0, printed);
     ran.check_said(0, &["4 jobs had ended when the last run was cut off, and did not run again"]);
-    let runs = ["a", "b", "c", "d"].map(|job| place.read(&format!("ran{job}")).lines().count());
-    assert_eq!(runs, [2, 1, 2, 1], "c is there twice");
+    assert_eq!(runs(&place), [2, 1, 2, 1], "c is there twice");
     assert!(!place.path("j.held").exists());
     place.run_typed(&format!("--resume {line}")).check(0, "");
 }
@@ -280,6 +296,139 @@ fn a_job_that_has_ended_is_not_done_again() {
     is_not_done_twice("--results out", "outa\noutb\noutc\noutc\noutd\n");
     is_not_done_twice("--tag", "a\touta\nb\toutb\nc\toutc\nc\toutc\nd\toutd\n");
     is_not_done_twice("-k --line-buffer", "outa\noutb\noutc\noutc\noutd\n");
+}
+
+/// Kills a run again and again, also while outcomes of an earlier one wait to be printed.
+#[test]
+fn a_job_that_has_ended_is_not_done_again_after_two_kills() {
+    let place = Place::new();
+    let line = format!("-j2 --journal j --shell -- '{LONG}; echo out$1' ::: a b c c d");
+    killed_before_printing(&place, &line);
+    fs::remove_file(place.path("go")).unwrap();
+    let running = place.start_typed(&format!("--resume {line}"));
+    crate::support::wait_until("the first runs again", || runs(&place)[0] == 2);
+    kill_process(running.engine(), Signal::KILL).unwrap();
+    assert_eq!(running.ran().code, Some(137));
+    place.write("go", "");
+    let ran = place.run_typed(&format!("--resume {line}"));
+    ran.check(0, "outa\noutb\noutc\noutc\noutd\n");
+    assert_eq!(runs(&place), [3, 1, 2, 1], "c is there twice");
+    assert!(!place.path("j.held").exists());
+}
+
+/// Jobs that are not in the input of the next run, or that it leaves out, are not done again by a later one.
+#[test]
+fn what_has_ended_is_kept_for_a_later_run() {
+    let place = Place::new();
+    let line = format!("-j2 --journal j --shell -- '{LONG}; echo out$1' :::");
+    killed_before_printing(&place, &format!("{line} a b c c d"));
+    place.run_typed(&format!("--resume-failed {line} a b c c d")).check(0, "");
+    place.run_typed(&format!("--resume {line} a c d")).check(0, "outa\noutc\noutd\n");
+    place.run_typed(&format!("--resume {line} a b c c d")).check(0, "outb\noutc\n");
+    assert_eq!(runs(&place), [2, 1, 2, 1], "c is there twice");
+    assert!(!place.path("j.held").exists());
+}
+
+/// A file of outcomes that is cut off or changed: the jobs that it no longer has run again, and no output is lost.
+#[test]
+fn damaged_outcomes_are_not_used() {
+    let place = Place::new();
+    let line = format!("-j2 --journal j --shell -- '{LONG}; echo out$1' ::: a b c c d");
+    killed_before_printing(&place, &line);
+    let [name] = &held(&place)[..] else { panic!("a slot has one file") };
+    let (file, journal) = (place.read(name), place.read("j"));
+    let entry = file.find("outb").unwrap();
+    for (damaged, again) in [
+        (file[..file.len() - 1].to_owned(), 1),
+        (file[..entry].to_owned(), 4),
+        (file.replacen("outb", "outx", 1), 4),
+        (file.replacen("outd", "outx", 1), 1),
+        (String::new(), 4),
+        ("\0".repeat(file.len()), 4),
+    ] {
+        fs::create_dir_all(place.path("j.held")).unwrap();
+        place.write("j", &journal);
+        place.write(name, &damaged);
+        let before: usize = runs(&place).iter().sum();
+        let ran = place.run_typed(&format!("--resume {line}"));
+        ran.check(0, "outa\noutb\noutc\noutc\noutd\n");
+        assert_eq!(runs(&place).iter().sum::<usize>() - before, 1 + again, "{damaged}");
+        assert!(!place.path("j.held").exists());
+    }
+}
+
+/// A file of an earlier version has one outcome, and no checksum.
+#[test]
+fn outcomes_of_an_earlier_version_are_read() {
+    let place = Place::new();
+    echo(&place, "", "a").check(0, "a\n");
+    fs::create_dir(place.path("j.held")).unwrap();
+    let time = r#"{"secs":1,"nanos":0}"#;
+    let outcome = |key: &str, length: usize| {
+        format!(
+            r#"{{"key":"{key}","occurrence":0,"command":"echo {key}","attempts":1,"slot":0,"gpus":[],"started":{time},"took":{time},"received":5,"file":null,"form":"Stream","stdout":{length},"stderr":0}}"#
+        ) + "\nheld\n"
+    };
+    place.write("j.held/.tmpabcdef.job", outcome("b", 5));
+    place.write("j.held/.tmpghijkl.job", outcome("c", 6));
+    place.write("j.held/.tmpmnopqr", outcome("d", 5));
+    let ran = echo(&place, "--resume", "a b c d");
+    ran.check(0, "held\nc\nd\n");
+    ran.check_said(0, &["1 job had ended when the last run was cut off, and did not run again"]);
+    assert!(!place.path("j.held").exists());
+}
+
+#[test]
+fn outcomes_that_cannot_be_kept_are_an_error_before_the_first_job() {
+    for options in ["", "--resume"] {
+        let place = Place::new();
+        place.write("j.held", "mine");
+        let ran = place.run_typed(&format!("--journal j {options} -- touch ::: started"));
+        ran.check_said(105, &["the outcomes of jobs cannot be kept in j.held, beside the journal"]);
+        assert!(!place.path("started").exists());
+        assert_eq!(place.read("j.held"), "mine");
+    }
+}
+
+/// The disk is full: the outcome of a job is longer than any file may be.
+#[test]
+fn an_outcome_that_cannot_be_written_ends_the_run() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_gangline");
+    let script = "sleep .06; head -c 10000 /dev/zero | tr \"\\0\" x";
+    let line = format!("run -j1 --journal j --resume --shell -- '{script}' ::: a b");
+    let mut shell = Command::new("bash");
+    let limited = format!("trap '' XFSZ; ulimit -f 8; exec {program} {line}");
+    shell.args(["-c", &limited]).current_dir(place.directory()).env("TMPDIR", place.path("tmp"));
+    let ran = place.ran(&mut shell);
+    ran.check_said(105, &["the outcomes of jobs cannot be kept in j.held, beside the journal"]);
+    let again = place.run_typed(line.trim_start_matches("run "));
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(ran.stdout.len() + again.stdout.len(), 20_000, "each was printed once");
+    assert!(!place.path("j.held").exists());
+}
+
+/// The disk is full: the results of the second job are longer than any file may be.
+#[test]
+fn a_job_whose_results_cannot_be_written_is_not_done() {
+    for results in ["out", "out/{}.txt"] {
+        let place = Place::new();
+        let program = env!("CARGO_BIN_EXE_gangline");
+        let script = "[ $1 != b ] || head -c 10000 /dev/zero | tr \"\\0\" x; echo $1";
+        let line =
+            format!("-j1 --journal j --resume --results {results} --shell -- '{script}' ::: a b c");
+        let mut shell = Command::new("bash");
+        let limited = format!("trap '' XFSZ; ulimit -f 8; exec {program} run {line}");
+        shell
+            .args(["-c", &limited])
+            .current_dir(place.directory())
+            .env("TMPDIR", place.path("tmp"));
+        place.ran(&mut shell).check_said(106, &["the results of job 2 cannot be written"]);
+        let again = place.run_typed(&line);
+        assert_eq!((again.code, again.stdout.len()), (Some(0), 10_000 + 4), "{again:?}");
+        let stdout = if results == "out" { "out/2/stdout" } else { "out/b.txt" };
+        assert_eq!(place.read(stdout).len(), 10_002);
+    }
 }
 
 #[test]

@@ -211,6 +211,7 @@ impl Warm {
             started,
             took,
             printed: Mutex::new(std::mem::take(&mut asked.printed)),
+            commit: Arc::default(),
         }
     }
 
