@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     two_workers()?;
     many_slots()?;
     warm_worker()?;
+    journal()?;
     memory()
 }
 
@@ -120,6 +121,34 @@ fn converse(worker: &Path) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
+/// Compares runs with a journal and without: of warm workers that get lists or single inputs, and of commands.
+fn journal() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let journal = folder.path().join("journal");
+    let own = std::env::current_exe()?;
+    let worker = format!("-- {} --worker", own.display());
+    for (what, inputs, command) in [
+        ("an input in a list of 64", 10 * INPUTS, format!("--warm --batch 64 {worker}")),
+        ("an input to a warm worker", INPUTS, format!("--warm {worker}")),
+        ("`true`", JOBS, "-- true".to_owned()),
+    ] {
+        let run =
+            |option: &str| time(&format!("seq {inputs} | {GANGLINE} run -j2 {option} {command}"));
+        let mut ratios = Vec::new();
+        for _ in 0..ROUNDS {
+            let without = run("")?;
+            let with = run(&format!("--journal {}", journal.display()))?;
+            ratios.push(with.as_secs_f64() / without.as_secs_f64());
+            fs::remove_file(&journal)?;
+        }
+        println!(
+            "{what} with a journal, of the time without: {:.2} (promised: 1.5)",
+            median(&mut ratios)
+        );
+    }
+    Ok(())
+}
+
 /// The peak memory of the process that runs the jobs, for few and for many inputs to warm workers.
 fn memory() -> Result<(), Box<dyn std::error::Error>> {
     let (few, many) = (peak(10_000)?, peak(1_000_000)?);
@@ -160,16 +189,24 @@ fn high_water(status: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// A warm worker that returns its input.
+/// A warm worker that returns its inputs.
 fn work() -> Result<(), Box<dyn std::error::Error>> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = io::BufWriter::new(io::stdout().lock());
     for line in io::stdin().lock().lines() {
         let message: serde_json::Value = serde_json::from_str(&line?)?;
-        let answer = match message.get("item") {
-            Some(item) => serde_json::json!({ "item": item, "output": message["input"] }),
-            None => serde_json::json!({ "gangline": 1 }),
-        };
-        writeln!(stdout, "{answer}")?;
+        let one = message.get("item").map(|_| std::slice::from_ref(&message));
+        let list = message.get("items").and_then(serde_json::Value::as_array);
+        match one.or(list.map(Vec::as_slice)) {
+            Some(items) => items.iter().try_for_each(|it| {
+                let answer = serde_json::json!({ "item": it["item"], "output": it["input"] });
+                writeln!(stdout, "{answer}")
+            })?,
+            None => writeln!(
+                stdout,
+                "{}",
+                serde_json::json!({ "gangline": 2, "batch": message["batch"] != 1 })
+            )?,
+        }
         stdout.flush()?;
     }
     Ok(())
