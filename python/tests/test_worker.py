@@ -180,7 +180,9 @@ def test_one_output_for_a_list_is_named_by_its_type():
     ],
 )
 def test_a_list_has_an_output_for_each_input_in_their_order(returned, name):
-    talk = Talk(f"import collections, time, types, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)")
+    talk = Talk(
+        f"import collections, time, types, numpy as np\ngangline.worker(None, lambda _, xs: {returned}, batch=8)"
+    )
     talk.ask_list([10, 20])
     errors = {talk.hear()["error"] for _ in range(2)}
     assert errors == {f"ValueError: with batch, work returns a list of outputs, got {name}"}

@@ -12,7 +12,7 @@ use crate::execute::process::ProcessEnd;
 use crate::execute::warm::{Loading, Warm, WorkerFacts};
 use crate::output::capture::Captured;
 use crate::output::json_text;
-use crate::output::outcome::{JobOutcome, JobResult};
+use crate::output::outcome::{JobOutcome, JobResult, ShownOnTerminal};
 use crate::output::record;
 use crate::plan::job::Job;
 use gangline::error::OutOfMemory;
@@ -171,6 +171,9 @@ impl ListRunner {
         }
         let terminal = &self.lanes.shared.terminal;
         let said = outcome.printed.lock().expect("nothing panics with the lock held");
+        if said.stderr_on_terminal == ShownOnTerminal::Already {
+            return;
+        }
         if let Err(error) = terminal.write_captured(None, &Captured::default(), &said.stderr) {
             self.lanes.shared.fail_output("the messages of workers cannot be written", error);
         }

@@ -97,7 +97,7 @@ fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
             "{replayed} {jobs} had ended when the last run was cut off, and did not run again"
         ));
     }
-    let early_end = lanes.shared.early_end();
+    let early_end = lanes.early_end();
     let cut_off = match early_end.ended.len() {
         0 => String::new(),
         1 => ", and 1 was ended with the run".to_owned(),
@@ -106,11 +106,11 @@ fn tell(args: &RunArgs, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     if failed > 0 {
         lanes.shared.terminal.tell_failure(&format!("{failed} of {ended} jobs failed{cut_off}"));
     }
-    let has_left_jobs = lanes.lanes.iter().any(|lane| !lane.gate.has_started_all());
-    if let Some((halt, job)) = &early_end.halt
-        && (has_left_jobs || !cut_off.is_empty())
-    {
-        let left = if has_left_jobs { "; jobs that had not started were not run" } else { "" };
+    if let Some((halt, job)) = &early_end.halt {
+        let left = match lanes.have_left_jobs() {
+            true => "; jobs that had not started were not run",
+            false => "",
+        };
         let cut_off = if failed > 0 { "" } else { &*cut_off };
         let text = format!("ended by --halt {halt} after job {job}{cut_off}{left}");
         lanes.shared.terminal.tell(&text);

@@ -15,6 +15,7 @@ use crate::execute::retries::JobRetries;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::SharedRun;
 use crate::exit;
+use crate::output::early_end::EarlyEnd;
 use crate::output::lists::Lists;
 use crate::output::misplaced::Misplaced;
 use crate::output::outcome::JobResult;
@@ -260,6 +261,18 @@ impl Lanes {
             }
             place => place.map_err(JobResult::Misplaced),
         }
+    }
+
+    /// Whether there are jobs that have not started.
+    pub(crate) fn have_left_jobs(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.gate.has_started_all())
+    }
+
+    /// The jobs that were ended with the run, and what ended it, if jobs were ended or left out by that.
+    pub(crate) fn early_end(&self) -> EarlyEnd {
+        let EarlyEnd { halt, ended } = self.shared.early_end();
+        let halt = halt.filter(|_| !ended.is_empty() || self.have_left_jobs());
+        EarlyEnd { halt, ended }
     }
 
     /// Applies the action that a failed job asks for.

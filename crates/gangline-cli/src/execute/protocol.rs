@@ -183,8 +183,8 @@ pub(crate) fn read_log(line: &[u8]) -> Option<Vec<u8>> {
 
 /// Reads what a worker says after it got a message. `place` finds an item among those that it has in hand.
 ///
-/// In texts about an item, such as its error, what is not Unicode is replaced: a reason must not be lost. An output that
-/// is not Unicode cannot be read.
+/// Replaces what is not Unicode in texts about an item, such as its error: a reason must not be lost. An output that is
+/// not Unicode cannot be read.
 pub(crate) fn read_reply(
     line: &[u8],
     place: &dyn Fn(u64) -> Result<usize, Violation>,

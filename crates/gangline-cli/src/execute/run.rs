@@ -206,11 +206,9 @@ fn drive<W: JobWork + 'static>(
     let began = Instant::now();
     let result = pool.try_run(gated);
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
-    let report =
-        is_reported.then(|| completed(pool.report(), gpus, own, &numbers, delivery(args), began));
-    let report = report.map(|mut report| {
-        lanes.shared.early_end().describe(&mut report);
-        report
+    let report = is_reported.then(|| {
+        let report = completed(pool.report(), gpus, own, &numbers, delivery(args), began);
+        lanes.early_end().described(report)
     });
     let closed = pool.close();
     let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);

@@ -15,6 +15,8 @@ struct KnownStarts {
     hopeless: HashSet<String>,
     /// The starts that failed, as messages have said.
     told: HashSet<FailedStart>,
+    /// Why slots were given up, as messages have said.
+    given_up: HashSet<String>,
 }
 
 /// A start that failed, apart from its slot.
@@ -77,6 +79,11 @@ impl StartHistory {
         self.known().hopeless.contains(command)
     }
 
+    /// Notes why a slot is given up. Returns whether no slot was given up for that reason before.
+    pub(super) fn gives_up(&self, why: &str) -> bool {
+        self.known().given_up.insert(why.to_owned())
+    }
+
     /// Judges a start that failed. Of a command that was once a worker, no failure is final.
     pub(super) fn judge(
         &self,
@@ -135,10 +142,11 @@ mod tests {
     fn the_same_message_twice_is_final() {
         let history = StartHistory::default();
         let missing = failed("exited with 2", "no model file");
+        let other = failed("exited with 2", "no memory");
         let judge = |before, failed| history.judge(on("./a", before), StartFault::Ended, failed);
         assert!(!judge(None, &missing).is_final);
-        assert!(!judge(Some(&missing), &failed("exited with 2", "no memory")).is_final);
-        assert!(!judge(Some(&failed("exited with 2", "no memory")), &missing).is_final);
+        assert!(!judge(Some(&missing), &other).is_final);
+        assert!(!judge(Some(&other), &missing).is_final);
         assert!(judge(Some(&missing), &missing).is_final);
         assert!(!history.is_hopeless("./a"), "another GPU may do");
         let killed = failed("was killed by SIGKILL", "");

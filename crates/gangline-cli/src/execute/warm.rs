@@ -202,7 +202,7 @@ impl Warm {
             self.show_said(&said);
         }
         if verdict.is_final {
-            self.give_up_slot(index, verdict, &format!("its start {result}"));
+            self.give_up_slot(index, verdict, &result, &format!("its start {result}"));
             return Loading::Tried;
         }
         // The first job tries again. A program that is not there fails it.
@@ -234,7 +234,7 @@ impl Warm {
                 break;
             }
             if self.is_to_be_given_up(&worker) {
-                self.give_up_slot(index, verdict, &format!("its start {result}"));
+                self.give_up_slot(index, verdict, &result, &format!("its start {result}"));
                 break;
             }
             self.tell_of_start(index, verdict, &result, &said);

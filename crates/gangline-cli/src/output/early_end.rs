@@ -15,9 +15,9 @@ pub(crate) struct EarlyEnd {
 }
 
 impl EarlyEnd {
-    /// Takes the jobs that were ended with the run out of the failures of a report, whose jobs have their numbers, and
-    /// says what ended it. The account counts them as cancelled.
-    pub(crate) fn describe(&self, report: &mut RunReport) {
+    /// Returns a report, whose jobs have their numbers, without the jobs that were ended with the run among its failures,
+    /// and with what ended it. The account counts these jobs as cancelled.
+    pub(crate) fn described(&self, mut report: RunReport) -> RunReport {
         let is_ended = |item: Option<u64>| item.is_some_and(|job| self.ended.contains(&job));
         let failures = std::mem::take(&mut report.failures);
         let (ended, failed): (Vec<_>, Vec<_>) =
@@ -52,6 +52,7 @@ impl EarlyEnd {
             settings.insert("halt".to_owned(), halt.clone());
             settings.insert("halted_after".to_owned(), job.to_string());
         }
+        report
     }
 }
 
@@ -76,7 +77,7 @@ mod tests {
         report.producers.push(slot);
         report.conclusion = "The jobs limited the run.".to_owned();
         let halt = Some(("now,fail=1".to_owned(), 17));
-        EarlyEnd { halt, ended: [16, 18].into() }.describe(&mut report);
+        let report = EarlyEnd { halt, ended: [16, 18].into() }.described(report);
         let jobs = |failures: &[Failure]| failures.iter().map(|it| it.item).collect::<Vec<_>>();
         assert_eq!(jobs(&report.failures), [Some(17)]);
         assert_eq!(jobs(&report.failures_undelivered), [Some(16), Some(18)]);
@@ -90,8 +91,6 @@ mod tests {
     fn a_run_that_had_all_its_jobs_stays_as_it_is() {
         let mut report = RunReport::default();
         report.failures = vec![failure(1)];
-        let before = report.clone();
-        EarlyEnd::default().describe(&mut report);
-        assert_eq!(report, before);
+        assert_eq!(EarlyEnd::default().described(report.clone()), report);
     }
 }

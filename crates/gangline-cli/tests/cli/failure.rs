@@ -292,6 +292,15 @@ fn a_run_that_ends_soon_names_the_job_and_ends_none() {
 }
 
 #[test]
+fn a_halt_that_left_nothing_out_is_not_named() {
+    let place = Place::new();
+    let line = "-j1 --halt soon,fail=1 --report r.json --shell -- 'exit $1' ::: 0 1";
+    let ran = place.run_typed(line);
+    assert!(!ran.stderr.contains("--halt"), "{ran:?}");
+    assert!(!place.read("r.json").contains("Ended by"), "{ran:?}");
+}
+
+#[test]
 fn a_job_that_takes_too_long_is_ended() {
     let place = Place::new();
     let ran =

@@ -169,6 +169,7 @@ fn a_start_that_fails_twice_with_the_same_message_is_not_repeated() {
         ran.check_said(103, &["exited with 2 before it answered", "no worker is left"]);
         let said = ran.stderr.lines().filter(|line| *line == "no model file").count();
         assert_eq!(said, 1, "{options}: {ran:?}");
+        assert_eq!(ran.stderr.matches("exited with 2 before").count(), 1, "{options}: {ran:?}");
         assert!(place.read("starts").lines().count() <= most, "{options}: {ran:?}");
     }
 }

@@ -242,15 +242,25 @@ impl Warm {
             said => format!("; it said: {}", Plain(said)),
         };
         let job = asked.job.number;
-        self.give_up_slot(index, verdict, &format!("job {job} {result}{said}"));
+        self.give_up_slot(index, verdict, result, &format!("job {job} {result}{said}"));
         Fate::GivenUp
     }
 
     /// Starts no worker on a slot any more. If another slot has shown that the command is no worker, a message has said so.
-    pub(super) fn give_up_slot(&self, index: usize, verdict: StartVerdict, why: &str) {
+    pub(super) fn give_up_slot(
+        &self,
+        index: usize,
+        verdict: StartVerdict,
+        result: &JobResult,
+        why: &str,
+    ) {
         if !verdict.is_hopeless {
             let number = self.number(index);
-            self.lanes.shared.terminal.tell(&format!("slot {number} is given up: {why}"));
+            let text = match self.history.gives_up(&result.to_string()) {
+                true => format!("slot {number} is given up: {why}"),
+                false => format!("slot {number} is given up: the same"),
+            };
+            self.lanes.shared.terminal.tell(&text);
         }
         if self.workers.give_up(index) < self.least {
             let text = match self.least {
