@@ -176,7 +176,10 @@ fn every_feature_of_a_guide_is_one_with_which_ci_runs_the_documentation() {
     let (list, ci) = (read("src/guide.rs"), read(".ci/run"));
     let more = ci.lines().find_map(|line| line.strip_prefix("more=\""));
     let more = more.expect(".ci/run has features").trim_end_matches('"');
-    assert!(ci.contains("--features \"$more\" --doc"), ".ci/run runs the documentation with `more`");
+    assert!(
+        ci.contains("--features \"$more\" --doc"),
+        ".ci/run runs the documentation with `more`"
+    );
     let features: Vec<_> = more.split(',').map(|it| it.trim_start_matches("gangline/")).collect();
     let implied = ["processes", "progress"]; // by `nats`, and by the program
     for part in list.split("feature = \"").skip(1) {

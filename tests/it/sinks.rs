@@ -147,7 +147,8 @@ fn slow_work<W: Write + 'static>(said: fn() -> W) -> Tasks<'static, u64, (u64, S
 #[cfg(unix)]
 fn run_until_killed<F: Format<(u64, String)> + 'static>(folder: &Path, sink: Sink<F>) {
     let journal = Journal::at(folder.join("journal")).resume().commit_items(7);
-    let builder = OrderedRunner::builder(slow_work(std::io::stdout).sink(sink)).devices(2).journal(journal);
+    let builder =
+        OrderedRunner::builder(slow_work(std::io::stdout).sink(sink)).devices(2).journal(journal);
     builder.build().unwrap().run(0..ITEMS).unwrap();
 }
 
@@ -156,7 +157,10 @@ fn run_until_killed<F: Format<(u64, String)> + 'static>(folder: &Path, sink: Sin
 #[track_caller]
 fn same<F: Format<(u64, String)> + 'static>(folder: &Path, undisturbed: Sink<F>) {
     let path = undisturbed.path().to_owned();
-    OrderedRunner::new(slow_work(std::io::sink).sink(undisturbed), 2).unwrap().run(0..ITEMS).unwrap();
+    OrderedRunner::new(slow_work(std::io::sink).sink(undisturbed), 2)
+        .unwrap()
+        .run(0..ITEMS)
+        .unwrap();
     assert!(fs::read(folder.join("out")).unwrap() == fs::read(path).unwrap());
 }
 

@@ -86,7 +86,7 @@ pub(super) enum CoordinatorWait {
         publishing: Publishing,
     },
     /// A chunk of a large input, before the item.
-    InputChunk(InputWriting),
+    InputChunk(Box<InputWriting>),
     /// A chunk of a large output.
     OutputChunk(OutputReading),
     Purge {
@@ -128,7 +128,7 @@ pub(super) enum CoordinatorTimer {
         publication: u64,
         publishing: Publishing,
     },
-    WriteChunk(InputWriting),
+    WriteChunk(Box<InputWriting>),
     ReadChunk(OutputReading),
     /// The broker is told that a result is being read.
     Progress(String),
@@ -261,7 +261,7 @@ impl<'a> CoordinatorHost<'a> {
                     self.publish(publication, publishing, at);
                 }
                 ClientTimer::Other(CoordinatorTimer::WriteChunk(input)) => {
-                    self.write_chunk(input, at);
+                    self.write_chunk(*input, at);
                 }
                 ClientTimer::Other(CoordinatorTimer::ReadChunk(output)) => {
                     self.read_chunk(output, at);
@@ -420,7 +420,7 @@ impl<'a> CoordinatorHost<'a> {
                 }
             }
             (CoordinatorWait::InputChunk(input), answer) => {
-                match self.take_written(input, answer, at) {
+                match self.take_written(*input, answer, at) {
                     Some(event) => event,
                     None => return,
                 }

@@ -155,7 +155,7 @@ fn broker_without_files() -> Checked {
     // The broker refuses at first what is to be made again, or a worker is replaced meanwhile.
     let (refused, replaced) = (Happening::Refuse(SOON * 4), Happening::Replace(1));
     for beside in [vec![refused.clone()], vec![Happening::Kill(1), replaced.clone()]] {
-        let plan = plan_with(200, &[&[lost.clone()], &beside[..]].concat());
+        let plan = plan_with(200, &[std::slice::from_ref(&lost), &beside[..]].concat());
         let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan };
         completes(&plan).map_err(|error| format!("{beside:?}: {error}"))?;
     }

@@ -27,7 +27,7 @@ pub fn read_any_bytes(bytes: &[u8]) {
     };
     match read_reply(bytes, &place) {
         Ok(WorkerReply::Answer(at, WorkerAnswer::Output(output))) => {
-            check_output(IN_HAND[at], &output)
+            check_output(IN_HAND[at], &output);
         }
         Ok(WorkerReply::Answer(at, _)) => assert!(at < IN_HAND.len(), "it answers an item"),
         Ok(WorkerReply::Whole(..) | WorkerReply::Log(_)) => {}

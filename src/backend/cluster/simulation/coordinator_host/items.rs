@@ -67,7 +67,7 @@ impl CoordinatorHost<'_> {
         if self.is_wanted(input.item.publication) {
             let request = Request::Send(input.publishing.message.clone());
             let within = input.publishing.within;
-            self.client.ask(at, request, CoordinatorWait::InputChunk(input), within);
+            self.client.ask(at, request, CoordinatorWait::InputChunk(Box::new(input)), within);
         } else {
             self.purge_objects(input.writing.subjects(), at);
         }
@@ -81,7 +81,7 @@ impl CoordinatorHost<'_> {
     ) -> Option<CoordinatorEvent> {
         match self.client.take_published(&mut input.publishing, answer, at) {
             PublishStep::Again => {
-                self.client.later(at.now + AGAIN, CoordinatorTimer::WriteChunk(input));
+                self.client.later(at.now + AGAIN, CoordinatorTimer::WriteChunk(Box::new(input)));
                 None
             }
             PublishStep::Failed(said) => {
