@@ -82,13 +82,13 @@ fn ranges_that_scipion_misreads_are_refused() {
 fn no_gpu(part: &str) -> String {
     format!(
         "{part:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
-         or UUIDs as in GPU-8932f937"
+         UUIDs as in GPU-8932f937, or all"
     )
 }
 
 #[test]
 fn what_is_no_gpu_is_refused_by_its_part() {
-    for part in ["0;1", "a", "-1", "1.0", "cuda:0", "all", "2x3", "1-", "-", "+1", "1_0", "٣"] {
+    for part in ["0;1", "a", "-1", "1.0", "cuda:0", "ALL", "2x3", "1-", "-", "+1", "1_0", "٣"] {
         refuses(part, &no_gpu(part));
         refuses(&format!("0, {part} 1"), &no_gpu(part));
     }

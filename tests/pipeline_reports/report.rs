@@ -162,7 +162,7 @@ fn a_producer_without_items_has_waited() {
     let mut pool = slow.pool(Order::Input, 3);
     pool.run(0..1).unwrap();
     for producer in pool.report().producers.iter().filter(|producer| producer.items == 0) {
-        assert_eq!(producer.working, std::time::Duration::ZERO, "{producer:?}");
+        assert!(producer.waiting > producer.working, "{producer:?}");
     }
     assert_eq!(pool.report().producers.iter().filter(|producer| producer.items == 0).count(), 2);
 }

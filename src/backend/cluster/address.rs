@@ -19,13 +19,13 @@ pub(super) struct BrokerAddress(String);
 
 /// The servers of an address, and the user or the token.
 pub(super) struct ParsedAddress {
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<BrokerServer>,
     /// The first in the address: the client uses it for all servers.
     pub(super) login: Option<Login>,
 }
 
 /// One server of an address.
-pub(super) struct Server {
+pub(super) struct BrokerServer {
     /// Has neither a user nor a token: the client logs it.
     pub(super) address: ServerAddr,
     pub(super) has_login: bool,
@@ -69,7 +69,7 @@ impl BrokerAddress {
             let (server, own) = parse_server(server.trim())?;
             let has_login = own.is_some();
             login = login.take().or(own);
-            Ok(Server { address: server, has_login })
+            Ok(BrokerServer { address: server, has_login })
         });
         let servers = servers.collect::<Result<_, String>>().map_err(|mut text| {
             if self.0.contains('@') {

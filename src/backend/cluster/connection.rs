@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use super::address::{Login, ParsedAddress, Server};
+use super::address::{BrokerServer, Login, ParsedAddress};
 use super::health::BrokerHealth;
 use super::health::NoAccess;
 use super::names::{Role, SubjectNames};
@@ -67,6 +67,39 @@ pub(super) struct BrokerConnection {
     has_gap: Arc<AtomicBool>,
 }
 
+/// Tells the rest of a client what its connection has met.
+struct ConnectionStates {
+    restored: watch::Sender<u64>,
+    denied: watch::Sender<Option<String>>,
+    locked_out: watch::Sender<Option<(Instant, String)>>,
+}
+
+impl ConnectionStates {
+    fn note(&self, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.locked_out.send_replace(None);
+                // The broker denies a right again after each connection, so an old denial says nothing.
+                self.denied.send_replace(None);
+                self.restored.send_modify(|count| *count += 1);
+            }
+            event => tracing::debug!("NATS: {event}"),
+        }
+        if let Some(text) = NoAccess::right_in(event) {
+            tracing::warn!("NATS: {text}");
+            // Later denials may follow from the first, which names the cause.
+            self.denied.send_modify(|denied| {
+                denied.get_or_insert_with(|| text.to_owned());
+            });
+        }
+        if let Some(said) = NoAccess::credentials_in(event) {
+            self.locked_out.send_modify(|locked_out| {
+                locked_out.get_or_insert_with(|| (Instant::now(), said));
+            });
+        }
+    }
+}
+
 impl BrokerConnection {
     pub(super) async fn open(
         access: &Access,
@@ -77,6 +110,7 @@ impl BrokerConnection {
         let (sender, restored) = watch::channel(0);
         let (deny, denied) = watch::channel(None);
         let (lock_out, locked_out) = watch::channel(None);
+        let states = ConnectionStates { restored: sender, denied: deny, locked_out: lock_out };
         let options = ConnectOptions::new()
             .name("gangline")
             .custom_inbox_prefix(names.inbox(role))
@@ -87,27 +121,7 @@ impl BrokerConnection {
                 Duration::from_millis(100).saturating_mul(tries.min(10) as u32)
             })
             .event_callback(move |event| {
-                match &event {
-                    Event::Connected => {
-                        lock_out.send_replace(None);
-                        // The broker denies a right again after each connection, so an old denial says nothing.
-                        deny.send_replace(None);
-                        sender.send_modify(|count| *count += 1);
-                    }
-                    event => tracing::debug!("NATS: {event}"),
-                }
-                if let Some(text) = NoAccess::right_in(&event) {
-                    tracing::warn!("NATS: {text}");
-                    // Later denials may follow from the first, which names the cause.
-                    deny.send_modify(|denied| {
-                        denied.get_or_insert_with(|| text.to_owned());
-                    });
-                }
-                if let Some(said) = NoAccess::credentials_in(&event) {
-                    lock_out.send_modify(|locked_out| {
-                        locked_out.get_or_insert_with(|| (Instant::now(), said));
-                    });
-                }
+                states.note(&event);
                 std::future::ready(())
             });
         let options = authenticated(options, access, login).await?;
@@ -376,7 +390,7 @@ fn servers(access: &Access) -> Result<(Vec<ServerAddr>, Option<Login>), ClusterE
     let parsed = access.address.parse();
     let ParsedAddress { servers, login } =
         parsed.map_err(|source| ClusterError::Connect { url: access.address.shown(), source })?;
-    let is_secure = |Server { address, has_login }: &Server| {
+    let is_secure = |BrokerServer { address, has_login }: &BrokerServer| {
         is_loopback(address.host())
             || address.tls_required() && (access.credentials.is_some() || *has_login)
     };

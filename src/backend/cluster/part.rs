@@ -176,7 +176,7 @@ impl WorkerPart {
             PartPhase::Left { until } => Some(until),
             PartPhase::Loading | PartPhase::Seated | PartPhase::Closing => None,
         };
-        let renewal = self.renewal.last.map(|last| last + self.lease() / 4);
+        let renewal = self.renewal.last.map(|last| last + self.settings.key.lease() / 4);
         let given_up = self.items.held.values().filter_map(|item| match item.step {
             ItemStep::GivenUp { until } => until,
             _ => None,
@@ -221,9 +221,9 @@ impl WorkerPart {
         self.phase = match reply {
             Some(JoinReply::Seated) => PartPhase::Seated,
             Some(JoinReply::Banned) => PartPhase::Over,
-            Some(JoinReply::Full) | None => {
-                PartPhase::Joining { again: Some(at + (self.lease() / 4).min(SEAT_AGAIN)) }
-            }
+            Some(JoinReply::Full) | None => PartPhase::Joining {
+                again: Some(at + (self.settings.key.lease() / 4).min(SEAT_AGAIN)),
+            },
         };
     }
 
@@ -257,7 +257,7 @@ impl WorkerPart {
             producers: number(service.producers),
             init: service.init,
         }));
-        let within = REQUEST_TIMEOUT.min(self.lease());
+        let within = REQUEST_TIMEOUT.min(self.settings.key.lease());
         self.actions.push(PartAction::AskForSeat { join, within });
     }
 
@@ -333,10 +333,10 @@ impl WorkerPart {
         if let PartPhase::Loading | PartPhase::Joining { .. } | PartPhase::Over = self.phase {
             return;
         }
-        let most = self.lease() / 2;
+        let most = self.settings.key.lease() / 2;
         let since = self.renewal.last.map(|last| now.saturating_duration_since(last));
         self.renewal.is_doubtful |= since.is_some_and(|since| since > most);
-        if since.is_none_or(|since| since >= self.lease() / 4) {
+        if since.is_none_or(|since| since >= self.settings.key.lease() / 4) {
             self.renewal.last = Some(now);
             for item in self.items.held.values() {
                 let (reply, kind) = (item.delivered.reply.clone(), Acknowledgement::Extend);
@@ -389,9 +389,5 @@ impl WorkerPart {
 
     fn notify(&mut self, news: WorkerNews) {
         self.actions.push(PartAction::Notify(news));
-    }
-
-    fn lease(&self) -> Duration {
-        self.settings.key.lease()
     }
 }

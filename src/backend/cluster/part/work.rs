@@ -41,7 +41,7 @@ impl WorkerPart {
             Acknowledgement::Done
         } else if self.items.is_begun(publication) {
             // A hook that was abandoned has it.
-            Acknowledgement::Return(self.lease())
+            Acknowledgement::Return(self.settings.key.lease())
         } else {
             let from = from.unwrap_or(Address::Any);
             let item = HeldItem { header, from, delivered, step: ItemStep::New };
