@@ -16,9 +16,10 @@ pub(crate) struct SpawnError {
 
 /// The subscriber of `tracing` that was the default of a thread.
 ///
-/// A caller may have a subscriber of its own, which no other thread has by itself.
+/// A caller may have a subscriber of its own, which no other thread has by itself. `None` if the program had none yet: one
+/// that it gets for all threads later is theirs too.
 #[derive(Debug, Clone)]
-pub(crate) struct CallerSubscriber(Dispatch);
+pub(crate) struct CallerSubscriber(Option<Dispatch>);
 
 /// Makes a subscriber the default of the current thread until it is dropped.
 #[derive(Debug)]
@@ -30,15 +31,17 @@ pub(crate) struct SubscriberGuard(
 impl CallerSubscriber {
     /// The default of the current thread.
     pub(crate) fn current() -> Self {
-        CallerSubscriber(dispatcher::get_default(Dispatch::clone))
+        let has_any = dispatcher::has_been_set();
+        CallerSubscriber(has_any.then(|| dispatcher::get_default(Dispatch::clone)))
     }
 
     /// Makes it the default of the current thread.
     pub(crate) fn enter(&self) -> SubscriberGuard {
         // Any default of a thread slows the macros of all threads down, so a program without subscribers gets none.
         let is_none = |dispatch: &Dispatch| dispatch.is::<NoSubscriber>();
-        let is_default = is_none(&self.0) && dispatcher::get_default(is_none);
-        SubscriberGuard((!is_default).then(|| dispatcher::set_default(&self.0)))
+        let own = self.0.as_ref();
+        let own = own.filter(|own| !(is_none(own) && dispatcher::get_default(is_none)));
+        SubscriberGuard(own.map(dispatcher::set_default))
     }
 }
 
