@@ -209,7 +209,8 @@ fn a_call_from_another_subscriber_is_in_the_run_of_the_service() {
                 Ok(xs.drain(..).map(Ok).collect())
             },
         );
-        OrderedRunner::builder(work).devices(1).batch(Batch::of(2)).build().unwrap()
+        let full = Batch::of(2).within(std::time::Duration::from_secs(60));
+        OrderedRunner::builder(work).devices(1).batch(full).build().unwrap()
     };
     let make = || (single().into_service(), batches().into_service());
     let (single, batches) = own.scope(|| info_span!("makes it").in_scope(make));
