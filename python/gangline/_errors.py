@@ -8,8 +8,14 @@ if TYPE_CHECKING:
     from gangline._records import Record
 
 __all__ = [
-    *("BadRequest", "JobFailed", "PoolError"),
-    *("first_line", "full_text", "is_lost_gpu", "is_out_of_memory", "unicode_text"),
+    "BadRequest",
+    "JobFailed",
+    "PoolError",
+    "first_line",
+    "full_text",
+    "is_lost_gpu",
+    "is_out_of_memory",
+    "unicode_text",
 ]
 
 #: Errors after which CUDA refuses the process all further work: parts of their texts and of their names in the driver

@@ -360,7 +360,9 @@ def test_a_bad_request_is_the_fault_of_its_input():
     assert talk.end() == (0, "")
 
 
-@pytest.mark.parametrize("error", ["gangline.BadRequest", "gangline.BadRequest()", "type('Mine', (gangline.BadRequest,), {})"])
+@pytest.mark.parametrize(
+    "error", ["gangline.BadRequest", "gangline.BadRequest()", "type('Mine', (gangline.BadRequest,), {})"]
+)
 def test_a_bad_request_may_have_no_text(error):
     talk = Talk(f"def work(_, x): raise {error}\ngangline.worker(None, work)")
     answer = talk.ask("a")
