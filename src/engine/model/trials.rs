@@ -14,6 +14,7 @@ use crate::backend::threads::producer::Producer;
 use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::spawn::CallerSubscriber;
 use crate::concurrency::{Condvar, Mutex, lock, now, wait};
 use crate::device::{Device, Devices};
 use crate::engine::collector::Collector;
@@ -353,7 +354,8 @@ impl Crowd {
             sender.send(join).unwrap();
             drop(sender);
             let producer = ProducerLoop::new(Box::new(backend), producer, shared);
-            producer.serve(&runs, crowd.replacer()).unwrap();
+            let enter_close = || CallerSubscriber::current().enter();
+            producer.serve(&runs, crowd.replacer(), enter_close).unwrap();
         });
         lock(&self.threads).push(thread);
     }
