@@ -4,6 +4,7 @@ pub(crate) mod batches;
 pub(crate) mod boxed;
 pub(crate) mod builder;
 pub(crate) mod expand;
+pub(crate) mod gather;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 pub(crate) mod host;
 pub(crate) mod into_outputs;
@@ -18,6 +19,7 @@ pub(crate) mod stage;
 #[cfg(feature = "futures")]
 pub(crate) mod streams;
 pub(crate) mod task_results;
+pub(crate) mod terminator;
 pub(crate) mod work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod worker;

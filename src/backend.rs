@@ -3,6 +3,8 @@
 #[cfg(all(feature = "nats", target_os = "linux"))]
 pub(crate) mod cluster;
 #[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod memory;
+#[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod process;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod remote;

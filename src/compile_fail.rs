@@ -199,3 +199,36 @@ mod stages_that_do_not_fit {}
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
 mod parts_that_are_not_gathered {}
+
+/// What is expanded is gathered, and a stage takes it.
+///
+/// ```
+/// use gangline::{OrderedRunner, each};
+///
+/// let part = || OrderedRunner::new(each(|x: u64| Ok(x)), 1);
+/// let whole = OrderedRunner::new(each(|(_, sum): (std::sync::Arc<u64>, u64)| Ok(sum)), 1)?;
+/// let expanded = part()?.expand(|x: &std::sync::Arc<u64>| 0..**x).then(part()?);
+/// let gathered = expanded.gather(|_| 0, |sum: &mut u64, _, _, y| *sum += y);
+/// gathered.then(whole).run(0..3)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0599
+/// use gangline::{OrderedRunner, each};
+///
+/// let part = || OrderedRunner::new(each(|x: u64| Ok(x)), 1);
+/// let expanded = part()?.expand(|x: &std::sync::Arc<u64>| 0..**x).then(part()?);
+/// expanded.run(0..3)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0599
+/// use gangline::{OrderedRunner, each};
+///
+/// let part = || OrderedRunner::new(each(|x: u64| Ok(x)), 1);
+/// let expanded = part()?.expand(|x: &std::sync::Arc<u64>| 0..**x).then(part()?);
+/// let gathered = expanded.gather(|_| 0, |sum: &mut u64, _, _, y| *sum += y);
+/// gathered.run(0..3)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod expansions_without_an_end {}

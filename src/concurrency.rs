@@ -3,6 +3,12 @@
 pub(crate) mod alarm;
 mod barrier;
 pub(crate) mod bell;
+#[cfg(any(test, all(feature = "processes", target_os = "linux")))]
+#[cfg_attr(
+    not(any(shuttle, all(feature = "processes", target_os = "linux"))),
+    expect(dead_code, reason = "a worker process uses it, and a model")
+)]
+pub(crate) mod call_queue;
 pub(crate) mod cancel;
 #[cfg_attr(shuttle, path = "concurrency/model_deque.rs")]
 mod deque;
@@ -13,12 +19,6 @@ pub(crate) mod guard;
 pub(crate) mod home_process;
 pub(crate) mod parker;
 pub(crate) mod queue;
-#[cfg(any(test, all(feature = "processes", target_os = "linux")))]
-#[cfg_attr(
-    not(any(shuttle, all(feature = "processes", target_os = "linux"))),
-    expect(dead_code, reason = "a worker process uses it, and a model")
-)]
-pub(crate) mod recallable;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;
 pub(crate) mod spawn;

@@ -4,12 +4,14 @@ mod build;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 mod cluster_error;
 mod convert;
+mod device_lost;
 mod error_display;
 mod origin;
 mod out_of_memory;
 mod output_count;
 mod site;
 mod worker_error;
+mod wrapper_error;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +19,15 @@ use std::time::Duration;
 pub use self::build::BuildError;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 pub use self::cluster_error::ClusterError;
+pub use self::device_lost::DeviceLost;
+pub(crate) use self::device_lost::{costs_state, is_device_lost};
 pub(crate) use self::error_display::text_of;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;
 pub use self::site::Site;
 pub use self::worker_error::{Crash, FrameError, RemoteError, WorkerError};
+pub use self::wrapper_error::WrapperError;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 use crate::device::Device;
 pub use crate::device::DeviceError;
@@ -288,6 +293,14 @@ pub enum Error {
         /// Where the text is wrong, and why.
         source: BoxError,
     },
+    /// The function of [`around_producers`](crate::Builder::around_producers) did not call a producer once.
+    #[non_exhaustive]
+    Wrapper {
+        /// The number of the producer.
+        producer: usize,
+        /// What the function did.
+        source: WrapperError,
+    },
     /// The operating system refused a thread.
     #[non_exhaustive]
     Thread {
@@ -416,7 +429,8 @@ impl Error {
             | Error::MeasurePanicked { .. }
             | Error::KeyPanicked { .. }
             | Error::GatherPanicked { .. }
-            | Error::ClassifyPanicked { .. } => true,
+            | Error::ClassifyPanicked { .. }
+            | Error::Wrapper { source: WrapperError::Panicked(_), .. } => true,
             Error::PartFailed { source, .. } => source.is_panic(),
             _ => false,
         }

@@ -28,6 +28,7 @@ pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
 pub use crate::api::service::Service;
 pub use crate::api::sink;
+pub use crate::api::terminator::Terminator;
 pub use crate::api::work::Work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
@@ -58,7 +59,8 @@ pub mod closures {
 
 /// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](Pipeline::gather).
 pub mod expansion {
-    pub use crate::api::expand::{Expand, Gather, Open};
+    pub use crate::api::expand::{Expand, Open};
+    pub use crate::api::gather::Gather;
 }
 
 /// GPUs: lists of them as Scipion writes them, and locks.
@@ -96,6 +98,9 @@ pub mod pipeline {
 /// Answers of a [`Service`] that are still to come.
 pub mod service {
     pub use crate::api::service::{Background, Call, Full, Service, Ticket};
+    pub use crate::api::service::{
+        SendError, StreamOptions, StreamReceiver, StreamResult, StreamSender,
+    };
 }
 
 /// Producers on many machines: see [`Builder::cluster`].
@@ -111,6 +116,9 @@ pub mod cluster {
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
     pub use crate::api::worker::{AnyRecipe, worker_main};
+    pub use crate::backend::memory::shared_bytes::SharedBytes;
+    pub use crate::backend::memory::shared_memory::SharedMemory;
+    pub use crate::backend::process::fork_server::ForkServer;
     pub use crate::backend::process::processes::Processes;
     pub use crate::backend::remote::codec::{Codec, MessagePack, Postcard};
     pub use crate::backend::remote::recipe::Recipe;

@@ -13,6 +13,8 @@ pub(crate) mod producer_loop;
 pub(crate) mod producer_threads;
 pub(crate) mod ready;
 pub(crate) mod shared;
+pub(crate) mod startup;
+pub(crate) mod thread_wrapper;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -26,7 +28,7 @@ use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Barrier, now};
-use crate::error::{Error, Hook, Site, text_of};
+use crate::error::{Error, Hook, text_of};
 use crate::producers::cpu_pool::producer_thread;
 use crate::producers::participants::Participants;
 use crate::producers::producer_factory::ProducerFactory;
@@ -36,6 +38,7 @@ use crate::producers::producer_threads::{
 };
 use crate::producers::ready::{NoReport, ReadyReceiver, ready_channel};
 use crate::producers::shared::Shared;
+use crate::producers::startup::{FirstInit, Startup};
 use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::run::run_shape::Rebuilt;
@@ -113,53 +116,6 @@ fn wait_within(
     Ok(())
 }
 
-/// The producers that have not reported yet.
-struct Startup {
-    outcomes: ReadyReceiver,
-    /// The sites of those producers.
-    waiting: Vec<Site>,
-    limit: Option<Duration>,
-    ticks: u64,
-}
-
-impl Startup {
-    /// Waits for the next producer to be ready, to fail, or to exceed the limit.
-    fn next(&mut self) -> Option<(usize, Result<(), Error>, Abandoned)> {
-        loop {
-            let Some(limit) = self.limit else {
-                let (producer, outcome) = self.outcomes.next()?;
-                return Some((producer, outcome, Abandoned::No));
-            };
-            if let Some(late) = self.late(limit) {
-                return Some(late);
-            }
-            // The abandoned producers still hold their senders, so the channel does not disconnect.
-            if self.waiting.is_empty() {
-                return None;
-            }
-            // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
-            match self.outcomes.next_within(tick_of(limit)) {
-                Ok((producer, outcome)) => {
-                    self.waiting.retain(|site| site.producer != Some(producer));
-                    return Some((producer, outcome, Abandoned::No));
-                }
-                Err(NoReport::Yet) => self.ticks += 1,
-                Err(NoReport::Ever) => return None,
-            }
-        }
-    }
-
-    fn late(&mut self, limit: Duration) -> Option<(usize, Result<(), Error>, Abandoned)> {
-        if self.ticks <= ticks_in(limit, tick_of(limit)) {
-            return None;
-        }
-        let site = Box::new(self.waiting.pop()?);
-        let producer = site.producer.expect("a producer has a number");
-        let error = Error::TimedOut { hook: Hook::ProducerInit, site, limit };
-        Some((producer, Err(error), Abandoned::Yes))
-    }
-}
-
 /// The start of the producers, as far as it can be interrupted.
 pub(crate) struct Building {
     wanted: Arc<Wanted>,
@@ -207,7 +163,8 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
     /// `limit`. Fails if fewer than `least` can be ready or the start is cancelled; the other producers are ended
     /// first.
     ///
-    /// If enough are ready, the others are recorded as [lost](Producers::losses).
+    /// If enough are ready, the others are recorded as [lost](Producers::losses). It waits for none of them if their states
+    /// are built in the first run.
     pub(crate) fn start(
         factory: &ProducerFactory<I, T>,
         settings: ThreadSettings,
@@ -223,8 +180,16 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         let learned = vec![DeviceBatches::default(); places];
         let (home, since, start_up) = (HomeProcess::here(), now(), Duration::ZERO);
         let mut producers = Producers { threads, home, losses: vec![], learned, start_up };
-        let (startup, failure) = producers.start_all(places, building, limit);
-        let Some(error) = producers.await_ready(startup, failure, building, least) else {
+        let failed = match producers.threads.first_init() {
+            FirstInit::InRun => {
+                (0..places).try_for_each(|_| producers.threads.start_next_in_run()).err()
+            }
+            FirstInit::InBuild => {
+                let (startup, failure) = producers.start_all(places, building, limit);
+                producers.await_ready(startup, failure, building, least)
+            }
+        };
+        let Some(error) = failed else {
             return Ok(Producers { start_up: now() - since, ..producers });
         };
         // Errors of the others while they end are dropped: only the first failure is reported.
@@ -329,7 +294,7 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         rebuilt: Rebuilt,
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
-        let lost = rebuilt.awaits(self.threads.stateless.swap(0, Ordering::Relaxed));
+        let lost = rebuilt.awaits(self.threads.shared.take_stateless());
         let (ready, outcomes) = ready_channel();
         for producer in (0..self.len()).filter(|&producer| !is_gone(producer)) {
             let shared = self.threads.shared(producer);
@@ -451,8 +416,7 @@ impl<I, T> Producers<I, T> {
     ///
     /// If a thread died of a bug of ours: with its panic, after all threads have ended.
     pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let mut failure = None;
-        let mut bug = None;
+        let (mut failure, mut bug) = (None, None);
         let mut limits = ShutdownLimits::new(limit, self.threads.end_timeout());
         for entry in self.threads.close() {
             let ProducerThread { thread, ended, site, shared, was_abandoned, .. } = entry;

@@ -42,7 +42,7 @@ use crate::observe::event_log::EventLog;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::run::crashes::Crashes;
 use crate::run::handover::Handover;
-use crate::run::handover::shared_budget::{Bounded, StageBudget};
+use crate::run::handover::shared_budget::{Bounded, MemoryBound, StageBudget};
 use crate::run::handover::undelivered::Undelivered;
 use crate::run::item_names::ItemEntry;
 use crate::run::lost_producer::ItemTimeouts;
@@ -115,6 +115,11 @@ impl<I, T> Run<I, T> {
     /// Whether the feeder has to [`admit`](Run::admit) each item.
     pub(crate) fn asks_for_names(&self) -> bool {
         self.run_settings.has_names() || self.recording.plans.is_some()
+    }
+
+    /// The order in which results leave the run.
+    pub(crate) fn order(&self) -> Order {
+        self.order
     }
 
     /// Names an item that was pulled, and decides whether to work on it.
@@ -241,9 +246,10 @@ impl<I: Send, T: Send> Interrupt for Run<I, T> {
 }
 
 impl<I: Send, T: Send> Bounded for Run<I, T> {
-    fn memory_bound(&self) -> Option<(u64, usize)> {
-        let most = self.run_settings.measures.as_ref()?.most(Measure::Memory)?;
-        Some((most, self.handover.at_work()))
+    fn memory_bound(&self) -> Option<MemoryBound> {
+        let measures = self.run_settings.measures.as_ref()?;
+        let (most, least) = (measures.most(Measure::Memory)?, measures.least());
+        Some(MemoryBound { most, at_work: self.handover.at_work(), least })
     }
 
     fn share(&self, budget: StageBudget) {
@@ -269,6 +275,10 @@ impl<I: Send, T: Send> RunControl for Run<I, T> {
 
     fn name_of(&self, item: u64) -> Option<Arc<str>> {
         self.state.name_of(item)
+    }
+
+    fn input_of(&self, item: u64) -> Option<u64> {
+        self.state.input_of(item).or((!self.in_line.is_reordered).then_some(item))
     }
 
     fn has_journal(&self) -> bool {

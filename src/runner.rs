@@ -156,7 +156,8 @@ pub trait Runner: Send + Sync {
     /// - `Err`: the item fails, and with it the run. In input order the items before it are still consumed,
     ///   and the first failure in order is the run's error. If the builder
     ///   [skips](crate::Builder::on_error) errors, the run goes on instead.
-    /// - Panic: as `Err`; in addition `state` is dropped, and rebuilt before its next use.
+    /// - Panic, or an error that [`DeviceLost`](crate::error::DeviceLost) marks: as `Err`; in addition `state` is
+    ///   dropped, and rebuilt before its next use.
     /// - When the run is cancelled, stopped or has failed, the call is not interrupted:
     ///   [`is_cancelled`](ProducerContext::is_cancelled) turns true, and whatever the call returns
     ///   is dropped.
@@ -197,7 +198,8 @@ pub trait Runner: Send + Sync {
     ///   capped at the size that fit, and grow back slowly: see
     ///   [`learned_batch_limits`](crate::Pool::learned_batch_limits). The error texts of CUDA and its
     ///   libraries are recognised; mark others with [`OutOfMemory`](crate::error::OutOfMemory).
-    /// - Panic: in addition `state` is dropped, and rebuilt before the next call.
+    /// - Panic, or an error that [`DeviceLost`](crate::error::DeviceLost) marks: in addition `state` is dropped, and
+    ///   rebuilt before the next call.
     /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried again.
     fn producer_work_batch(
         &self,

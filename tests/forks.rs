@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fork::{Fork, fork, waitpid};
+use gangline::service::{SendError, StreamOptions};
 use gangline::{
     Batch, Error, OrderedRunner, Pipeline, ProducerContext, Result, Runner, UnorderedRunner, map,
     sink,
@@ -268,6 +269,39 @@ fn a_service_is_dropped_in_a_child_and_serves_its_parent() {
     assert_eq!(ticket.wait().unwrap(), 9);
     assert_eq!(service.call(4).unwrap(), 16);
     in_child(|| drop(service));
+}
+
+#[test]
+fn a_stream_of_a_service_ends_in_a_child_and_goes_on_in_its_parent() {
+    let _alone = alone();
+    let service = squares().into_service();
+    let (mut sender, mut results) = service.open_stream(StreamOptions::new().window(4));
+    sender.send_some(vec![0, 1, 2]).unwrap();
+    assert_eq!(results.next().unwrap().result.unwrap(), 0);
+    let mut child_has = Some((sender, results));
+    in_child(|| {
+        let (mut sender, mut results) = child_has.take().unwrap();
+        assert_eq!((sender.room(), sender.send(3)), (0, Err(SendError(3))));
+        assert!(results.wait_until(Instant::now() + LIMIT), "it need not wait");
+        is_refused(results.next().unwrap().result);
+        assert!(results.next().is_none() && results.take_ready(1).is_empty());
+        drop((sender, results));
+        let (sender, mut results) = service.open_stream(StreamOptions::new());
+        assert_eq!(sender.room(), 0);
+        is_refused(results.take_ready(9).pop().unwrap().result);
+        assert!(results.next().is_none());
+        is_refused(service.stream(0..3).next().unwrap());
+    });
+    let (mut sender, results) = child_has.unwrap();
+    sender.send(3).unwrap();
+    sender.finish();
+    assert!(results.map(|next| next.result.unwrap()).eq([1, 4, 9]));
+    let (mut sender, results) = service.open_stream(StreamOptions::new());
+    sender.send(5).unwrap();
+    let mut child_has = Some((sender, results));
+    in_child(|| drop(child_has.take()));
+    drop(child_has);
+    assert_eq!(service.call(4).unwrap(), 16);
 }
 
 #[test]

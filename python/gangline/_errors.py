@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 if TYPE_CHECKING:
     from gangline._records import Record
 
 __all__ = [
     "BadRequest",
+    "Closed",
+    "DeadlineExceeded",
+    "Description",
+    "Forked",
+    "Full",
     "JobFailed",
+    "NoWorkers",
     "PoolError",
+    "describe",
     "first_line",
     "full_text",
     "is_lost_gpu",
@@ -39,7 +46,27 @@ LOST_GPU = (
 
 
 class PoolError(RuntimeError):
-    """The pool cannot go on: no worker could be started, or the program ended."""
+    """The pool cannot go on: no worker could be started, or too few are left; or it is closed."""
+
+
+class Closed(PoolError):
+    """The pool is closed, or was closed or terminated before the call was answered."""
+
+
+class Forked(PoolError):
+    """The pool is of another process, of which this one is a fork. Make a pool in this process."""
+
+
+class NoWorkers(PoolError):
+    """Too few workers are left: ``load`` has failed, or workers cannot be started. The next call starts them anew."""
+
+
+class DeadlineExceeded(PoolError):
+    """The call was not answered by its deadline: see ``Service.with_deadline``."""
+
+
+class Full(PoolError):
+    """The queue has no place for the call: see ``Service.try_submit``."""
 
 
 class BadRequest(Exception):
@@ -50,7 +77,7 @@ class BadRequest(Exception):
 
 
 class JobFailed(Exception):
-    """An item failed. Raised by ``Pool.map`` for the first one in the order of the inputs."""
+    """An item failed. Raised by calls, and by ``Pool.map`` for the first one in the order of the inputs."""
 
     #: The failed item: its key, its error with the traceback, its GPUs and attempts.
     record: Record
@@ -91,14 +118,62 @@ def first_line(error: BaseException) -> str:
 
 def full_text(error: BaseException) -> str:
     """The first line, an empty line, and the traceback without the frames of this package."""
+    return f"{first_line(error)}\n\n{traceback_text(error)}"
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without the frames of this package."""
     # Imported for the first error only: it takes half as long as Python's own start.
     import traceback
 
     shown = traceback.TracebackException.from_exception(error, capture_locals=False)
-    here = __file__.rsplit("/", 1)[0]
-    own = [frame for frame in shown.stack if not frame.filename.startswith(here)]
-    shown.stack = traceback.StackSummary.from_list(own)
-    return unicode_text(f"{first_line(error)}\n\n{''.join(shown.format()).rstrip()}")
+    here = __file__.rsplit("/", 1)[0] + "/"
+    kept = [frame for frame in shown.stack if not frame.filename.startswith(here)]
+    shown.stack = traceback.StackSummary.from_list(kept)
+    return unicode_text("".join(shown.format()).rstrip())
+
+
+#: The largest text of a description, in characters.
+LARGEST_TEXT = 64 << 10
+
+
+class Description(NamedTuple):
+    """An exception as it travels from a worker. The exception itself may hold what cannot be sent or rebuilt."""
+
+    #: Its class as tracebacks show it: with the module, save for Python's own and the main module's.
+    name: str
+    #: ``ValueError: bad``.
+    line: str
+    #: As Python prints it, without the frames of this package.
+    traceback: str
+    is_out_of_memory: bool
+    #: Whether the process can no longer use its GPU, so that another one must take its place.
+    is_lost_gpu: bool
+    #: Whether no attempt could succeed with this input.
+    is_bad_request: bool
+
+
+def describe(error: BaseException) -> Description:
+    """Say what is known of an exception, also if its own methods fail.
+
+    >>> describe(KeyError("bad"))[:2]
+    ('KeyError', "KeyError: 'bad'")
+    """
+    kind = type(error)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    line = first_line(error)
+    try:
+        traceback = traceback_text(error)
+    except Exception:
+        traceback = line
+    return Description(
+        unicode_text(f"{module}{kind.__qualname__}"),
+        line[:LARGEST_TEXT],
+        traceback[:LARGEST_TEXT],
+        is_out_of_memory(error),
+        is_lost_gpu(error),
+        isinstance(error, BadRequest),
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -115,7 +190,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if any(parent.__name__ == "OutOfMemoryError" for parent in type(error).__mro__):
         return True
-    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
+    return isinstance(error, RuntimeError) and "out of memory" in first_line(error).lower()
 
 
 def is_lost_gpu(error: BaseException) -> bool:

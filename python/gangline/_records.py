@@ -8,7 +8,7 @@ __all__ = ["Record"]
 
 
 class Record(NamedTuple):
-    """What became of one input of ``Pool.imap``.
+    """What became of one input of a pool.
 
     >>> record = Record(index=0, key="a.mrc", value=3, error=None, gpus=("0",), seconds=0.5, attempts=1)
     >>> record.ok
@@ -36,3 +36,8 @@ class Record(NamedTuple):
     def ok(self) -> bool:
         """Whether the item succeeded."""
         return self.error is None
+
+    def __repr__(self) -> str:
+        from gangline._shown import values_text
+
+        return f"Record({values_text(self._asdict())})"

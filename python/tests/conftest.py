@@ -4,15 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import uuid
 from pathlib import Path
 
 import pytest
 
+import gangline
+
 HERE = Path(__file__).parent
 # Seconds: much longer than any wait that ends, on a busy machine.
 PATIENCE = 120
+# For programs of tests: the helpers beside this file, and the package that is tested.
+PATHS = os.pathsep.join([str(HERE), str(Path(gangline.__file__).parents[1])])
 sys.path.insert(0, str(HERE))
 # A shell ignores it for what it starts in the background, and what that starts would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -82,3 +87,51 @@ def script(tmp_path):
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs a text as the main program, in some way, until it has ended."""
+
+    def run(text, *command, after="print('ok')", **options):
+        text = f"from miniature import Failed, Pool\n{textwrap.dedent(text)}\n{after}\n"
+        if not command:
+            (tmp_path / "script.py").write_text(text)
+            command = ("script.py",)
+        elif command == ("-c",):
+            command = ("-c", text)
+        elif command == ("-",):
+            options["input"] = text
+        return subprocess.run(
+            [sys.executable, *command],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=PATIENCE,
+            check=False,
+            # What is deprecated is an error in newer Pythons.
+            env={**os.environ, "PYTHONPATH": PATHS, "PYTHONWARNINGS": "error::DeprecationWarning"},
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture
+def check(run):
+    """Return a function that runs a text whose assertions have to hold."""
+
+    def check(text, *command, **options):
+        ended = run(text, *command, **options)
+        assert not ended.stderr, ended.stderr
+        assert ended.stdout == "ok\n"
+
+    return check
+
+
+@pytest.fixture(params=["Asyncio", "Trio", "Anyio", "AnyioOnTrio"])
+def library(request):
+    """Return what runs tasks, with one of the libraries for them."""
+    import loops
+
+    return getattr(loops, request.param)()

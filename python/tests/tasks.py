@@ -21,8 +21,19 @@ class Unrebuildable(Exception):
         super().__init__(f"{first} and {second}")
 
 
+class Input:
+    """An input that a test can hold weakly."""
+
+    def __init__(self, number):
+        self.number = number
+
+
 def square(_, x):
     return x * x
+
+
+def process(_, x):
+    return os.getpid()
 
 
 def echo(_, x):
@@ -234,6 +245,26 @@ def echo_beside_another(_, xs):
     return xs
 
 
+def hold(_, x):
+    """Says that it has begun, and waits until the test lets it go on."""
+    folder, name = x
+    Path(folder, f"{name}.begun").touch()
+    wait_until(Path(folder, f"{name}.go").exists)
+    return name
+
+
+def hold_list(_, xs):
+    """Returns the length of its list beside each name."""
+    return [(hold(None, x), len(xs)) for x in xs]
+
+
+def load_fails_once(_context):
+    path = Path(os.environ["LOAD_FILE"])
+    if not path.exists():
+        path.touch()
+        raise RuntimeError("no weights")
+
+
 def read_stdin(_, x):
     return sys.stdin.read()
 
@@ -292,3 +323,7 @@ def pool_in_a_task(_, x):
 
     with Pool(None, square, workers=1) as pool:
         return pool.map([x])[0]
+
+
+def fail_always(state, x):
+    raise ValueError(f"bad {x}")

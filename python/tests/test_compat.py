@@ -3,6 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from conftest import HERE, PATIENCE
@@ -200,10 +203,6 @@ def test_cfg_nodes_behave_as_in_easycore():
     assert str(cfg) == "{'a': (1, 2), 'b': {'c': 'text'}, 'd': ['3']}"
 
 
-def test_a_cfg_node_reads_no_files():
-    assert not {"open", "load", "save", "dump"} & set(dir(CfgNode))
-
-
 def load(gpu_id, size, scale=1):
     return {"gpu": gpu_id, "size": size * scale}
 
@@ -222,8 +221,9 @@ def no_models(x, gpu_id):
     return x, gpu_id
 
 
-def test_a_gpu_pool_returns_records_in_the_order_of_the_tasks():
-    with GPUPool(load, (2,), {"scale": 3}, gpu_ids=[4]) as pool:
+@pytest.mark.parametrize("approach", ["threading", "multiprocessing"])
+def test_a_gpu_pool_returns_records_in_the_order_of_the_tasks(approach):
+    with GPUPool(load, (2,), {"scale": 3}, gpu_ids=[4], approach=approach) as pool:
         records = pool.execute(
             task, ["w", ("x", 1), {"x": "y"}, ["z"], (("v",), {"y": 5})], task_ids=["w", 7, None, "z", "v"]
         )
@@ -261,9 +261,53 @@ def test_a_gpu_pool_starts_again_after_shutdown():
     pool.shutdown()
 
 
-def test_a_gpu_pool_has_no_approach():
-    with pytest.raises(TypeError, match="approach"):
-        GPUPool(approach="threading", num_workers=1, gpu_ids=[])
+def test_another_approach_is_refused():
+    with pytest.raises(ValueError, match="approach must be 'threading' or 'multiprocessing', got 'ray'"):
+        GPUPool(approach="ray", num_workers=1, gpu_ids=[])
+
+
+def own_process(x, gpu_id):
+    return os.getpid()
+
+
+def test_workers_are_threads_unless_processes_are_asked_for():
+    with GPUPool(num_workers=2, gpu_ids=[]) as pool:
+        assert {record["result"] for record in pool.execute(own_process, range(8))} == {os.getpid()}
+    with GPUPool(num_workers=2, gpu_ids=[], approach="multiprocessing") as pool:
+        assert os.getpid() not in {record["result"] for record in pool.execute(own_process, range(8))}
+
+
+class Writer:
+    """A store as SABER opens it: for writing, once in a process, at the first mask."""
+
+    stores: ClassVar[dict] = {}
+    lock = threading.Lock()
+
+    def __init__(self, path):
+        with Writer.lock:
+            if path not in Writer.stores:
+                Writer.stores[path] = open(path, "w")  # noqa: SIM115
+            self.store = Writer.stores[path]
+
+    def write(self, number):
+        with Writer.lock:
+            self.store.write(f"{number}\n")
+            self.store.flush()
+
+
+def write_mask(number, path, gpu_id):
+    Writer(path).write(number)
+    return number
+
+
+def test_a_store_that_each_process_opens_anew_has_all_masks(tmp_path):
+    path = str(tmp_path / "masks")
+    with GPUPool(num_workers=2, gpu_ids=[]) as pool:
+        records = pool.execute(write_mask, [(number, path) for number in range(8)])
+        records += pool.execute(write_mask, [(number, path) for number in range(8, 16)])
+    assert all(record["success"] for record in records)
+    Writer.stores.pop(path).close()
+    assert sorted(map(int, Path(path).read_text().split())) == list(range(16))
 
 
 def test_ids_that_do_not_fit_are_an_error():

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import subprocess
@@ -12,6 +13,7 @@ from conftest import HERE, PATIENCE
 
 import gangline
 
+PROGRAMS = re.findall(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.DOTALL)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(gangline.__path__, "gangline.")
@@ -33,10 +35,36 @@ def test_examples_of_the_page():
         assert doctest.DocTestRunner().run(test).failed == 0
 
 
-def test_code_of_the_page_compiles():
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_a_program_of_the_page_runs(number, tmp_path):
+    """As it stands there. A worker has the messages of the program `gangline` on its standard input."""
+    hello = {"gangline": 2, "worker": 0, "gpus": [], "threads": 1, "batch": 8}
+    messages = [hello, {"items": [{"item": 7, "attempt": 1, "input": "a.mrc"}]}]
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAMS[number])
+    ended = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        input="".join(json.dumps(message) + "\n" for message in messages),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    # What comments say that it prints.
+    for said in re.findall(r"# ([a-z]\.(?:tif 30|tif KeyError: 'c.tif'|svs: 306))", PROGRAMS[number]):
+        assert said in ended.stdout
+    if "gangline.worker(" in PROGRAMS[number]:
+        assert '"output":50' in ended.stdout
+
+
+def test_a_reader_finds_each_part_on_one_screen():
     page = (HERE.parent / "README.md").read_text()
-    for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        compile(code, "README.md", "exec")
+    parts = re.split(r"^## ", page, flags=re.MULTILINE)
+    lines = {part.splitlines()[0]: len(part.splitlines()) for part in parts}
+    for part in ("A pool", "A pipeline", "Calls", "Many machines"):
+        assert lines[part] <= 60
 
 
 def test_the_program_of_the_front_page_runs(tmp_path):

@@ -86,10 +86,10 @@ def test_an_input_that_cannot_be_rebuilt_is_an_error():
     assert "invalid literal" in records[1].error
 
 
-def test_a_function_that_cannot_be_sent_is_an_error_at_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(pickle.PicklingError, match="cloudpickle"):
-        Pool(None, lambda _, x: x)
+def test_a_function_that_cannot_be_sent_is_an_error_at_once():
+    lock = threading.Lock()
+    with pytest.raises(pickle.PicklingError, match="make it in `load`"):
+        Pool(None, lambda _, x: (lock, x))
 
 
 def test_a_closure_is_sent_with_cloudpickle():
@@ -97,6 +97,12 @@ def test_a_closure_is_sent_with_cloudpickle():
     factor = 3
     with Pool(lambda _: factor, lambda state, x: state * x, workers=2) as pool:
         assert pool.map(range(3)) == [0, 3, 6]
+
+
+def test_what_a_function_names_may_be_large():
+    table = bytes(30 << 20)
+    with Pool(None, lambda _, x: len(table) + x, workers=2) as pool:
+        assert pool.map([1, 2]) == [len(table) + 1, len(table) + 2]
 
 
 def test_an_exception_in_load_is_raised(capfd):
@@ -109,7 +115,7 @@ def test_an_exception_in_load_is_raised(capfd):
 def test_a_worker_that_dies_in_load_is_an_error():
     with Pool(tasks.load_exits, tasks.echo, workers=1, max_restarts=1) as pool, pytest.raises(PoolError) as error:
         pool.map(range(4))
-    assert "status 103" in str(error.value)
+    assert "load failed on worker 0: its process exited with status 7" in str(error.value)
 
 
 def test_a_load_that_fails_on_one_device_leaves_the_others(capfd, monkeypatch, tmp_path):
@@ -155,25 +161,23 @@ def test_a_timeout_ends_a_task():
     assert [record.ok for record in records] == [True, False, True]
 
 
-def test_a_pool_goes_on_after_the_program_was_killed():
-    with Pool(None, tasks.echo, workers=1) as pool:
+def test_a_pool_goes_on_after_a_worker_was_killed():
+    with Pool(None, tasks.process, workers=1) as pool:
         records = pool.imap(itertools.count())
-        next(records)
-        os.kill(pool._runs[0].process_id, signal.SIGKILL)
-        with pytest.raises(PoolError, match="signal 9"):
-            list(records)
-        assert pool.map([1, 2]) == [1, 2]
+        killed = next(records).value
+        os.kill(killed, signal.SIGKILL)
+        assert any(record.value != killed for record in records if record.ok)
+        records.close()
+        assert pool.map([1])[0] != killed
 
 
-def test_a_program_that_ends_between_two_items_is_no_end_of_the_input():
-    with Pool(None, tasks.echo, workers=1, window=1) as pool:
-        records = pool.imap(itertools.count())
-        next(records)
-        os.kill(pool._runs[0].process_id, signal.SIGKILL)
-        assert wait_until(lambda: pool._runs[0].has_ended)
-        with pytest.raises(PoolError, match="signal 9"):
-            for _ in range(3):
-                next(records)
+def test_a_worker_that_ends_between_two_items_is_no_end_of_the_input():
+    with Pool(None, tasks.process, workers=1, window=1) as pool:
+        records = pool.imap(range(5))
+        killed = next(records).value
+        os.kill(killed, signal.SIGKILL)
+        rest = [record.value for record in records]
+        assert len(rest) == 4 and killed not in rest[1:]
 
 
 def test_a_pool_that_is_closed_by_another_thread_says_so(tmp_path):
@@ -254,15 +258,16 @@ with gangline.Pool(None, tasks.echo, workers=2) as pool:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("options", ["", ", journal='run.journal', key=str"])
 @pytest.mark.parametrize("manner", ["with", "without"])
-def test_ctrl_c_is_raised_once_and_leaves_no_process(script, tag, manner):
-    with_pool = """
-with gangline.Pool(None, tasks.sleep, workers=2) as pool:
+def test_ctrl_c_is_raised_once_and_leaves_no_process(script, tag, manner, options):
+    with_pool = f"""
+with gangline.Pool(None, tasks.sleep, workers=2{options}) as pool:
     for record in pool.imap(itertools.chain([0, 0], itertools.repeat(1000))):
         print(record.value, flush=True)
 """
-    without = """
-pool = gangline.Pool(None, tasks.sleep, workers=2)
+    without = f"""
+pool = gangline.Pool(None, tasks.sleep, workers=2{options})
 for record in pool.imap(itertools.chain([0, 0], itertools.repeat(1000))):
     print(record.value, flush=True)
 """
@@ -289,7 +294,7 @@ with gangline.Pool(None, tasks.sleep, workers=2) as pool:
 """
     )
     assert [process.stdout.readline(), process.stdout.readline()] == ["0\n", "0\n"]
-    assert len(processes(tag)) > 3
+    assert len(processes(tag)) == 3
     process.send_signal(number)
     process.wait(PATIENCE)
     assert wait_until(lambda: not processes(tag))
@@ -478,17 +483,15 @@ with gangline.Pool(None, work, workers=1) as pool: print(pool.map([one])[0].x)
     assert (ended.stdout, ended.stderr) == ("2\n", "")
 
 
-def test_a_function_below_the_first_use_of_a_pool_is_named(script):
+def test_a_function_below_the_first_use_of_a_pool_is_found(script):
     process = script(
         "import gangline\n"
         "def first(state, x): return x\n"
         "with gangline.Pool(None, first, workers=1) as pool: pool.map([1])\n"
-        "def later(state, x): return x\n"
-        "with gangline.Pool(None, later, workers=1) as pool: pool.map([1])\n"
+        "def later(state, x): return 2 * x\n"
+        "with gangline.Pool(None, later, workers=1) as pool: print(pool.map([1]))\n"
     )
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
-    assert "later is not defined in" in said and "above the line that first uses a pool" in said, said
+    assert process.communicate(timeout=PATIENCE) == ("[2]\n", "")
 
 
 def test_a_script_from_standard_input_has_functions():

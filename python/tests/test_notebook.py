@@ -56,3 +56,39 @@ with gangline.Pool(None, work, workers=2) as pool:
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def test_a_report_is_shown_with_its_own_style():
+    cells = [
+        "import gangline, operator",
+        "with gangline.Pool(None, operator.is_, workers=1) as pool:\n    pool.map([None])\npool.report()",
+        "pool",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
+    data = notebook.cells[1].outputs[0].data
+    assert data["text/html"].startswith('<div class="gangline-report">') and "<script" not in data["text/html"]
+    assert data["text/plain"].startswith("<gangline.Report: 1 item in")
+
+
+@pytest.mark.parametrize("has_tqdm", [True, False])
+def test_progress_of_a_notebook(has_tqdm):
+    if has_tqdm:
+        pytest.importorskip("tqdm")
+    cells = [
+        "import sys, threading, gangline, operator",
+        "" if has_tqdm else "sys.modules['tqdm'] = sys.modules['tqdm.auto'] = None",
+        "before = threading.active_count()\n"
+        "with gangline.Pool(None, operator.is_, workers=1, progress='Comparing') as pool:\n"
+        "    for record in pool.imap([None, 1, 2]):\n"
+        "        pass\n"
+        "print(sorted(type(thread).__name__ for thread in threading.enumerate() if 'tqdm' in type(thread).__module__))",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
+    texts = {"stdout": "", "stderr": ""}
+    for output in notebook.cells[2].outputs:
+        texts[output.name] += output.text
+    assert texts["stdout"] == "[]\n"
+    assert "Comparing: " in texts["stderr"] and "3/3" in texts["stderr"] and "Warning" not in texts["stderr"]
+    assert ("|" in texts["stderr"]) == has_tqdm

@@ -2,12 +2,19 @@
 
 from importlib.metadata import metadata, version
 
+from conftest import HERE
+
 import gangline
 
 
 def test_the_version_is_that_of_the_package():
     assert gangline.__version__ == version("gangline")
     assert "__version__" in dir(gangline)
+
+
+def test_the_version_is_that_of_the_crates():
+    workspace = (HERE.parents[1] / "Cargo.toml").read_text()
+    assert f'\nversion = "{gangline.__version__}"\n' in workspace
 
 
 def test_the_package_names_its_pages_and_licences():

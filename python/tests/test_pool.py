@@ -4,6 +4,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import tasks
 from conftest import PATIENCE, wait_until
 
 from gangline import JobFailed, Pool, PoolError
-from gangline._program import device_list
+from gangline._options import device_list
 
 np = pytest.importorskip("numpy")
 
@@ -193,7 +194,8 @@ def test_descriptors_are_not_lost():
         pool.map([(100_000,)] * 5)
         before = len(os.listdir("/proc/self/fd"))
         pool.map([(100_000,)] * 200)
-        assert len(os.listdir("/proc/self/fd")) <= before + 2
+        # Each of the workers has at most eight pieces of shared memory, some of which it may not have had before.
+        assert len(os.listdir("/proc/self/fd")) <= before + 16
     assert len(os.listdir("/proc/self/fd")) < before
 
 
@@ -310,6 +312,60 @@ def test_a_closed_pool_says_so():
         pool.imap([1])
 
 
+def test_threads_share_the_objects_of_this_process():
+    given = [threading.Lock(), threading.Lock()]
+    with Pool(None, tasks.echo, workers=2, backend="threads") as pool:
+        assert all(got is lock for got, lock in zip(pool.map(given), given))
+        records = list(pool.imap(range(100)))
+    assert [record.value for record in records] == list(range(100))
+    assert {record.worker for record in records} <= {0, 1}
+
+
+def test_threads_keep_their_thread_local_values():
+    own = threading.local()
+
+    def count(_, x):
+        own.seen = getattr(own, "seen", 0) + 1
+        return own.seen
+
+    with Pool(None, count, workers=1, backend="threads") as pool:
+        assert pool.map(range(5)) + pool.map(range(2)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_threads_have_states_failures_retries_and_ends(batch):
+    ended = []
+
+    def work(state, given):
+        for x in given if batch else [given]:
+            if x == 5:
+                raise ValueError("five")
+        return given
+
+    with Pool(
+        lambda context: context.worker, work, workers=2, retries=1, batch=batch, backend="threads", end=ended.append
+    ) as pool:
+        records = list(pool.imap(range(12), keys="abcdefghijkl"))
+    assert [record.index for record in records if not record.ok] == [5]
+    assert records[5].error.startswith("ValueError: five\n\nTraceback") and records[5].attempts == 2
+    assert records[5].key == "f"
+    assert sorted(ended) == [0, 1]
+
+
+def test_threads_that_cannot_load_are_an_error():
+    with Pool(tasks.load_fails, tasks.echo, workers=2, backend="threads") as pool, pytest.raises(PoolError) as error:
+        pool.map([1])
+    assert "RuntimeError: no weights" in str(error.value)
+
+
+def test_threads_have_a_journal(tmp_path):
+    journal = tmp_path / "run.journal"
+    with Pool(None, tasks.fail_on, workers=2, journal=journal, backend="threads") as pool:
+        assert [record.ok for record in pool.imap(range(4))] == [True, True, False, True]
+    with Pool(None, tasks.echo, workers=2, journal=journal, resume=True, backend="threads") as pool:
+        assert pool.map(range(6)) == [2, 4, 5]
+
+
 def test_keys_come_from_a_function_too():
     with Pool(None, tasks.echo, workers=1, key=lambda x: f"<{x}>") as pool:
         assert [record.key for record in pool.imap("ab")] == ["<a>", "<b>"]
@@ -329,8 +385,8 @@ def test_the_report_counts():
         report = pool.report()
     assert "6 items in" in report
     assert "4 ok, 2 failed" in report
-    assert "worker 0 on cpu: 6 items, 2 failed" in report
-    assert "  2: ValueError: bad 2" in report
+    assert report.workers[0][:5] == (0, "cpu", None, 6, 2)
+    assert "  2 items: ValueError: bad {} (in work on cpu)\n    item 2\n    item 5\n" in report
 
 
 def test_progress_is_one_line(capsys):
@@ -383,26 +439,41 @@ def test_items_that_are_done_are_counted(tmp_path, capsys):
 def test_items_that_are_done_take_no_memory(tmp_path):
     journal = tmp_path / "run.journal"
     with Pool(None, tasks.echo, workers=2, batch=100, journal=journal) as pool:
-        pool.map(range(1000))
-    gate = threading.Event()
+        pool.map(map(tasks.Input, range(1000)), keys=range(1000))
+    gate, are_read = threading.Event(), threading.Event()
+    alive = weakref.WeakSet()
 
     def inputs():
-        yield from range(1000)
+        for at in range(1000):
+            alive.add(value := tasks.Input(at))
+            yield value
+        del value
+        are_read.set()
         assert gate.wait(PATIENCE)
 
     with Pool(None, tasks.echo, workers=2, journal=journal, resume=True) as pool:
         records = []
-        thread = threading.Thread(target=lambda: records.extend(pool.imap(inputs())))
+        thread = threading.Thread(target=lambda: records.extend(pool.imap(inputs(), keys=range(1000))))
         thread.start()
-        assert wait_until(lambda: pool._runs and pool._runs[0]._fed == 1000 and not pool._runs[0]._items)
+        assert are_read.wait(PATIENCE) and wait_until(lambda: not alive)
         gate.set()
         thread.join()
+        assert pool.report().already_done == 1000
     assert records == []
 
 
 def test_resume_needs_a_journal():
     with pytest.raises(ValueError, match="resume=True needs the journal"):
         Pool(None, tasks.echo, workers=1, resume=True)
+
+
+def test_a_dropped_call_leaves_the_journal_to_the_next(tmp_path):
+    with Pool(None, tasks.echo, workers=1, journal=tmp_path / "run.journal", resume=True) as pool:
+        records = pool.imap(range(1000))
+        assert next(records).value == 0
+        records.close()
+        rest = list(pool.imap(range(1000)))
+    assert [record.index for record in rest] == list(range(rest[0].index, 1000))
 
 
 def test_a_journal_of_an_earlier_run_is_not_overwritten(tmp_path):

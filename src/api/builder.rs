@@ -48,6 +48,8 @@ use crate::observe::observing::Observers;
 use crate::policy::Policy;
 use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
+use crate::producers::startup::FirstInit;
+use crate::producers::thread_wrapper::ThreadWrapper;
 #[cfg(test)]
 use crate::producers::{backend::Backend, shared::Shared};
 use crate::run::measures::Measures;
@@ -62,10 +64,10 @@ use crate::scheduler::batch::{Batch, Batching};
 ///
 /// | to | call |
 /// |---|---|
-/// | say where it works | [`devices`](Builder::devices), [`lock_gpus`](Builder::lock_gpus), [`stack_size`](Builder::stack_size); `cpu_threads` (feature `rayon`) |
+/// | say where it works | [`devices`](Builder::devices), [`lock_gpus`](Builder::lock_gpus), [`stack_size`](Builder::stack_size), [`around_producers`](Builder::around_producers); `cpu_threads` (feature `rayon`) |
 /// | work in child processes, or on many machines | `processes`, `cluster` (features `processes`, `nats`) |
 /// | give it parameters | [`cfg`](Builder::cfg), [`seed`](Builder::seed) |
-/// | choose the order, and how much is in flight | [`order`](Builder::order), [`window`](Builder::window), [`window_memory`](Builder::window_memory) |
+/// | choose the order, and how much is in flight | [`order`](Builder::order), [`window`](Builder::window), [`window_memory`](Builder::window_memory), [`least_open`](Builder::least_open) |
 /// | work on many items at a time | [`batch`](Builder::batch), [`max_batch_cost`](Builder::max_batch_cost), [`max_padded_size`](Builder::max_padded_size) |
 /// | go on after an item that failed | [`on_error`](Builder::on_error), [`max_failures`](Builder::max_failures), [`classify`](Builder::classify) |
 /// | try again, or in two places | [`retries`](Builder::retries), [`backoff`](Builder::backoff), [`speculate`](Builder::speculate) |
@@ -76,7 +78,7 @@ use crate::scheduler::batch::{Batch, Batching};
 /// | resume after a crash | [`journal`](Builder::journal), [`hashed_by`](Builder::hashed_by) |
 /// | name items and the work | [`key`](Builder::key), [`describe`](Builder::describe) |
 /// | see what happens | [`observer`](Builder::observer), [`timeline`](Builder::timeline); `progress`, `progress_desc` (feature `progress`) |
-/// | build it | [`build`](Builder::build) |
+/// | build it, or begin before all devices are ready | [`build`](Builder::build), [`init_in_run`](Builder::init_in_run) |
 ///
 /// ```
 /// use gangline::{CfgNode, Order, AnyOrderRunner, map};
@@ -108,6 +110,8 @@ pub struct Builder<R: Runner, O> {
     batch: Option<Batch>,
     measures: Measures<R::Input, R::Output>,
     stack_size: Option<usize>,
+    wrapper: Option<ThreadWrapper>,
+    first_init: FirstInit,
     replacements: usize,
     recycle_after: Option<u64>,
     policy: Policy,
@@ -148,6 +152,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             batch: None,
             measures: Measures::default(),
             stack_size: None,
+            wrapper: None,
+            first_init: FirstInit::default(),
             replacements: 0,
             recycle_after: None,
             policy: Policy::default(),
@@ -260,6 +266,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             window: self.window,
             batching: batching.filter(|_| !factory.forms_batches()),
             stack_size: self.stack_size,
+            wrapper: self.wrapper,
+            first_init: self.first_init,
             replacements: self.replacements,
             end_timeout: self.limits.end.filter(|_| factory.overdue() == Overdue::Abandoned),
             gpu_lock: self.gpu_lock.map(GpuLock::anchored),

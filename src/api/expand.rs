@@ -1,14 +1,15 @@
-//! Pipelines in which one item becomes many, and many become one.
+//! Pipelines in which one item becomes many.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::gather::{Finished, Gather, Results, Whole};
 use super::pipeline::Pipeline;
 use super::pool::{fallible, sound};
 use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::{Expanding, Expansion, Unfold};
-use crate::engine::gather::{AddOrder, FoldParts, Gathering};
+use crate::engine::gather::{AddOrder, FoldParts};
 use crate::engine::line::linked;
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
@@ -29,19 +30,6 @@ pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
 /// A [`Pipeline`] with this type has no `run`: [gather](Pipeline::gather) the parts, and add a stage for what they become.
 pub struct Open<T, P> {
     expansion: Arc<Expansion<T>>,
-    outer: P,
-}
-
-/// A pipeline that ends with a gathering of parts, made by [`Pipeline::gather`].
-///
-/// [`then`](Gather::then) adds the runner of the gathered items. So a gathering is never the last element of a
-/// pipeline: what a run returns is the summary of a runner's consumer.
-#[must_use = "gathered items need a stage: `.then(&mut pool)`"]
-pub struct Gather<'h, R: Runner, S: Runner, T, F, P = ()> {
-    line: Box<LineOf<'h, R, S>>,
-    fold: F,
-    expansion: Arc<Expansion<T>>,
-    order: AddOrder,
     outer: P,
 }
 
@@ -231,6 +219,57 @@ where
         self.gathered(Whole { init, add }, AddOrder::OfStage)
     }
 
+    /// As [`gather`](Pipeline::gather), but `finish` makes the input of the next stage of a parent and what was gathered.
+    ///
+    /// So the stage behind the gathering may have the type of those before, and a pipeline can be put together at run
+    /// time: its type does not grow with its stages.
+    ///
+    /// ```
+    /// use gangline::closures::BoxRunner;
+    /// use gangline::{OrderedRunner, Pipeline, Result, each};
+    ///
+    /// type Stage = BoxRunner<Vec<u64>, Vec<u64>, Vec<Vec<u64>>>;
+    ///
+    /// fn pool(add: u64) -> Result<OrderedRunner<Stage>> {
+    ///     let work = each(move |xs: Vec<u64>| Ok(xs.into_iter().map(|x| x + add).collect()));
+    ///     Ok(OrderedRunner::new(Stage::new(work), 1)?)
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let mut parts = Pipeline::new(pool(0)?).expand(|xs| xs.iter().map(|x| vec![*x]).collect::<Vec<_>>()).then(pool(1)?);
+    /// for add in [10, 100] {
+    ///     parts = parts.then(pool(add)?);
+    /// }
+    /// let mut whole: Pipeline<Stage, Stage> = parts
+    ///     .gather_into(|_| vec![], |sums, _, _, xs| sums.extend(xs), |_, sums| sums)
+    ///     .then(pool(1000)?);
+    /// for add in [10_000, 100_000] {
+    ///     whole = whole.then(pool(add)?);
+    /// }
+    /// assert_eq!(whole.run([vec![1, 2], vec![]])?, [vec![111_112, 111_113], vec![]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`gather`](Pipeline::gather). If `finish` panics, the parent fails as an item of the next runner.
+    pub fn gather_into<G, N, I, A, E>(
+        self,
+        init: I,
+        add: A,
+        finish: E,
+    ) -> Gather<'h, R, S, T, Finished<Whole<I, A>, E>, P>
+    where
+        G: Send + 'static,
+        N: Send + 'static,
+        I: Fn(&T) -> G + Send + Sync + 'static,
+        A: Fn(&mut G, &T, u64, S::Output) + Send + Sync + 'static,
+        E: Fn(Arc<T>, G) -> N + Send + Sync + 'static,
+    {
+        self.gathered(Finished { fold: Whole { init, add }, finish }, AddOrder::OfStage)
+    }
+
     /// As [`gather`](Pipeline::gather), but adds parts as they come, even behind ordered stages.
     ///
     /// No part waits for an earlier one of its parent. Parents still leave in their order.
@@ -288,71 +327,17 @@ where
         I: Fn(&T) -> G + Send + Sync + 'static,
         A: Fn(&mut G, &T, u64, Result<S::Output, Error>) + Send + Sync + 'static,
     {
-        let gather = self.gathered(Results { init, add }, AddOrder::OfStage);
-        gather.expansion.gather_holes();
-        gather
-    }
-
-    fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F, P> {
         let (line, Open { expansion, outer }) = self.into_parts();
-        Gather { line, fold, expansion, order, outer }
-    }
-}
-
-impl<'h, R, S, T, F, P> Gather<'h, R, S, T, F, P>
-where
-    R: Runner + 'static,
-    S: Runner + 'static,
-    T: Send + Sync + 'static,
-    F: FoldParts<T, S::Output>,
-{
-    /// Adds parts as they come, even behind ordered stages.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
-    /// let seen = counts
-    ///     .expand(|n| 0..**n)
-    ///     .then(squares)
-    ///     .gather_results(|_: &u64| 0, |sum, _, _, square| *sum += square.unwrap_or(0))
-    ///     .unordered()
-    ///     .then(sums)
-    ///     .run([3, 4])?;
-    /// assert_eq!(seen, [5, 14]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn unordered(self) -> Self {
-        Gather { order: AddOrder::Completion, ..self }
+        expansion.gather_holes();
+        Gather::new(line, Results { init, add }, expansion, AddOrder::OfStage, outer)
     }
 
-    /// Adds the runner of the gathered parents. Its inputs are the parents, each with what was gathered.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
-    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
-    /// let show = map(|_| Ok(()), |_, _, (n, all): (std::sync::Arc<u64>, Vec<u64>)| Ok(format!("{n}: {all:?}")));
-    /// let mut show = OrderedRunner::new(show, 1)?;
-    /// let seen = counts
-    ///     .expand(|n| 0..**n)
-    ///     .then(squares)
-    ///     .gather(|_| vec![], |all, _, _, square| all.push(square))
-    ///     .then(&mut show)
-    ///     .run([3])?;
-    /// assert_eq!(seen, ["3: [0, 1, 4]"]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, P>
+    fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F, P>
     where
-        N: IntoStage<'h, Runner: Runner<Input = (Arc<T>, F::Gathered)>>,
+        F: FoldParts<T, S::Output>,
     {
-        let Gather { line, fold, expansion, order, outer } = self;
-        let joint = Gathering { fold: Arc::new(fold), expansion, order };
-        Pipeline::with_open(linked(line, joint, next.into_stage().0), outer)
+        let (line, Open { expansion, outer }) = self.into_parts();
+        Gather::new(line, fold, expansion, order, outer)
     }
 }
 
@@ -420,65 +405,9 @@ where
     }
 }
 
-/// Gathers parents that have all their parts.
-pub struct Whole<I, A> {
-    init: I,
-    add: A,
-}
-
-impl<P, X, G, I, A> FoldParts<P, X> for Whole<I, A>
-where
-    G: Send + 'static,
-    I: Fn(&P) -> G + Send + Sync + 'static,
-    A: Fn(&mut G, &P, u64, X) + Send + Sync + 'static,
-{
-    type Gathered = G;
-
-    fn init(&self, parent: &P) -> G {
-        (self.init)(parent)
-    }
-
-    #[inline]
-    fn add(&self, gathered: &mut G, parent: &P, part: u64, output: Result<X, Error>) {
-        if let Ok(output) = output {
-            (self.add)(gathered, parent, part, output);
-        }
-    }
-}
-
-/// Gathers parts that may have failed.
-pub struct Results<I, A> {
-    init: I,
-    add: A,
-}
-
-impl<P, X, G, I, A> FoldParts<P, X> for Results<I, A>
-where
-    G: Send + 'static,
-    I: Fn(&P) -> G + Send + Sync + 'static,
-    A: Fn(&mut G, &P, u64, Result<X, Error>) + Send + Sync + 'static,
-{
-    type Gathered = G;
-
-    fn init(&self, parent: &P) -> G {
-        (self.init)(parent)
-    }
-
-    #[inline]
-    fn add(&self, gathered: &mut G, parent: &P, part: u64, output: Result<X, Error>) {
-        (self.add)(gathered, parent, part, output);
-    }
-}
-
 impl<R: Runner, S: Runner, U, P> fmt::Debug for Expand<'_, R, S, U, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Expand").finish_non_exhaustive()
-    }
-}
-
-impl<R: Runner, S: Runner, T, F, P> fmt::Debug for Gather<'_, R, S, T, F, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gather").field("stages", &self.line.engines().len()).finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@ mod runs;
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::terminator::Terminator;
 use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::CancelToken;
@@ -234,6 +235,21 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// ```
     pub fn cancel_token(&self) -> CancelToken {
         self.stage.settings().token.clone()
+    }
+
+    /// Returns what ends child processes in the middle of their hooks, from any thread, also during a run.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// let terminator = pool.terminator();
+    /// std::thread::spawn(move || terminator.terminate()).join().expect("it does not panic");
+    /// assert!(pool.run([1]).is_err());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn terminator(&self) -> Terminator {
+        Terminator::new(self.cancel_token(), self.stage.shared())
     }
 
     /// Returns whether the producers are running: true from building until [`close`](Pool::close).

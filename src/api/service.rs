@@ -1,6 +1,7 @@
 //! A pool that answers calls.
 
 mod background;
+mod streams;
 mod ticket;
 #[cfg(feature = "tower")]
 mod tower;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::background::Background;
+pub use self::streams::{SendError, StreamOptions, StreamReceiver, StreamResult, StreamSender};
 use self::ticket::wait_for;
 pub use self::ticket::{Call, Full, Ticket};
 use crate::api::pool::{AnyOrderRunner, Pool};
@@ -58,7 +60,8 @@ use crate::runner::Runner;
 ///
 /// # A stream beside calls
 ///
-/// [`stream`](Service::stream) has the producers work on other items where no call waits.
+/// [`stream`](Service::stream) has the producers work on other items where no call waits. With
+/// [`open_stream`](Service::open_stream), one thread sends the items and another takes the results.
 ///
 /// # Failures
 ///
@@ -296,7 +299,42 @@ impl<R: Runner + 'static> Service<R> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn close(&self) -> Result<(), Error> {
-        self.host.0.end().map_or(Ok(()), |mut engine| engine.close())
+        self.host.0.close()
+    }
+
+    /// Ends the service at once, from any thread: answers all open calls with [`Error::Cancelled`], kills child
+    /// processes in their hooks, and ends the producers.
+    ///
+    /// `Processes::kill_after` does not apply, and a child process does not call
+    /// [`producer_end`](Runner::producer_end). A hook on a thread cannot be ended: it sees
+    /// [`is_cancelled`](crate::ProducerContext::is_cancelled), and is waited for, as is its `producer_end`.
+    ///
+    /// Other threads may wait in calls, streams, [`drain`](Service::drain) or [`close`](Service::close) meanwhile; they
+    /// all return. It returns once the service is closed, except on a thread that the close waits for: in a hook of the
+    /// service.
+    ///
+    /// # Errors
+    ///
+    /// As [`close`](Service::close). If another thread closes the service, that one has the error.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let endless = map(|_| Ok(()), |cx, _, ()| {
+    ///     while !cx.is_cancelled() {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     Ok(())
+    /// });
+    /// let service = OrderedRunner::new(endless, 1)?.into_service();
+    /// let ticket = service.try_submit(()).expect("the queue is empty");
+    /// service.terminate()?;
+    /// assert!(ticket.wait().unwrap_err().is_cancelled());
+    /// assert!(service.call(()).unwrap_err().is_closed());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn terminate(&self) -> Result<(), Error> {
+        self.host.0.terminate()
     }
 
     /// Turns the service back into a pool, with the same producers. Open calls are answered with
@@ -319,7 +357,7 @@ impl<R: Runner + 'static> Service<R> {
         let Service { host, limit, .. } = self;
         let closing = Arc::try_unwrap(host).map_err(|host| Self::of(host, limit))?;
         match closing.0.end() {
-            Some(engine) => Ok(Pool::new_with(engine)),
+            Some((engine, _)) => Ok(Pool::new_with(engine)),
             None => Err(Self::of(Arc::new(closing), limit)),
         }
     }
@@ -375,6 +413,22 @@ impl<R: Runner + 'static> Service<R> {
     /// ```
     pub fn queue(&self) -> usize {
         self.host.0.calls().board.size()
+    }
+
+    /// Whether the calling thread is one of the service's producers, which must not wait for an answer of this service.
+    ///
+    /// [`call`](Service::call) fails there with [`Error::OwnThread`]. Code that polls a [`Call`] and blocks its thread
+    /// between two polls asks first. In a child process it is never so.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
+    /// assert!(!service.is_producer_thread());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn is_producer_thread(&self) -> bool {
+        self.host.0.calls().is_own_thread()
     }
 
     /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.

@@ -20,6 +20,9 @@ impl<R: Runner + 'static> AnyRecipe for Recipe<R> {}
 /// It belongs on the first line of `main`, before anything that a worker should not do too. In an ordinary
 /// process it returns at once. `recipes` are all those that the program builds pools with.
 ///
+/// The hooks of a child process run on the thread that calls this, unless a
+/// [`stack_size`](crate::Builder::stack_size) is set.
+///
 /// A coordinator starts a worker as a [child process](crate::Builder::processes). With the feature `nats`, a
 /// process becomes a worker of a cluster if `GANGLINE_NATS` in its environment has the address of a broker.
 ///

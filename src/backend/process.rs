@@ -6,30 +6,48 @@
 //!
 //! 1. `shift`, in the coordinator, leases items. `hook_calls` encodes one call of the hook for them, and `child` sends
 //!    it. While items are short, further calls are sent before the first is answered: see `ahead`.
-//! 2. In the child, the main thread reads frames (`connection`). The thread of the hooks decodes the inputs, calls the hook
-//!    and answers (`hooks`). Both write through `outlet`.
+//! 2. In the child, the thread `gangline-r` reads frames (`connection`) and queues calls (`queued_calls`). The main thread decodes
+//!    the inputs, calls the hook and answers (`hooks`). Meanwhile the thread `gangline-h` decodes the next batch. All write
+//!    through `outlet`.
 //! 3. `waiting`: the keeper's thread waits for the answer, the end of the child, a time limit, or the bell that a run rings.
 //! 4. `hook_calls` decodes the answer, and `Shift::settle` reports the outcomes to the scheduler.
 //!
+//! Large bodies and [`SharedBytes`](crate::process::SharedBytes) go through shared memory: see `backend/memory`. `memory_writer`
+//! lends ranges of it, `memory_reader` borrows them, and `outgoing` sends its descriptors. What is above them sees whole frames
+//! only, with the bytes that they name beside them.
+//!
 //! The coordinator's side is `keeper`, which owns the child; `keeping`, its trait `Backend`; `shift`, its part in one run;
-//! and `worker_process`, which starts the child and has it make its state. `frame` and `message` belong to both sides,
+//! and `worker_process`, which starts the child and has it make its state. `child_process` is that process, which was started by
+//! its program, or forked by the process of a `fork_server`; `preparation` starts that server, and
+//! `fork_link` has its messages. `frame` and `message` belong to both sides,
 //! and so does `backend/remote`.
 
 mod ahead;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
 mod child;
+mod child_process;
 mod connection;
+mod fork_link;
+pub(crate) mod fork_server;
 mod frame;
 mod hook_calls;
 mod hooks;
 pub(crate) mod keeper;
 mod keeping;
+#[cfg(test)]
+mod memory_law;
+mod memory_reader;
+mod memory_writer;
 pub(crate) mod message;
+mod outgoing;
 mod outlet;
+mod preparation;
 mod printed;
 pub(crate) mod processes;
+mod queued_calls;
 mod shift;
+mod spare_buffers;
 mod waiting;
 pub(crate) mod worker_entry;
 pub(crate) mod worker_process;

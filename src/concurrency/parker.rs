@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::bell::Bell;
 use super::yields::Yields;
-use super::{Condvar, Mutex, lock, wait};
+use super::{Condvar, Mutex, lock, now, wait};
 
 /// Parks one thread until it is woken. A wake-up that comes first is kept.
 #[derive(Debug, Default)]
@@ -82,6 +82,26 @@ pub(crate) fn block_on_soon<T>(
     poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> T {
     block_on_with(|parker| yields.until(|| parker.take_wake_up()), poll)
+}
+
+/// Blocks the calling thread until `poll` is ready, at most until `end`. `None` if it is not ready by then.
+pub(crate) fn block_until<T>(
+    end: Instant,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    let parker = Arc::new(Parker::default());
+    let waker = Waker::from(parker.clone());
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(value) = poll(&mut cx) {
+            return Some(value);
+        }
+        let left = end.saturating_duration_since(now());
+        if left.is_zero() {
+            return None;
+        }
+        parker.park(Some(left));
+    }
 }
 
 /// Before it parks, the thread asks whether it `is_woken`, which then clears the wake-up.

@@ -86,6 +86,7 @@ fn check_gpus(text: &str, workers: usize, variable: &str) {
     for written in [format!("{gpus}"), format!("{gpus:#}")] {
         assert_eq!(written.parse::<GpuList>().expect("what is written is read"), gpus, "{written}");
     }
+    let has_all = format!("{gpus:#}").split(',').any(|entry| entry == "all");
     for variable in [None, Some(variable)] {
         let visible = match gpus.visible_in(variable) {
             Ok(visible) => visible,
@@ -94,7 +95,10 @@ fn check_gpus(text: &str, workers: usize, variable: &str) {
                 continue;
             }
         };
-        assert_eq!(visible.len(), gpus.len(), "an id for each entry");
+        // `all` is one entry for as many GPUs as there are.
+        if !has_all {
+            assert_eq!(visible.len(), gpus.len(), "an id for each entry");
+        }
         check_slots(&visible, visible.slots(workers), workers);
         match visible.share(workers) {
             Ok(devices) => assert_eq!(devices.len(), workers, "a place for each worker"),
@@ -166,6 +170,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn all_is_an_entry_for_any_number_of_gpus() {
+        for text in
+            ["\0all\nGPU-8932f937,0", "\0all\n", "\x04all\n0,1,2", "\x020,all\n0,1,2", "\0all"]
+        {
+            read_any_bytes(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn advice_has_no_white_space_of_the_text() {
+        for text in ["\0gpu:\n0", "\0mps:\t007", "\0GPU: 1", "\0gpu:\u{a0}3\r"] {
+            read_any_bytes(text.as_bytes());
+        }
+    }
 
     proptest! {
         #[test]

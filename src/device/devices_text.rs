@@ -281,7 +281,7 @@ impl TermReader<'_> {
 fn meant(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let (name, index) = lower.split_once(':').unwrap_or((&lower, ""));
-    let index = if matches!(number(index), TermNumber::Some(_)) { index } else { "0" };
+    let index = if matches!(number(index), TermNumber::Some(_)) { index.trim() } else { "0" };
     match name {
         "auto" | "all" | "any" | "gpus" => {
             Some("cuda:all, or cuda:all|cpu to allow the CPU".to_owned())

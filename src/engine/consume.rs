@@ -322,7 +322,10 @@ impl<R: Runner> Consumer<R> {
         self.publish();
         let input = self.run.input_of(seq);
         let FailedItem { error, passed_on, .. } = failed;
-        let tell = |cx: &ConsumerContext<'_>| self.runner.consumer_skipped(cx, state, &error);
+        let stage = self.run.in_line.failed_stage(passed_on);
+        let tell = |cx: &ConsumerContext<'_>| {
+            self.runner.consumer_skipped(&cx.of_failure(stage), state, &error)
+        };
         let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
             if failed.is_panic() {

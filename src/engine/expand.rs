@@ -217,6 +217,10 @@ impl<I: Send, T: Send> RunControl for Closing<I, T> {
         self.upstream.name_of(item)
     }
 
+    fn input_of(&self, item: u64) -> Option<u64> {
+        RunControl::input_of(&*self.upstream, item)
+    }
+
     fn has_journal(&self) -> bool {
         RunControl::has_journal(&*self.upstream)
     }

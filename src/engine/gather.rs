@@ -22,12 +22,17 @@ use crate::run::parts::{Holes, ItemPath, PartStage};
 pub trait FoldParts<P, X>: Send + Sync + 'static {
     /// What the parts are folded into.
     type Gathered: Send + 'static;
+    /// What the next stage gets.
+    type Item: Send + 'static;
 
     /// Begins a parent.
     fn init(&self, parent: &P) -> Self::Gathered;
 
     /// Adds a part. It is an `Err` only if failures are gathered.
     fn add(&self, gathered: &mut Self::Gathered, parent: &P, part: u64, output: Result<X, Error>);
+
+    /// Makes the item of a parent that has all its parts.
+    fn finish(&self, parent: Arc<P>, gathered: Self::Gathered) -> Self::Item;
 }
 
 /// Why the index of a part is known.
@@ -41,8 +46,8 @@ pub(crate) struct Gathering<P, F> {
     pub(crate) order: AddOrder,
 }
 
-/// What a stage behind a gathering gets: a parent, and what its parts of type `B` were folded to.
-type FoldedParent<P, F, B> = (Arc<P>, <F as FoldParts<P, B>>::Gathered);
+/// What a stage behind a gathering gets for a parent with parts of type `B`.
+type FoldedParent<P, F, B> = <F as FoldParts<P, B>>::Item;
 
 /// The order in which parts are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -367,11 +372,14 @@ where
         if to.recording.inherits_names {
             to.enter_name(hands.places, parent.opened.entry.take());
         }
-        let OpenParent { opened: Opened { parent, .. }, state, .. } = parent;
+        let OpenParent { opened: Opened { parent, name, .. }, state, .. } = parent;
         let handed = match (parent, state) {
             (Parent::Value(value), ParentState::Folded(folded)) => {
                 // What comes next may be a mark, which waits for no permit, or the end of the input; both are behind it.
-                hands.give((value, folded)).and_then(|()| hands.wait_for_room())
+                match catch(|| self.fold.finish(value, folded)) {
+                    Ok(item) => hands.give(item).and_then(|()| hands.wait_for_room()),
+                    Err(source) => hands.reject(name.failed(Error::GatherPanicked { source })),
+                }
             }
             (parent, ParentState::Unusable(error)) => {
                 drop_quietly(parent);

@@ -29,7 +29,7 @@ use crate::policy::Policy;
 use crate::run::handover::feeder::Feeder;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::handover::item_queue::NextItem;
-use crate::run::handover::shared_budget::{Bounded, StageBudget, share_budget};
+use crate::run::handover::shared_budget::{Bounded, MemoryBound, StageBudget, share_budget};
 use crate::run::handover::{Handover, WakeReason};
 use crate::run::measures::Measured;
 use crate::run::no_output::NoOutput;
@@ -206,8 +206,8 @@ struct BoundedHub {
 }
 
 impl Bounded for BoundedHub {
-    fn memory_bound(&self) -> Option<(u64, usize)> {
-        Some((self.most, self.hub.at_work()))
+    fn memory_bound(&self) -> Option<MemoryBound> {
+        Some(MemoryBound { most: self.most, at_work: self.hub.at_work(), least: 1 })
     }
 
     fn share(&self, budget: StageBudget) {

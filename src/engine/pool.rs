@@ -21,6 +21,7 @@ use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::{Receiving, ResultReceiver};
 use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
+use crate::producers::shared::PoolShared;
 use crate::producers::{Building, Producers};
 use crate::run::Run;
 use crate::run::journal_writer::JournalWriter;
@@ -149,7 +150,8 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
                 kind
             }
         };
-        let in_line = InLine { upstream, driver: lineup.driver.clone() };
+        let (stage, is_reordered) = lineup.next_place();
+        let in_line = InLine { stage, is_reordered, upstream, driver: lineup.driver.clone() };
         let run = self.new_run(lineup.items(), kind, in_line, recording)?;
         lineup.add(&run);
         self.session = Some(Session::new(run.clone()));
@@ -198,7 +200,10 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         let order = if kind == RunKind::Service { Order::Completion } else { order };
         self.capacity = self.factory().capacity().unwrap_or(0);
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
-        let starting = (0..producers.len()).filter(|&it| producers.is_starting(it)).collect();
+        let starting: Vec<_> =
+            (0..producers.len()).filter(|&it| producers.is_starting(it)).collect();
+        let first = starting.iter().copied().filter(|it| !replaced.contains(it));
+        let first: Vec<_> = first.collect();
         let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
         let spares = producers.spares();
         let (producers, description) = (producers.len(), self.told.description.clone());
@@ -210,6 +215,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         let run = Run::new(shape, run_settings, earlier, in_line, event_log, recording);
         let start_up = self.producers.as_mut().map(|it| take(&mut it.start_up));
         run.handover.stats.starts_after(start_up.unwrap_or_default());
+        first.into_iter().for_each(|producer| run.handover.stats.starts_in_run(producer));
         for producer in replaced {
             run.handover.stats.producer_replaced(producer);
             run.event_log.tell(Event::ProducerReplaced { producer });
@@ -268,6 +274,11 @@ impl<I, T> Engine<I, T> {
 
     pub(crate) fn is_active(&self) -> bool {
         self.producers.is_some()
+    }
+
+    /// What other threads end its producers by. `None` if it is closed.
+    pub(crate) fn shared(&self) -> Option<Arc<PoolShared>> {
+        self.producers.as_ref().map(|producers| producers.threads.shared.clone())
     }
 
     /// Resets everything that belongs to the last run.

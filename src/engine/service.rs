@@ -4,15 +4,21 @@
 //! that has the result counts it and puts it there. So neither a feeder nor a consumer takes part. One thread of
 //! the service answers what no producer does: calls at their deadlines, and the rest at the end.
 
+pub(crate) mod background;
 pub(crate) mod board;
 pub(crate) mod calls;
 #[cfg(all(test, shuttle))]
 mod model;
 pub(crate) mod places;
+pub(crate) mod stream_channel;
+pub(crate) mod stream_items;
+pub(crate) mod streams;
 
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
 use self::places::Slot;
@@ -35,6 +41,7 @@ use crate::observe::run_stats::ProducerTime;
 use crate::producers::Producers;
 use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_threads::ThreadIds;
+use crate::producers::shared::PoolShared;
 use crate::run::Run;
 use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
@@ -57,8 +64,20 @@ pub(crate) struct ServiceHost<I, T> {
     /// The events of the service, for reports after its end.
     event_log: Arc<EventLog>,
     devices: Devices,
-    /// `None` once the service is closed.
+    producers: Arc<PoolShared>,
+    /// `None` once a thread closes the service.
     serving: Mutex<Option<Serving<I, T>>>,
+    closing: ServiceClosing,
+}
+
+/// The close of a service, for threads that wait for it.
+struct ServiceClosing {
+    /// The thread that closes.
+    thread: OnceLock<ThreadId>,
+    /// The service's own thread.
+    own: Option<ThreadId>,
+    /// Disconnected once the service is closed.
+    closed: Receiver<()>,
 }
 
 /// What has to be ended when a service is closed.
@@ -66,6 +85,8 @@ struct Serving<I, T> {
     engine: Engine<I, T>,
     /// `None` if the service could not begin.
     session: Option<(Session<I, T>, JoinHandle<()>)>,
+    /// Dropped once the service is closed.
+    closing: Sender<()>,
 }
 
 /// The part of a service that a call needs. Each open call keeps it alive.
@@ -87,6 +108,7 @@ impl<I, T> Clone for Calls<I, T> {
 impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
     pub(crate) fn begin(mut engine: Engine<I, T>) -> Self {
+        let shared = engine.shared();
         let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
         let stream_window = window(&engine, LEAST_IN_STREAM);
         let (board, run, session) = match Self::start(&mut engine) {
@@ -104,9 +126,20 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
             }
         };
         let (event_log, devices) = (engine.event_log.clone(), engine.settings.devices.clone());
-        let serving = Mutex::new(Some(Serving { engine, session }));
+        let own = session.as_ref().map(|(_, thread)| thread.thread().id());
+        let (closing, closed) = bounded(0);
+        let serving = Mutex::new(Some(Serving { engine, session, closing }));
+        let closing = ServiceClosing { thread: OnceLock::new(), own, closed };
         let calls = Calls { board, run, producers };
-        ServiceHost { calls, stream_window, event_log, devices, serving }
+        ServiceHost {
+            calls,
+            stream_window,
+            event_log,
+            devices,
+            producers: shared.unwrap_or_default(),
+            serving,
+            closing,
+        }
     }
 
     fn start(engine: &mut Engine<I, T>) -> Result<Started<I, T>, Error> {
@@ -144,9 +177,35 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
         are_answered
     }
 
-    /// Answers the open calls, and returns the pool's engine. `None` if the service is closed already.
-    pub(crate) fn end(&self) -> Option<Engine<I, T>> {
-        let Serving { mut engine, session } = lock(&self.serving).take()?;
+    /// Cancels the open calls, has child processes be killed, and closes the service, or waits until another thread
+    /// has closed it.
+    pub(crate) fn terminate(&self) -> Result<(), Error> {
+        if self.calls.board.check_home().is_err() {
+            return Ok(());
+        }
+        // First: that a process is killed is then no answer to a call.
+        if let Some(run) = &self.calls.run {
+            Interrupt::cancel(&**run);
+        }
+        self.producers.terminate();
+        let closed = self.close();
+        self.closing.wait(self.calls.is_own_thread());
+        closed
+    }
+
+    /// Answers the open calls, and ends the producers.
+    pub(crate) fn close(&self) -> Result<(), Error> {
+        let Some((mut engine, closing)) = self.end() else { return Ok(()) };
+        let closed = engine.close();
+        drop::<Sender<()>>(closing);
+        closed
+    }
+
+    /// Answers the open calls, and returns the pool's engine, with what is to be dropped once that is closed. `None` if
+    /// the service is closed already.
+    pub(crate) fn end(&self) -> Option<(Engine<I, T>, Sender<()>)> {
+        let Serving { mut engine, session, closing } = lock(&self.serving).take()?;
+        _ = self.closing.thread.set(thread::current().id());
         if engine.is_in_fork() {
             std::mem::forget(session);
         } else if let Some((session, thread)) = session {
@@ -161,7 +220,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
             let (account, reason) = (self.calls.board.account(), self.calls.board.reason());
             part(&mut engine, session, account, reason.as_deref());
         }
-        Some(engine)
+        Some((engine, closing))
     }
 
     pub(crate) fn calls(&self) -> &Calls<I, T> {
@@ -184,7 +243,7 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
         match lock(&self.serving).as_ref() {
-            Some(Serving { engine, session: Some((session, _)) }) => {
+            Some(Serving { engine, session: Some((session, _)), .. }) => {
                 engine.times_up_to_now(&session.run)
             }
             _ => vec![],
@@ -194,14 +253,25 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     /// The report of the service since its start, up to its end.
     pub(crate) fn report(&self) -> RunReport {
         let serving = lock(&self.serving);
-        let mut report = match serving.as_ref() {
-            Some(Serving { engine, session: Some((session, _)) }) => {
-                engine.report_up_to_now(&session.run, self.calls.board.reason().as_deref())
+        let account = self.calls.board.account();
+        match serving.as_ref() {
+            Some(Serving { engine, session: Some((session, _)), .. }) => {
+                let reason = self.calls.board.reason();
+                engine.report_up_to_now(&session.run, account, reason.as_deref())
             }
-            _ => report_of(&self.event_log, &self.devices),
-        };
-        report.account = self.calls.board.account();
-        report
+            _ => RunReport { account, ..report_of(&self.event_log, &self.devices) },
+        }
+    }
+}
+
+impl ServiceClosing {
+    /// Waits until the service is closed, unless its close waits for this thread.
+    fn wait(&self, is_producer: bool) {
+        let this = Some(thread::current().id());
+        if !is_producer && this != self.own && this != self.thread.get().copied() {
+            // Nothing is sent.
+            _ = self.closed.recv();
+        }
     }
 }
 
@@ -280,7 +350,7 @@ fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {
 /// attempt has failed.
 fn expire<I, T>(run: &Run<I, T>, call: &ExpiredCall<T>, devices: &Devices) -> Error {
     let key = run.name_of(call.index);
-    let attempt = withdraw(run, call.index);
+    let attempt = withdraw(run, &[call.index]);
     let site = attempt.map_or_else(Site::default, |(producer, attempt)| {
         run.handover.stats.producer_failed(producer, 1);
         Site { attempt: Some(attempt), ..run.site_of(producer, devices) }
@@ -291,16 +361,19 @@ fn expire<I, T>(run: &Run<I, T>, call: &ExpiredCall<T>, devices: &Devices) -> Er
     error
 }
 
-/// Gives up the item of a call that has been answered, or that no caller waits for. Returns the producer whose hook
-/// has it, and the number of the attempt.
-fn withdraw<I, T>(run: &Run<I, T>, index: u64) -> Option<(usize, u32)> {
+/// Gives up items that have been answered, or whose results are not wanted. Returns the producer whose hook has the first
+/// of them, and the number of the attempt.
+fn withdraw<I, T>(run: &Run<I, T>, indices: &[u64]) -> Option<(usize, u32)> {
+    let &first = indices.first()?;
     let ((attempt, inputs), events) = run.handover.dispatch.schedule(|state, now| {
-        let attempt = state.scheduler.leases().attempt_at(index);
-        state.scheduler.withdraw(&[index], now);
-        (attempt, state.inputs.remove(index).collect::<Vec<_>>())
+        let attempt = state.scheduler.leases().attempt_at(first);
+        state.scheduler.withdraw(indices, now);
+        let mut inputs = vec![];
+        indices.iter().for_each(|&index| inputs.extend(state.inputs.remove(index)));
+        (attempt, inputs)
     });
     run.heed(events);
-    run.remove_name(index);
+    indices.iter().for_each(|&index| run.remove_name(index));
     inputs.into_iter().for_each(drop_quietly);
     attempt
 }
@@ -311,34 +384,33 @@ impl<I, T> Calls<I, T> {
         self.producers.is_own_thread()
     }
 
-    /// Offers an item. The caller of a call has a place by then; an item of a stream needs none.
+    /// Offers an item, for which the caller has a place.
     fn submit(
         &self,
         input: I,
         slot: &Arc<Slot<T>>,
         deadline: Option<Deadline>,
-        priority: Priority,
     ) -> Result<u64, Error> {
         let run = self.run.as_ref().expect("places are given only while there is a run");
         let (entry, size) = match look(run, &input) {
             Ok(looked) => looked,
             Err(rejected) => {
                 drop_quietly(input);
-                let index = self.board.open(slot, deadline, priority)?;
+                let index = self.board.open(slot, deadline)?;
                 self.board.refuse(index, rejected.into_error(index));
                 return Ok(index);
             }
         };
         let mut caller = run.spans.caller();
         let (opened, events) = run.handover.dispatch.schedule(|state, now| {
-            let index = match self.board.open(slot, deadline, priority) {
+            let index = match self.board.open(slot, deadline) {
                 Ok(index) => index,
                 Err(error) => return Err((error, input)),
             };
             run.enter_name(index, entry);
             run.spans.note_caller(index, caller.take());
             state.inputs.insert(index, input, 1);
-            let meta = Meta { size, since: now, priority };
+            let meta = Meta { size, since: now, priority: Priority::Normal };
             state.scheduler.offer(index, meta, now);
             Ok(index)
         });
@@ -353,7 +425,7 @@ impl<I, T> Calls<I, T> {
         if self.board.give_up(index)
             && let Some(run) = &self.run
         {
-            withdraw(run, index);
+            withdraw(run, &[index]);
         }
     }
 }

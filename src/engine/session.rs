@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 
 use super::link::{LinkKind, Relayed, Work};
+use crate::base::Order;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
 use crate::concurrency::driver_bell::DriverBell;
@@ -151,6 +152,8 @@ pub(crate) struct Lineup {
     /// The journal of the first stage, which the last one writes.
     pub(super) journal: Option<Arc<JournalWriter>>,
     runs: Vec<Arc<dyn Interrupt>>,
+    /// Whether one of them passes items on in another order.
+    is_reordered: bool,
     bounded: Vec<Arc<dyn Bounded>>,
     pub(super) links: Vec<LinkThread>,
 }
@@ -202,8 +205,14 @@ impl Lineup {
         // A journal recognises items by the input of the first stage.
         self.next.has_names |= self.runs.is_empty() && self.journal.is_some();
         self.next.has_names |= run.run_settings.has_names();
+        self.is_reordered |= run.order() == Order::Completion;
         self.runs.push(run.clone());
         self.bounded.push(run.clone());
+    }
+
+    /// The number of the next stage, from 0, and whether a stage before it passes items on in another order.
+    pub(super) fn next_place(&self) -> (usize, bool) {
+        (self.runs.len(), self.is_reordered)
     }
 
     /// The number of the stage that was added last, from 0.

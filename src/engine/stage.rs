@@ -87,7 +87,8 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
 
     fn check(&self) -> Result<Value, Error> {
         self.check_home()?;
-        if self.is_active() { Ok(self.cfg.to_json()) } else { Err(Error::Closed {}) }
+        let is_over = self.shared().is_none_or(|shared| shared.is_terminated());
+        if is_over { Err(Error::Closed {}) } else { Ok(self.cfg.to_json()) }
     }
 
     fn check_no_journal(&self) -> Result<(), Error> {

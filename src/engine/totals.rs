@@ -1,7 +1,6 @@
 //! What an engine and a line report of their runs: accounts, totals, failures.
 
 use std::sync::Arc;
-#[cfg(all(feature = "nats", target_os = "linux"))]
 use std::time::Duration;
 
 use super::consume::SkippedItem;
@@ -266,7 +265,7 @@ impl<I, T> Engine<I, T> {
     fn producer_totals(&self, run: &Run<I, T>, producer: usize) -> ProducerTotals {
         let stats = &run.handover.stats;
         let (worker, all) = (stats.worker(producer), stats.producer(producer));
-        let ProducerTime { failed, waited, rebuilds, recycling, .. } = all;
+        let ProducerTime { failed, waited, rebuilds, recycling, starts_in_run, .. } = all;
         let producers = self.producers.as_ref();
         let own_init = || producers.map(|producers| producers.init(producer));
         let init = all.seat.map(|seat| seat.init).or_else(own_init).unwrap_or_default();
@@ -281,6 +280,12 @@ impl<I, T> Engine<I, T> {
             items: all.items(),
             failed,
             init,
+            loading: match starts_in_run {
+                // It may still last.
+                true if init.is_zero() => run.event_log.elapsed(),
+                true => init,
+                false => Duration::ZERO,
+            },
             states_lost: rebuilds.states_lost,
             rebuilds: rebuilds.inits,
             rebuilding: rebuilds.took,
@@ -305,14 +310,18 @@ impl<I, T> Engine<I, T> {
     }
 
     /// Returns the report of a service up to the present. The times of its producers are read here, since they are recorded
-    /// only at the end. `reason` says why the service has ended, if it was not closed.
-    pub(super) fn report_up_to_now(&self, run: &Run<I, T>, reason: Option<&Error>) -> RunReport {
+    /// only at the end; what limits it is decided from them. `reason` says why the service has ended, if it was not closed.
+    pub(super) fn report_up_to_now(
+        &self,
+        run: &Run<I, T>,
+        account: Account,
+        reason: Option<&Error>,
+    ) -> RunReport {
         let mut report = lock(self.event_log.recorder()).report_with_vacant();
         report.provenance.devices = models(&self.settings.devices);
-        let totals: Vec<_> =
-            (0..report.producers.len()).map(|it| self.producer_totals(run, it)).collect();
-        report.lasted = run.event_log.elapsed();
-        for (it, totals) in report.producers.iter_mut().zip(&totals) {
+        let totals = Totals { account, ..self.totals(run, None, reason) };
+        (report.account, report.lasted) = (account, totals.lasted);
+        for (it, totals) in report.producers.iter_mut().zip(&totals.producers) {
             *it = ProducerReport {
                 latency: it.latency.take(),
                 // The engine learns of losses at the end.
@@ -325,6 +334,8 @@ impl<I, T> Engine<I, T> {
             report.ending = if reason.is_cancelled() { Ending::Cancelled } else { Ending::Failed };
             report.error = Some(text_of(reason).to_string());
             report.conclusion.clear();
+        } else {
+            report.conclude_up_to_now(&totals);
         }
         leave_out_vacant(&mut report);
         report

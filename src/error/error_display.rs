@@ -69,6 +69,9 @@ impl fmt::Display for Error {
                 f.write_str("a journal works with `run`, not with `outputs`; in a pipeline, give it to the first stage")
             }
             Error::Report { .. } => f.write_str(NOT_A_REPORT),
+            Error::Wrapper { producer, .. } => {
+                write!(f, "the function around producer {producer} failed")
+            }
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
@@ -135,6 +138,7 @@ impl std::error::Error for Error {
             Error::Devices { source } => source.source(),
             Error::Journal { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
+            Error::Wrapper { source, .. } => Some(source),
             Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }

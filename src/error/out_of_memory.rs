@@ -67,7 +67,9 @@ pub(crate) fn is_out_of_memory(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Returns the cause of an error. `std::io::Error::source` passes over the error that it was made of.
-fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+pub(super) fn cause<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> Option<&'a (dyn StdError + 'static)> {
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(inner) => Some(inner),
         None => error.source(),

@@ -59,6 +59,12 @@ pub enum WorkerError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The [fork server](crate::process::Processes::fork_server) cannot prepare.
+    #[non_exhaustive]
+    Unprepared {
+        /// What the server said.
+        reason: String,
+    },
     /// It ended before it answered: mostly a program that does not call
     /// `gangline::worker_main`.
     #[non_exhaustive]
@@ -100,8 +106,8 @@ pub enum WorkerError {
         /// What is wrong with it.
         source: FrameError,
     },
-    /// This process is itself a worker, or was started as one and has not called
-    /// `gangline::worker_main`. It may not start others: each would do the same.
+    /// This process was started as a worker and has not called `gangline::worker_main`. It may not start others: each would
+    /// do the same.
     #[non_exhaustive]
     Nested {},
     /// The [cluster](crate::Builder::cluster) cannot serve. The text is that of the cause.
@@ -121,14 +127,17 @@ impl fmt::Display for WorkerError {
             WorkerError::Start { program, .. } => {
                 write!(f, "the worker {} could not be started", program.display())
             }
+            WorkerError::Unprepared { reason } => {
+                write!(f, "the workers have no fork server: {reason}")
+            }
             WorkerError::NoWorker { program, crash } => {
                 write!(f, "{} did not become a worker: ", program.display())?;
                 match (crash.signal, crash.status) {
+                    // By itself it would have exited.
                     (Some(signal), _) => write!(f, "signal {signal}{} killed it", Name(signal))?,
-                    (None, Some(status)) => write!(f, "it exited with status {status}")?,
-                    (None, None) => f.write_str("it closed the connection")?,
+                    (None, Some(status)) => write!(f, "it exited with status {status}; {MAIN}")?,
+                    (None, None) => write!(f, "it closed the connection; {MAIN}")?,
                 }
-                write!(f, "; {MAIN}")?;
                 write_stderr(f, &crash.stderr)
             }
             WorkerError::Silent { program, limit } => write!(
@@ -145,8 +154,8 @@ impl fmt::Display for WorkerError {
             WorkerError::Frame { .. } => f.write_str("the worker could not be understood"),
             WorkerError::Nested {} => write!(
                 f,
-                "a worker cannot start workers; build with `processes` only in a program whose \
-                 `main` begins with `gangline::worker_main(&[&RECIPE])`"
+                "this process was started as a worker and cannot start others; build with `processes` only in a \
+                 program whose `main` begins with `gangline::worker_main(&[&RECIPE])`"
             ),
             #[cfg(all(feature = "nats", target_os = "linux"))]
             WorkerError::Cluster { source } => source.fmt(f),
@@ -164,7 +173,8 @@ impl std::error::Error for WorkerError {
             WorkerError::Frame { source } => Some(source),
             #[cfg(all(feature = "nats", target_os = "linux"))]
             WorkerError::Cluster { source } => std::error::Error::source(source),
-            WorkerError::NoWorker { .. }
+            WorkerError::Unprepared { .. }
+            | WorkerError::NoWorker { .. }
             | WorkerError::Silent { .. }
             | WorkerError::Refused { .. }
             | WorkerError::Nested {} => None,

@@ -349,6 +349,10 @@ pub struct ProducerTotals {
     pub failed: u64,
     /// The duration of its last `producer_init`.
     pub init: Duration,
+    /// The time of the run in which it got its first state, with [`init_in_run`](crate::Builder::init_in_run). It is part of
+    /// neither `working` nor `waiting`.
+    #[serde(default)]
+    pub loading: Duration,
     /// How often it lost its state to a panic of a hook, or to the end of its child process.
     #[serde(default)]
     pub states_lost: u64,

@@ -47,12 +47,13 @@ mod trace;
 mod vocabulary;
 mod what_if;
 
+use self::advised_setting::Circumstances;
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
 pub use self::gpu_load::{GpuLoad, GpuSample};
 pub use self::latency::Latencies;
-use self::outline::{LONGEST_KEY, outline};
-use self::page::page;
+use self::outline::{LONGEST_KEY, outline, summary};
+use self::page::{page, page_part};
 pub use self::producer_report::ProducerReport;
 pub(crate) use self::recorder::Recorder;
 use self::report_json::{VERSION, Versioned};
@@ -75,6 +76,7 @@ pub use super::text_style::{Colors, TextStyle};
 pub use super::worker_report::WorkerReport;
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
+use crate::observe::event::Totals;
 pub use crate::scheduler::batch::SizeBound;
 use serde::Deserialize;
 use std::fmt;
@@ -152,6 +154,20 @@ impl RunReport {
         what_if::recorded::quote(self);
     }
 
+    /// Concludes from the totals up to now what limits a run in progress.
+    pub(crate) fn conclude_up_to_now(&mut self, totals: &Totals) {
+        if bottleneck::has_worked(totals) {
+            self.conclude(totals);
+        }
+    }
+
+    fn conclude(&mut self, totals: &Totals) {
+        let decided = bottleneck::decide(totals, &Circumstances::of(&self.provenance));
+        self.bottleneck = decided.bottleneck;
+        self.conclusion = decided.sentence;
+        self.advice = decided.advice;
+    }
+
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
     /// that do not fit are omitted.
     ///
@@ -195,6 +211,15 @@ impl RunReport {
     /// It shows the first 1,000 causes of failures with 1,000 items each, the first 1,000 retried items, and the first 256 producers.
     pub fn to_html(&self) -> String {
         page(&outline(self, LONGEST_KEY))
+    }
+
+    /// Returns the main parts of the report as one HTML element, to be shown within a page of yours, such as a notebook:
+    /// how the run ended, what limited it, stages, failures and producers.
+    ///
+    /// It has its own style, which applies to nothing else, no script, and no other file. Its colours suit light and dark
+    /// pages.
+    pub fn to_html_summary(&self) -> String {
+        page_part(&summary(self, LONGEST_KEY))
     }
 
     /// Returns the report in Chrome's trace format, for <https://ui.perfetto.dev> and `chrome://tracing`. It

@@ -45,6 +45,8 @@ pub(crate) struct ProducerTime {
     pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
     pub(crate) recycling: Recycling,
+    /// Whether it got its first state in this run.
+    pub(crate) starts_in_run: bool,
     /// How many producers were started in the place of a lost one.
     pub(crate) replacements: u64,
     /// The workers of a cluster in its seat; `None` if its hooks run on this machine.
@@ -340,6 +342,11 @@ impl RunStats {
             noted.end(now());
             noted.waited = waited;
         }
+    }
+
+    /// A producer begins the run without a state, its first.
+    pub(crate) fn starts_in_run(&self, producer: usize) {
+        lock(&self.producers[producer]).starts_in_run = true;
     }
 
     /// A producer was started in the place of another, before the run.

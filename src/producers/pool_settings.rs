@@ -12,6 +12,8 @@ use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::Error;
 use crate::producers::Building;
 use crate::producers::producer_threads::ThreadSettings;
+use crate::producers::startup::FirstInit;
+use crate::producers::thread_wrapper::ThreadWrapper;
 use crate::runner::ProducerSetup;
 use crate::scheduler::batch::Batching;
 
@@ -25,6 +27,8 @@ pub(crate) struct PoolSettings {
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
+    pub(crate) wrapper: Option<ThreadWrapper>,
+    pub(crate) first_init: FirstInit,
     /// The number of lost producers that may be replaced, from one activation to the next.
     pub(crate) replacements: usize,
     /// How long a `producer_end` may take.
@@ -68,6 +72,8 @@ impl PoolSettings {
         ThreadSettings {
             setup: Box::new(setup),
             stack_size: self.stack_size,
+            wrapper: self.wrapper.clone(),
+            first_init: self.first_init,
             replacements: self.replacements,
             end_timeout: self.end_timeout,
         }

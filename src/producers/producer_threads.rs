@@ -17,7 +17,9 @@ use crate::producers::participants::Participants;
 use crate::producers::producer_factory::ProducerFactory;
 use crate::producers::producer_loop::{Join, ProducerLoop, Replace};
 use crate::producers::ready::ReadySender;
-use crate::producers::shared::Shared;
+use crate::producers::shared::{PoolShared, Shared};
+use crate::producers::startup::FirstInit;
+use crate::producers::thread_wrapper::ThreadWrapper;
 use crate::run::Run;
 use crate::run::time_limits::{tick_of, ticks_in};
 use crate::runner::{ProducerSetup, Wanted};
@@ -29,8 +31,7 @@ pub(crate) struct ProducerThreads<I, T> {
     settings: ThreadSettings,
     /// The number of lost producers that may still be replaced.
     spares: AtomicUsize,
-    /// The number of producers without a state.
-    pub(super) stateless: Arc<AtomicUsize>,
+    pub(crate) shared: Arc<PoolShared>,
     ids: ThreadIds,
     /// That of the thread that built the pool.
     built_under: CallerSubscriber,
@@ -42,6 +43,8 @@ pub(crate) struct ThreadSettings {
     /// Makes what the producer of a place starts with.
     pub(crate) setup: Box<dyn Fn(usize) -> ProducerSetup + Send + Sync>,
     pub(crate) stack_size: Option<usize>,
+    pub(crate) wrapper: Option<ThreadWrapper>,
+    pub(crate) first_init: FirstInit,
     /// The number of producers that may be replaced.
     pub(crate) replacements: usize,
     /// How long a `producer_end` may take.
@@ -88,6 +91,17 @@ pub(super) struct ProducerThread<I, T> {
 /// aborts the process if a thread's result panics in its destructor.
 pub(super) struct ThreadResult(pub(super) Option<Result<(), Error>>);
 
+impl ThreadResult {
+    /// With the outcome of the function around the thread, for which the thread's own goes first.
+    fn wrapped((mut ended, wrapped): (Self, Result<(), Error>)) -> Self {
+        match &ended.0 {
+            Some(Ok(())) => ended.0 = Some(wrapped),
+            Some(Err(_)) | None => drop(wrapped),
+        }
+        ended
+    }
+}
+
 impl Drop for ThreadResult {
     fn drop(&mut self) {
         drop_quietly(self.0.take());
@@ -98,8 +112,8 @@ impl Drop for ThreadResult {
 enum Beginning {
     /// It calls `producer_init`, and reports the outcome.
     Building { wanted: Arc<Wanted>, ready: ReadySender },
-    /// It waits until the thread before it on its place has ended, and builds its state in a run.
-    Replacing { before: Option<Receiver<()>> },
+    /// It waits until the thread before it on its place has ended, if there is one, and builds its state in a run.
+    InRun { before: Option<Receiver<()>> },
 }
 
 impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
@@ -109,7 +123,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
             factory: Some(factory),
             spares: AtomicUsize::new(settings.replacements),
             settings,
-            stateless: Arc::default(),
+            shared: Arc::default(),
             ids: ThreadIds::default(),
             built_under: CallerSubscriber::current(),
             kept: Mutex::new(kept),
@@ -128,6 +142,14 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let site = thread.site.clone();
         kept.current.push(thread);
         Ok(site)
+    }
+
+    /// Starts the first producer of the next place, which builds its state in the first run.
+    pub(super) fn start_next_in_run(self: &Arc<Self>) -> Result<(), Error> {
+        let mut kept = lock(&self.kept);
+        let thread = self.start(kept.current.len(), Beginning::InRun { before: None })?;
+        kept.current.push(thread);
+        Ok(())
     }
 
     /// Starts a producer in the place of a lost one, before a run. Returns whether it may.
@@ -186,7 +208,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let before = (!was_abandoned).then(|| lost.ended.clone());
         let spares = self.spares.load(Ordering::Relaxed);
         self.spares.store(spares.saturating_sub(1), Ordering::Relaxed);
-        let new = self.start(place, Beginning::Replacing { before })?;
+        let new = self.start(place, Beginning::InRun { before })?;
         if let (Some(runs), Some(join)) = (&new.runs, join) {
             let sent = runs.send(join);
             sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
@@ -202,7 +224,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
     ) -> Result<ProducerThread<I, T>, Error> {
         let setup = (self.settings.setup)(place);
         let (site, name) = (setup.site(&[], None), format!("gangline-p{place}"));
-        let shared = Shared::new(&self.stateless);
+        let shared = Shared::new(&self.shared);
         let stack_size = self.settings.stack_size;
         // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.
         let (sender, runs) = unbounded();
@@ -212,10 +234,16 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let work = move |pooled: Result<(), Error>| {
             ThreadResult(threads.serve(pooled, setup, own, beginning, &runs))
         };
+        let wrapper = self.settings.wrapper.clone();
         // This may be a thread of a run, whose caller has another subscriber.
         let _default = self.enter_build();
         let thread = spawn(name, stack_size, move || {
-            let ended = pool.run(work);
+            let life =
+                |wrapped: Result<(), Error>| pool.run(move |pooled| work(wrapped.and(pooled)));
+            let ended = match wrapper {
+                None => life(Ok(())),
+                Some(wrapper) => ThreadResult::wrapped(wrapper.call(place, life)),
+            };
             drop::<Sender<()>>(ending);
             ended
         })?;
@@ -246,7 +274,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
                 ready.report(place, outcome).unwrap_or_else(drop_quietly);
                 backend
             }
-            Beginning::Replacing { before } => {
+            Beginning::InRun { before } => {
                 before.iter().for_each(|before| self.await_end(before));
                 made.map_err(|error| lose(runs, error)).ok()
             }
@@ -303,6 +331,10 @@ impl<I, T> ProducerThreads<I, T> {
 
     pub(super) fn spares(&self) -> usize {
         self.spares.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn first_init(&self) -> FirstInit {
+        self.settings.first_init
     }
 
     pub(super) fn end_timeout(&self) -> Option<Duration> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::bell::Bells;
 use crate::observe::event::Event;
 use crate::producers::participants::Away;
 use crate::run::handover::signals::Revocations;
@@ -13,12 +14,41 @@ use crate::scheduler::Generation;
 /// State of a producer that other threads read.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
-    /// The number of the pool's producers without a state.
-    stateless: Arc<AtomicUsize>,
+    /// Of all producers of its pool.
+    pool: Arc<PoolShared>,
     own: Arc<Own>,
     pub(super) away: Away,
     /// Of its calls in runs.
     pub(crate) revocations: Revocations,
+}
+
+/// State of all producers of a pool that other threads read.
+#[derive(Debug, Default)]
+pub(crate) struct PoolShared {
+    /// The number of producers without a state.
+    stateless: AtomicUsize,
+    /// Whether they are to end without waiting for hooks that can be ended.
+    is_terminated: AtomicBool,
+    /// Rung when they are.
+    terminating: Bells,
+}
+
+impl PoolShared {
+    /// Has the child processes of the producers be killed, whatever hook they are in.
+    pub(crate) fn terminate(&self) {
+        self.is_terminated.store(true, Ordering::Release);
+        self.terminating.ring();
+    }
+
+    /// Whether child processes are killed in their hooks.
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.is_terminated.load(Ordering::Acquire)
+    }
+
+    /// The number of producers that have lost their states since the last call of this.
+    pub(super) fn take_stateless(&self) -> usize {
+        self.stateless.swap(0, Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,14 +68,26 @@ struct Own {
 }
 
 impl Shared {
-    /// Of a producer that has no state yet. `stateless`: of its pool.
-    pub(crate) fn new(stateless: &Arc<AtomicUsize>) -> Self {
+    /// Of a producer that has no state yet.
+    pub(crate) fn new(pool: &Arc<PoolShared>) -> Self {
         Shared {
-            stateless: stateless.clone(),
+            pool: pool.clone(),
             own: Arc::default(),
             away: Arc::default(),
             revocations: Revocations::default(),
         }
+    }
+
+    /// Whether all producers of the pool are to end without waiting for hooks that can be ended.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn is_terminated(&self) -> bool {
+        self.pool.is_terminated()
+    }
+
+    /// The bells that ring when they are.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn terminating(&self) -> &Bells {
+        &self.pool.terminating
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -106,7 +148,7 @@ impl Shared {
     pub(crate) fn note_loss(&self) {
         self.note_end();
         self.own.was_lost.store(true, Ordering::Relaxed);
-        self.stateless.fetch_add(1, Ordering::Relaxed);
+        self.pool.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reports that the producer has built its state in a run.

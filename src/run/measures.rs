@@ -50,6 +50,8 @@ pub(crate) struct Measures<I, T> {
     padded: Option<Meter<I>>,
     memory: Option<Meter<I>>,
     output: Option<Box<MeasureFn<T>>>,
+    /// The number of items that may be in flight whatever they take in memory.
+    least: usize,
 }
 
 /// An item that exceeds the limit of a batch.
@@ -70,7 +72,7 @@ pub(crate) struct Measured {
 
 impl<I, T> Default for Measures<I, T> {
     fn default() -> Self {
-        Measures { cost: None, padded: None, memory: None, output: None }
+        Measures { cost: None, padded: None, memory: None, output: None, least: 1 }
     }
 }
 
@@ -92,6 +94,16 @@ impl<I, T> Measures<I, T> {
     /// Measures what outputs take in memory, beside inputs.
     pub(crate) fn set_output<N: Amount>(&mut self, by: impl Fn(&T) -> N + Send + Sync + 'static) {
         self.output = Some(Box::new(move |output| by(output).get()));
+    }
+
+    /// Lets so many items be in flight whatever they take in memory.
+    pub(crate) fn set_least(&mut self, items: usize) {
+        self.least = items;
+    }
+
+    /// The number of items that may be in flight whatever they take in memory.
+    pub(crate) fn least(&self) -> usize {
+        self.least
     }
 
     /// Returns whether anything is measured.

@@ -23,10 +23,21 @@ pub(crate) struct RunShape {
 /// The place of a run in a line of stages.
 #[derive(Default)]
 pub(crate) struct InLine {
+    /// The number of its stage, from 0.
+    pub(crate) stage: usize,
+    /// Whether a stage before it passes items on in another order, so that their indices are not those of the input.
+    pub(crate) is_reordered: bool,
     /// The previous stage, which works for this run only. `None` in the first.
     pub(crate) upstream: Option<Arc<dyn RunControl>>,
     /// Wakes the driver of the whole line.
     pub(crate) driver: Arc<DriverBell>,
+}
+
+impl InLine {
+    /// The number of the stage in which an item failed that this many stages have passed on, from 1.
+    pub(crate) fn failed_stage(&self, passed_on: usize) -> usize {
+        (self.stage + 1).saturating_sub(passed_on)
+    }
 }
 
 /// Where the items of a run come from, and where their results go.

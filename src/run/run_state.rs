@@ -41,7 +41,7 @@ pub(crate) struct RunState {
     kind: RunKind,
     pub(super) end_requests: EndRequests,
     pub(super) fatal_error: FatalError,
-    pub(super) in_line: InLine,
+    pub(crate) in_line: InLine,
     pub(crate) tally: ConsumerTally,
     pub(crate) event_log: Arc<EventLog>,
     pub(crate) spans: TraceSpans,

@@ -360,12 +360,18 @@ impl<'a> ProducerContext<'a> {
 pub struct ConsumerContext<'a> {
     cfg: &'a CfgNode,
     item: Option<u64>,
+    failed_stage: Option<usize>,
     run: &'a dyn RunControl,
 }
 
 impl<'a> ConsumerContext<'a> {
     pub(crate) fn new(cfg: &'a CfgNode, run: &'a dyn RunControl, item: Option<u64>) -> Self {
-        ConsumerContext { cfg, item, run }
+        ConsumerContext { cfg, item, failed_stage: None, run }
+    }
+
+    /// For an item that failed in this stage, numbered from 1.
+    pub(crate) fn of_failure(self, stage: usize) -> Self {
+        ConsumerContext { failed_stage: Some(stage), ..self }
     }
 
     /// Returns the runner's configuration, as it was when the runner was built or last activated.
@@ -379,6 +385,53 @@ impl<'a> ConsumerContext<'a> {
     /// [`consumer_end`](crate::Runner::consumer_end).
     pub fn item(&self) -> Option<u64> {
         self.item
+    }
+
+    /// Returns the item's index in the input of a [`Pipeline`](crate::Pipeline), also behind stages that have changed
+    /// the order. Of a single pool it is [`item`](ConsumerContext::item).
+    ///
+    /// `None` if it is not known: after a stage in completion order, the first stage must have a
+    /// [key](crate::Builder::key), a [hash](crate::Builder::hashed_by) or a [journal](crate::Builder::journal).
+    ///
+    /// ```
+    /// use gangline::{Order, OrderedRunner, UnorderedRunner, each};
+    ///
+    /// let parse = each(|text: &str| Ok(text.parse::<u64>()?));
+    /// let parse = UnorderedRunner::builder(parse).devices(2).key(|text| (*text).to_owned()).build()?;
+    /// let rows = each(|x: u64| Ok(x)).fold(
+    ///     |_| Ok(vec![]),
+    ///     |cx, rows, x| {
+    ///         rows.push((cx.input_item(), x));
+    ///         Ok(())
+    ///     },
+    /// );
+    /// let mut rows = parse.then(OrderedRunner::new(rows, 1)?).run(["5", "6"])?;
+    /// rows.sort();
+    /// assert_eq!(rows, [(Some(0), 5), (Some(1), 6)]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn input_item(&self) -> Option<u64> {
+        self.run.input_of(self.item?)
+    }
+
+    /// Returns the number of the stage of a pipeline in which the item failed, from 1, as
+    /// [`StageFailure::stage`](crate::pipeline::StageFailure::stage). Of a single pool it is 1.
+    ///
+    /// `None` in other hooks than [`consumer_skipped`](crate::Runner::consumer_skipped).
+    ///
+    /// ```
+    /// use gangline::{ConsumerContext, Error, Result};
+    ///
+    /// // In the runner of the last stage.
+    /// fn consumer_skipped(cx: &ConsumerContext<'_>, lost: &mut Vec<String>, _: &Error) -> Result<()> {
+    ///     if let (Some(item), Some(stage)) = (cx.input_item(), cx.failed_stage()) {
+    ///         lost.push(format!("row {item} was lost in stage {stage}"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn failed_stage(&self) -> Option<usize> {
+        self.failed_stage
     }
 
     /// Returns the key of that item, if [keys](crate::Builder::key) are in use.
@@ -437,6 +490,8 @@ pub(crate) trait RunControl: Send + Sync {
     fn gave_up_on(&self, item: Option<u64>) -> bool;
     /// Returns the key of an item in flight.
     fn name_of(&self, item: u64) -> Option<Arc<str>>;
+    /// See [`ConsumerContext::input_item`].
+    fn input_of(&self, item: u64) -> Option<u64>;
     fn has_journal(&self) -> bool;
     /// See [`ConsumerContext::note`].
     fn note(&self, note: Vec<u8>) -> crate::Result<()>;

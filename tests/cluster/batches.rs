@@ -34,6 +34,8 @@ fn a_worker_forms_whole_batches() {
     for _ in 0..2 {
         assert_eq!(pool.run(vec![Chore::Batch; 16]).unwrap(), vec!["4 1"; 16]);
     }
+    let text = pool.report().to_string();
+    assert!(!text.contains("batches of"), "workers keep the sizes to themselves: {text}");
 }
 
 fn the_default_window_fills_the_batches_of_all_workers() {

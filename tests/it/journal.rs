@@ -333,6 +333,20 @@ fn an_item_that_changed_is_refused() {
     });
 }
 
+/// Only a hash or a name tells items apart.
+#[test]
+fn with_positions_another_order_goes_unnoticed() {
+    no_hang(|| {
+        let place = Place::new();
+        let run = |items: Vec<u64>| {
+            outputs(Hooks::new(), Order::Input, KeyKind::Position, place.resume(), items)
+        };
+        assert_eq!(run((0..10).collect()).1, [10, 0, 0]);
+        let turned = (2..12).rev().chain([0, 1]).collect();
+        assert_eq!(run(turned), (vec![0, 1], [2, 0, 10]), "10 and 11 are taken for done");
+    });
+}
+
 #[test]
 fn an_input_that_became_shorter_is_refused() {
     no_hang(|| {

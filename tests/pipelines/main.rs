@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+mod at_run_time;
 mod bounds;
 mod cancel;
 mod faults;

@@ -50,6 +50,24 @@ fn parents_and_parts_keep_their_order() {
     });
 }
 
+/// The index of a part in its own parent is in its error and in `add`.
+#[test]
+fn a_hook_sees_the_number_of_a_part_among_all_with_a_gap_behind_each_parent() {
+    no_hang(|| {
+        let open = pool(pass::<u64>(), Order::Input, 1);
+        let number = working(|cx, _: u64| Ok(cx.item()));
+        let write = pool(pass::<Gathered<Vec<Option<u64>>>>(), Order::Input, 1);
+        let line = open.expand(|n| 0..**n).then(pool(number, Order::Input, 1));
+        let gather = line.gather(|_| vec![], |all: &mut Vec<_>, _, _, at| all.push(at));
+        let seen = gather.then(write).run([2, 0, 3]).unwrap();
+        let seen: Vec<_> = seen.into_iter().map(|(_, numbers)| numbers).collect();
+        assert_eq!(seen[..2], [vec![Some(0), Some(1)], vec![]]);
+        let first = seen[2][0].unwrap();
+        assert_eq!(seen[2], [first, first + 1, first + 2].map(Some));
+        assert!(first > 3, "{seen:?}");
+    });
+}
+
 #[test]
 fn every_part_finds_its_parent_in_any_order() {
     no_hang(|| {

@@ -1,15 +1,20 @@
 //! How processes end.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use gangline::process::Processes;
-use gangline::{CancelToken, CfgNode, Error, Hook, OnError, OrderedRunner};
+use gangline::closures::BoxRunner;
+use gangline::process::{Processes, Recipe};
+use gangline::{
+    Batch, CancelToken, CfgNode, Error, Hook, OnError, OrderedRunner, ProducerContext, Result,
+};
 
 use crate::chores::{CHORES, Chore, Chores, await_end, builder, pid_in, squared, squares};
 use crate::suite::tests;
 
 tests![
     each_state_is_ended_once,
+    a_runner_is_dropped_behind_its_last_state,
     a_crash_in_the_end_is_reported,
     an_end_that_hangs_is_killed,
     a_process_is_ended_after_its_number_of_items_for_another,
@@ -18,7 +23,7 @@ tests![
     an_end_between_two_items_that_hangs_is_killed,
     a_run_that_is_cancelled_while_a_process_ends_is_over_soon,
     a_dropped_pool_leaves_no_process,
-    a_worker_cannot_build_workers,
+    a_hook_starts_workers_of_its_own,
 ];
 
 fn each_state_is_ended_once() {
@@ -30,6 +35,42 @@ fn each_state_is_ended_once() {
     assert!(!path.exists());
     pool.close().unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), "0");
+}
+
+type Noting = BoxRunner<u64, u64, Vec<u64>>;
+
+/// A runner that writes into the file `note` when it is dropped.
+pub static NOTING: Recipe<Noting> = Recipe::new("noting", make_noting);
+
+struct Note(Option<PathBuf>);
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            std::fs::write(path, "dropped").unwrap();
+        }
+    }
+}
+
+fn make_noting(cfg: &CfgNode) -> Result<Noting> {
+    let note = Note(cfg.get_or("note", None)?);
+    let work = move |_: &ProducerContext<'_>, (): &mut (), items: &mut Vec<u64>| {
+        assert!(note.0.as_ref().is_none_or(|path| !path.exists()), "it is in use");
+        Ok(items.drain(..).map(Ok).collect())
+    };
+    Ok(BoxRunner::new(gangline::map_batches(|_| Ok(()), work)))
+}
+
+fn a_runner_is_dropped_behind_its_last_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("note");
+    let builder = OrderedRunner::builder(make_noting(&CfgNode::new()).unwrap()).devices(1);
+    let builder = builder.cfg(CfgNode::new().with("note", &path).unwrap()).batch(Batch::of(4));
+    let mut pool = builder.processes(&NOTING, Processes::new()).build().unwrap();
+    assert_eq!(pool.run(0..100).unwrap().len(), 100);
+    assert!(!path.exists());
+    pool.close().unwrap();
+    assert!(path.exists(), "the process has ended");
 }
 
 fn a_crash_in_the_end_is_reported() {
@@ -127,8 +168,8 @@ fn a_dropped_pool_leaves_no_process() {
     }
 }
 
-fn a_worker_cannot_build_workers() {
+fn a_hook_starts_workers_of_its_own() {
     let mut pool = builder(1).build().unwrap();
-    let error = pool.run([Chore::Build]).unwrap_err();
-    assert!(format!("{error:#}").contains("a worker cannot start workers"), "{error:#}");
+    let pids = pool.run([Chore::Pid, Chore::Build]).unwrap();
+    assert_ne!(pids[0], pids[1]);
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use gangline::error::WorkerError;
 use gangline::process::{Processes, Recipe};
 use gangline::{Error, OrderedRunner};
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::chores::{CHORES, Chores};
 use crate::suite::tests;
@@ -14,12 +15,14 @@ use crate::suite::tests;
 tests![
     a_program_that_is_no_worker_is_named,
     a_program_that_cannot_be_started_is_named,
+    a_program_that_is_killed_is_told_nothing_about_its_main,
     a_program_that_never_calls_worker_main_does_not_multiply,
     a_worker_of_another_version_refuses,
     a_worker_without_the_recipe_refuses,
     a_worker_that_writes_half_a_message_has_crashed,
     a_worker_that_writes_an_unknown_message_is_ended,
     a_worker_that_writes_too_much_is_ended,
+    a_worker_that_names_memory_that_it_has_not_sent_is_ended,
     a_process_that_inherits_the_variable_is_an_ordinary_one,
 ];
 
@@ -36,6 +39,12 @@ pub fn serve_if_asked() {
         "other name" => gangline::worker_main(&[&OTHER_NAME]),
         "half" => write_as_worker(&[0, 0, 0, 0, 65, 90, 0, 0, 0, 67, 1, 2]),
         "unknown" => write_as_worker(&[0, 0, 0, 0, 65, 1, 0, 0, 0, 200, 1]),
+        "killed" => {
+            kill_process(getpid(), Signal::KILL).unwrap();
+            unreachable!("the signal is not blocked")
+        }
+        "unsent" => write_as_worker(&[0, 0, 0, 0, 65, 5, 0, 0, 0, 129, 67, 1, 3, 0, 10]),
+        "not had" => write_as_worker(&[0, 0, 0, 0, 65, 3, 0, 0, 0, 130, 4, 1, 7]),
         "long" => write_as_worker(&[0, 0, 0, 0, 65, 255, 255, 255, 255, 67]),
         // Builds without `worker_main`, as a test of the usual harness would.
         "builds" => {
@@ -85,6 +94,12 @@ fn a_program_that_is_no_worker_is_named() {
     assert_eq!(text, expected);
 }
 
+fn a_program_that_is_killed_is_told_nothing_about_its_main() {
+    let (error, text) = with_role("killed");
+    assert!(matches!(error, WorkerError::NoWorker { .. }), "{error:?}");
+    assert!(text.ends_with(" did not become a worker: signal 9 (SIGKILL) killed it"), "{text}");
+}
+
 fn a_program_that_cannot_be_started_is_named() {
     let (error, text) = refused(Processes::new().program("/nowhere/at/all"));
     assert!(matches!(error, WorkerError::Start { .. }), "{error:?}");
@@ -97,7 +112,10 @@ fn a_program_that_cannot_be_started_is_named() {
 fn a_program_that_never_calls_worker_main_does_not_multiply() {
     let (_, text) = with_role("builds");
     assert!(text.contains("exited with status 4"), "{text}");
-    assert!(text.contains("it printed at last: a worker cannot start workers"), "{text}");
+    assert!(
+        text.contains("it printed at last: this process was started as a worker and cannot"),
+        "{text}"
+    );
 }
 
 fn a_worker_of_another_version_refuses() {
@@ -131,6 +149,13 @@ fn a_worker_that_writes_too_much_is_ended() {
         text.contains("a message has 4294967295 bytes; at most 268435456 are allowed"),
         "{text}"
     );
+}
+
+fn a_worker_that_names_memory_that_it_has_not_sent_is_ended() {
+    let (_, text) = with_role("unsent");
+    assert!(text.ends_with("memory 3: it was not offered"), "{text}");
+    let (_, text) = with_role("not had");
+    assert!(text.ends_with("a note on a memory was not expected: LetGo { lends: [7] }"), "{text}");
 }
 
 /// The program lists its tests instead of serving.

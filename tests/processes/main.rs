@@ -33,6 +33,8 @@ mod impostors;
 #[cfg(target_os = "linux")]
 mod journals;
 #[cfg(target_os = "linux")]
+mod large;
+#[cfg(target_os = "linux")]
 mod laws;
 #[cfg(target_os = "linux")]
 mod limits;
@@ -44,7 +46,13 @@ mod lines;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod log;
 #[cfg(target_os = "linux")]
+mod lost_devices;
+#[cfg(target_os = "linux")]
 mod orphans;
+#[cfg(target_os = "linux")]
+mod overlap;
+#[cfg(target_os = "linux")]
+mod prints;
 #[cfg(target_os = "linux")]
 mod random_kills;
 #[cfg(target_os = "linux")]
@@ -54,6 +62,8 @@ mod runs;
 #[cfg(target_os = "linux")]
 #[path = "../remote/suite.rs"]
 mod suite;
+#[cfg(target_os = "linux")]
+mod terminations;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -61,13 +71,18 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    let recipes: [&dyn AnyRecipe; 6] = [
+    let recipes: [&dyn AnyRecipe; 11] = [
         &chores::CHORES,
         &chores::PACKED,
         &laws::PROBE,
         &laws::WRAPPED,
         &lines::LINES,
         &crashes::UNIQUE,
+        &large::LETTERS,
+        &large::BUNDLES,
+        &large::IMAGES,
+        &overlap::PREPARED,
+        &ends::NOTING,
     ];
     gangline::worker_main(&recipes);
     orphans::coordinate_if_asked();
@@ -75,16 +90,21 @@ fn main() {
     suite::run(&[
         runs::TESTS,
         laws::TESTS,
+        large::TESTS,
         ahead::TESTS,
         crashes::TESTS,
         errors::TESTS,
+        lost_devices::TESTS,
         batches::TESTS,
+        overlap::TESTS,
         expansions::TESTS,
         limits::TESTS,
         ends::TESTS,
+        terminations::TESTS,
         impostors::TESTS,
         orphans::TESTS,
         reports::TESTS,
+        prints::TESTS,
         journals::TESTS,
         random_kills::TESTS,
     ]);

@@ -14,6 +14,10 @@ tests![
     a_large_item_passes,
     the_other_codec_serves_too,
     a_producer_knows_its_place,
+    a_producer_may_see_all_gpus,
+    hooks_run_on_the_main_thread,
+    hooks_have_the_stack_that_was_asked_for,
+    a_function_around_producers_is_for_threads,
     rayon_in_a_child_has_the_threads_of_its_producer,
     outputs_and_services_work,
     a_service_works_on_a_stream_beside_calls,
@@ -77,10 +81,59 @@ fn a_producer_knows_its_place() {
     assert_eq!(seen.len(), 40);
     for (item, text) in seen.iter().enumerate() {
         let end = format!("item Some({item}) attempt 1");
-        let on_cpu = text.starts_with("gangline-p0 cpu 0/2");
-        let on_gpu = text.starts_with("gangline-p1 cuda:0 1/2");
+        let on_cpu = text.starts_with("main cpu 0/2");
+        let on_gpu = text.starts_with("main cuda:0 1/2");
         assert!((on_cpu || on_gpu) && text.ends_with(&end), "{text}");
     }
+}
+
+fn a_producer_may_see_all_gpus() {
+    let seen = |processes| {
+        let devices: gangline::Devices = "cuda:5+cuda:3".parse().unwrap();
+        let builder = OrderedRunner::builder(Chores::new()).devices(devices.names_only());
+        let mut pool = builder.processes(&CHORES, processes).build().unwrap();
+        pool.run([Chore::Surroundings]).unwrap().remove(0)
+    };
+    let here = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let text = seen(Processes::new().all_gpus_visible());
+    assert_eq!(text, format!("main cuda:5 0/1 {here:?} item Some(0) attempt 1"));
+    if here.is_empty() {
+        let text = seen(Processes::new());
+        assert_eq!(text, r#"main cuda:0 0/1 "5,3" item Some(0) attempt 1"#);
+    }
+}
+
+/// With `cpu_threads`, it is the first thread of a pool of rayon's.
+fn hooks_run_on_the_main_thread() {
+    for threads in [0, 1, 2] {
+        let builder = OrderedRunner::builder(Chores::new()).devices("cpu");
+        #[cfg(feature = "rayon")]
+        let builder = match threads {
+            0 => builder,
+            _ => builder.cpu_threads(threads),
+        };
+        let mut pool = builder.processes(&CHORES, Processes::new()).build().unwrap();
+        let seen = pool.run([Chore::Thread, Chore::Panic("a new state".into()), Chore::Thread]);
+        assert!(seen.is_err(), "{threads}: {seen:?}");
+        assert_eq!(pool.run(vec![Chore::Thread; 3]).unwrap(), ["main true"; 3], "{threads}");
+        pool.close().unwrap();
+    }
+}
+
+/// That of the main thread is not ours to choose.
+fn hooks_have_the_stack_that_was_asked_for() {
+    let mut pool = builder(1).stack_size(64 << 20).build().unwrap();
+    let items = [Chore::Thread, Chore::Deep(8 << 20), Chore::Pid];
+    let seen = pool.run(items).unwrap();
+    assert_eq!(seen[..2], ["gangline-p0 false", ""]);
+    pool.close().unwrap();
+}
+
+/// The hooks run in children, so it is not called, and cannot fail.
+fn a_function_around_producers_is_for_threads() {
+    let mut pool = builder(2).around_producers(|_| panic!("it is called")).build().unwrap();
+    assert_eq!(pool.run(squares(0..9)).unwrap(), squared(0..9));
+    pool.close().unwrap();
 }
 
 /// The value of rayon's variable in a child with two threads.

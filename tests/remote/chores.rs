@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{process, thread};
 
-use gangline::error::OutOfMemory;
+use gangline::error::{DeviceLost, OutOfMemory};
 use gangline::order::InputOrder;
 use gangline::process::{AnyRecipe, MessagePack, Processes, Recipe};
 use gangline::{Builder, CfgNode, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
@@ -20,6 +21,8 @@ pub enum Chore {
     /// Returns this number of bytes.
     Large(usize),
     Pid,
+    /// The name of the thread, and whether it is the main thread of its process.
+    Thread,
     /// The seed of the item.
     Seed,
     /// The index, the attempt, the number of the producer, and the device.
@@ -57,6 +60,18 @@ pub enum Chore {
     FailAfter(PathBuf, PathBuf),
     /// Prints a line, then aborts.
     LastWords(String),
+    /// Prints the text, and returns it.
+    Print(String),
+    /// Prints this number of lines of 1,023 bytes.
+    PrintLines(usize),
+    /// Prints lines until its process ends, also after its answer.
+    PrintOn,
+    /// Calls itself until it has used at least this number of bytes of its stack.
+    Deep(usize),
+    /// Fails as a kernel with an illegal address: from then on, every chore of its process fails.
+    LoseDevice,
+    /// As `LoseDevice`, unless the file is there.
+    LoseDeviceOnce(PathBuf),
     /// Allocates memory, in MiB.
     Allocate(usize),
     /// Says in the first file which process this is, and waits for the second.
@@ -184,6 +199,9 @@ impl Runner for Chores {
         if chores.contains(&Chore::FailBatch) {
             return Err("a batch fails on purpose".into());
         }
+        if chores.contains(&Chore::LoseDevice) {
+            return Err(lose_device("illegal address"));
+        }
         chores.reverse();
         let each = std::iter::from_fn(|| chores.pop()).enumerate();
         let mut outputs: Vec<_> = each
@@ -260,13 +278,29 @@ fn init_as_configured(cx: &ProducerContext<'_>) -> Result<()> {
     }
 }
 
+/// Whether the device of this process is lost.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+fn lose_device(why: &str) -> gangline::BoxError {
+    IS_LOST.store(true, Ordering::Relaxed);
+    // As other code may wrap it.
+    std::io::Error::other(DeviceLost::new(why)).into()
+}
+
 fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<String> {
+    if IS_LOST.load(Ordering::Relaxed) {
+        return Err(DeviceLost::new("it was lost before").into());
+    }
     let own = |signal| kill_process(getpid(), signal).unwrap();
     match chore {
         Chore::Square(x) => return Ok(x.pow(exponent).to_string()),
         Chore::Text(text) => return Ok(text),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
         Chore::Pid => {}
+        Chore::Thread => {
+            let is_main = rustix::thread::gettid() == getpid();
+            return Ok(format!("{} {is_main}", thread::current().name().unwrap_or_default()));
+        }
         Chore::Seed => return Ok(cx.item_seed().to_string()),
         Chore::Site => {
             let (item, attempt) = (cx.item(), cx.attempt());
@@ -309,6 +343,31 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
             std::io::stderr().write_all(text.as_bytes())?;
             process::abort();
         }
+        Chore::Print(text) => {
+            print(&text)?;
+            return Ok(text);
+        }
+        Chore::PrintLines(lines) => {
+            (0..lines).try_for_each(|_| print(&format!("{}\n", "x".repeat(1_023))))?;
+        }
+        Chore::PrintOn => {
+            let (begun, begins) = std::sync::mpsc::channel();
+            thread::spawn(move || {
+                let line = format!("{}\n", "x".repeat(1_023));
+                while print(&line).is_ok() {
+                    _ = begun.send(());
+                }
+            });
+            begins.recv()?;
+        }
+        Chore::LoseDevice => return Err(lose_device("illegal address")),
+        Chore::LoseDeviceOnce(path) if note_once(&path)? => {
+            return Err(lose_device("illegal address"));
+        }
+        Chore::Deep(bytes) => {
+            use_stack(bytes);
+            return Ok(String::new());
+        }
         Chore::Allocate(mib) => return Ok(vec![1_u8; mib << 20].len().to_string()),
         Chore::Await(note, path) => wait_for(&note, &path)?,
         Chore::LargeAfter(note, path, bytes) => {
@@ -337,9 +396,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         }
         Chore::Sleep(millis) => thread::sleep(Duration::from_millis(millis)),
         Chore::Fork(path) => fork(&path)?,
-        Chore::Build => drop(builder(1).build()?),
+        Chore::Build => return Ok(builder(1).build()?.run([Chore::Pid])?.concat()),
         Chore::KillOnceWith(_, text) => return Ok(text),
         Chore::AbortOnce(_) | Chore::KillOnce(_) | Chore::StopOnce(_) | Chore::FailOnce(_) => {}
+        Chore::LoseDeviceOnce(_) => {}
         Chore::AwaitOnce(..) | Chore::HangOnce(_) => {}
         Chore::Batch | Chore::Count(_) | Chore::ShortAbove(_) | Chore::FailBatch => {
             return Err("it came without a batch".into());
@@ -360,6 +420,20 @@ fn surroundings(cx: &ProducerContext<'_>) -> String {
         cx.item(),
         cx.attempt(),
     )
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn use_stack(bytes: usize) {
+    let frame = std::hint::black_box([1_u8; 4096]);
+    if let Some(rest) = bytes.checked_sub(frame.len()) {
+        use_stack(rest);
+    }
+    std::hint::black_box(frame);
 }
 
 /// All that `panic = "abort"` does at run time: the message is printed, and nothing is unwound.
@@ -416,7 +490,8 @@ pub fn note_pid(path: &Path) -> Result<()> {
 
 /// No reader sees half of it.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let part = path.with_extension("part");
+    // Several processes may write it at once.
+    let part = path.with_extension(format!("part{}", process::id()));
     std::fs::write(&part, text)?;
     Ok(std::fs::rename(part, path)?)
 }

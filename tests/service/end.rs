@@ -2,13 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{CancelToken, Error, Journal, OrderedRunner};
+use gangline::{CancelToken, Error, Journal, OrderedRunner, Service};
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
@@ -221,13 +221,14 @@ fn a_hook_cannot_wait_for_its_own_service() {
         let inner = own.clone();
         let hooks = Hooks::new().work(move |_, x| match x {
             0 => match inner.get().unwrap().call(1) {
-                Err(Error::OwnThread { .. }) => Ok(7),
+                Err(Error::OwnThread { .. }) if inner.get().unwrap().is_producer_thread() => Ok(7),
                 other => panic!("{other:?}"),
             },
             x => Ok(x),
         });
         let service = OrderedRunner::new(hooks, 1).unwrap().into_service();
         assert!(own.set(service.clone()).is_ok());
+        assert!(!service.is_producer_thread());
         assert_eq!(service.call(0).unwrap(), 7);
         service.close().unwrap();
     });
@@ -301,5 +302,48 @@ fn a_call_at_the_moment_at_which_the_service_ends_by_itself_says_why() {
             drop(hanging);
             over.open();
         }
+    });
+}
+
+/// Callable while another thread closes, and waits for the hook.
+#[test]
+fn a_termination_cancels_hooks_on_threads_and_waits_for_them() {
+    no_hang(|| {
+        let (begun, returned) = (Arc::new(Gate::new()), Arc::new(AtomicU64::new(0)));
+        let (begins, returns) = (begun.clone(), returned.clone());
+        let hooks = Hooks::new().work(move |cx, x| {
+            begins.open();
+            while !cx.is_cancelled() {
+                thread::yield_now();
+            }
+            returns.fetch_add(1, Ordering::Relaxed);
+            Ok(x)
+        });
+        let service = OrderedRunner::new(hooks, 1).unwrap().into_service();
+        let tickets = service.try_submit_all(vec![0, 1]).unwrap();
+        begun.pass();
+        service.terminate().unwrap();
+        assert_eq!(returned.load(Ordering::Relaxed), 1);
+        for ticket in tickets {
+            assert!(ticket.wait().unwrap_err().is_cancelled());
+        }
+        assert!(service.call(2).unwrap_err().is_closed());
+        service.terminate().unwrap();
+    });
+}
+
+#[test]
+fn a_hook_may_terminate_its_own_service() {
+    no_hang(|| {
+        let (own, ends) = (Arc::new(OnceLock::<Service<Hooks>>::new()), Arc::new(Gate::new()));
+        let (service, terminated) = (own.clone(), ends.clone());
+        let hooks = Hooks::new().work(move |_, x| {
+            service.wait().terminate().unwrap();
+            terminated.open();
+            Ok(x)
+        });
+        _ = own.set(OrderedRunner::new(hooks, 1).unwrap().into_service());
+        assert!(own.wait().call(0).unwrap_err().is_cancelled());
+        ends.pass();
     });
 }

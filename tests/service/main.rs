@@ -11,6 +11,7 @@ mod give_up;
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
 mod many_callers;
+mod open_streams;
 mod policies;
 mod queue;
 mod reports;

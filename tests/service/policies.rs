@@ -39,6 +39,21 @@ fn a_verdict_to_stop_fails_that_call_only() {
     });
 }
 
+/// They bound the run that a service does not have.
+#[test]
+fn limits_of_a_run_do_not_apply() {
+    no_hang(|| {
+        let hooks = Hooks::new().work(|_, x| if x % 2 == 1 { Err("bad".into()) } else { Ok(x) });
+        let builder = OrderedRunner::builder(hooks).devices(1).on_error(OnError::Skip);
+        let builder = builder.max_failures(1).window_memory(1, |_| 9_u64, |_| 9_u64);
+        let service = builder.build().unwrap().into_service();
+        for x in 0..20 {
+            assert_eq!(service.call(x).ok(), (x % 2 == 0).then_some(x));
+        }
+        assert_eq!((service.account().ok, service.account().failed), (10, 10));
+    });
+}
+
 #[test]
 fn a_producer_whose_items_succeed_elsewhere_is_quarantined() {
     no_hang(|| {

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use gangline::OrderedRunner;
-use gangline::service::Full;
+use gangline::service::{Call, Full};
 
 use crate::hooks::Hooks;
+use crate::runtimes::block_on;
 use crate::support::{Counter, Gate, no_hang};
 
 /// A service of one producer that waits at a gate in its first item, with `queue` places.
@@ -47,6 +48,24 @@ fn several_items_take_their_places_together_or_not_at_all() {
         gate.open();
         let answers = first.into_iter().chain(second).map(|ticket| ticket.wait().unwrap());
         assert_eq!(answers.collect::<Vec<_>>(), [0, 1, 5, 6]);
+    });
+}
+
+#[test]
+fn a_call_says_whether_it_waits_for_its_place() {
+    no_hang(|| {
+        let (service, gate, seen) = held_up(1);
+        let accepted = Call::from(service.try_submit(0).unwrap());
+        let (given_up, waiting) = (service.call_async(1), service.call_async(2));
+        assert!(!accepted.waits_for_place());
+        assert!(given_up.waits_for_place() && waiting.waits_for_place());
+        drop(given_up);
+        gate.open();
+        assert_eq!(block_on(accepted).unwrap(), 0);
+        assert_eq!(block_on(waiting).unwrap(), 2);
+        assert_eq!(*seen.lock().unwrap(), [0, 2]);
+        service.close().unwrap();
+        assert!(!service.call_async(3).waits_for_place(), "it was refused");
     });
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline::report::Ending;
-use gangline::{AnyOrderRunner, Batch, CancelToken, Error, Hook, OrderedRunner, Service};
+use gangline::{AnyOrderRunner, Batch, CancelToken, Error, Hook, OrderedRunner, Service, map};
 
 use crate::batches::{batches, passed};
 use crate::hooks::Hooks;
@@ -90,6 +90,20 @@ fn a_call_that_is_late_in_the_queue_is_a_failure_of_no_producer() {
         gate.open();
         first.wait().unwrap();
         assert_eq!(service.into_pool().unwrap().report().failures.len(), 1);
+    });
+}
+
+#[test]
+fn the_report_of_an_open_service_concludes_from_what_it_has_done() {
+    no_hang(|| {
+        let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1).unwrap();
+        let service = service.into_service();
+        assert!(service.report().conclusion.contains("in progress"), "{}", service.report());
+        assert_eq!(service.call(1).unwrap(), 1);
+        let report = service.report();
+        assert!(!report.conclusion.contains("in progress"), "{report}");
+        assert!(!report.conclusion.is_empty() && report.ending == Ending::InProgress, "{report}");
+        service.close().unwrap();
     });
 }
 

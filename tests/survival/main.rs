@@ -7,6 +7,8 @@ mod ends;
 #[path = "../it/hooks.rs"]
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
+mod init_in_run;
+mod lost_devices;
 mod lost_items;
 mod memory;
 mod recycled;
@@ -15,3 +17,4 @@ mod replaced;
 mod replaced_elsewhere;
 #[path = "../it/support.rs"]
 mod support;
+mod wrapped;

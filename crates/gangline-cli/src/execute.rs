@@ -23,6 +23,7 @@ pub(crate) mod readiness;
 mod records;
 pub(crate) mod retries;
 pub(crate) mod run;
+pub(crate) mod running_time;
 pub(crate) mod sequence;
 pub(crate) mod setup;
 pub(crate) mod shared;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use gangline::RunReport;
 use gangline::report::{Settings, TextStyle};
+use serde::Deserialize;
 
 use crate::args::report::{ReportArgs, WhatIf};
 use crate::error::{CliError, Context};
@@ -71,11 +72,18 @@ fn read(path: &Path) -> Result<RunReport, CliError> {
         let text = format!("{path_text} is no report: it has more than {} MiB", LARGEST >> 20);
         return Err(CliError::new(exit::INPUT, text));
     }
+    let is_report = serde_json::from_str(&text).is_ok_and(|it: ReportVersion| it.version.is_some());
     // The library's text names its methods.
-    RunReport::from_json(&text).map_err(|_| {
+    RunReport::from_json(&text).ok().filter(|_| is_report).ok_or_else(|| {
         let text = format!("{path_text} is no report that `gangline run --report FILE.json` wrote");
         CliError::new(exit::INPUT, text)
     })
+}
+
+/// What every report has. The library reads any object as a report, with its defaults.
+#[derive(Deserialize)]
+struct ReportVersion {
+    version: Option<u64>,
 }
 
 /// The largest report that is read, in bytes. One of a run with a million jobs is far smaller.

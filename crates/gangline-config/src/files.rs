@@ -123,6 +123,13 @@ impl CfgNode {
         save::save_diff(&self.root, path.as_ref(), base.as_ref())
     }
 
+    /// Reads YAML 1.1 as PyYAML does, where `yes` and `off` are truth values, `017` is 15 and `1:30` is 90. A key
+    /// `__BASE__` is one like any other. Dates are texts.
+    #[doc(hidden)]
+    pub fn from_yaml_11_str(text: &str) -> Result<Self, CfgError> {
+        CfgNode::from_root(TextFormat::Yaml11.parse(text, None)?)
+    }
+
     /// Returns the configuration as a value of JSON, to be compared with another.
     #[doc(hidden)]
     pub fn to_json(&self) -> serde_json::Value {

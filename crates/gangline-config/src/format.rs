@@ -7,6 +7,7 @@ use config::{Value, ValueKind};
 use super::entered;
 use super::error::{CfgError, MAX_DEPTH};
 use super::json::{self, Json};
+use super::scalar::Schema;
 use super::toml::{self, Toml};
 use super::tree;
 use super::yaml::{self, Yaml};
@@ -18,6 +19,8 @@ pub(super) const MAX_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextFormat {
     Yaml,
+    /// As [`Schema::Yaml11`] reads it.
+    Yaml11,
     Toml,
     Json,
 }
@@ -54,7 +57,7 @@ impl TextFormat {
             return Err(CfgError::Unsupported { path, format: self.name(), found });
         }
         let text = match self {
-            TextFormat::Yaml => yaml::to_string(value),
+            TextFormat::Yaml | TextFormat::Yaml11 => yaml::to_string(value),
             TextFormat::Toml => Ok(toml::to_string(value)),
             TextFormat::Json => json::to_string(value),
         };
@@ -63,7 +66,8 @@ impl TextFormat {
 
     fn parser(self) -> &'static dyn config::Format {
         match self {
-            TextFormat::Yaml => &Yaml,
+            TextFormat::Yaml => &Yaml(Schema::Core),
+            TextFormat::Yaml11 => &Yaml(Schema::Yaml11),
             TextFormat::Toml => &Toml,
             TextFormat::Json => &Json,
         }
@@ -72,6 +76,7 @@ impl TextFormat {
     fn name(self) -> &'static str {
         match self {
             TextFormat::Yaml => "YAML",
+            TextFormat::Yaml11 => "YAML 1.1",
             TextFormat::Toml => "TOML",
             TextFormat::Json => "JSON",
         }

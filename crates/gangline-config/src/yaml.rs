@@ -12,7 +12,7 @@ use config::{Map, Value, ValueKind};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 use super::error::MAX_DEPTH;
-use super::scalar;
+use super::scalar::{self, Schema};
 use super::ser::Tree;
 use super::tree::{Table, describe};
 
@@ -23,7 +23,7 @@ const MAX_COPIED: usize = 1 << 20;
 /// YAML as one of `config`'s formats: its own fails on `.inf`, rounds large integers and keeps `<<`
 /// as a key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Yaml;
+pub(super) struct Yaml(pub(super) Schema);
 
 impl config::Format for Yaml {
     fn parse(
@@ -31,7 +31,7 @@ impl config::Format for Yaml {
         uri: Option<&String>,
         text: &str,
     ) -> Result<Map<String, Value>, Box<dyn Error + Send + Sync>> {
-        let top = parse(uri, text)?;
+        let top = compose(Composer { uri, schema: self.0, ..Composer::default() }, text)?;
         match top.kind {
             ValueKind::Table(table) => Ok(table),
             // Nothing but comments.
@@ -43,7 +43,10 @@ impl config::Format for Yaml {
 
 /// Any value in YAML's notation. Its keys are not checked for what paths need.
 pub(super) fn parse(uri: Option<&String>, text: &str) -> Result<Value, Malformed> {
-    let mut composer = Composer { uri, ..Composer::default() };
+    compose(Composer { uri, ..Composer::default() }, text)
+}
+
+fn compose(mut composer: Composer<'_>, text: &str) -> Result<Value, Malformed> {
     for event in Parser::new_from_str(text) {
         let (event, span) = event?;
         composer.take(event).map_err(|problem| Malformed::new(problem, &span.start))?;
@@ -87,6 +90,7 @@ impl From<ScanError> for Malformed {
 #[derive(Default)]
 struct Composer<'u> {
     uri: Option<&'u String>,
+    schema: Schema,
     /// The lists and nodes that are not yet at their end, the outermost first.
     open: Vec<OpenCollection>,
     anchors: HashMap<usize, Anchored>,
@@ -164,7 +168,7 @@ impl Composer<'_> {
     ) -> Result<(), String> {
         let plain = style == ScalarStyle::Plain && tag.is_none();
         let kind = match tag {
-            None if plain => scalar::resolve(text)?,
+            None if plain => self.schema.resolve(text)?,
             None => text.into(),
             Some(tag) => tagged(text, tag)?,
         };

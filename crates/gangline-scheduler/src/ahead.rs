@@ -13,7 +13,8 @@ use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
 
-/// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more.
+/// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more. If the run has batches,
+/// these are up to `most` batches, each of them full.
 pub fn lease_ahead(
     scheduler: &mut Scheduler,
     producer: ProducerId,
@@ -34,14 +35,16 @@ pub fn lease_ahead(
         return vec![];
     }
     let share = scheduler.workload.batches.pending.len().div_ceil(health.live().max(1));
+    let mut granted = 0;
     let mut leases = Vec::with_capacity(most.min(share));
     while leases.len() < most {
         let Scheduler { workload, producers, .. } = &mut *scheduler;
         let mut turns = workload.turns().iter();
         let retry = turns.find_map(|&it| workload.take_retry(producer, it, &producers.health, now));
         let batches = &mut workload.batches;
-        let new = || (leases.len() < share).then(|| batches.take_at_once(now)).flatten();
+        let new = || (granted < share).then(|| batches.take_ahead(producer, now)).flatten();
         let Some(chosen) = retry.or_else(new) else { break };
+        granted += chosen.items.len();
         leases.push(scheduler.grant(chosen, producer, Phase::Ahead, now));
     }
     leases
@@ -50,6 +53,7 @@ pub fn lease_ahead(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::{Batch, Batching};
     use crate::tests::{ask, at, config, events, fail, lease, offer, offered, succeed};
     use crate::{Begin, Config, Copies, Next, Outcome, SchedulerEvent, Standing};
 
@@ -67,6 +71,20 @@ mod tests {
         assert_eq!(ahead(&mut scheduler, 1, 64), [5], "half of two");
         assert_eq!(ahead(&mut scheduler, 1, 64), [6], "half of one, rounded up");
         assert_eq!(ahead(&mut scheduler, 1, 64), [0; 0]);
+    }
+
+    #[test]
+    fn of_batches_full_ones_are_leased_ahead() {
+        let batching = Some(Batching::new(Batch::up_to(3)));
+        let mut scheduler = offered(Config { batching, ..config(1) }, 8);
+        assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0, 1, 2]);
+        let ahead = lease_ahead(&mut scheduler, 0, 2, at(0));
+        assert_eq!(ahead.iter().map(|it| &it.items[..]).collect::<Vec<_>>(), [[3, 4, 5]]);
+        scheduler.input_ended(at(0));
+        assert!(lease_ahead(&mut scheduler, 0, 2, at(0)).is_empty(), "two more are no batch");
+        scheduler.release(ahead[0].id, at(1));
+        let returned = lease(&mut scheduler, 0, at(1));
+        assert_eq!((returned.items, returned.attempt), (vec![3, 4, 5], 1), "it cost no attempt");
     }
 
     #[test]

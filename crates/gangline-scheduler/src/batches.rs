@@ -108,13 +108,11 @@ impl RunBatches {
         Some(Chosen::first(self.pending.take(mixture)))
     }
 
-    /// Takes the next batch, which does not wait for more.
-    pub(super) fn take_at_once(&mut self, now: RunTime) -> Option<Chosen> {
-        let Batching { rule, limits, .. } = self.rules;
-        match self.pending.pick(self.due(), rule, limits, now, More::Never) {
-            Pick::Take(mixture) => Some(Chosen::first(self.pending.take(mixture))),
-            Pick::Wait | Pick::WaitUntil(_) => None,
-        }
+    /// Takes the next item, or the next batch if that is full. It does not wait for more.
+    pub(super) fn take_ahead(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
+        let limits = self.limits_of(producer, now);
+        let full = self.pending.full(limits)?;
+        Some(Chosen::first(self.pending.take(full)))
     }
 
     /// Takes as much of a part as the device has memory for.

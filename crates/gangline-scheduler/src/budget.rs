@@ -11,8 +11,8 @@ use crate::items::IndexMap;
 /// as the largest that was seen in that stage: an output that is to come, and an item that is to be pulled. Before the
 /// first output of a stage is known, an item counts as an even part of the stage's share.
 ///
-/// A stage without items may always take one. So the stages behind a full one drain, and it cannot happen that all of them
-/// wait. Each stage keeps room for an item of its largest size so far, as far as its items do not take it.
+/// A stage without items may always take one, or [more](MemoryBudget::with_least). So the stages behind a full one drain,
+/// and it cannot happen that all of them wait. Each stage keeps room for an item of its largest size so far, as far as its items do not take it.
 #[derive(Debug)]
 pub struct MemoryBudget {
     most: u64,
@@ -30,6 +30,8 @@ struct StageUse {
     largest_input: u64,
     /// What its items take in all.
     used: u128,
+    /// The number of items that it may have whatever they take.
+    least: usize,
 }
 
 /// The size of an output that is not known yet.
@@ -59,17 +61,32 @@ impl MemoryBudget {
             output: Expected::Part(share / at_work.max(1) as u64),
             largest_input: 0,
             used: 0,
+            least: 1,
         };
         MemoryBudget { most, total: 0, stages: stages.iter().map(stage).collect() }
+    }
+
+    /// Lets each stage have so many items whatever they take, at least one.
+    pub fn with_least(mut self, least: &[usize]) -> Self {
+        for (stage, &least) in self.stages.iter_mut().zip(least) {
+            stage.least = least.max(1);
+        }
+        self
     }
 
     /// Whether the stage may take this item now.
     pub fn has_room(&self, stage: usize, room: Room) -> bool {
         let of_stage = &self.stages[stage];
-        let bytes = of_stage.bytes(room);
-        let others = self.stages.iter().enumerate().filter(|&(other, _)| other != stage);
-        let kept = others.map(|(_, other)| other.kept()).sum::<u128>();
-        of_stage.taken.is_empty() || self.total + u128::from(bytes) + kept <= self.most.into()
+        let bytes = u128::from(of_stage.bytes(room));
+        of_stage.taken.len() < of_stage.least || self.free(stage).is_some_and(|free| bytes <= free)
+    }
+
+    /// The number of items that the stage may take now, if none is larger than those so far.
+    pub fn room(&self, stage: usize) -> usize {
+        let of_stage = &self.stages[stage];
+        let bytes = u128::from(of_stage.bytes(Room::Next)).max(1);
+        let fit = usize::try_from(self.free(stage).unwrap_or(0) / bytes).unwrap_or(usize::MAX);
+        fit.max(of_stage.least.saturating_sub(of_stage.taken.len()))
     }
 
     /// Whether the sizes of this stage's items are known, and not guessed from the bound.
@@ -105,6 +122,13 @@ impl MemoryBudget {
         *used = *used - u128::from(before) + u128::from(bytes);
         self.total = self.total - u128::from(before) + u128::from(bytes);
         bytes < before
+    }
+
+    /// The bytes that neither items take nor other stages keep. `None` if they take more than there is.
+    fn free(&self, stage: usize) -> Option<u128> {
+        let others = self.stages.iter().enumerate().filter(|&(other, _)| other != stage);
+        let kept = others.map(|(_, other)| other.kept()).sum::<u128>();
+        u128::from(self.most).checked_sub(self.total + kept)
     }
 
     /// Returns the room of an item that was consumed. Returns whether it had some.

@@ -101,6 +101,17 @@ impl PendingQueues {
         }
     }
 
+    /// The batch of the first item, if that is full without one of the other priority.
+    pub(super) fn full(&self, limits: Limits) -> Option<Mixture> {
+        let priority = if self.normal.is_empty() { Priority::Background } else { Priority::Normal };
+        let queue = self.queue(priority);
+        if queue.is_empty() {
+            return None;
+        }
+        let (selection, fill) = queue.around_first(limits);
+        (fill == Fill::Full).then_some(Mixture::One(priority, selection))
+    }
+
     /// Picks the batch that contains the first normal item, and fills it up with background items.
     ///
     /// If normal items alone fill the batch, background items that are due go first. Otherwise it has room for some

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable
 from typing import Any, Literal, Optional, Union
 
 from gangline._context import Context
-from gangline._errors import JobFailed, PoolError
+from gangline._errors import PoolError
 from gangline._pool import Pool
+from gangline._runner import ConsumerContext, Runner, consume, producers
 from gangline.compat._cfg import CfgNode
 
 __all__ = ["OrderedRunner", "UnorderedRunner"]
@@ -20,16 +20,22 @@ _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 class BaseRunner:
     """A producer on each device, and a consumer in this process. Override the static methods.
 
+    The constructor starts the producers. A call ends with an error if one of them cannot be prepared.
     A producer's ``cfg`` is its own, and lives as long as the producer. The consumer's is new in each call.
+    ``queue_scale`` bounds how many items are read ahead, by a number for each device; without it the pool's own bound
+    holds.
     """
 
     _order: Literal["input", "completion"]
 
     def __init__(
-        self, devices: Union[int, str, Iterable[str]], cfg: Optional[CfgNode] = None, queue_scale: float = 3.0
+        self,
+        devices: Union[int, str, Iterable[str]],
+        cfg: Optional[CfgNode] = None,
+        queue_scale: Optional[float] = None,
     ) -> None:
         self._devices = device_list(devices)
-        self.cfg = CfgNode() if cfg is None else cfg
+        self.cfg: CfgNode = CfgNode() if cfg is None else cfg
         self._queue_scale = queue_scale
         self._pool: Optional[Pool[Any]] = None
         self.activate()
@@ -70,29 +76,24 @@ class BaseRunner:
         if self._pool is not None:
             return
         count = len(self._devices)
-        self._cfg = writable(self.cfg)
-        self._pool = Pool(
-            functools.partial(start_producer, type(self), self._devices, self._cfg),
-            functools.partial(call_producer, type(self)),
-            end=functools.partial(end_producer, type(self)),
+        scale = self._queue_scale
+        self._runner = StaticRunner(type(self), self._devices, writable(self.cfg))
+        self._pool = producers(
+            self._runner,
             # As in the original, where `device` is a name, of one of all GPUs if it is so called.
             workers=count,
+            min_workers=count,
+            preload=True,
             visible="all",
             order=self._order,
-            window=max(count, int(count * self._queue_scale)),
+            window=None if scale is None else max(count, int(count * scale)),
         )
 
     def __call__(self, data_iter: Iterable[Any]) -> Any:
         """Run all inputs, and return what ``consumer_end`` returns."""
         if self._pool is None:
             raise PoolError("The runner is closed. Please activate it.")
-        cfg = writable(self._cfg)
-        self.consumer_init(cfg)
-        for record in self._pool.imap(data_iter):
-            if not record.ok:
-                raise JobFailed(record)
-            self.consumer_work(cfg, record.value)
-        return self.consumer_end(cfg)
+        return consume(self._runner, self._pool.imap(data_iter))
 
     def close(self) -> None:
         """End the producers."""
@@ -137,18 +138,38 @@ def writable(cfg: CfgNode) -> CfgNode:
     return own
 
 
-def start_producer(runner: type[BaseRunner], devices: list[str], cfg: CfgNode, context: Context) -> tuple[str, CfgNode]:
-    """Make the state of a producer."""
-    device = devices[context.worker]
-    runner.producer_init(device, cfg)
-    return device, cfg
+class StaticRunner(Runner[Any, Any, Any]):
+    """The static methods of a class as hooks."""
 
+    def __init__(self, hooks: type[BaseRunner], devices: list[str], cfg: CfgNode) -> None:
+        self._hooks = hooks
+        self._devices = devices
+        self._cfg = cfg
 
-def call_producer(runner: type[BaseRunner], state: tuple[str, CfgNode], data: Any) -> Any:
-    """Work on an input."""
-    return runner.producer_work(*state, data)
+    def producer_init(self, context: Context) -> tuple[str, CfgNode]:
+        """Return the device and the ``cfg`` of a producer."""
+        device, cfg = self._devices[context.worker], self._cfg.copy()
+        self._hooks.producer_init(device, cfg)
+        return device, cfg
 
+    def producer_work(self, context: Context, state: tuple[str, CfgNode], input: Any) -> Any:
+        """Work on an input."""
+        return self._hooks.producer_work(*state, input)
 
-def end_producer(runner: type[BaseRunner], state: tuple[str, CfgNode]) -> None:
-    """End a producer."""
-    runner.producer_end(*state)
+    def producer_end(self, context: Context, state: tuple[str, CfgNode]) -> None:
+        """End a producer."""
+        self._hooks.producer_end(*state)
+
+    def consumer_init(self, context: ConsumerContext) -> CfgNode:
+        """Return the ``cfg`` of a call."""
+        cfg = self._cfg.copy()
+        self._hooks.consumer_init(cfg)
+        return cfg
+
+    def consumer_work(self, context: ConsumerContext, state: CfgNode, output: Any) -> None:
+        """Take an output."""
+        self._hooks.consumer_work(state, output)
+
+    def consumer_end(self, context: ConsumerContext, state: CfgNode) -> Any:
+        """Return the result of a call."""
+        return self._hooks.consumer_end(state)

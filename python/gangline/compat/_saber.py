@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Callable, Literal, Optional, Union
 
 from gangline._context import Context
+from gangline._options import one_of, visible_gpus
 from gangline._pool import Pool
-from gangline._program import visible_gpus
 from gangline._records import Record
 
 __all__ = ["GPUPool"]
@@ -25,6 +25,11 @@ class GPUPool:
     ``init_fn(gpu_id, *init_args, **init_kwargs)`` returns the models of a GPU. A worker sees all GPUs, so that
     ``gpu_id`` is a number of ``torch.cuda``. With ``num_workers`` and without a GPU, tasks run on the CPU, and
     ``gpu_id`` is the number of the worker.
+
+    As in the original, workers are threads by default (``approach="threading"``): tasks and models share this process,
+    such as a store that is opened once for writing, and results are not pickled. With ``approach="multiprocessing"``
+    each worker is a process: a crash costs one task, and Python code of several tasks runs at once. What tasks share
+    has to be opened in ``init_fn`` then.
     """
 
     def __init__(
@@ -34,8 +39,11 @@ class GPUPool:
         init_kwargs: Optional[dict[str, Any]] = None,
         gpu_ids: Union[Iterable[_GpuId], Literal["all"], None] = None,
         num_workers: Optional[int] = None,
+        approach: Literal["threading", "multiprocessing"] = "threading",
         verbose: bool = False,
     ) -> None:
+        one_of("approach", approach, ("threading", "multiprocessing"))
+        self._backend: Literal["processes", "threads"] = "threads" if approach == "threading" else "processes"
         self._load = functools.partial(load_models, init_fn, tuple(init_args or ()), dict(init_kwargs or {}))
         gpus: list[_GpuId] = list(visible_gpus() if gpu_ids is None or gpu_ids == "all" else gpu_ids)
         if not gpus and num_workers is None:
@@ -98,7 +106,14 @@ class GPUPool:
     def _started(self) -> Pool[Any]:
         if self._pool is None:
             workers = None if self._gpus else self._num_workers
-            self._pool = Pool(self._load, call_task, gpus=self._gpus or None, workers=workers, visible="all")
+            self._pool = Pool(
+                self._load,
+                call_task,
+                gpus=self._gpus or None,
+                workers=workers,
+                visible="all",
+                backend=self._backend,
+            )
         return self._pool
 
 

@@ -129,7 +129,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// - by as much as an input or output is larger than all before it. If `input` returns what the output will take, where
     ///   that is known, no output is a surprise. Before its first output is known, a run has at most as many items in flight
     ///   as producers work on at once, or fewer if these would not fit;
-    /// - by one item that is larger than the bound. It goes alone, when all others are consumed.
+    /// - by one item that is larger than the bound. It goes alone, when all others are consumed;
+    /// - by the items that [`least_open`](Builder::least_open) allows whatever they take.
     ///
     /// What a hook allocates while it works does not count, nor do the copies of inputs that
     /// [`retries`](Builder::retries) and [`speculate`](Builder::speculate) keep.
@@ -165,6 +166,37 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ) -> Self {
         self.measures.set(Measure::Memory, bytes, input);
         self.measures.set_output(output);
+        self
+    }
+
+    /// Sets the number of items that may be in flight whatever they take in [memory](Builder::window_memory). The default
+    /// is 1, which 0 counts as.
+    ///
+    /// With the number of producers times the largest batch, no producer has to wait for the bound.
+    ///
+    /// ```
+    /// use std::sync::Barrier;
+    ///
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let both = Barrier::new(2);
+    /// let meet = map(|_| Ok(()), move |_, _, pixels: Vec<u8>| {
+    ///     both.wait();
+    ///     Ok(pixels)
+    /// });
+    /// let mut pool = OrderedRunner::builder(meet)
+    ///     .devices(2)
+    ///     .window_memory(1 << 10, |pixels| pixels.len(), |pixels| pixels.len())
+    ///     .least_open(2)
+    ///     .build()?;
+    /// // Each is larger than the bound, and they are worked on at once.
+    /// assert_eq!(pool.run((0..4).map(|_| vec![0; 1 << 20]))?.len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn least_open(mut self, items: usize) -> Self {
+        self.measures.set_least(items);
         self
     }
 }

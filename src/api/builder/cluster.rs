@@ -77,6 +77,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             return Err(BuildError::ClusterOption { option, allowed, given }.into());
         }
         nats.check().map_err(|source| WorkerError::Cluster { source })?;
+        self.wrapper = None;
         // A place for each seat. The workers have devices of their own.
         let places = vec![vec![Device::Cpu]; nats.seats()];
         self.devices = Some(Devices::from_places(places).map(Devices::names_only));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Builder;
 use crate::api::pool::OrderKind;
+use crate::producers::startup::FirstInit;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -53,6 +54,29 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// ```
     pub fn replace_lost(mut self, max: usize) -> Self {
         self.replacements = max;
+        self
+    }
+
+    /// Calls each [`producer_init`](crate::Runner::producer_init) in the first run, and not in
+    /// [`build`](Builder::build), which then waits for none of them.
+    ///
+    /// So the run begins at once, and each producer works on items as soon as it is ready: a device that loads quickly does not
+    /// wait for the others. A producer whose `producer_init` fails or panics is lost, as one that fails to rebuild its state. The
+    /// run ends with that error if fewer than [`min_producers`](Builder::min_producers) are left; by default one is enough.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let flaky = map(
+    ///     |cx| if cx.producer() == 0 { Err("no such GPU".into()) } else { Ok(()) },
+    ///     |_, _, x: u64| Ok(x),
+    /// );
+    /// let mut pool = OrderedRunner::builder(flaky).devices(2).init_in_run().build()?;
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn init_in_run(mut self) -> Self {
+        self.first_init = FirstInit::InRun;
         self
     }
 

@@ -8,6 +8,7 @@ use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{GpuLock, IntoDevices};
+use crate::producers::thread_wrapper::ThreadWrapper;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -113,6 +114,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Sets the stack size of the runner's threads, in bytes. The default is that of [`std::thread`].
     ///
+    /// The hooks of a child process (`Builder::processes`) run on its main thread by default, whose stack the system
+    /// sizes; with this, on a thread of their own.
+    ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
@@ -123,6 +127,51 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// ```
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Calls the life of each producer's thread within a function.
+    ///
+    /// The function is called on the thread of the producer, and has to call its argument once. All hooks of the producer
+    /// run within that call, from its `producer_init` to its `producer_end`, also after a state was lost; and so does the
+    /// thread's wait for items. It is for what a thread has to do once, before it uses a library and after: attach to the
+    /// runtime of a language, initialise COM, or hold a pool of objects to release.
+    ///
+    /// With `cpu_threads`, only the first thread of a pool, on which the hooks run, is within the function. A
+    /// producer that [replaces](Builder::replace_lost) a lost one has a thread of its own, for which it is called again.
+    ///
+    /// It has no effect if the hooks run elsewhere: in child processes (`Builder::processes`), whose `main` can do the
+    /// same around `worker_main`, or in a cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Builder::build) fails with [`Error::Wrapper`](crate::Error::Wrapper) if the function returns or panics
+    /// without having called its argument. If it panics afterwards, or calls it again, which does nothing,
+    /// [`close`](crate::Pool::close) has that error.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// thread_local! {
+    ///     static IS_ATTACHED: Cell<bool> = const { Cell::new(false) };
+    /// }
+    ///
+    /// let attached = map(|_| Ok(()), |_, _, _: u64| Ok(IS_ATTACHED.get()));
+    /// let builder = OrderedRunner::builder(attached).devices(2).around_producers(|producer| {
+    ///     IS_ATTACHED.set(true);
+    ///     producer();
+    ///     IS_ATTACHED.set(false);
+    /// });
+    /// assert_eq!(builder.build()?.run(0..3)?, [true; 3]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn around_producers(
+        mut self,
+        function: impl Fn(&mut (dyn FnMut() + Send)) + Send + Sync + 'static,
+    ) -> Self {
+        self.wrapper = Some(ThreadWrapper::new(function));
         self
     }
 

@@ -29,6 +29,11 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// The child makes its runner by the [`Recipe`], from the [configuration](Builder::cfg). This program's
     /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program.
     ///
+    /// In the child, the hooks run on the thread that called `worker_main`, which is the main thread. So they may set
+    /// handlers of signals, and use libraries that ask for the main thread. With
+    /// `cpu_threads`, it is the first thread of the pool. Only with a
+    /// [`stack_size`](Builder::stack_size) they run on a thread of that size, `gangline-p0` and so on.
+    ///
     /// An item is encoded, sent to the child and decoded there, and its output on the way back: 5 us for a small item
     /// if further ones are sent [ahead](Processes::ahead), 11 to 49 us for one alone, by the machine, and 11 ms
     /// for 8 MiB. With hooks of a millisecond, two children reach 0.98 of the rate of threads.
@@ -37,7 +42,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// [`build`](Builder::build) fails with [`Error::Worker`] if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
-    /// process that is itself a worker.
+    /// process that was started as a worker and has not called `worker_main`.
     ///
     /// ```no_run
     /// use gangline::closures::FnMap;
@@ -96,6 +101,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             cpu_threads: self.cpu_threads.each(&devices),
         };
         self.devices = Some(Ok(devices));
+        // Their hooks are in the children.
+        self.wrapper = None;
         // The pools are in the children. 0 is refused below.
         #[cfg(feature = "rayon")]
         if self.cpu_threads != CpuThreads::Exactly(0) {

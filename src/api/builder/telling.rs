@@ -142,6 +142,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         ] {
             add(name, self.measures.most(measure).map(|most| most.to_string()));
         }
+        add("least_open", number(Some(self.measures.least()).filter(|&items| items > 1)));
         let policy = &self.policy;
         add("seed", (self.seed != 0).then(|| self.seed.to_string()));
         add("on_error", (policy.on_error == OnError::Skip).then(|| "skip".to_owned()));
@@ -165,6 +166,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         add("timeline", set(self.told.detail == Detail::Items));
         add("lock_gpus", set(self.gpu_lock.is_some()));
         add("stack_size", number(self.stack_size));
+        add("around_producers", set(self.wrapper.is_some()));
         list
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 use super::Service;
+use super::streams::{StreamOptions, StreamReceiver, StreamSender, open_stream};
 use crate::concurrency::exclusive::Exclusive;
-use crate::engine::service::calls::BackgroundStream;
+use crate::engine::service::background::BackgroundStream;
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::runner::Runner;
@@ -64,6 +65,36 @@ impl<R: Runner + 'static> Service<R> {
         let host = &self.host.0;
         let stream = BackgroundStream::new(host.calls(), host.stream_window(), items);
         Background { stream: Exclusive::new(stream), service: self.clone() }
+    }
+
+    /// Opens a stream of items where no call waits. One thread sends the items, and another takes the results.
+    ///
+    /// Its items have the priority of [`stream`](Service::stream), and count like those. Unlike there, the input may block
+    /// while results are taken. A service may have several streams at a time.
+    ///
+    /// ```
+    /// use gangline::service::StreamOptions;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+    /// let service = OrderedRunner::new(squares, 2)?.into_service();
+    /// let (mut sender, results) = service.open_stream(StreamOptions::new());
+    /// let feeder = std::thread::spawn(move || {
+    ///     let mut items = 1..=1_000;
+    ///     loop {
+    ///         let chunk: Vec<u64> = items.by_ref().take(sender.room()).collect();
+    ///         if chunk.is_empty() || sender.send_some(chunk).is_err() {
+    ///             return; // all are sent, or the stream has ended
+    ///         }
+    ///     }
+    /// });
+    /// let sum = results.map(|next| next.result).sum::<Result<u64, _>>()?;
+    /// assert_eq!(sum, 333_833_500);
+    /// feeder.join().expect("it does not panic");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn open_stream(&self, options: StreamOptions<R>) -> (StreamSender<R>, StreamReceiver<R>) {
+        open_stream(self, options)
     }
 
     /// Sets the share of [streams](Service::stream) while calls wait, in percent of the items. The default is 10, the

@@ -54,6 +54,41 @@ pub struct Ticket<R: Runner>(pub(super) PendingCall<R::Input, R::Output>);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Full<I>(pub I);
 
+impl<R: Runner> Call<R> {
+    /// Whether the queue was full, and the call still waited for a place when it was last polled.
+    ///
+    /// Until it has a place, no hook can have its item.
+    ///
+    /// ```
+    /// use std::pin::Pin;
+    /// use std::sync::{Arc, Barrier};
+    /// use std::task::{Context, Waker};
+    ///
+    /// use gangline::{OrderedRunner, each};
+    ///
+    /// let begun = Arc::new(Barrier::new(2));
+    /// let gate = begun.clone();
+    /// let squares = each(move |x: u64| {
+    ///     gate.wait();
+    ///     Ok(x * x)
+    /// });
+    /// let service = OrderedRunner::builder(squares).devices(1).window(1).build()?.into_service();
+    /// let first = service.try_submit(2)?;
+    /// let mut second = service.call_async(3);
+    /// assert!(second.waits_for_place(), "one call is open");
+    /// begun.wait();
+    /// assert_eq!(first.wait()?, 4);
+    /// // A runtime polls it again, since it was woken.
+    /// assert!(Pin::new(&mut second).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert!(!second.waits_for_place());
+    /// begun.wait();
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn waits_for_place(&self) -> bool {
+        self.0.is_queued()
+    }
+}
+
 impl<R: Runner> Ticket<R> {
     /// Waits for the result. In async code, await the ticket instead: this blocks the thread.
     ///
@@ -95,6 +130,13 @@ impl<R: Runner> Future for Ticket<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(cx)
+    }
+}
+
+/// A call that has its place already.
+impl<R: Runner> From<Ticket<R>> for Call<R> {
+    fn from(ticket: Ticket<R>) -> Self {
+        Call(ticket.0)
     }
 }
 

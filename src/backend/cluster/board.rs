@@ -12,7 +12,7 @@ use self::seat::Seat;
 pub(super) use self::seat::{Departed, SeatedWorker};
 use super::health::Fatal;
 use super::hook_times::HookTimes;
-use super::publication::{Address, News, Publication, Stored};
+use super::publication::{Address, News, Places, Publication, Stored};
 use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::spawn::CallerSubscriber;
@@ -413,16 +413,17 @@ impl LaneBoard {
         lock(&self.state).publications.contains_key(&publication)
     }
 
-    /// At most `most` publications that were not looked for since `age`, with their places in the stream. They count as
-    /// looked for now.
-    pub(super) fn unseen(&self, age: Duration, most: usize, now: Instant) -> Vec<(u64, u64)> {
+    /// At most `most` publications that were not looked for since `age`, with their places in the stream, and when the first
+    /// of them was last seen. They count as looked for now.
+    pub(super) fn unseen(&self, age: Duration, most: usize, now: Instant) -> (Places, Instant) {
         let mut state = lock(&self.state);
+        let mut since = now;
         let old = state.publications.iter_mut().filter_map(|(&number, it)| {
             let sequence = it.sequence.filter(|_| now.duration_since(it.seen) >= age)?;
-            it.seen = now;
+            since = since.min(std::mem::replace(&mut it.seen, now));
             Some((number, sequence))
         });
-        old.take(most).collect()
+        (old.take(most).collect(), since)
     }
 
     /// The number of the last run in progress.

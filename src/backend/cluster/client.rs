@@ -25,7 +25,7 @@ use self::fetching::Fetching;
 use self::publishing::Publishing;
 use super::board::LaneBoard;
 use super::connection::{BrokerConnection, REQUEST_TIMEOUT, refused};
-use super::coordinator::Coordinator;
+use super::coordinator::{Coordinator, period};
 use super::event::{CoordinatorAction, CoordinatorEvent, KeyState, ToPublish};
 use super::health::Fatal;
 use super::names::{consumer_of_results, input_name};
@@ -311,7 +311,11 @@ impl CoordinatorClient {
             readers::read_results(connection.clone(), self.key.run.clone(), events.clone());
         self.reading = Some(tokio::spawn(results).abort_handle());
         tokio::spawn(readers::read_cards(connection.clone(), workers, events.clone()));
-        tokio::spawn(readers::tick(connection.clone(), self.nats.lease_time / 4, events.clone()));
+        tokio::spawn(readers::tick(
+            connection.clone(),
+            period(self.nats.lease_time),
+            events.clone(),
+        ));
         Ok(())
     }
 

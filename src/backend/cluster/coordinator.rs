@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use self::departures::{Departures, LeavingWorker};
 use self::search::LostItemSearch;
+pub(super) use self::upkeep::period;
 use super::board::{LaneBoard, SeatedWorker};
 use super::delivery::{Acknowledgement, Delivered};
 use super::event::{CoordinatorAction, CoordinatorEvent, Fetched, ToPublish};
@@ -72,10 +73,14 @@ struct Clock {
     run: Option<u64>,
     /// The last tick at which the broker was connected and had answered.
     connected: Instant,
+    /// When the key is to be refreshed, and to be shown to workers if the broker does not keep it.
+    refresh: Instant,
     /// When the broker last answered to the refreshed key.
     answered: Instant,
     /// When a result last came.
     result: Instant,
+    /// When a result last came, or the broker last said that it has none.
+    heard: Instant,
 }
 
 /// The removal of the items of a run that is over: of all lanes that leave it, the first asks for that. Each field is a
@@ -107,15 +112,17 @@ impl Clock {
             staffed: now,
             run: None,
             connected: now,
+            refresh: now,
             answered: now,
             result: now,
+            heard: now,
         }
     }
 
     /// Leaves out a pause of this process that ends now: nobody else was silent for that time.
     fn skip(&mut self, pause: Duration) {
-        let Clock { now, staffed, connected, answered, result, .. } = self;
-        for time in [staffed, connected, answered, result] {
+        let Clock { now, staffed, connected, answered, result, heard, .. } = self;
+        for time in [staffed, connected, answered, result, heard] {
             *time = (*time + pause).min(*now);
         }
     }
@@ -195,12 +202,13 @@ impl Coordinator {
                 self.board.tell(publication, News::Refused(publication, source));
             }
             CoordinatorEvent::Results(message) => {
-                self.clock.result = now;
+                (self.clock.result, self.clock.heard) = (now, now);
                 let place = message.place;
                 self.take_results(message);
                 self.departures.note_read(place);
                 self.lose_departed();
             }
+            CoordinatorEvent::NoResult => self.clock.heard = now,
             CoordinatorEvent::Fetched(fetched) => self.take_fetched(*fetched),
             CoordinatorEvent::Looked(missing) => self.take_missing(missing),
             CoordinatorEvent::Notice { payload, reply } => self.take_notice(&payload, reply),
@@ -432,8 +440,8 @@ impl Coordinator {
     /// Has the items of publications published again that the broker has lost; `None` if it has not answered. If it has lost
     /// some, others are looked for at once.
     fn take_missing(&mut self, missing: Option<Vec<u64>>) {
-        self.search.end(missing.is_some());
-        let missing = missing.unwrap_or_default();
+        let Some(missing) = missing else { return self.search.lose() };
+        self.search.end(self.clock.now);
         let has_lost = !missing.is_empty();
         for publication in missing {
             if self.board.tell(publication, News::Vanished(publication)) {

@@ -56,6 +56,8 @@ pub(super) enum CoordinatorEvent {
         upto: u64,
     },
     Results(Delivered),
+    /// The broker says that it has no result at the moment.
+    NoResult,
     Fetched(Box<Fetched>),
     /// The broker has lost these of the publications that were looked for, and no result of them is left to be read. `None`
     /// if it has not answered.

@@ -68,7 +68,7 @@ const LONGEST_TRY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct StorePatience {
     limits: StoreLimits,
-    /// How long the broker refuses the message.
+    /// How long the broker has refused the message, without the times in which it did not answer; `None` before it did.
     refused: Option<Duration>,
     /// The time since the last answer, or since the message was first sent.
     unanswered: Duration,
@@ -93,10 +93,11 @@ impl StorePatience {
         let step = since.min(LONGEST_STEP);
         // The broker does not answer a message that the user may not publish.
         let is_refused = has_answer || broker.check_access(now, Duration::ZERO).is_err();
-        let refused = self.refused.map_or(Duration::ZERO, |refused| refused + step);
-        self.refused = is_refused.then_some(refused);
+        if is_refused {
+            self.refused = Some(self.refused.map_or(Duration::ZERO, |refused| refused + step));
+        }
         self.unanswered = if has_answer { Duration::ZERO } else { self.unanswered + step };
-        self.refused.is_some_and(|it| it > self.limits.refused)
+        is_refused && self.refused.is_some_and(|it| it > self.limits.refused)
             || self.unanswered > self.limits.unanswered
     }
 }
@@ -218,6 +219,16 @@ mod tests {
         assert!(!patience.is_over(true, begin + second * 12, &connected));
         assert!(!patience.is_over(false, begin + second * 22, &connected));
         assert!(patience.is_over(false, begin + second * 23, &connected));
+    }
+
+    #[test]
+    fn refusals_count_together_although_some_tries_have_no_answer() {
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let broker = BrokerHealth { is_connected: true, ..BrokerHealth::default() };
+        let limits = StoreLimits { refused: second * 10, unanswered: second * 10 };
+        let mut patience = StorePatience::new(limits, begin);
+        let mut is_over = |n| patience.is_over(n % 2 == 1, begin + second * n, &broker);
+        assert_eq!((1..100).find(|&n| is_over(n)), Some(23));
     }
 
     #[test]

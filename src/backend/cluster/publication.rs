@@ -39,6 +39,9 @@ pub(super) struct Publication {
 /// cannot name since that imports it.
 pub(super) type Stored = Box<dyn Any + Send>;
 
+/// Publications, with their places in the stream of items.
+pub(super) type Places = Vec<(u64, u64)>;
+
 /// Which workers may take an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Address {

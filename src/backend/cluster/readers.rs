@@ -1,14 +1,16 @@
 //! The tasks that read from the broker for the coordinator, and its clock. Each sends events to the coordinator's thread.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
-use async_nats::jetstream::kv;
 use async_nats::jetstream::stream::ConsumerError;
+use async_nats::jetstream::{self, kv};
+use async_nats::{Message, PublishError, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::connection::{AGAIN, BrokerConnection};
 use super::delivery::Delivered;
@@ -18,6 +20,10 @@ use super::wire;
 
 /// How often the broker says that it has no result. Missing that twice, the client asks anew.
 const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How long the broker keeps a request for results. It would send heartbeats for one although it takes no other.
+const EXPIRES: Duration = Duration::from_secs(4);
+/// The most messages with results for one request.
+const MOST_RESULTS: usize = 256;
 
 /// Reads the cards of workers, now and whenever one changes.
 pub(super) async fn read_cards(
@@ -54,29 +60,95 @@ pub(super) async fn read_results(
             _ = connection.context.delete_consumer_from_stream(consumer, results).await;
         }
         restored.mark_unchanged();
-        let opened = open_results(&connection, &run).await;
+        let opened = ResultsReading::open(&connection, &run).await;
         // Such as without the stream.
         let opened = opened.inspect_err(|_| connection.note_gap());
-        if let Ok(mut results) = opened {
+        if let Ok(mut reading) = opened {
             loop {
+                let next = std::pin::pin!(timeout(HEARTBEAT * 2, reading.inbox.next()));
                 let changed = std::pin::pin!(restored.changed());
-                match select(results.next(), changed).await {
-                    Either::Left((Some(Ok(message)), _)) => {
-                        _ = events.send(CoordinatorEvent::Results(Delivered::of(message)));
-                    }
-                    Either::Left((Some(Err(error)), _)) => {
-                        tracing::debug!("results: {error}");
-                        break;
-                    }
-                    Either::Left((None, _)) => break,
+                let event = match select(next, changed).await {
+                    Either::Left((Ok(Some(message)), _)) => reading.take(message).await,
+                    Either::Left((Ok(None) | Err(_), _)) => ControlFlow::Break(()),
                     Either::Right(_) => {
                         is_new = true;
-                        break;
+                        ControlFlow::Break(())
                     }
+                };
+                match event {
+                    ControlFlow::Continue(event) => _ = events.send(event),
+                    ControlFlow::Break(()) => break,
                 }
             }
         }
         tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The requests for results, one after the other.
+///
+/// The client's own stream of messages keeps the heartbeats to itself, which show that the broker would deliver a result.
+struct ResultsReading {
+    connection: BrokerConnection,
+    /// The subject of the requests.
+    next: String,
+    inbox: Subscriber,
+    /// The subject of the answers.
+    to: String,
+    /// The results that the last request may still bring.
+    left: usize,
+}
+
+impl ResultsReading {
+    async fn open(connection: &BrokerConnection, run: &str) -> Result<Self, async_nats::Error> {
+        make_results_consumer(connection, run).await?;
+        let (stream, consumer) = (connection.names.results(), consumer_of_results(run));
+        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}");
+        let to = connection.client.new_inbox();
+        let inbox = connection.client.subscribe(to.clone()).await?;
+        let connection = connection.clone();
+        let mut reading = ResultsReading { connection, next, inbox, to, left: 0 };
+        reading.pull().await?;
+        Ok(reading)
+    }
+
+    async fn pull(&mut self) -> Result<(), PublishError> {
+        self.left = MOST_RESULTS;
+        let (expires, heartbeat) = (EXPIRES.as_nanos(), HEARTBEAT.as_nanos());
+        let pull = format!(
+            "{{\"batch\":{MOST_RESULTS},\"expires\":{expires},\"idle_heartbeat\":{heartbeat}}}"
+        );
+        let (next, to) = (self.next.clone(), self.to.clone());
+        self.connection.client.publish_with_reply(next, to, pull.into()).await
+    }
+
+    /// What the coordinator is to know of a message; `Break` if the request has failed.
+    async fn take(&mut self, message: Message) -> ControlFlow<(), CoordinatorEvent> {
+        let event = match message.status {
+            None => {
+                self.left = self.left.saturating_sub(1);
+                let context = self.connection.context.clone();
+                let message = jetstream::Message { message, context };
+                CoordinatorEvent::Results(Delivered::of(message))
+            }
+            Some(StatusCode::IDLE_HEARTBEAT) => CoordinatorEvent::NoResult,
+            // The broker has kept the request for as long as it was to.
+            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => {
+                self.left = 0;
+                CoordinatorEvent::NoResult
+            }
+            Some(status) => {
+                tracing::debug!("results: {status}");
+                return ControlFlow::Break(());
+            }
+        };
+        if self.left == 0
+            && let Err(error) = self.pull().await
+        {
+            tracing::debug!("results: {error}");
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(event)
     }
 }
 
@@ -97,15 +169,6 @@ pub(super) async fn make_results_consumer(
     };
     let stream = connection.names.results();
     connection.context.create_consumer_on_stream(config, stream).await
-}
-
-async fn open_results(
-    connection: &BrokerConnection,
-    run: &str,
-) -> Result<pull::Stream, async_nats::Error> {
-    let consumer = make_results_consumer(connection, run).await?;
-    let results = consumer.stream().max_messages_per_batch(256).heartbeat(HEARTBEAT);
-    Ok(results.expires(HEARTBEAT * 5).messages().await?)
 }
 
 /// Tells the coordinator that time has passed, and that the connection was restored.

@@ -151,6 +151,11 @@ impl Plan {
         let stream = STREAMS[random.below(streams as u64) as usize];
         let (short, long) = (random.time(self.lease * 3), random.time(self.lease * 8));
         let happenings = match random.below(16) {
+            // Several, since most messages do not stay for long.
+            8 => (0..20).map(|_| Happening::LoseMessage(stream)).collect(),
+            9 if stream != "OBJ_s-objects" => {
+                (0..20).map(|_| Happening::DamageMessage(stream)).collect()
+            }
             0 => vec![Happening::Stop(0, long)],
             1 => vec![Happening::Stop(any, long)],
             2 => vec![Happening::Stop(0, long), Happening::PauseBroker(long)],
@@ -168,7 +173,12 @@ impl Plan {
             }
             _ => return,
         };
-        self.happenings.extend(happenings.into_iter().map(|it| (at, it)));
+        for (number, happening) in (0..).zip(happenings) {
+            let is_of_many =
+                matches!(happening, Happening::LoseMessage(_) | Happening::DamageMessage(_));
+            let at = if is_of_many { at + self.lease * number / 10 } else { at };
+            self.happenings.push((at, happening));
+        }
     }
 
     /// Adds things that happen in the first seconds. No outage is longer than half of `wait_for`.

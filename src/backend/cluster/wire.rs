@@ -11,7 +11,7 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::BoxError;
 
 /// The version of what this file describes.
-pub(super) const PROTOCOL: u32 = 6;
+pub(super) const PROTOCOL: u32 = 7;
 
 /// What a worker says of itself: its entry in the bucket of workers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -333,9 +333,11 @@ mod tests {
 
     #[test]
     fn another_protocol_is_named_before_the_rest_is_read() {
-        let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
+        let (own, other) = (PROTOCOL, PROTOCOL + 1);
+        let bytes = postcard::to_allocvec(&(other, "whatever that means")).unwrap();
         let error = decode::<Card>(&bytes).unwrap_err();
-        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 6");
+        let expected = format!("it speaks version {other} of the protocol, and this process {own}");
+        assert_eq!(error.to_string(), expected);
         assert!(decode::<Card>(b"").is_err());
     }
 

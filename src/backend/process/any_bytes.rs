@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::frame::{Frame, FrameKind, FrameReader, HEADER, KINDS, frame};
+use super::memory_reader::{MemoryReader, WholeFrame};
+use super::memory_writer::{Lend, MemoryNote, StoredBody};
 use super::message::{
     Bye, CallNumber, Done, Failed, HandedBack, Hello, Init, ItemsHeader, Nonce, Refused, decode,
     encode, nonce_of, protocol_of, put_part, split, take_part,
@@ -34,9 +36,10 @@ pub fn read_any_bytes(bytes: &[u8]) {
     }
     // Past the framing: the same bytes as the body of each kind.
     for kind in KINDS {
-        check_message(&Frame { kind, body: stream.to_vec() });
+        check_message(&Frame::new(kind, stream.to_vec()));
     }
     check_start(stream);
+    check_memories(&read.frames, most);
 }
 
 /// What was read of a stream.
@@ -91,6 +94,26 @@ fn check_stream(stream: &[u8], most: usize, read: &Read) {
     }
 }
 
+/// Without descriptors, all memories are refused, and no message comes out of one.
+fn check_memories(frames: &[Frame], most: usize) {
+    let mut reader = MemoryReader::new(most, 2, 1 << 20);
+    for frame in frames {
+        match reader.take(frame.clone()) {
+            Ok(WholeFrame::Message(message)) => assert_eq!(message, *frame),
+            Ok(WholeFrame::Note(_)) => assert_eq!(frame.kind, FrameKind::Memory),
+            Ok(WholeFrame::Taken) => {
+                assert!(matches!(frame.kind, FrameKind::Memory | FrameKind::Inline));
+            }
+            Err(_) => {
+                let kinds = [FrameKind::Stored, FrameKind::Memory, FrameKind::Lent];
+                assert!(kinds.contains(&frame.kind));
+            }
+        }
+    }
+    let notes = reader.take_notes();
+    assert!(notes.iter().all(|note| matches!(note, MemoryNote::Refused { .. })), "{notes:?}");
+}
+
 fn written(read: &Frame, most: usize) -> Vec<u8> {
     let write = |bytes: &mut Vec<u8>| -> Result<(), FrameError> {
         bytes.extend_from_slice(&read.body);
@@ -112,8 +135,11 @@ fn check_message(frame: &Frame) {
         FrameKind::InitFailed | FrameKind::Failed => check_whole::<Failed>(frame),
         FrameKind::Done => check_parts::<Done>(frame),
         FrameKind::Bye => check_whole::<Bye>(frame),
+        FrameKind::Stored => check_whole::<StoredBody>(frame),
+        FrameKind::Memory => check_whole::<MemoryNote>(frame),
+        FrameKind::Lent => check_whole::<Lend>(frame),
         // Their bodies are not read.
-        FrameKind::End | FrameKind::Ready => {}
+        FrameKind::End | FrameKind::Ready | FrameKind::Inline => {}
     }
 }
 
@@ -127,7 +153,7 @@ where
         Err(error) => return check_damage(frame.kind, &error),
     };
     let bytes = encode(frame.kind, ENOUGH, &message).expect("what was read can be written");
-    let mut again = Frame { kind: frame.kind, body: bytes[HEADER..].to_vec() };
+    let mut again = Frame::new(frame.kind, bytes[HEADER..].to_vec());
     assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
     again.body.push(0);
     check_damage(frame.kind, &decode::<T>(&again).expect_err("a byte too many"));
@@ -145,7 +171,7 @@ where
         Err(error) => return check_damage(frame.kind, &error),
     };
     let bytes = encode(frame.kind, ENOUGH, &header).expect("what was read can be written");
-    let again = Frame { kind: frame.kind, body: bytes[HEADER..].to_vec() };
+    let again = Frame::new(frame.kind, bytes[HEADER..].to_vec());
     assert_eq!(split::<T>(&again), Ok((header, &[][..])));
     let (all, mut written) = (parts, vec![]);
     while let Ok(part) = take_part(&mut parts) {
@@ -166,7 +192,7 @@ fn check_hello(frame: &Frame) {
     let nonce = Nonce(u128::MAX / 3);
     let bytes = hello.encode(nonce, ENOUGH).expect("what was read can be written");
     assert_eq!(nonce_of(&bytes), Some(nonce));
-    let again = Frame { kind: frame.kind, body: bytes[HEADER..].to_vec() };
+    let again = Frame::new(frame.kind, bytes[HEADER..].to_vec());
     assert!(protocol_of(&again).is_some());
     assert_eq!(Hello::decode(&again), Ok(hello));
 }
@@ -204,7 +230,7 @@ mod tests {
         ) {
             let mut bytes = vec![25, 6];
             for (kind, body) in bodies {
-                bytes.extend(written(&Frame { kind, body }, 30));
+                bytes.extend(written(&Frame::new(kind, body), 30));
             }
             bytes.extend(ending);
             read_any_bytes(&bytes);

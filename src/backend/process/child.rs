@@ -1,25 +1,27 @@
 //! One child process: its descriptors, and its end.
 
 use std::collections::VecDeque;
-use std::env;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::connection::VARIABLE;
+use super::child_process::{ChildProcess, ChildStart};
 use super::frame::{Frame, FrameReader};
-use super::message::{Hello, Nonce};
+use super::memory_reader::{MemoryReader, WholeFrame};
+use super::memory_writer::{FrameWithBytes, MemoryWriter};
+use super::message::Nonce;
+use super::outgoing::{Outgoing, receive};
 use super::printed::PrintedPipe;
 use super::processes::Processes;
+use super::spare_buffers::SpareBuffers;
 use crate::concurrency::bell::Bell;
 use crate::error::{Crash, FrameError};
 
@@ -30,20 +32,24 @@ const REAPED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a process that has closed its connection may take to end by itself.
 const ENDED_WITHIN: Duration = Duration::from_millis(500);
 
+/// How many memories a child lends from: its own.
+const MOST_MEMORIES: usize = 1;
+
 /// A running child process.
 #[derive(Debug)]
 pub(super) struct Child {
-    process: std::process::Child,
+    process: ChildProcess,
     pid: Pid,
     /// Readable when the process has ended.
     pidfd: OwnedFd,
     /// Does not block.
     socket: UnixStream,
-    /// The bytes that wait for room in the socket, behind the first `written`, which have gone.
-    unwritten: Vec<u8>,
-    written: usize,
+    /// What waits for room in the socket.
+    outgoing: Outgoing,
+    memory_writer: MemoryWriter,
     /// Cuts what was read into frames.
     reader: FrameReader,
+    memory_reader: MemoryReader,
     /// Frames that were read, and not taken yet.
     frames: VecDeque<Frame>,
     printed: PrintedPipe,
@@ -83,20 +89,10 @@ pub(super) enum Wake {
     Damaged(FrameError),
 }
 
-/// The program of a child, and what it is told at its start.
-pub(super) struct ChildStart<'a> {
-    pub(super) options: &'a Processes,
-    pub(super) hello: &'a Hello,
-    pub(super) cuda_visible: Option<&'a str>,
-    /// The number of threads for rayon and candle, unless the user has set it.
-    pub(super) threads: Option<(&'static str, String)>,
-    pub(super) producer: usize,
-}
-
 impl Child {
     /// Starts a process. Its `Hello` is already on its way.
     pub(super) fn start(start: &ChildStart<'_>) -> io::Result<Self> {
-        let ChildStart { options, hello, cuda_visible, threads, producer } = start;
+        let ChildStart { options, hello, producer, .. } = start;
         let nonce = nonce();
         let most = options.max_frame as usize;
         let (socket, theirs) = UnixStream::pair()?;
@@ -106,57 +102,34 @@ impl Child {
         socket.set_nonblocking(true)?;
         let (pipe, writer) = io::pipe()?;
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        let mut command = Command::new(program(options));
-        command.args(&options.args).env_remove("GANGLINE_NATS");
-        if let Some(name) = env::args_os().next().filter(|_| options.program.is_none()) {
-            command.arg0(name);
-        }
-        if let Some(cuda_visible) = cuda_visible {
-            command.env("CUDA_VISIBLE_DEVICES", cuda_visible);
-        }
-        if let Some((name, threads)) = threads {
-            command.env(name, threads);
-        }
-        for (name, value) in &options.env {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command
-            .env(VARIABLE, format!("{:x}", nonce.0))
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(writer.try_clone()?))
-            .stderr(Stdio::from(writer))
-            // A group of its own: Ctrl-C reaches the coordinator only, and a kill all that a hook has started.
-            .process_group(0);
-        let process = command.spawn()?;
-        // The command holds the other end of the pipe, which would never reach its end.
-        drop(command);
-        Child::of(process, socket, PrintedPipe::new(pipe, *producer), most)
+        let process = ChildProcess::start(start, nonce, theirs, writer)?;
+        let printed = PrintedPipe::new(pipe, *producer, options.printed.clone());
+        let reader = MemoryReader::new(most, MOST_MEMORIES, hello.spare_memory);
+        Child::of(process, socket, printed, (reader, options))
     }
 
     fn of(
-        mut process: std::process::Child,
+        mut process: ChildProcess,
         socket: UnixStream,
         printed: PrintedPipe,
-        most: usize,
+        (memory_reader, options): (MemoryReader, &Processes),
     ) -> io::Result<Self> {
-        let raw = i32::try_from(process.id()).expect("a process id is positive");
-        let pid = Pid::from_raw(raw).expect("a process id is not 0");
+        let pid = process.pid();
         let opened = rustix::process::pidfd_open(pid, PidfdFlags::empty());
         let pidfd = opened.inspect_err(|_| {
-            _ = process.kill();
+            process.kill();
             _ = process.wait();
         })?;
+        let memory = options.memory.clone();
         Ok(Child {
             process,
             pid,
             pidfd,
             socket,
-            unwritten: vec![],
-            written: 0,
-            reader: FrameReader::new(most),
+            outgoing: Outgoing::default(),
+            memory_writer: MemoryWriter::new(memory, memory_reader.spares.clone()),
+            reader: FrameReader::new(options.max_frame as usize),
+            memory_reader,
             frames: VecDeque::new(),
             printed,
             state: ChildState::Running,
@@ -171,19 +144,27 @@ impl Child {
 
     /// The bytes since the last call of this.
     pub(super) fn take_traffic(&mut self) -> Traffic {
-        std::mem::take(&mut self.traffic)
+        let stored = std::mem::take(&mut self.memory_writer.stored);
+        let fetched = std::mem::take(&mut self.memory_reader.fetched);
+        let Traffic { down, up } = std::mem::take(&mut self.traffic);
+        Traffic { down: down + stored, up: up + fetched }
+    }
+
+    /// The buffers for frames and their bodies.
+    pub(super) fn spares(&self) -> &SpareBuffers {
+        &self.memory_reader.spares
     }
 
     /// Whether bytes wait for room in the socket.
     pub(super) fn has_unwritten(&self) -> bool {
-        !self.unwritten.is_empty()
+        !self.outgoing.is_empty()
     }
 
-    /// Has the next waits write these bytes.
-    pub(super) fn send(&mut self, bytes: Vec<u8>) {
-        match self.unwritten.is_empty() {
-            true => self.unwritten = bytes,
-            false => self.unwritten.extend_from_slice(&bytes),
+    /// Has the next waits write these messages.
+    pub(super) fn send(&mut self, messages: impl IntoIterator<Item = FrameWithBytes>) {
+        self.memory_reader.put_notes(&mut self.outgoing);
+        for message in messages {
+            self.memory_writer.put(message, &mut self.outgoing);
         }
         // Mostly there is room at once.
         self.write();
@@ -226,6 +207,9 @@ impl Child {
             // written is there by then.
             if ready.readable || ready.ended {
                 self.read();
+                if !self.frames.is_empty() {
+                    self.printed.read_before_answer();
+                }
             }
             if ready.ended && self.state == ChildState::Running {
                 self.state = ChildState::Gone;
@@ -240,8 +224,7 @@ impl Child {
     }
 
     fn poll(&self, bell: Option<&EventBell>, until: Option<Instant>) -> ChildReady {
-        let has_unwritten = !self.unwritten.is_empty();
-        let out = if has_unwritten { PollFlags::OUT } else { PollFlags::empty() };
+        let out = if self.has_unwritten() { PollFlags::OUT } else { PollFlags::empty() };
         let mut fds = vec![
             PollFd::new(&self.socket, PollFlags::IN | out),
             PollFd::new(&self.pidfd, PollFlags::IN),
@@ -255,7 +238,7 @@ impl Child {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let timeout = left.map(timespec);
         // Interrupted: as if nothing were ready.
-        let count = poll(&mut fds, timeout.as_ref()).unwrap_or(0);
+        _ = poll(&mut fds, timeout.as_ref());
         let seen: Vec<_> = fds.iter().map(PollFd::revents).collect();
         let more = &seen[2..];
         let (printed, more) = match self.printed.is_open() {
@@ -268,49 +251,43 @@ impl Child {
             ended: !seen[1].is_empty(),
             printed,
             bell: more.first().is_some_and(|flags| !flags.is_empty()),
-            is_time: count == 0 && until.is_some_and(|until| until <= Instant::now()),
+            // Also if something is ready: a process that prints without end makes it so each time.
+            is_time: until.is_some_and(|until| until <= Instant::now()),
         }
     }
 
     fn write(&mut self) {
-        while self.written < self.unwritten.len() {
-            match self.socket.write(&self.unwritten[self.written..]) {
-                Ok(length) => {
-                    self.written += length;
-                    self.traffic.down += length as u64;
-                }
+        while !self.outgoing.is_empty() {
+            match self.outgoing.write(&self.socket) {
+                Ok(length) => self.traffic.down += length as u64,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The end of the process tells why. What it has answered is read first.
                 Err(_) => break,
             }
         }
-        (self.unwritten, self.written) = (vec![], 0);
+        self.outgoing = Outgoing::default();
     }
 
     /// Reads all that is there.
     fn read(&mut self) {
         while self.state == ChildState::Running {
-            match self.socket.read(&mut self.scratch) {
+            let arrived = &mut self.memory_reader.arrived;
+            let before = arrived.len();
+            match receive(&self.socket, &mut self.scratch, arrived) {
                 Ok(0) => {
                     self.state =
                         self.reader.end().map_or_else(ChildState::Damaged, |()| ChildState::Gone);
                 }
                 Ok(length) => {
+                    // A read ends with a descriptor.
+                    let is_cut = arrived.len() > before;
                     self.traffic.up += length as u64;
-                    let mut bytes = &self.scratch[..length];
-                    loop {
-                        match self.reader.feed(&mut bytes) {
-                            Ok(Some(frame)) => self.frames.push_back(frame),
-                            Ok(None) => break,
-                            Err(error) => {
-                                self.state = ChildState::Damaged(error);
-                                break;
-                            }
-                        }
+                    if let Err(error) = self.cut_frames(length) {
+                        self.state = ChildState::Damaged(error);
                     }
                     // That was all: another read would only say so.
-                    if length < self.scratch.len() {
+                    if length < self.scratch.len() && !is_cut {
                         return;
                     }
                 }
@@ -319,6 +296,19 @@ impl Child {
                 Err(_) => self.state = ChildState::Gone,
             }
         }
+    }
+
+    /// Cuts frames out of what was read last.
+    fn cut_frames(&mut self, length: usize) -> Result<(), FrameError> {
+        let mut bytes = &self.scratch[..length];
+        while let Some(frame) = self.reader.feed(&mut bytes)? {
+            match self.memory_reader.take(frame)? {
+                WholeFrame::Message(frame) => self.frames.push_back(frame),
+                WholeFrame::Note(note) => self.memory_writer.heed(&note)?,
+                WholeFrame::Taken => {}
+            }
+        }
+        Ok(())
     }
 
     /// Kills the process and all that it has started in its group.
@@ -363,18 +353,26 @@ impl Child {
         self.kill();
         let status = self.process.wait();
         self.state = ChildState::Reaped;
-        self.printed.read();
+        self.printed.read_rest();
         status.ok()
     }
 
-    fn has_ended_within(&self, time: Duration) -> bool {
+    /// Meanwhile takes what it prints: a full pipe would keep it from ending.
+    fn has_ended_within(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         loop {
             let left = timespec(end.saturating_duration_since(Instant::now()));
-            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            match poll(&mut fds, Some(&left)) {
+            let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
+            if self.printed.is_open() {
+                fds.push(PollFd::new(&self.printed.pipe, PollFlags::IN));
+            }
+            let count = poll(&mut fds, Some(&left));
+            let has_ended = !fds[0].revents().is_empty();
+            match count {
+                Ok(_) if has_ended => return true,
                 Ok(0) => return false,
-                Ok(_) => return true,
+                Ok(_) if end <= Instant::now() => return false,
+                Ok(_) => self.printed.read(),
                 Err(_) => {}
             }
         }
@@ -399,25 +397,13 @@ struct ChildReady {
     is_time: bool,
 }
 
-/// The program that a worker runs. The link leads to the file of this process, even if another has taken its
-/// place.
-pub(super) fn program(options: &Processes) -> &Path {
-    options.program.as_deref().unwrap_or(Path::new("/proc/self/exe"))
-}
-
-/// The program, as errors name it.
-pub(super) fn shown_program(options: &Processes) -> PathBuf {
-    let own = || env::current_exe().unwrap_or_else(|_| program(options).to_owned());
-    options.program.clone().unwrap_or_else(own)
-}
-
 /// Differs for each process that is started. It keeps honest processes apart; it is no secret.
 fn nonce() -> Nonce {
     let half = |which: &str| u128::from(RandomState::new().hash_one(OsStr::new(which)));
     Nonce(half("high") << 64 | half("low"))
 }
 
-fn timespec(time: Duration) -> Timespec {
+pub(super) fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i32::MAX.into(), tv_nsec: 0 })
 }
 

@@ -1,18 +1,25 @@
 //! The worker's end of the connection.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::net::RecvFlags;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Signal, getrlimit};
 
 use super::frame::{Frame, FrameKind, FrameReader, HEADER};
+use super::memory_reader::{MemoryReader, WholeFrame};
+use super::memory_writer::MemoryNote;
 use super::message::{self, Hello, Nonce, PROTOCOL, Refused};
+use super::outgoing::receive;
+use super::spare_buffers::SpareBuffers;
+use crate::backend::memory::shared_bytes::Returns;
+use crate::backend::memory::shared_memory::SharedMemory;
 use crate::backend::remote::item_codec::Terms;
 use crate::error::FrameError;
 
@@ -30,6 +37,7 @@ const ORPHANED: i32 = 70;
 pub struct CoordinatorConnection {
     pub(super) socket: UnixStream,
     reader: FrameReader,
+    memory: MemoryReader,
     hello: Hello,
     /// Readable when the coordinator has ended. `None` if this process is not its child.
     coordinator: Option<OwnedFd>,
@@ -39,6 +47,10 @@ pub struct CoordinatorConnection {
 pub(super) trait FrameHandler {
     /// Returns the reason if the frame is not one for a worker.
     fn take(&mut self, frame: Frame) -> Result<(), FrameError>;
+    /// Takes what the coordinator says of this side's memory.
+    fn heed(&mut self, note: MemoryNote);
+    /// Takes what the coordinator is to know of its memory, with the next answer.
+    fn answer(&mut self, notes: Vec<MemoryNote>);
 }
 
 impl CoordinatorConnection {
@@ -71,8 +83,10 @@ impl CoordinatorConnection {
         };
         let hello = hello.unwrap_or_else(|reason| refuse(&socket, reason));
         let reader = FrameReader::new(hello.max_frame as usize);
+        let most = hello.max_frame as usize;
+        let memory = MemoryReader::new(most, most_memories(), hello.spare_memory);
         let coordinator = pidfd_of_parent(hello.coordinator);
-        Some(CoordinatorConnection { socket, reader, hello, coordinator })
+        Some(CoordinatorConnection { socket, reader, memory, hello, coordinator })
     }
 
     /// The name of the recipe that the coordinator asks for.
@@ -96,28 +110,53 @@ impl CoordinatorConnection {
         self.hello.max_frame as usize
     }
 
+    /// The buffers for frames and their bodies.
+    pub(super) fn spares(&self) -> SpareBuffers {
+        self.memory.spares.clone()
+    }
+
+    /// Returns a memory for what this side lends.
+    pub(super) fn own_memory(&self) -> SharedMemory {
+        SharedMemory::keeping(self.hello.spare_memory)
+    }
+
+    /// What this process lets go.
+    pub(super) fn returns(&self) -> Arc<Returns> {
+        self.memory.returns.clone()
+    }
+
     /// Reads frames until the process ends. Without its coordinator, the process kills itself.
     pub(super) fn read(mut self, commands: &mut impl FrameHandler) -> ! {
         let mut scratch = vec![0; 256 << 10];
         loop {
             self.wait();
-            let Ok(length) = (&self.socket).read(&mut scratch) else { die() };
-            let mut bytes = &scratch[..length];
-            if bytes.is_empty() {
-                die();
-            }
-            let taken = loop {
-                match self.reader.feed(&mut bytes) {
-                    Ok(Some(frame)) => match commands.take(frame) {
-                        Ok(()) => {}
-                        Err(error) => break Err(error),
-                    },
-                    Ok(None) => break Ok(()),
-                    Err(error) => break Err(error),
-                }
+            let length = match receive(&self.socket, &mut scratch, &mut self.memory.arrived) {
+                Ok(0) => die(),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => die(),
             };
+            let taken = self.cut_frames(&scratch[..length], commands);
             taken.unwrap_or_else(|error| refuse(&self.socket, error.to_string()));
         }
+    }
+
+    fn cut_frames(
+        &mut self,
+        mut bytes: &[u8],
+        commands: &mut impl FrameHandler,
+    ) -> Result<(), FrameError> {
+        while let Some(frame) = self.reader.feed(&mut bytes)? {
+            let whole = self.memory.take(frame)?;
+            // Before the message, so that its answer carries them.
+            commands.answer(self.memory.take_notes());
+            match whole {
+                WholeFrame::Message(frame) => commands.take(frame)?,
+                WholeFrame::Note(note) => commands.heed(note),
+                WholeFrame::Taken => {}
+            }
+        }
+        Ok(())
     }
 
     /// Waits until there is something to read, or ends the process with its coordinator: another process may hold
@@ -130,6 +169,12 @@ impl CoordinatorConnection {
             die();
         }
     }
+}
+
+/// How many memories this process takes: a quarter of the descriptors that it may have.
+fn most_memories() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+    usize::try_from(descriptors).unwrap_or(usize::MAX)
 }
 
 /// Sends a frame. A worker without its coordinator ends.
@@ -157,12 +202,21 @@ pub(super) fn die() -> ! {
     process::exit(ORPHANED)
 }
 
-/// A descriptor that is readable when the coordinator has ended, if that is the parent of this process.
+/// A descriptor that is readable when the coordinator has ended, if that has started this process or its fork server.
 fn pidfd_of_parent(coordinator: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(coordinator).ok()?)?;
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // Asked afterwards: if it still is the parent, the descriptor is of no later process with its id.
-    (rustix::process::getppid() == Some(pid)).then_some(pidfd)
+    let parent = rustix::process::getppid()?;
+    (parent == pid || parent_of(parent) == Some(pid)).then_some(pidfd)
+}
+
+/// The parent of another process. `None` without `/proc`.
+fn parent_of(process: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is a name in parentheses, which may hold anything. The state and the parent follow.
+    let (_, fields) = stat.rsplit_once(')')?;
+    Pid::from_raw(fields.split_whitespace().nth(1)?.parse().ok()?)
 }
 
 /// An empty input. An empty container may lack `/dev/null`; there it is a pipe without a writer.

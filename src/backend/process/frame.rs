@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::backend::memory::shared_bytes::SharedBytes;
 use crate::error::FrameError;
 
 /// The length of what precedes a body.
@@ -30,10 +31,19 @@ pub(super) enum FrameKind {
     Failed = 70,
     Bye = 71,
     HandedBack = 72,
+    // To both.
+    /// A message whose body is in shared memory.
+    Stored = 129,
+    /// A note on a memory.
+    Memory = 130,
+    /// Bytes in shared memory, which the next message names.
+    Lent = 131,
+    /// Bytes that the next message names.
+    Inline = 132,
 }
 
 /// All kinds.
-pub(super) const KINDS: [FrameKind; 14] = [
+pub(super) const KINDS: [FrameKind; 18] = [
     FrameKind::Hello,
     FrameKind::Init,
     FrameKind::Items,
@@ -48,13 +58,27 @@ pub(super) const KINDS: [FrameKind; 14] = [
     FrameKind::Failed,
     FrameKind::Bye,
     FrameKind::HandedBack,
+    FrameKind::Stored,
+    FrameKind::Memory,
+    FrameKind::Lent,
+    FrameKind::Inline,
 ];
 
 /// One message, as it was cut out of the stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) kind: FrameKind,
     pub(super) body: Vec<u8>,
+    /// The bytes that the body names, which came before it.
+    pub(super) attachments: Vec<SharedBytes>,
+}
+
+/// Two frames are the same if they stand the same in a stream.
+#[cfg(any(test, fuzzing))]
+impl PartialEq for Frame {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.body) == (other.kind, &other.body)
+    }
 }
 
 /// Cuts frames out of a stream of bytes.
@@ -69,8 +93,15 @@ pub(super) struct FrameReader {
     open: Option<(FrameKind, usize)>,
 }
 
+impl Frame {
+    /// A frame without bytes beside it.
+    pub(super) fn new(kind: FrameKind, body: Vec<u8>) -> Self {
+        Frame { kind, body, attachments: vec![] }
+    }
+}
+
 impl FrameKind {
-    fn of(byte: u8) -> Result<FrameKind, FrameError> {
+    pub(super) fn of(byte: u8) -> Result<FrameKind, FrameError> {
         let kind = KINDS.into_iter().find(|kind| *kind as u8 == byte);
         kind.ok_or(FrameError::UnknownKind { kind: byte })
     }
@@ -106,7 +137,7 @@ impl FrameReader {
             return Ok(None);
         }
         (self.open, self.filled) = (None, 0);
-        Ok(Some(Frame { kind, body: std::mem::take(&mut self.body) }))
+        Ok(Some(Frame::new(kind, std::mem::take(&mut self.body))))
     }
 
     /// The number of bytes that are allocated for the current body.
@@ -155,7 +186,21 @@ pub(super) fn frame<E: From<FrameError>>(
     most: usize,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<Vec<u8>, E> {
-    let mut bytes = vec![0, 0, 0, 0, kind as u8];
+    frame_into(vec![], kind, most, write)
+}
+
+/// Writes a frame into an empty buffer.
+///
+/// # Errors
+///
+/// As [`frame`].
+pub(super) fn frame_into<E: From<FrameError>>(
+    mut bytes: Vec<u8>,
+    kind: FrameKind,
+    most: usize,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
+    bytes.extend_from_slice(&[0, 0, 0, 0, kind as u8]);
     write(&mut bytes)?;
     let length = bytes.len() - HEADER;
     match u32::try_from(length) {
@@ -254,7 +299,7 @@ mod tests {
                     break;
                 }
             }
-            let expected: Vec<_> = frames.into_iter().map(|(kind, body)| Frame { kind, body }).collect();
+            let expected: Vec<_> = frames.into_iter().map(|(kind, body)| Frame::new(kind, body)).collect();
             prop_assert_eq!(read, expected);
             prop_assert_eq!(reader.end(), Ok(()));
         }

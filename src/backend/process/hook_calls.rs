@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use super::frame::{Frame, FrameKind, frame};
+use super::frame::{Frame, FrameKind};
+use super::memory_writer::{FrameWithBytes, message_into};
 use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader, WorkHook};
 use super::waiting::{ChildAnswer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
+use crate::backend::memory::shared_bytes::reading;
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::item_codec::unsent;
+use crate::base::panic::catch;
 use crate::base::{BoxError, Hook};
-use crate::error::{Error, FrameError, Site, WorkerError};
+use crate::error::{Error, FrameError, Site, WorkerError, is_device_lost};
+use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::run::handover::signals::Revocations;
 use crate::runner::ProducerContext;
 use crate::scheduler::{Copies, Lease};
 
@@ -23,6 +26,19 @@ pub(super) enum CallOutcome<T> {
     Failed(Error),
     /// They failed together, and the process has ended.
     Crashed(Error),
+}
+
+impl<T> CallOutcome<T> {
+    /// Whether the process works no more, and is to be replaced.
+    pub(super) fn is_device_lost(&self) -> bool {
+        let is_lost = |error: &Error| catch(|| is_device_lost(error)).unwrap_or(false);
+        match self {
+            CallOutcome::Each(results) => {
+                results.iter().any(|result| result.as_ref().is_err_and(is_lost))
+            }
+            CallOutcome::Failed(error) | CallOutcome::Crashed(error) => is_lost(error),
+        }
+    }
 }
 
 /// A call that was sent, and is not answered.
@@ -38,11 +54,11 @@ pub(super) struct Sent<I> {
     pub(super) is_stale: bool,
 }
 
-/// The bytes of a call.
-type Encoded = Result<Vec<u8>, Box<Error>>;
+/// What is sent for a call.
+type Encoded = Result<FrameWithBytes, Box<Error>>;
 
 impl<I, T> WorkerProcess<I, T> {
-    /// A call of the hook for the items of a lease, with the bytes to send.
+    /// A call of the hook for the items of a lease, with what to send.
     pub(super) fn prepare_call(
         &mut self,
         run: &Run<I, T>,
@@ -65,19 +81,15 @@ impl<I, T> WorkerProcess<I, T> {
     }
 
     /// Whether anything waits for the call that the child works on.
-    pub(super) fn interest_in(
-        &self,
-        run: &Run<I, T>,
-        revocations: &Revocations,
-        sent: &Sent<I>,
-    ) -> Interest {
+    pub(super) fn interest_in(&self, run: &Run<I, T>, shared: &Shared, sent: &Sent<I>) -> Interest {
         let Sent { lease, is_stale, .. } = sent;
+        let revocations = &shared.revocations;
         let flag = revocations.flag(Some(lease.id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, &lease.items)
             .with_abandon_flag(Some(flag))
             .with_open_items(run.open_items());
         match () {
-            () if revocations.is_abandoned() => Interest::Abandoned,
+            () if shared.is_terminated() || revocations.is_abandoned() => Interest::Abandoned,
             () if run.wanted.gave_up_on(lease.items.first().copied()) => {
                 self.settings.cancelled(run)
             }
@@ -92,7 +104,7 @@ impl<I, T> WorkerProcess<I, T> {
         call: u64,
         lease: &Lease,
         inputs: &[I],
-    ) -> Result<Vec<u8>, BoxError> {
+    ) -> Result<FrameWithBytes, BoxError> {
         let hook = match run.handover.batching() {
             None => WorkHook::Single,
             Some(_) => WorkHook::Batch,
@@ -101,13 +113,15 @@ impl<I, T> WorkerProcess<I, T> {
         let (shown, attempt) = self.codec.origins(inputs, items, lease.attempt);
         let header = ItemsHeader { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
-        let written = frame(FrameKind::Items, most, |bytes| -> Result<(), BoxError> {
-            message::put(bytes, &header)?;
-            for (&item, input) in items.iter().zip(inputs) {
-                message::put_part(bytes, |bytes| self.codec.encode_input(item, input, bytes))?;
-            }
-            Ok(())
-        });
+        let spare = self.child.as_ref().map(|child| child.spares().take()).unwrap_or_default();
+        let written =
+            message_into(spare, FrameKind::Items, most, |bytes| -> Result<(), BoxError> {
+                message::put(bytes, &header)?;
+                for (&item, input) in items.iter().zip(inputs) {
+                    message::put_part(bytes, |bytes| self.codec.encode_input(item, input, bytes))?;
+                }
+                Ok(())
+            });
         written.map_err(|error| unsent("input", &error))
     }
 
@@ -135,11 +149,15 @@ impl<I, T> WorkerProcess<I, T> {
                     FrameKind::Failed => self.failed(&frame, call, (hook, site.clone())),
                     _ => Err(out_of_turn(&frame)),
                 };
-                outcome.unwrap_or_else(|source| {
+                let outcome = outcome.unwrap_or_else(|source| {
                     let error = refusal(&frame).unwrap_or(WorkerError::Frame { source });
                     let source = Box::new(error);
                     CallOutcome::Crashed(Error::HookFailed { hook, site: Box::new(site), source })
-                })
+                });
+                if let Some(child) = &self.child {
+                    child.spares().give(frame.body);
+                }
+                outcome
             }
             ChildAnswer::Died(source) => {
                 CallOutcome::Crashed(Error::HookCrashed { hook, site: Box::new(site), source })
@@ -173,11 +191,13 @@ impl<I, T> WorkerProcess<I, T> {
                 Error::HookFailed { hook, site, source }
             };
             Ok(match outcome {
-                ItemOutcome::Output => self.codec.decode_output(part).map_err(failed),
+                ItemOutcome::Output => {
+                    let decode = || self.codec.decode_output(part);
+                    reading(&frame.attachments, decode).map_err(failed)
+                }
                 ItemOutcome::Failure => {
                     let body = part.to_vec();
-                    let failure: RemoteFailure =
-                        message::decode(&Frame { kind: frame.kind, body })?;
+                    let failure: RemoteFailure = message::decode(&Frame::new(frame.kind, body))?;
                     Err(failed(failure.restore(&self.codec)))
                 }
             })

@@ -1,17 +1,23 @@
 //! The worker's side of a recipe: calls the producer's hooks and answers.
 
+use std::mem::take;
+use std::panic::resume_unwind;
 use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use super::connection::{CoordinatorConnection, FrameHandler, refuse};
-use super::frame::{Frame, FrameKind, frame};
+use super::connection::{CoordinatorConnection, die, refuse};
+use super::frame::{Frame, FrameKind};
+use super::memory_writer::{FrameWithBytes, MemoryWriter, message_into};
 use super::message::{
     self, Bye, CallNumber, Done, Failed, HandedBack, Init, ItemOutcome, ItemsHeader, WorkHook,
 };
 use super::outlet::Outlet;
+use super::queued_calls::{CommandReader, Inputs, QueuedCalls, call_parts, decode_batch, prepare};
+use super::spare_buffers::SpareBuffers;
 use super::worker_entry::Serve;
+use crate::backend::memory::shared_bytes::{SharedBytes, reading};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::item_codec::unsent;
 use crate::backend::remote::recipe::Recipe;
@@ -19,10 +25,9 @@ use crate::base::panic::drop_quietly;
 use crate::base::{BoxError, Hook, Result};
 use crate::cfg::CfgNode;
 use crate::concurrency::now;
-use crate::concurrency::recallable::Recallable;
 use crate::concurrency::spawn::spawn;
 use crate::device::{self, Place};
-use crate::error::{Error, FrameError, Site};
+use crate::error::{FrameError, Site};
 use crate::producers::cpu_pool::CpuPool;
 use crate::run::call::call;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
@@ -41,84 +46,86 @@ impl<R: Runner + 'static> Serve for Recipe<R> {
     }
 }
 
-/// Serves a coordinator until the process ends. The hooks run on a thread of their own; this one reads.
+/// Serves a coordinator until the process ends. The hooks run on the current thread; another one reads.
 fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnection) -> ! {
     let revoked = Arc::new(AtomicU64::new(0));
     let most = connection.max_frame();
     let socket = connection.socket.try_clone();
     let socket = socket.unwrap_or_else(|error| refuse(&connection.socket, error.to_string()));
-    let outlet = Arc::new(Outlet::new(socket));
-    let side = Side { recipe, most, outlet: outlet.clone(), revoked: revoked.clone() };
-    let mut reader = CommandReader { side: Some(side), calls: Arc::default(), outlet, revoked };
-    connection.read(&mut reader)
-}
-
-/// Frames for the thread of the hooks, with the numbers of their calls; `None` if they are not recalled.
-type QueuedCalls = Recallable<(Option<u64>, Frame)>;
-
-/// Hands frames on to the thread of the hooks.
-struct CommandReader<R: Runner> {
-    /// `None` once the thread has started, with the first `Init`.
-    side: Option<Side<R>>,
-    calls: Arc<QueuedCalls>,
-    outlet: Arc<Outlet>,
-    revoked: Arc<AtomicU64>,
-}
-
-impl<R: Runner + 'static> FrameHandler for CommandReader<R> {
-    fn take(&mut self, frame: Frame) -> Result<(), FrameError> {
-        match frame.kind {
-            FrameKind::GiveUp => {
-                let CallNumber { call } = message::decode(&frame)?;
-                self.revoked.store(call, Ordering::Relaxed);
-                Ok(())
-            }
-            FrameKind::Recall => {
-                let CallNumber { call: last } = message::decode(&frame)?;
-                let back = self.calls.take_back(|(call, _)| call.is_some_and(|call| call > last));
-                let calls = back.into_iter().filter_map(|(call, _)| call).collect();
-                let frame =
-                    message::encode(FrameKind::HandedBack, usize::MAX, &HandedBack { calls })?;
-                self.outlet.send_aside(&frame);
-                Ok(())
-            }
-            FrameKind::Init | FrameKind::Items | FrameKind::End => {
-                if let Some(side) = self.side.take() {
-                    start(side, self.calls.clone(), &frame)?;
-                }
-                let call = match frame.kind {
-                    FrameKind::Items => Some(message::call_of(&frame)?),
-                    _ => None,
-                };
-                self.calls.push((call, frame));
-                Ok(())
-            }
-            other => {
-                let reason = format!("a worker was sent a message {other:?}");
-                Err(FrameError::Damaged { reason })
-            }
-        }
+    let (memory, spares) = (connection.own_memory(), connection.spares());
+    memory.set_of_worker();
+    let writer = MemoryWriter::new(memory, spares.clone());
+    let outlet = Arc::new(Outlet::new(socket, writer, connection.returns()));
+    let calls = Arc::<QueuedCalls<R::Input>>::default();
+    let mut reader =
+        CommandReader { calls: calls.clone(), outlet: outlet.clone(), revoked: revoked.clone() };
+    let runner = Arc::<OnceLock<Weak<R>>>::default();
+    let (queue, made, aside) = (calls.clone(), runner.clone(), outlet.clone());
+    // Not joined: the reader ends the process, and both end with it.
+    let started = spawn(READER.to_owned(), None, move || {
+        let _end = EndOfReader;
+        connection.read(&mut reader)
+    });
+    let started = started.and_then(|_| {
+        spawn(HELPER.to_owned(), None, move || prepare(recipe, &queue, &made, &aside))
+    });
+    if let Err(error) = started {
+        outlet.refuse(format!("{}: {}", error.name, error.source));
+    }
+    let (first, _) = calls.receive();
+    let side = Side { recipe, most, spares, outlet: outlet.clone(), revoked, runner };
+    match work_from(side, calls, first) {
+        Ok(()) => unreachable!("the last call ends the process"),
+        Err(error) => outlet.refuse(error.to_string()),
     }
 }
 
-/// Starts the thread of the hooks, named and sized like that of a producer.
-fn start<R: Runner + 'static>(
+/// The name of the thread that reads.
+const READER: &str = "gangline-r";
+
+/// The name of the thread that prepares calls.
+const HELPER: &str = "gangline-h";
+
+/// Ends the process when its reader ends: without it, the hooks would wait for ever.
+struct EndOfReader;
+
+impl Drop for EndOfReader {
+    fn drop(&mut self) {
+        die();
+    }
+}
+
+/// Calls the hooks, inside the pool of the producer if it has one. Returns only if it cannot begin.
+///
+/// The stack of the current thread has the size that it has. So if the coordinator asks for another, the hooks run on a
+/// thread with the name of a producer's.
+fn work_from<R: Runner + 'static>(
     side: Side<R>,
-    calls: Arc<QueuedCalls>,
-    first: &Frame,
+    calls: Arc<QueuedCalls<R::Input>>,
+    first: Frame,
 ) -> Result<(), FrameError> {
-    let init: Init = message::decode(first)?;
+    let init: Init = message::decode(&first)?;
     let name = format!("gangline-p{}", init.producer);
     let stack_size = init.stack_size.and_then(|bytes| usize::try_from(bytes).ok());
     let setup = setup(&init, Arc::default()).map_err(|error| damaged(&error))?;
     let pool = CpuPool::of(&setup, &name, stack_size);
-    let work = move |pooled: Result<(), Error>| match pooled {
-        Ok(()) => ChildHooks { side, made: None, in_hook: Duration::ZERO }.work(&calls),
-        Err(error) => side.outlet.refuse(format!("{error:#}")),
+    let work = move || {
+        pool.run(move |pooled| match pooled {
+            Ok(()) => {
+                ChildHooks { side, made: None, in_hook: Duration::ZERO, device: DeviceState::Works }
+                    .work(first, &calls)
+            }
+            Err(error) => side.outlet.refuse(format!("{error:#}")),
+        })
     };
-    // The thread is not joined: it ends the process.
-    let started = spawn(name, stack_size, move || pool.run(work));
-    started.map(drop).map_err(|error| damaged(&BoxError::from(error.source)))
+    if stack_size.is_none() {
+        work();
+        return Ok(());
+    }
+    let thread = spawn(name, stack_size, work);
+    let thread = thread.map_err(|error| damaged(&BoxError::from(error.source)))?;
+    thread.join().unwrap_or_else(|payload| resume_unwind(payload));
+    Ok(())
 }
 
 fn damaged(error: &BoxError) -> FrameError {
@@ -130,9 +137,12 @@ struct Side<R: Runner> {
     recipe: Recipe<R>,
     /// The largest frame, in bytes.
     most: usize,
+    spares: SpareBuffers,
     outlet: Arc<Outlet>,
     /// The number of the last call that the coordinator gave up.
     revoked: Arc<AtomicU64>,
+    /// The runner, once it is made: for the helper. The thread of the hooks drops it.
+    runner: Arc<OnceLock<Weak<R>>>,
 }
 
 /// The producer in this process.
@@ -141,28 +151,45 @@ struct ChildHooks<R: Runner> {
     made: Option<Made<R>>,
     /// How long the last call of a hook for items took.
     in_hook: Duration,
+    device: DeviceState,
+}
+
+/// Whether the devices of the producer work in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeviceState {
+    Works,
+    /// A hook has said so. The coordinator ends this process when it has the answer.
+    Lost,
 }
 
 /// The runner, once it is made.
 struct Made<R: Runner> {
-    runner: R,
+    runner: Arc<R>,
     setup: ProducerSetup,
     /// `None` after a panic, until the coordinator asks for another.
     state: Option<R::ProducerState>,
 }
 
 impl<R: Runner> ChildHooks<R> {
-    fn work(mut self, calls: &QueuedCalls) {
+    fn work(mut self, first: Frame, calls: &QueuedCalls<R::Input>) -> ! {
+        let (mut frame, mut prepared) = (first, None);
         loop {
-            let (_, frame) = calls.receive();
             let failed = match frame.kind {
                 FrameKind::Init => self.init(&frame).err(),
-                FrameKind::Items => self.work_on(&frame).err(),
+                FrameKind::Items => self.work_on(&mut frame, prepared.flatten()).err(),
                 _ => self.end(),
             };
             if let Some(error) = failed {
                 self.side.outlet.refuse(error.to_string());
             }
+            // With a lost device, the calls that were sent ahead would fail. They go back when this process has ended.
+            if self.device == DeviceState::Lost {
+                loop {
+                    drop(calls.receive());
+                }
+            }
+            self.side.spares.give(frame.body);
+            (frame, prepared) = calls.receive();
         }
     }
 
@@ -175,7 +202,7 @@ impl<R: Runner> ChildHooks<R> {
                 message::encode(FrameKind::InitFailed, self.side.most, &Failed { call, failure })?
             }
         };
-        self.side.outlet.send(&answer);
+        self.side.outlet.send(answer.into());
         Ok(())
     }
 
@@ -184,6 +211,8 @@ impl<R: Runner> ChildHooks<R> {
             Some(made) => made,
             none => none.insert(Made::new(&self.side.recipe, init)?),
         };
+        // It is made once.
+        _ = self.side.runner.set(Arc::downgrade(&made.runner));
         if let Some(state) = made.state.take() {
             drop_quietly(state);
         }
@@ -195,31 +224,53 @@ impl<R: Runner> ChildHooks<R> {
         Ok(())
     }
 
-    fn work_on(&mut self, frame: &Frame) -> Result<(), FrameError> {
-        let (header, mut parts): (ItemsHeader, _) = message::split(frame)?;
-        let each = header.items.iter().map(|_| message::take_part(&mut parts));
-        let parts = each.collect::<Result<Vec<_>, _>>()?;
+    fn work_on(
+        &mut self,
+        frame: &mut Frame,
+        prepared: Option<Inputs<R::Input>>,
+    ) -> Result<(), FrameError> {
+        let attachments = take(&mut frame.attachments);
+        let (header, parts) = call_parts(frame)?;
         if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
             // The coordinator sent the call before it knew of the panic that has cost the state.
             let calls = vec![header.call];
             let back =
                 message::encode(FrameKind::HandedBack, self.side.most, &HandedBack { calls })?;
-            self.side.outlet.send(&back);
+            self.side.outlet.send(back.into());
             return Ok(());
         }
         let since = now();
-        let answer = match self.inputs(&parts).and_then(|inputs| self.call(&header, inputs)) {
+        let inputs = prepared.unwrap_or_else(|| self.inputs(header.hook, &parts, &attachments));
+        // The inputs hold what they need. The rest is let go with this answer, and not with the next.
+        drop(attachments);
+        let answer = match inputs.and_then(|inputs| self.call(&header, inputs)) {
             Ok(outputs) => self.done(&header, outputs, since),
-            Err(failure) => self.failed(header.call, failure),
+            Err(failure) => {
+                if failure.is_device_lost() {
+                    self.device = DeviceState::Lost;
+                }
+                self.failed(header.call, failure).map(FrameWithBytes::from)
+            }
         };
-        self.side.outlet.send(&answer?);
+        self.side.outlet.send(answer?);
         Ok(())
     }
 
-    fn inputs(&self, parts: &[&[u8]]) -> Result<Vec<R::Input>, CallFailure> {
+    fn inputs(
+        &self,
+        hook: WorkHook,
+        parts: &[&[u8]],
+        attachments: &[SharedBytes],
+    ) -> Inputs<R::Input> {
         let recipe = &self.side.recipe;
-        let inputs =
-            parts.iter().map(|part| recipe.items.decode_input(part)).collect::<Result<_>>();
+        if hook == WorkHook::Batch
+            && let Some(made) = &self.made
+        {
+            return decode_batch(recipe, &made.runner, parts, attachments);
+        }
+        let inputs = reading(attachments, || {
+            parts.iter().map(|part| recipe.items.decode_input(part)).collect::<Result<_>>()
+        });
         inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
     }
 
@@ -272,11 +323,11 @@ impl<R: Runner> ChildHooks<R> {
     }
 
     fn done(
-        &self,
+        &mut self,
         items: &ItemsHeader,
         outputs: Vec<Result<R::Output>>,
         since: Instant,
-    ) -> Result<Vec<u8>, FrameError> {
+    ) -> Result<FrameWithBytes, FrameError> {
         let outcome = |output: &Result<R::Output>| match output {
             Ok(_) => ItemOutcome::Output,
             Err(_) => ItemOutcome::Failure,
@@ -286,7 +337,8 @@ impl<R: Runner> ChildHooks<R> {
         let in_hook = u64::try_from(self.in_hook.as_nanos()).unwrap_or(u64::MAX);
         let outcomes = outputs.iter().map(outcome).collect();
         let header = Done { call, took, in_hook, outcomes };
-        let written = frame(FrameKind::Done, self.side.most, |bytes| -> Result<()> {
+        let spare = self.side.spares.take();
+        let written = message_into(spare, FrameKind::Done, self.side.most, |bytes| -> Result<()> {
             message::put(bytes, &header)?;
             for (item, output) in items.items.iter().zip(outputs) {
                 message::put_part(bytes, |bytes| self.put_outcome(*item, output, bytes))?;
@@ -295,18 +347,29 @@ impl<R: Runner> ChildHooks<R> {
         });
         written.or_else(|error| {
             let failure = RemoteFailure::of(&self.side.recipe, unsent("output", &error));
-            self.failed(call, CallFailure::Error(failure))
+            self.failed(call, CallFailure::Error(failure)).map(FrameWithBytes::from)
         })
     }
 
-    fn put_outcome(&self, item: u64, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
+    fn put_outcome(
+        &mut self,
+        item: u64,
+        output: Result<R::Output>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
         match output {
             Ok(output) => {
                 let written = self.side.recipe.items.encode_output(item, &output, bytes);
                 drop_quietly(output);
                 written
             }
-            Err(error) => Ok(message::put(bytes, &RemoteFailure::of(&self.side.recipe, error))?),
+            Err(error) => {
+                let failure = RemoteFailure::of(&self.side.recipe, error);
+                if failure.is_device_lost {
+                    self.device = DeviceState::Lost;
+                }
+                Ok(message::put(bytes, &failure)?)
+            }
         }
     }
 
@@ -325,7 +388,7 @@ impl<R: Runner> ChildHooks<R> {
         }
         match message::encode(FrameKind::Bye, self.side.most, &Bye { failure }) {
             Ok(bye) => {
-                self.side.outlet.send(&bye);
+                self.side.outlet.send(bye.into());
                 process::exit(0)
             }
             Err(error) => Some(error),
@@ -338,7 +401,7 @@ impl<R: Runner> Made<R> {
         let (runner, cfg) = recipe.make(&init.cfg)?;
         let setup = setup(init, Arc::new(cfg));
         let setup = setup.map_err(|error| CallFailure::Cfg(RemoteFailure::of(recipe, error)))?;
-        Ok(Made { runner, setup, state: None })
+        Ok(Made { runner: Arc::new(runner), setup, state: None })
     }
 }
 

@@ -52,6 +52,13 @@ impl<I, T> Keeper<I, T> {
         Ok(())
     }
 
+    /// Has the wish that all producers end ring the bell, which is made if there is none.
+    pub(super) fn hang_bell(&mut self) -> Result<(), Error> {
+        self.worker.hang_bell()?;
+        self.worker.listen_to(self.shared.terminating());
+        Ok(())
+    }
+
     /// Has the end of the run, and the end of each lease, ring the bell.
     pub(super) fn listen_to(&self, run: &Run<I, T>) {
         self.worker.listen_to(&run.wanted.bells);

@@ -11,8 +11,8 @@ use super::worker_process::{KeeperSettings, out_of_turn, refusal};
 use crate::base::Hook;
 use crate::error::{Error, WorkerError};
 use crate::producers::backend::{Backend, NextStep};
+use crate::producers::shared::Shared;
 use crate::run::Run;
-use crate::run::handover::signals::Revocations;
 use crate::runner::Wanted;
 use crate::scheduler::LeaseId;
 
@@ -22,7 +22,7 @@ const EXIT_WITHIN: Duration = Duration::from_secs(2);
 impl<I, T> Backend<I, T> for Keeper<I, T> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let kill_after = self.worker.settings.processes.kill_after;
-        self.worker.hang_bell()?;
+        self.hang_bell()?;
         self.worker.listen_to(&wanted.bells);
         self.make_state(&|| match wanted.gave_up_on(None) {
             true => Interest::Cancelled { kill_after },
@@ -39,11 +39,11 @@ impl<I, T> Backend<I, T> for Keeper<I, T> {
             return Ok(());
         }
         let (shared, producer) = (self.shared.clone(), self.producer());
-        self.worker.hang_bell()?;
+        self.hang_bell()?;
         self.listen_to(run);
         self.lifetime.init_begins(run, &shared, producer);
         let settings = self.worker.settings.clone();
-        let prepared = self.make_state(&|| interest(run, &shared.revocations, lease, &settings));
+        let prepared = self.make_state(&|| interest(run, &shared, lease, &settings));
         self.lifetime.init_ends(run, &shared, producer, &prepared);
         prepared
     }
@@ -57,25 +57,29 @@ impl<I, T> Backend<I, T> for Keeper<I, T> {
         self.listen_to(run);
         // The process that takes its place is no restart.
         self.note_worker(run, |worker| worker.pid = None);
-        let (revocations, settings) =
-            (self.shared.revocations.clone(), self.worker.settings.clone());
-        self.end_state(&|| interest(run, &revocations, None, &settings))
+        let (shared, settings) = (self.shared.clone(), self.worker.settings.clone());
+        self.end_state(&|| interest(run, &shared, None, &settings))
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        self.end_state(&|| Interest::Wanted)
+        let shared = self.shared.clone();
+        self.end_state(&|| match shared.is_terminated() {
+            true => Interest::Abandoned,
+            false => Interest::Wanted,
+        })
     }
 }
 
 /// Whether a run waits for the `producer_init` or `producer_end` of a process.
 fn interest<I, T>(
     run: &Run<I, T>,
-    revocations: &Revocations,
+    shared: &Shared,
     lease: Option<LeaseId>,
     settings: &KeeperSettings,
 ) -> Interest {
+    let revocations = &shared.revocations;
     match () {
-        () if revocations.is_abandoned() => Interest::Abandoned,
+        () if shared.is_terminated() || revocations.is_abandoned() => Interest::Abandoned,
         () if run.wanted.gave_up_on(None) => settings.cancelled(run),
         () if lease.is_some_and(|id| revocations.flag(Some(id)).is_set()) => Interest::Revoked,
         () => Interest::Wanted,
@@ -87,20 +91,23 @@ impl<I, T> Keeper<I, T> {
     fn end_state(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Error> {
         let (child, had_state) = (self.worker.child.take(), std::mem::take(&mut self.has_state));
         self.shared.note_end();
-        let Some(mut child) = child.filter(|_| had_state) else { return Ok(()) };
+        // One that is dropped is killed.
+        let ends = had_state && !self.shared.is_terminated();
+        let Some(mut child) = child.filter(|_| ends) else { return Ok(()) };
         let producer = self.worker.setup.producer;
         if !child.is_alive() {
             tracing::warn!(producer, "a worker has ended by itself: {}", child.reap_gone());
             return Ok(());
         }
         let end = message::encode(FrameKind::End, usize::MAX, &());
-        child.send(end.expect("an empty message can be encoded"));
+        child.send([end.expect("an empty message can be encoded").into()]);
         let call = self.worker.next_call();
         let (limit, bell) = (self.worker.settings.limits.end, self.worker.bell());
         let answer = wait_for_answer(&mut child, bell, call, limit, interest);
         let (hook, site) = (Hook::ProducerEnd, self.worker.setup.site(&[], None));
         let frame = match answer {
             ChildAnswer::Frame(frame) => frame,
+            ChildAnswer::Died(_) if self.shared.is_terminated() => return Ok(()),
             ChildAnswer::Died(source) => {
                 return Err(Error::HookCrashed { hook, site: Box::new(site), source });
             }

@@ -7,12 +7,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{Frame, FrameKind, frame};
+use crate::backend::remote::codec::append;
 use crate::backend::remote::failure::CallFailure;
 use crate::backend::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 7;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -27,6 +28,8 @@ pub(super) struct Hello {
     /// The process id of the coordinator.
     pub(super) coordinator: u32,
     pub(super) max_frame: u32,
+    /// How many free bytes of its memory the worker keeps, and of its buffers.
+    pub(super) spare_memory: u64,
     pub(super) recipe: String,
     pub(super) terms: Terms,
 }
@@ -51,8 +54,8 @@ pub(super) struct Init {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ItemsHeader {
     pub(super) call: u64,
-    pub(super) attempt: u32,
     pub(super) hook: WorkHook,
+    pub(super) attempt: u32,
     pub(super) items: Vec<u64>,
 }
 
@@ -125,9 +128,7 @@ pub(super) fn encode<T: Serialize>(
 
 /// Appends a header.
 pub(super) fn put<T: Serialize>(bytes: &mut Vec<u8>, header: &T) -> Result<(), FrameError> {
-    let written = postcard::to_extend(header, std::mem::take(bytes));
-    *bytes = written.map_err(|error| FrameError::Damaged { reason: error.to_string() })?;
-    Ok(())
+    append(header, bytes).map_err(|error| FrameError::Damaged { reason: error.to_string() })
 }
 
 /// Appends a part that `write` writes.
@@ -162,9 +163,9 @@ pub(super) fn decode<T: DeserializeOwned>(frame: &Frame) -> Result<T, FrameError
     }
 }
 
-/// The number of the call of a message `ItemsHeader`, with which its header begins.
-pub(super) fn call_of(frame: &Frame) -> Result<u64, FrameError> {
-    split(frame).map(|(call, _)| call)
+/// The number of the call of a message `ItemsHeader`, and its hook. Its header begins with them.
+pub(super) fn call_of(frame: &Frame) -> Result<(u64, WorkHook), FrameError> {
+    split(frame).map(|(start, _)| start)
 }
 
 /// Takes the next part.
@@ -189,7 +190,7 @@ impl Hello {
     /// Reads the rest of a `Hello` that [`nonce_of`] has looked at.
     pub(super) fn decode(frame: &Frame) -> Result<Self, FrameError> {
         let body = frame.body.get(FIXED..).unwrap_or_default().to_vec();
-        decode(&Frame { kind: frame.kind, body })
+        decode(&Frame::new(frame.kind, body))
     }
 }
 
@@ -214,7 +215,13 @@ mod tests {
 
     fn hello() -> Hello {
         let terms = Terms::default();
-        Hello { coordinator: 7, max_frame: 100, recipe: "squares".to_owned(), terms }
+        Hello {
+            coordinator: 7,
+            max_frame: 100,
+            spare_memory: 8,
+            recipe: "squares".to_owned(),
+            terms,
+        }
     }
 
     fn cut(bytes: &[u8]) -> Frame {

@@ -1,17 +1,34 @@
-//! What a worker prints: lines for `tracing`, and the end for errors.
+//! What a worker prints: lines for a function of the user or for `tracing`, and the end for errors.
 
-use std::io::{PipeReader, Read};
+use std::fmt;
+use std::io::{ErrorKind, PipeReader, Read};
+use std::sync::Arc;
+
+use crate::base::panic::catch;
 
 /// The number of bytes that are kept for an error.
 const KEPT: usize = 4 << 10;
-/// A line that is longer is logged in pieces.
+/// A line that is longer is handed on in pieces.
 const LONGEST_LINE: usize = 16 << 10;
+
+/// Where the lines of workers go.
+#[derive(Clone, Default)]
+pub(super) enum PrintSink {
+    /// Events of `tracing`.
+    #[default]
+    Log,
+    Function(Arc<PrintFunction>),
+}
+
+/// Takes the number of a producer, and what its process has printed.
+type PrintFunction = dyn Fn(usize, &[u8]) + Send + Sync;
 
 /// The reading end of a worker's standard output and error.
 #[derive(Debug)]
 pub(super) struct PrintedPipe {
     pub(super) pipe: PipeReader,
     producer: usize,
+    sink: PrintSink,
     is_open: bool,
     lines: OutputLines,
 }
@@ -23,10 +40,44 @@ struct OutputLines {
     tail: Vec<u8>,
 }
 
+impl PrintSink {
+    /// Hands on a message of this library about a worker, where the worker's lines go.
+    pub(super) fn warn(&self, producer: usize, text: &str) {
+        match self {
+            PrintSink::Log => tracing::warn!(producer, "{text}"),
+            PrintSink::Function(_) => self.take(producer, format!("gangline: {text}\n").as_bytes()),
+        }
+    }
+
+    pub(super) fn take(&self, producer: usize, line: &[u8]) {
+        match self {
+            PrintSink::Log => {
+                let line = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
+                tracing::info!(target: "gangline::worker", producer, "{line}");
+            }
+            PrintSink::Function(function) => {
+                if let Err(message) = catch(|| function(producer, line)) {
+                    tracing::warn!(producer, %message, "the function for printed lines panicked");
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for PrintSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PrintSink::Log => "Log",
+            PrintSink::Function(_) => "Function",
+        })
+    }
+}
+
 impl PrintedPipe {
     /// `pipe` does not block.
-    pub(super) fn new(pipe: PipeReader, producer: usize) -> Self {
-        PrintedPipe { pipe, producer, is_open: true, lines: OutputLines::default() }
+    pub(super) fn new(pipe: PipeReader, producer: usize, sink: PrintSink) -> Self {
+        let lines = OutputLines::default();
+        PrintedPipe { pipe, producer, sink, is_open: true, lines }
     }
 
     /// Whether more may come.
@@ -34,26 +85,55 @@ impl PrintedPipe {
         self.is_open
     }
 
-    /// Logs what is there now.
+    /// Hands on what is there now. A process that prints on does not keep it.
     pub(super) fn read(&mut self) {
-        let producer = self.producer;
-        let log = |line: &[u8]| {
-            let line = String::from_utf8_lossy(line);
-            tracing::info!(target: "gangline::worker", producer, "{line}");
-        };
+        if !self.is_open {
+            return;
+        }
+        let there = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
+        let mut left = usize::try_from(there).unwrap_or(usize::MAX);
         let mut bytes = [0; 4096];
-        while self.is_open {
+        loop {
             match self.pipe.read(&mut bytes) {
                 Ok(0) => self.is_open = false,
-                Ok(length) => self.lines.add(&bytes[..length], &log),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Ok(length) => {
+                    left = left.saturating_sub(length);
+                    let (producer, sink) = (self.producer, &self.sink);
+                    self.lines.add(&bytes[..length], &|line| sink.take(producer, line));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => self.is_open = false,
+            }
+            if left == 0 || !self.is_open {
+                break;
             }
         }
         if !self.is_open {
-            self.lines.finish(&log);
+            self.finish_line();
         }
+    }
+
+    /// Hands a function what was printed before an answer that has come, also a line without its end.
+    pub(super) fn read_before_answer(&mut self) {
+        // A log is for whole lines, and may have them later.
+        if matches!(self.sink, PrintSink::Function(_)) {
+            if rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|there| there > 0) {
+                self.read();
+            }
+            self.finish_line();
+        }
+    }
+
+    /// Hands on the last of what was printed by a process that has ended.
+    pub(super) fn read_rest(&mut self) {
+        self.read();
+        self.finish_line();
+    }
+
+    fn finish_line(&mut self) {
+        let (producer, sink) = (self.producer, &self.sink);
+        self.lines.finish(&|line| sink.take(producer, line));
     }
 
     /// The last of what was printed, at most 4 KiB.
@@ -63,24 +143,22 @@ impl PrintedPipe {
 }
 
 impl OutputLines {
-    fn add(&mut self, bytes: &[u8], log: &dyn Fn(&[u8])) {
+    /// Calls `sink` with each whole line, with its end.
+    fn add(&mut self, bytes: &[u8], sink: &dyn Fn(&[u8])) {
         self.tail.extend_from_slice(bytes);
         let surplus = self.tail.len().saturating_sub(KEPT);
         self.tail.drain(..surplus);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(piece);
-            if let Some(line) = self.line.strip_suffix(b"\n") {
-                log(line);
-                self.line.clear();
-            } else if self.line.len() >= LONGEST_LINE {
-                self.finish(log);
+            if piece.ends_with(b"\n") || self.line.len() >= LONGEST_LINE {
+                self.finish(sink);
             }
         }
     }
 
-    fn finish(&mut self, log: &dyn Fn(&[u8])) {
+    fn finish(&mut self, sink: &dyn Fn(&[u8])) {
         if !self.line.is_empty() {
-            log(&self.line);
+            sink(&self.line);
             self.line.clear();
         }
     }
@@ -100,7 +178,7 @@ mod tests {
         for piece in ["one\ntw", "o", "\n\nthree"] {
             lines.add(piece.as_bytes(), &log);
         }
-        assert_eq!(*logged.borrow(), ["one", "two", ""]);
+        assert_eq!(*logged.borrow(), ["one\n", "two\n", "\n"]);
         lines.finish(&log);
         assert_eq!(logged.borrow().last().unwrap(), "three");
         assert_eq!(lines.tail, b"one\ntwo\n\nthree");

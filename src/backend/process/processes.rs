@@ -3,8 +3,12 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::fork_server::ForkServer;
+use super::printed::PrintSink;
+use crate::backend::memory::shared_memory::SharedMemory;
 use crate::base::absolute;
 
 /// How the child processes of a pool are started and ended: see
@@ -24,11 +28,25 @@ pub struct Processes {
     pub(super) args: Vec<OsString>,
     /// `None` removes the variable.
     pub(super) env: Vec<(OsString, Option<OsString>)>,
+    pub(super) fork_server: Option<ForkServer>,
     pub(super) max_frame: u32,
     pub(super) kill_after: Option<Duration>,
     pub(super) ahead: NonZeroUsize,
+    pub(super) printed: PrintSink,
+    pub(super) visible_gpus: VisibleGpus,
+    pub(super) memory: SharedMemory,
     /// `None` leaves it to the builder.
     pub(crate) retries: Option<u32>,
+}
+
+/// The GPUs that CUDA shows to a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum VisibleGpus {
+    /// Those of its place, from `cuda:0` on.
+    #[default]
+    OfPlace,
+    /// Those of this process, with the same numbers.
+    All,
 }
 
 /// 256 MiB.
@@ -42,9 +60,13 @@ impl Default for Processes {
             program: None,
             args: vec![],
             env: vec![],
+            fork_server: None,
             max_frame: MAX_FRAME,
             kill_after: Some(KILL_AFTER),
             ahead: MOST_AHEAD,
+            printed: PrintSink::default(),
+            visible_gpus: VisibleGpus::default(),
+            memory: SharedMemory::new(),
             retries: None,
         }
     }
@@ -95,6 +117,37 @@ impl Processes {
         self
     }
 
+    /// Has workers forked by a process that has prepared, such as by imports that take seconds.
+    ///
+    /// They run in forks of the server in place of [`program`](Processes::program), and are else as without it. The variables
+    /// of a worker, also those of its GPUs, are set in the fork. If the server refuses, or ends, workers are started by their
+    /// program, and one message says so: a line for [`printed`](Processes::printed), or a warning. If the preparation fails,
+    /// the pool does. Clones of the options share the server.
+    ///
+    /// ```
+    /// use gangline::process::{ForkServer, Processes};
+    ///
+    /// let server = ForkServer::new("python3").args(["fork_server.py"]);
+    /// let processes = Processes::new().program("python3").args(["worker.py"]).fork_server(server);
+    /// ```
+    pub fn fork_server(mut self, server: ForkServer) -> Self {
+        self.fork_server = Some(server);
+        self
+    }
+
+    /// Sets the memory for large inputs. By default, the pool has one of its own.
+    ///
+    /// ```
+    /// use gangline::process::{Processes, SharedMemory};
+    ///
+    /// let memory = SharedMemory::new();
+    /// let processes = Processes::new().shared_memory(&memory);
+    /// ```
+    pub fn shared_memory(mut self, memory: &SharedMemory) -> Self {
+        self.memory = memory.clone();
+        self
+    }
+
     /// Sets an environment variable of the workers.
     ///
     /// With the feature `rayon`, a worker gets `RAYON_NUM_THREADS` anyway, unless this process has it. It is the number
@@ -119,6 +172,23 @@ impl Processes {
     /// ```
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.env.push((name.into(), None));
+        self
+    }
+
+    /// Leaves all GPUs visible in the workers, with the numbers that they have in this process.
+    ///
+    /// By default a worker sees the GPUs of its place only, by `CUDA_VISIBLE_DEVICES`: a place `cuda:2` is `cuda:0` there.
+    /// With this, the variable stays as it is here, and [`device`](crate::ProducerContext::device) is `cuda:2` there too.
+    /// It is for hooks that copy from one GPU to another, or name GPUs as other programs do. A hook that ignores its
+    /// device then works on `cuda:0`, with all other workers.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().all_gpus_visible();
+    /// ```
+    pub fn all_gpus_visible(mut self) -> Self {
+        self.visible_gpus = VisibleGpus::All;
         self
     }
 
@@ -182,6 +252,32 @@ impl Processes {
     /// ```
     pub fn ahead(mut self, items: usize) -> Self {
         self.ahead = NonZeroUsize::new(items).unwrap_or(NonZeroUsize::MIN);
+        self
+    }
+
+    /// Hands what workers print to a function. Without it, each line is an event of `tracing` with the target
+    /// `gangline::worker`.
+    ///
+    /// The function gets the number of the producer, and the bytes that its process has written to its standard output
+    /// or error, in their order: whole lines with their ends, and a line of more than 16 KiB in pieces. What was printed
+    /// before an answer comes before it, also a line without its end: an item's lines are there before its result is.
+    ///
+    /// It is called on the producer's thread, on several at the same time. While it runs, its worker waits once the
+    /// pipe between them is full, and no time limit is looked at. If it panics, a warning is logged, and the next line
+    /// comes anyway. The end of what was printed is in the errors of [crashes](crate::Error::HookCrashed) too.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().printed(|producer, line| {
+    ///     let mut out = std::io::stderr().lock();
+    ///     _ = write!(out, "[{producer}] ").and_then(|()| out.write_all(line));
+    /// });
+    /// ```
+    pub fn printed(mut self, function: impl Fn(usize, &[u8]) + Send + Sync + 'static) -> Self {
+        self.printed = PrintSink::Function(Arc::new(function));
         self
     }
 }

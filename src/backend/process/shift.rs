@@ -11,6 +11,7 @@ use super::ahead::Ahead;
 use super::frame::{Frame, FrameKind};
 use super::hook_calls::{CallOutcome, Sent};
 use super::keeper::Keeper;
+use super::memory_writer::FrameWithBytes;
 use super::message::{self, CallNumber, Done, HandedBack};
 use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};
 use crate::base::panic::drop_quietly;
@@ -40,7 +41,7 @@ pub(super) struct Shift<'a, I, T> {
     recall: RecallState,
 }
 
-/// A call that the child was at when it ended, and what that means.
+/// The last call of a child that has ended or is to be ended, and what came of it.
 type CrashedCall<I, T> = (Sent<I>, CallOutcome<T>);
 
 /// Whether calls that the child has not begun are to come back.
@@ -62,9 +63,10 @@ impl<'a, I, T> Shift<'a, I, T> {
         keeper.note_worker(run, |_| {});
         let producer = keeper.producer();
         keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(producer));
-        let most = match run.handover.batching() {
-            None => keeper.worker.settings.processes.ahead.get(),
-            Some(_) => 1,
+        let most = keeper.worker.settings.processes.ahead.get();
+        let ahead = match run.handover.batching() {
+            None => Ahead::of_items(most),
+            Some(_) => Ahead::of_batches(most),
         };
         Shift {
             desk: ItemQueue::new(&run.handover, producer),
@@ -74,7 +76,7 @@ impl<'a, I, T> Shift<'a, I, T> {
             sent: VecDeque::new(),
             watch: CallWatch::default(),
             since: now(),
-            ahead: Ahead::new(most),
+            ahead,
             recall: RecallState::No,
         }
     }
@@ -121,38 +123,34 @@ impl<'a, I, T> Shift<'a, I, T> {
         let clones = leasing::Clones::ToSpeculate;
         let inputs = leasing::take_inputs(run, &mut lease, clones, &mut self.desk);
         let Some(inputs) = inputs else { return leasing::leave(&self.keeper.shared) };
-        let mut bytes = vec![];
-        self.add(lease, inputs, &mut bytes);
-        self.add_more(&mut bytes);
-        self.keeper.child().send(bytes);
+        let mut messages = vec![];
+        self.add(lease, inputs, &mut messages);
+        self.add_more(&mut messages);
+        self.keeper.child().send(messages);
         self.recall = RecallState::No;
         self.watch = CallWatch::default();
         self.begin_first();
         while let Some(first) = self.sent.front() {
-            let interest =
-                self.keeper.worker.interest_in(run, &self.keeper.shared.revocations, first);
+            let interest = self.keeper.worker.interest_in(run, &self.keeper.shared, first);
             self.wait(interest);
         }
         leasing::leave(&self.keeper.shared)
     }
 
     /// Adds a call to those to send. A call that cannot be encoded has failed.
-    fn add(&mut self, lease: Lease, inputs: Vec<I>, bytes: &mut Vec<u8>) {
+    fn add(&mut self, lease: Lease, inputs: Vec<I>, messages: &mut Vec<FrameWithBytes>) {
         match self.keeper.worker.prepare_call(self.run, lease, inputs) {
-            (sent, Ok(more)) => {
+            (sent, Ok(message)) => {
                 self.keeper.lifetime.worked += sent.lease.items.len() as u64;
                 self.sent.push_back(sent);
-                match bytes.is_empty() {
-                    true => *bytes = more,
-                    false => bytes.extend_from_slice(&more),
-                }
+                messages.push(message);
             }
             (sent, Err(error)) => self.settle(sent, CallOutcome::Failed(*error)),
         }
     }
 
     /// Adds calls ahead, once the child has few left.
-    fn add_more(&mut self, bytes: &mut Vec<u8>) {
+    fn add_more(&mut self, messages: &mut Vec<FrameWithBytes>) {
         let here = self.sent.len();
         let left = usize::try_from(self.keeper.life_left(self.run)).unwrap_or(usize::MAX);
         let most = self.ahead.number().min(here.saturating_add(left));
@@ -160,26 +158,35 @@ impl<'a, I, T> Shift<'a, I, T> {
         if most == 1 || is_full || self.recall != RecallState::No || !self.keeper.has_state {
             return;
         }
-        for (lease, input) in self.desk.lease_ahead(most - here) {
-            let item = lease.items[0];
-            if self.run.is_withdrawn(item) || self.run.wanted.gave_up_on(Some(item)) {
-                self.give_back(lease, vec![input]);
+        for (lease, inputs) in self.desk.lease_ahead(most - here) {
+            let is_over =
+                |item| self.run.is_withdrawn(item) || self.run.wanted.gave_up_on(Some(item));
+            if lease.items.iter().any(|&item| is_over(item)) {
+                self.give_back(lease, inputs);
                 continue;
             }
-            let dispatch = &self.run.handover.dispatch;
-            let copy = match dispatch.speculates() {
-                true => self.run.run_settings.copy_of(&input),
-                false => None,
-            };
-            let copies = if copy.is_some() { Copies::Kept } else { Copies::Missing };
-            let kept = copy.map(|copy| (item, copy)).into_iter().collect();
-            dispatch.keep_inputs(kept).into_iter().for_each(drop_quietly);
+            let copies = self.copy_to_speculate(&lease, &inputs);
             let before = self.sent.len();
-            self.add(lease, vec![input], bytes);
+            self.add(lease, inputs, messages);
             if let Some(sent) = self.sent.get_mut(before) {
                 sent.copies = copies;
             }
         }
+    }
+
+    /// Keeps copies of the inputs of a lease for other producers, if they may work on its items too.
+    fn copy_to_speculate(&self, lease: &Lease, inputs: &[I]) -> Copies {
+        let dispatch = &self.run.handover.dispatch;
+        if !dispatch.speculates() {
+            return Copies::Missing;
+        }
+        let each = lease.items.iter().zip(inputs);
+        let copies: Vec<_> = each
+            .filter_map(|(&item, input)| Some((item, self.run.run_settings.copy_of(input)?)))
+            .collect();
+        let is_whole = copies.len() == inputs.len();
+        dispatch.keep_inputs(copies).into_iter().for_each(drop_quietly);
+        if is_whole { Copies::Kept } else { Copies::Missing }
     }
 
     /// Notes that the child begins the first call.
@@ -215,7 +222,7 @@ impl<'a, I, T> Shift<'a, I, T> {
             if self.sent.len() > 1 {
                 let recall =
                     message::encode(FrameKind::Recall, usize::MAX, &CallNumber { call: first });
-                child.send(recall.expect("a number can be encoded"));
+                child.send([recall.expect("a number can be encoded").into()]);
                 self.recall = RecallState::Sent;
             }
         }
@@ -266,7 +273,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
         let sent = self.sent.pop_front().expect("the child has a call");
         let worked = self.keeper.worker.worked(self.run, &sent, ChildAnswer::Frame(frame));
-        if let CallOutcome::Crashed(_) = worked {
+        if matches!(worked, CallOutcome::Crashed(_)) || worked.is_device_lost() {
             return self.crash(Some((sent, worked)));
         }
         let is_failed = match &worked {
@@ -287,10 +294,10 @@ impl<'a, I, T> Shift<'a, I, T> {
             self.recall = RecallState::Wanted;
         }
         if !self.sent.is_empty() {
-            let mut bytes = vec![];
-            self.add_more(&mut bytes);
-            if !bytes.is_empty() {
-                self.keeper.child().send(bytes);
+            let mut messages = vec![];
+            self.add_more(&mut messages);
+            if !messages.is_empty() {
+                self.keeper.child().send(messages);
             }
         }
     }
@@ -308,9 +315,10 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.crash(crashed);
     }
 
-    /// Ends the process. No call but the crashed one was begun, so the others go back.
+    /// Ends the process. No call but the crashed one, or one that has lost the device, was begun, so the others go back.
     fn crash(&mut self, crashed: Option<CrashedCall<I, T>>) {
         self.keeper.lose_process(self.run);
+        self.ahead.crashed();
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);
         if let Some((sent, worked)) = crashed {

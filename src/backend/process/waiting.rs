@@ -17,7 +17,7 @@ pub(super) enum Interest {
     Cancelled {
         kill_after: Option<Duration>,
     },
-    /// Not even the end of the run waits for it.
+    /// Not even the end of the run waits for it, or the end of the pool waits for nothing.
     Abandoned,
 }
 
@@ -81,7 +81,7 @@ impl CallWatch {
     pub(super) fn heed(&mut self, child: &mut Child, call: u64, interest: Interest) {
         if interest != Interest::Wanted && !std::mem::replace(&mut self.is_given_up, true) {
             let give_up = message::encode(FrameKind::GiveUp, usize::MAX, &CallNumber { call });
-            child.send(give_up.expect("a number can be encoded"));
+            child.send([give_up.expect("a number can be encoded").into()]);
         }
         match interest {
             Interest::Cancelled { kill_after } if self.kill.is_none() => {

@@ -14,22 +14,22 @@ pub trait Serve: Sync {
     fn serve(&self, connection: CoordinatorConnection) -> !;
 }
 
-/// Whether this process has passed `worker_main`, and so is no worker.
+/// Whether this process has called `worker_main`.
 static PASSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves the coordinator that has started this process as a worker, and then never returns. In an ordinary
 /// process it returns at once.
 pub(crate) fn serve_if_started(recipes: &[&dyn Serve]) {
-    if let Some(nonce) = nonce()
-        && let Some(connection) = CoordinatorConnection::accept(nonce)
-    {
+    let nonce = nonce();
+    // Before it serves: a hook may start workers of its own, whose `main` begins as that of this process.
+    PASSED.store(true, Ordering::Relaxed);
+    if let Some(connection) = nonce.and_then(CoordinatorConnection::accept) {
         serve(connection, recipes);
     }
-    PASSED.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process may start workers. One that was started as a worker and has not passed `worker_main`
-/// would start workers that do the same.
+/// Whether this process may start workers. One that was started as a worker and has not called `worker_main` would start
+/// workers that do the same.
 pub(crate) fn may_start_workers() -> bool {
     PASSED.load(Ordering::Relaxed) || env::var_os(VARIABLE).is_none()
 }

@@ -1,13 +1,18 @@
 //! The child process of a keeper, from its start to its state.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::child::{Child, ChildStart, EventBell, program, shown_program};
+use super::child::{Child, EventBell};
+use super::child_process::{ChildStart, program, shown_program};
+use super::fork_link::ForkLink;
 use super::frame::{Frame, FrameKind};
 use super::message::{self, CallNumber, Failed, Hello, Init, Refused};
-use super::processes::Processes;
+use super::preparation::{self, NoServer, ServerWait};
+use super::processes::{Processes, VisibleGpus};
 use super::waiting::{ChildAnswer, Interest, wait_for_answer};
+use crate::backend::memory::shared_memory::KEPT;
 use crate::backend::remote::item_codec::ItemCodec;
 use crate::base::Hook;
 use crate::concurrency::bell::{Bell, Bells};
@@ -23,6 +28,9 @@ use crate::runner::ProducerSetup;
 const READY_WITHIN: Duration = Duration::from_secs(10);
 /// After this number of processes in a row that ended before they had a state, the producer is lost.
 const MOST_STARTS: u32 = 4;
+
+/// The memory that each worker may keep at least, in bytes.
+const LEAST_KEPT: u64 = 16 << 20;
 
 /// What all keepers of a pool have in common.
 #[derive(Debug)]
@@ -45,6 +53,8 @@ pub(super) struct WorkerProcess<I, T> {
     bell: Option<Arc<EventBell>>,
     /// `None` before it is started, and after it has ended.
     pub(super) child: Option<Child>,
+    /// The process that forks the children. `None` before the first start, and if they are started by their program.
+    server: Option<Arc<ForkLink>>,
     /// The number of the last call.
     calls: u64,
 }
@@ -108,7 +118,7 @@ impl<I, T> WorkerProcess<I, T> {
         settings: Arc<KeeperSettings>,
         setup: ProducerSetup,
     ) -> Self {
-        WorkerProcess { codec, settings, setup, bell: None, child: None, calls: 0 }
+        WorkerProcess { codec, settings, setup, bell: None, child: None, server: None, calls: 0 }
     }
 
     /// Makes the bell, if there is none.
@@ -168,37 +178,88 @@ impl<I, T> WorkerProcess<I, T> {
 
     fn start_once(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Unready> {
         if !self.child.as_mut().is_some_and(Child::is_alive) {
-            self.child = Some(self.spawn()?);
+            self.child = Some(self.start_child(interest)?);
             self.await_ready(interest)?;
         }
         self.init(interest)
     }
 
-    fn spawn(&self) -> Result<Child, Unready> {
+    fn start_child(&mut self, interest: &dyn Fn() -> Interest) -> Result<Child, Unready> {
+        if let Some(server) = self.server(interest)? {
+            match self.start_by(Some(&server))? {
+                Ok(child) => return Ok(child),
+                Err(error) => self.lose_server(&error),
+            }
+        }
+        let started = self.start_by(None)?;
+        let program = || program(&self.settings.processes).to_owned();
+        started.map_err(|source| WorkerError::Start { program: program(), source }.into())
+    }
+
+    /// Starts a child by its program, or by a server.
+    fn start_by(&self, server: Option<&Arc<ForkLink>>) -> Result<io::Result<Child>, Unready> {
         let options = &self.settings.processes;
         let hello = Hello {
             coordinator: std::process::id(),
             max_frame: options.max_frame,
+            spare_memory: spare_memory(self.setup.producers),
             recipe: self.codec.name().to_owned(),
             terms: self.codec.terms(),
         };
         let InWorker { cuda_visible, .. } = self.in_worker()?;
         let (cuda_visible, producer) = (cuda_visible.as_deref(), self.setup.producer);
         let threads = self.settings.rayon_variable_of(&self.setup.place);
-        let start = ChildStart { options, hello: &hello, cuda_visible, threads, producer };
-        Child::start(&start).map_err(|source| {
-            WorkerError::Start { program: program(options).to_owned(), source }.into()
-        })
+        let start = ChildStart { options, server, hello: &hello, cuda_visible, threads, producer };
+        Ok(Child::start(&start))
+    }
+
+    /// Returns the fork server, if there is to be one. Starts it if no other keeper has.
+    fn server(
+        &mut self,
+        interest: &dyn Fn() -> Interest,
+    ) -> Result<Option<Arc<ForkLink>>, Unready> {
+        let options = &self.settings.processes;
+        let Some(fork_server) = &options.fork_server else { return Ok(None) };
+        if self.server.is_none() {
+            let (producer, bell, limit) =
+                (self.setup.producer, self.bell(), self.settings.limits.init);
+            let wait = ServerWait { options, producer, bell, limit, interest };
+            self.server = match preparation::join(fork_server, &wait) {
+                Ok(server) => Some(server),
+                Err(NoServer::GivenUp) => None,
+                Err(NoServer::Failed(reason)) => {
+                    return Err(WorkerError::Unprepared { reason }.into());
+                }
+                Err(NoServer::Unwanted) => {
+                    let (program, source) =
+                        (program(options).to_owned(), io::ErrorKind::Interrupted.into());
+                    let error = WorkerError::Start { program, source };
+                    return Err(Unready::Crashed(error.into()));
+                }
+            };
+        }
+        Ok(self.server.clone())
+    }
+
+    /// Has this and all other keepers start children by their program.
+    fn lose_server(&mut self, error: &io::Error) {
+        self.server = None;
+        let options = &self.settings.processes;
+        if let Some(fork_server) = &options.fork_server {
+            preparation::give_up(fork_server, options, self.setup.producer, error);
+        }
     }
 
     /// What the child sees of its place. Names need not be of devices that there are.
     fn in_worker(&self) -> Result<InWorker, Unready> {
         let place = &self.setup.place;
+        let as_here = || InWorker { place: place.clone(), cuda_visible: None };
+        if self.settings.processes.visible_gpus == VisibleGpus::All {
+            return Ok(as_here());
+        }
         match in_worker(place) {
             Ok(seen) => Ok(seen),
-            Err(_) if self.settings.names_only => {
-                Ok(InWorker { place: place.clone(), cuda_visible: None })
-            }
+            Err(_) if self.settings.names_only => Ok(as_here()),
             Err(error) => Err(Unready::Failed(error.into())),
         }
     }
@@ -229,7 +290,7 @@ impl<I, T> WorkerProcess<I, T> {
         let init = message::encode(FrameKind::Init, most, &self.init_message(call)?)?;
         let (limit, bell) = (self.settings.limits.init, self.bell().clone());
         let child = self.child.as_mut().expect("it was just started");
-        child.send(init);
+        child.send([init.into()]);
         let answer = wait_for_answer(child, &bell, call, limit, interest);
         let (hook, site) = (Hook::ProducerInit, self.setup.site(&[], None));
         match answer {
@@ -272,6 +333,11 @@ impl<I, T> WorkerProcess<I, T> {
             stack_size: self.settings.stack_size.map(|bytes| bytes as u64),
         })
     }
+}
+
+/// How much a worker keeps of what all of them may keep, in bytes.
+fn spare_memory(producers: usize) -> u64 {
+    (KEPT / (producers as u64).max(1)).max(LEAST_KEPT)
 }
 
 /// A message that does not belong here; or a refusal.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, PanicMessage};
 use crate::error::{
-    Error, OutOfMemory, OutputCount, RemoteError, Site, WorkerError, is_out_of_memory,
+    DeviceLost, Error, OutOfMemory, OutputCount, RemoteError, Site, WorkerError, is_device_lost,
+    is_out_of_memory,
 };
 
 /// Why a call failed.
@@ -43,6 +44,7 @@ pub struct RemoteFailure {
     /// The error itself, in the codec, with the number of its type in the recipe.
     pub(crate) typed: Option<(u32, Vec<u8>)>,
     pub(crate) is_out_of_memory: bool,
+    pub(crate) is_device_lost: bool,
 }
 
 /// Writes and reads the errors whose types a recipe names.
@@ -55,6 +57,12 @@ pub(crate) trait ErrorCodec {
 }
 
 impl CallFailure {
+    /// Whether the process can work on no further call.
+    #[cfg(feature = "processes")]
+    pub(crate) fn is_device_lost(&self) -> bool {
+        matches!(self, CallFailure::Error(failure) if failure.is_device_lost)
+    }
+
     /// The failure of a hook.
     pub(crate) fn of(codec: &dyn ErrorCodec, error: Error) -> Self {
         let failure = CallFailure::of_shared(codec, &error);
@@ -103,7 +111,12 @@ impl CallFailure {
 impl RemoteFailure {
     /// A failure without an error.
     pub(crate) fn text(text: String) -> Self {
-        RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false }
+        RemoteFailure {
+            texts: vec![text],
+            typed: None,
+            is_out_of_memory: false,
+            is_device_lost: false,
+        }
     }
 
     /// An error. Its texts come from the user's code, which may panic.
@@ -118,8 +131,9 @@ impl RemoteFailure {
             let chain = std::iter::successors(Some(error), |&error| error.source());
             RemoteFailure {
                 texts: chain.map(ToString::to_string).collect(),
-                typed: codec.encode_error(error),
+                typed: codec.encode_error(unmarked(error)),
                 is_out_of_memory: is_out_of_memory(error),
+                is_device_lost: is_device_lost(error),
             }
         });
         described.unwrap_or_else(|message| {
@@ -129,7 +143,11 @@ impl RemoteFailure {
 
     /// The error that was sent: of its own type if the recipe names it, else its texts.
     pub(crate) fn restore(self, codec: &dyn ErrorCodec) -> BoxError {
-        let RemoteFailure { texts, typed, is_out_of_memory: is_short } = self;
+        let RemoteFailure { mut texts, typed, .. } = self;
+        if self.is_device_lost && texts.first().is_some_and(|text| text == DeviceLost::TEXT) {
+            // The mark that is put back below says it.
+            texts.remove(0);
+        }
         let typed = typed.and_then(|(number, bytes)| {
             catch(|| codec.decode_error(number, &bytes)).ok().flatten()
         });
@@ -139,9 +157,23 @@ impl RemoteFailure {
             (None, None) => "an error without a text".into(),
         };
         // A mark of the user's is a type, which the texts lack.
-        match is_short && !is_out_of_memory(error.as_ref()) {
+        let error = match self.is_out_of_memory && !is_out_of_memory(error.as_ref()) {
             true => OutOfMemory::new(error).into(),
+            false => error,
+        };
+        match self.is_device_lost && !is_device_lost(error.as_ref()) {
+            true => DeviceLost::new(error).into(),
             false => error,
         }
     }
+}
+
+/// The error within marks, which are put back where it is restored.
+fn unmarked<'a>(mut error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    while (error.is::<OutOfMemory>() || error.is::<DeviceLost>())
+        && let Some(source) = error.source()
+    {
+        error = source;
+    }
+    error
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
-use crate::error::{Error, Hook, Site};
+use crate::error::{Error, Hook, Site, costs_state};
 use crate::observe::event_log::EventWriter;
 use crate::producers::backend::{Backend, NextStep};
 use crate::producers::lifetime::Lifetime;
@@ -174,9 +174,8 @@ impl<R: Runner> Producer<R> {
             TraceSpans::end_attempt(span.as_ref(), outcome.as_ref().map_err(|error| &**error));
             outcome
         };
-        if outcome.as_ref().is_err_and(|error| error.is_panic()) {
-            run.handover.stats.state_lost(self.setup.producer);
-            self.lose_state();
+        if outcome.as_ref().is_err_and(|error| costs_state(error)) {
+            self.lose_state_in(run);
         }
         outcome
     }
@@ -184,6 +183,11 @@ impl<R: Runner> Producer<R> {
     /// Whether the state is to be recycled before the next item.
     pub(super) fn is_due(&self, run: &Run<R::Input, R::Output>) -> bool {
         self.state.is_some() && self.lifetime.is_over(run, &self.setup)
+    }
+
+    pub(super) fn lose_state_in(&mut self, run: &Run<R::Input, R::Output>) {
+        run.handover.stats.state_lost(self.setup.producer);
+        self.lose_state();
     }
 
     pub(crate) fn lose_state(&mut self) {

@@ -1,8 +1,9 @@
 //! How a producer works on a lease: calls the hook and reports the outcomes.
 
 use crate::backend::threads::producer::Producer;
-use crate::base::panic::drop_quietly;
-use crate::error::{Error, Hook, OutputCount, Result};
+use crate::base::BoxError;
+use crate::base::panic::{catch, drop_quietly};
+use crate::error::{Error, Hook, OutputCount, Result, costs_state, is_device_lost};
 use crate::observe::event_log::EventWriter;
 use crate::producers::backend::{Backend, NextStep};
 use crate::producers::leasing;
@@ -111,6 +112,10 @@ impl<R: Runner> Producer<R> {
         event_writer: &mut Option<EventWriter>,
     ) {
         let came = self.call_batch(run, &lease, &mut inputs);
+        let is_lost = |output: &Result<R::Output>| output.as_ref().is_err_and(has_lost);
+        if came.as_ref().is_ok_and(|outputs| outputs.iter().any(is_lost)) {
+            self.lose_state_in(run);
+        }
         if let Some(event_writer) = event_writer {
             event_writer.finished_all(&lease.items);
         }
@@ -162,9 +167,8 @@ impl<R: Runner> Producer<R> {
                 Err(Error::HookFailed { hook, site: Box::new(site()), source: Box::new(count) })
             }
             Err(error) => {
-                if error.is_panic() {
-                    run.handover.stats.state_lost(self.setup.producer);
-                    self.lose_state();
+                if costs_state(&error) {
+                    self.lose_state_in(run);
                 }
                 Err(*error)
             }
@@ -262,6 +266,11 @@ impl<R: Runner> Producer<R> {
         run.event_log.return_writer(producer, event_writer);
         next_step
     }
+}
+
+/// Whether an error of one item says that the device is lost. Its causes are user code, which may panic.
+fn has_lost(error: &BoxError) -> bool {
+    catch(|| is_device_lost(error.as_ref())).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ struct Collect;
 
 impl FoldParts<u64, u64> for Collect {
     type Gathered = Vec<u64>;
+    type Item = (Arc<u64>, Vec<u64>);
 
     fn init(&self, _: &u64) -> Vec<u64> {
         vec![]
@@ -68,6 +69,10 @@ impl FoldParts<u64, u64> for Collect {
         let output = output.expect("failures are not gathered");
         assert_eq!(output % 10, part);
         gathered.push(output);
+    }
+
+    fn finish(&self, parent: Arc<u64>, gathered: Vec<u64>) -> (Arc<u64>, Vec<u64>) {
+        (parent, gathered)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The items of a service that are accepted and not yet answered, and the callers that wait for a place.
 
+mod streams;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::places::{Left, PlaceRequest, PlaceState, Places, Slot, wake};
+use super::stream_channel::{Recipient, StreamChannel};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
@@ -40,9 +43,13 @@ struct ServiceState<T> {
     places: Places<Waker>,
     deadlines: BTreeSet<(Instant, Late)>,
     account: Account,
+    /// The streams whose receivers are still there.
+    streams: Vec<Arc<StreamChannel<T>>>,
     /// The items of streams, which `account` also counts.
     background: Account,
     end: Option<End>,
+    /// Whether the streams know that the run was halted.
+    is_halt_told: bool,
     /// Whether the run was halted before it was aborted.
     is_drained: bool,
     is_closed: bool,
@@ -51,12 +58,10 @@ struct ServiceState<T> {
     reason: Option<Arc<Error>>,
 }
 
-/// A call that is accepted, or an item of a stream.
+/// A call that is accepted, or an item of a stream. The latter has neither a deadline nor a place in the queue.
 struct OpenCall<T> {
-    slot: Arc<Slot<T>>,
+    recipient: Recipient<T>,
     deadline: Option<Deadline>,
-    /// A background item has no place in the queue.
-    priority: Priority,
 }
 
 /// When a call has to be answered.
@@ -111,8 +116,10 @@ impl<T> Board<T> {
             places: Places::new(places),
             deadlines: BTreeSet::new(),
             account: Account::default(),
+            streams: vec![],
             background: Account::default(),
             end: None,
+            is_halt_told: false,
             is_drained: false,
             is_closed: false,
             is_cancelled: false,
@@ -198,19 +205,19 @@ impl<T> Board<T> {
         }
     }
 
-    /// Opens a call, for which its caller has a place, or an item of a stream. Returns the index of the item.
+    /// Opens a call, for which its caller has a place. Returns the index of the item.
     pub(super) fn open(
         &self,
         slot: &Arc<Slot<T>>,
         deadline: Option<Deadline>,
-        priority: Priority,
     ) -> Result<u64, Error> {
         let mut state = lock(&self.state);
         state.check()?;
         let index = state.next;
         state.next += 1;
         self.event_log.read(state.next);
-        state.open.insert(index, OpenCall { slot: slot.clone(), deadline, priority });
+        let recipient = Recipient::Call(slot.clone());
+        state.open.insert(index, OpenCall { recipient, deadline });
         self.note_deadline(&mut state, deadline, Late::Call(index));
         Ok(index)
     }
@@ -280,9 +287,11 @@ impl<T> Board<T> {
         loop {
             if state.end == Some(End::Halted) {
                 let wakers = state.places.refuse_all();
-                if !wakers.is_empty() {
+                let streams = state.streams_to_halt();
+                if !wakers.is_empty() || !streams.is_empty() {
                     drop(state);
                     wakers.into_iter().for_each(wake);
+                    streams.into_iter().for_each(|(it, error)| it.end_input(Some(error)));
                     state = lock(&self.state);
                     continue;
                 }
@@ -316,8 +325,10 @@ impl<T> Board<T> {
         let take = |index| {
             let state = lock(&self.state);
             let limit = state.open.get(&index)?.deadline?.limit;
-            let slot = self.settle(state, index, |account| account.failed += 1)?;
-            Some(ExpiredCall { index, slot, limit })
+            match self.settle(state, index, |account| account.failed += 1)? {
+                Recipient::Call(slot) => Some(ExpiredCall { index, slot, limit }),
+                Recipient::Stream(..) => unreachable!("an item of a stream has no deadline"),
+            }
         };
         Duty::Expire(late.into_iter().filter_map(take).collect())
     }
@@ -333,16 +344,20 @@ impl<T> Board<T> {
         state.deadlines.clear();
         let wakers = state.places.refuse_all();
         let open = std::mem::take(&mut state.open);
+        let streams = state.streams_to_fail(&open);
+        let lost: usize = streams.iter().map(|&(_, lost)| lost).sum();
         state.account.cancelled += open.len() as u64;
-        let of_streams = open.values().filter(|it| it.priority == Priority::Background).count();
-        state.background.cancelled += of_streams as u64;
+        state.background.cancelled += lost as u64;
         let error = || if state.is_cancelled { Error::Cancelled {} } else { state.why() };
-        let errors: Vec<_> = open.iter().map(|_| error()).collect();
+        let errors: Vec<_> = streams.iter().map(|_| error()).collect();
+        let calls = open.into_values().filter_map(|it| it.recipient.into_call());
+        let calls: Vec<_> = calls.map(|slot| (slot, error())).collect();
         drop(state);
         self.changed.notify_all();
         wakers.into_iter().for_each(wake);
-        for (OpenCall { slot, .. }, error) in open.into_values().zip(errors) {
-            slot.answer(Err(error));
+        calls.into_iter().for_each(|(slot, error)| slot.answer(Err(error)));
+        for ((stream, lost), error) in streams.into_iter().zip(errors) {
+            stream.fail(error, lost);
         }
     }
 
@@ -353,48 +368,54 @@ impl<T> Board<T> {
         mut state: MutexGuard<'_, ServiceState<T>>,
         index: u64,
         count: impl Fn(&mut Account),
-    ) -> Option<Arc<Slot<T>>> {
-        let OpenCall { slot, deadline, priority } = state.open.remove(&index)?;
+    ) -> Option<Recipient<T>> {
+        let OpenCall { recipient, deadline } = state.open.remove(&index)?;
         state.forget_deadline(deadline, Late::Call(index));
         count(&mut state.account);
-        let Account { ok, failed, cancelled, .. } = state.account;
-        self.event_log.delivered(ok, ok + failed + cancelled);
-        let waker = match priority {
+        let waker = match recipient.priority() {
             Priority::Normal => state.places.release(),
             Priority::Background => {
                 count(&mut state.background);
                 None
             }
         };
-        let is_last = state.open.is_empty() && state.end.is_some();
+        let is_last = self.note_settled(&state);
         drop(state);
         if is_last {
             self.changed.notify_all();
         }
         waker.into_iter().for_each(wake);
-        Some(slot)
+        Some(recipient)
+    }
+
+    /// Tells observers how many items are settled. Returns whether that was the last, so that callers of `drain` go on.
+    fn note_settled(&self, state: &ServiceState<T>) -> bool {
+        let Account { ok, failed, cancelled, .. } = state.account;
+        self.event_log.delivered(ok, ok + failed + cancelled);
+        state.open.is_empty() && state.end.is_some()
     }
 
     fn answer_with(&self, index: u64, outcome: Outcome<T>) {
-        let state = lock(&self.state);
+        let (outcome, bytes, state) = self.measured(index, outcome);
         if state.end == Some(End::Aborted) {
             // The service's own thread answers.
             drop(state);
             return drop_quietly(outcome);
         }
         let is_ok = outcome.is_ok();
-        let slot = self.settle(state, index, |account| match is_ok {
+        let recipient = self.settle(state, index, |account| match is_ok {
             true => account.ok += 1,
             false => account.failed += 1,
         });
-        let Some(slot) = slot else { return drop_quietly(outcome) };
-        slot.answer(outcome.map_err(|none| {
+        let Some(recipient) = recipient else { return drop_quietly(outcome) };
+        let answer = outcome.map_err(|none| {
             let NoOutput::Failed(FailedItem { error, .. }) = *none else {
                 unreachable!("a service has neither a journal nor parts");
             };
             self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
             error
-        }));
+        });
+        recipient.answer(answer, bytes);
     }
 
     fn note_deadline(&self, state: &mut ServiceState<T>, deadline: Option<Deadline>, what: Late) {
@@ -476,7 +497,7 @@ mod tests {
         board.note_end(End::Halted);
         assert!(board.try_take(1).expect("the reason is not known yet"));
         let slot = Arc::new(Slot::new());
-        board.open(&slot, None, Priority::Normal).expect("the same");
+        board.open(&slot, None).expect("the same");
         board.end(ServiceEnd::Failed(Error::Active {}));
         let Poll::Ready(Err(error)) = slot.poll(Waker::noop()) else { panic!("it is answered") };
         assert!(matches!(error, Error::ServiceEnded { .. }), "{error:?}");

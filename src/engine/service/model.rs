@@ -1,13 +1,15 @@
 //! Models of a service: its callers, its producers, its own thread and its end, under thousands of schedules. A lost
 //! wake-up shows as a deadlock, and a call that is answered twice or never as a wrong account.
 
+mod streams;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::calls::BackgroundStream;
+use super::background::BackgroundStream;
 use super::calls::PendingCall;
 use super::*;
 use crate::base::Order;

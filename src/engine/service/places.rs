@@ -134,11 +134,6 @@ impl<T> Slot<T> {
         Slot { state: Mutex::new(SlotState { answer: None, waker: None }) }
     }
 
-    /// Whether the answer is there and was not taken.
-    pub(super) fn is_answered(&self) -> bool {
-        lock(&self.state).answer.is_some()
-    }
-
     /// Whether the answer is there, as far as can be seen without waiting: in a forked process, a thread that is not there
     /// may hold the lock.
     pub(super) fn has_answer(&self) -> bool {

@@ -170,14 +170,11 @@ pub(super) struct TimeShares {
     producers: f64,
     /// Time that producers rebuilt lost or recycled states, on average.
     rebuilding: f64,
+    /// Time that producers built their first states, on average.
+    loading: f64,
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
-    /// Time that producers found no item, on average.
-    starved: f64,
-    /// The part of `starved` with the window full.
-    held_up: f64,
-    /// The part of `starved` with items waiting for a retry.
-    backing_off: f64,
+    starved: StarvedShares,
     consumer: f64,
     /// The time of the consumer, or of the next stage of a pipeline.
     taking: f64,
@@ -185,6 +182,16 @@ pub(super) struct TimeShares {
     stalled: f64,
     /// The calls of the hook, for each producer.
     calls_each: f64,
+}
+
+/// Time that producers found no item, on average, as a share of the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct StarvedShares {
+    all: f64,
+    /// With the window full.
+    held_up: f64,
+    /// With items waiting for a retry.
+    backing_off: f64,
 }
 
 impl TimeShares {
@@ -201,9 +208,12 @@ impl TimeShares {
             producers: mean(totals, |producer| producer.working),
             busiest: busiest.unwrap_or_default(),
             rebuilding: mean(totals, |producer| producer.rebuilding + producer.recycling),
-            starved: mean(totals, |producer| producer.waiting),
-            held_up: mean(totals, |producer| held_up(producer, totals)),
-            backing_off: mean(totals, |producer| producer.backing_off),
+            loading: mean(totals, |producer| producer.loading),
+            starved: StarvedShares {
+                all: mean(totals, |producer| producer.waiting),
+                held_up: mean(totals, |producer| held_up(producer, totals)),
+                backing_off: mean(totals, |producer| producer.backing_off),
+            },
             consumer: share(totals.consumer_working),
             taking: share(totals.consumer_working),
             stalled: share(totals.head_stalled),
@@ -241,9 +251,9 @@ impl TimeShares {
 
     /// The reason why producers do not work all the time, if it is neither the source nor the consumer.
     pub(super) fn reason_to_wait(&self) -> Option<Bottleneck> {
-        let is_held_up = self.held_up >= LEAST_WAIT;
-        let is_backing_off =
-            self.backing_off >= LEAST_WAIT && self.backing_off >= self.starved / 2.0;
+        let StarvedShares { all, held_up, backing_off } = self.starved;
+        let is_held_up = held_up >= LEAST_WAIT;
+        let is_backing_off = backing_off >= LEAST_WAIT && backing_off >= all / 2.0;
         match () {
             () if self.is_rebuilding() => Some(Bottleneck::Rebuilding),
             () if is_backing_off => Some(Bottleneck::Backoff),
@@ -279,9 +289,9 @@ impl TimeShares {
         TimeShares { source, consumer: if is_last { self.consumer } else { 0.0 }, ..self }
     }
 
-    /// The share of the time that producers worked or rebuilt states, on average.
+    /// The share of the time that producers worked or built states, on average.
     pub(super) fn at_work(&self) -> f64 {
-        (self.producers + self.rebuilding).min(1.0)
+        (self.producers + self.rebuilding + self.loading).min(1.0)
     }
 
     /// The share of the time with a full window.
@@ -327,6 +337,11 @@ pub(super) fn decided_early(totals: &Totals) -> Option<Conclusion> {
     let clause = early::start_up(totals).filter(|_| !has_ended_early(totals))?;
     let sentence = done_before(totals) + &capitalised(&format!("{clause}."));
     Some(Conclusion::without_advice(Bottleneck::StartUp, sentence))
+}
+
+/// Whether the run has worked on any item.
+pub(super) fn has_worked(totals: &Totals) -> bool {
+    worked(totals) > 0
 }
 
 /// Whether the run did not have all of its items: it failed, was cancelled or was stopped.

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use super::formats::{LONGEST_TEXT, Many, more, shortened};
+use super::formats::{LONGEST_TEXT, Many, before_traceback, more, shortened};
 use super::run_report::RunReport;
 use super::sentences::{errors, failed, site};
+use super::vocabulary::Vocabulary;
 use crate::observe::failure::Failure;
 
 /// Failures of one hook whose errors differ in nothing but the item.
@@ -93,10 +94,15 @@ impl<'a> Cause<'a> {
     /// The lines of the text, with keys of at most `key` characters.
     pub(super) fn lines(&self, report: &RunReport, key: usize) -> Vec<String> {
         // An error of a command begins with the command and ends with what it said.
-        let errors: Vec<_> = self.errors.iter().map(|it| shortened(it, LONGEST_TEXT)).collect();
-        let site = self.site(report);
-        let space = if site.is_empty() { "" } else { " " };
-        let line = |what: &str| format!("{what}{space}{site}: {}", errors.join(": "));
+        let errors: Vec<_> =
+            self.errors.iter().map(|it| shortened(before_traceback(it), LONGEST_TEXT)).collect();
+        let (site, errors) = (self.site(report), errors.join(": "));
+        let line = |what: &str| match (report.vocabulary, site.is_empty()) {
+            (_, true) => format!("{what}: {errors}"),
+            // Of a program in Python, the exception says more than the place.
+            (Vocabulary::Workers, false) => format!("{what}: {errors} ({site})"),
+            (Vocabulary::Items | Vocabulary::Jobs, false) => format!("{what} {site}: {errors}"),
+        };
         if let [failure] = self.failures[..] {
             return vec![line(&failed(report, failure, key))];
         }
@@ -189,6 +195,15 @@ mod tests {
         ];
         let one = ["item 9 (/d/b.tif) in producer_work on cuda:0: `b.tif` is empty"];
         assert_eq!(lines, [&many[..], &one[..]]);
+    }
+
+    #[test]
+    fn a_report_of_python_says_the_exception_first() {
+        let failures =
+            [failed_on(0, "a.tif", "ValueError: bad\n\nTraceback (most recent call last):")];
+        let report = RunReport { vocabulary: Vocabulary::Workers, ..RunReport::default() };
+        let lines = by_cause(&failures)[0].lines(&report, 20);
+        assert_eq!(lines, ["item 0 (a.tif): ValueError: bad (in work on cuda:0)"]);
     }
 
     #[test]

@@ -177,6 +177,16 @@ impl<'a> Section<'a> {
 }
 
 impl Table<'_> {
+    /// Omits the columns of the lowest rank, until there are at most this many.
+    pub(super) fn omit_columns(&mut self, most: usize) {
+        while self.columns.len() > most {
+            let ranks = self.columns.iter().map(|column| column.rank).enumerate();
+            let Some((lowest, _)) = ranks.min_by_key(|(_, rank)| *rank) else { return };
+            self.columns.remove(lowest);
+            self.rows.iter_mut().for_each(|row| _ = row.cells.remove(lowest));
+        }
+    }
+
     /// Counts the rows that are not shown if the first `shown` are.
     pub(super) fn more(&self, shown: usize) -> Option<String> {
         let hidden = self.rows.len().saturating_sub(shown) as u64;

@@ -149,6 +149,14 @@ pub(super) fn part(
     name
 }
 
+/// An error of Python without the traceback behind it: its first lines say what happened. A traceback without frames
+/// says the same again.
+pub(super) fn before_traceback(error: &str) -> &str {
+    let traceback = error.split_once("\n\nTraceback (most recent call last):");
+    let again = || error.split_once("\n\n").filter(|(said, again)| again.ends_with(said));
+    traceback.or_else(again).map_or(error, |(said, _)| said)
+}
+
 /// The first `most` characters of a text.
 pub(super) fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -194,6 +202,15 @@ mod tests {
     fn a_small_share_is_not_shown_as_zero() {
         let texts = [0.0, 0.001, 0.5, 0.999, 1.0].map(|share| Percent(share).to_string());
         assert_eq!(texts, ["0 %", "<1 %", "50 %", "100 %", "100 %"]);
+    }
+
+    #[test]
+    fn a_traceback_is_left_out() {
+        let traceback = "Traceback (most recent call last):\n  File \"a.py\"";
+        assert_eq!(before_traceback(&format!("bad 2\nworse\n\n{traceback}")), "bad 2\nworse");
+        assert_eq!(before_traceback(traceback), traceback);
+        assert_eq!(before_traceback("a\n\nb"), "a\n\nb");
+        assert_eq!(before_traceback("Bad: a\n\nmodule.Bad: a"), "Bad: a");
     }
 
     #[test]

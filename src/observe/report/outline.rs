@@ -32,6 +32,9 @@ const RETRIED: RowLimits = RowLimits { text: 0, page: 1_000, open: 5 };
 const STALLS: RowLimits = RowLimits { text: 3, open: 5, ..RowLimits::NONE };
 const SLOWEST: RowLimits = RowLimits { text: 0, ..STALLS };
 
+/// The columns of a table in a summary.
+const SUMMARY_COLUMNS: usize = 8;
+
 /// A page names this many items of a cause.
 const NAMES: usize = 1_000;
 
@@ -44,13 +47,6 @@ const LONGEST_PLACE: usize = 24;
 
 /// Returns what a report shows, with keys of at most `key` characters.
 pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
-    let status = match report.ending {
-        Ending::InProgress if !report.has_begun() => "No run yet",
-        Ending::InProgress => "Run in progress",
-        Ending::Finished => "Run finished",
-        Ending::Failed => "Run failed",
-        Ending::Cancelled => "Run cancelled",
-    };
     let sections = [
         Some(account(report)),
         stages(report),
@@ -68,6 +64,38 @@ pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
         split_batches(report),
         provenance(report),
     ];
+    document(report, sections)
+}
+
+/// Returns the part of the outline that has room in another document: how the run ended, what limited it, and its parts.
+pub(super) fn summary(report: &RunReport, key: usize) -> Document<'_> {
+    let sections = [
+        Some(account(report)),
+        stages(report),
+        failures(report, FAILED, &report.failures, key),
+        producers(report, key),
+    ];
+    let mut document = document(report, sections);
+    let blocks = document.sections.iter_mut().flat_map(|section| &mut section.blocks);
+    for (_, block) in blocks {
+        if let Block::Table(table) = block {
+            table.omit_columns(SUMMARY_COLUMNS);
+        }
+    }
+    document
+}
+
+fn document<'a, const N: usize>(
+    report: &'a RunReport,
+    sections: [Option<Section<'a>>; N],
+) -> Document<'a> {
+    let status = match report.ending {
+        Ending::InProgress if !report.has_begun() => "No run yet",
+        Ending::InProgress => "Run in progress",
+        Ending::Finished => "Run finished",
+        Ending::Failed => "Run failed",
+        Ending::Cancelled => "Run cancelled",
+    };
     Document {
         title: headline(report),
         ink: ink(report),
@@ -142,7 +170,7 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
         .number("ok", 8, |(_, (_, it))| Count(it.account.ok))
         .number("failed", 7, |(_, (_, it))| Count(it.account.failed))
         .number("cancelled", 2, |(_, (_, it))| Count(it.account.cancelled))
-        .number("producers", 6, |(_, (_, it))| Count(it.producers.len() as u64))
+        .number(report.words().producers, 6, |(_, (_, it))| Count(it.producers.len() as u64))
         .number("busy", 5, |(_, (_, it))| mean(it, |_, producer| producer.busy))
         .number("waiting", 4, |(_, (_, it))| mean(it, |it, one| share(one.waiting, it.lasted)))
         .number("window", 1, |(_, (_, it))| Count(it.window))
@@ -153,7 +181,10 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
     let section = Section::new("Stages")
         .with(table.end())
         .only(Medium::Page, Block::List("", conclusions.collect(), None))
-        .explain("Busy, waiting: the average of the producers. Full: the time with a full window.");
+        .explain(format!(
+            "Busy, waiting: the average of the {}. Full: the time with a full window.",
+            report.words().producers
+        ));
     Some(section)
 }
 
@@ -162,7 +193,9 @@ const FAILED: &str = "Failures";
 /// The heading above what the account counts as cancelled. The program ends its running jobs with the run.
 fn undelivered(report: &RunReport) -> &'static str {
     match report.vocabulary {
-        Vocabulary::Items => "Failed before the run ended early, counted as cancelled",
+        Vocabulary::Items | Vocabulary::Workers => {
+            "Failed before the run ended early, counted as cancelled"
+        }
         Vocabulary::Jobs => "Ended with the run, counted as cancelled",
     }
 }
@@ -335,9 +368,13 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
     let words = report.words();
     let host = |it: &WorkerReport| it.host.as_deref().unwrap_or("this machine").to_owned();
     let pid = |it: &WorkerReport| it.pid.map_or_else(String::new, |pid| pid.to_string());
-    let title = format!("The worker of each {}", words.producer);
+    let (heading, noun) = match report.vocabulary {
+        Vocabulary::Workers => ("Processes", "process"),
+        Vocabulary::Items | Vocabulary::Jobs => ("Workers", "worker"),
+    };
+    let title = format!("The {noun} of each {}", words.producer);
     let table = TableOf::new(title, WORKERS, workers.into_iter())
-        .counting("worker", 0)
+        .counting(noun, 0)
         .numbers(words.producer, |it| it.0)
         .text("host", 6, LONGEST_PLACE, |(_, it)| host(it))
         .number("pid", 8, |(_, it)| pid(it))
@@ -346,10 +383,11 @@ fn workers(report: &RunReport) -> Option<Section<'_>> {
         .number("wire wait", 5, |(_, it)| Time(it.wire_wait))
         .number("down", 4, |(_, it)| Bytes(it.bytes_down))
         .number("up", 3, |(_, it)| Bytes(it.bytes_up));
-    let section = Section::new("Workers").with(table.end()).explain(
-        "Returned: items that came back before a hook began them. Wire wait: the time in which a worker had \
-         items while no hook ran. Down, up: bytes to the worker, and from it.",
-    );
+    let section = Section::new(heading).with(table.end()).explain(format!(
+        "Returned: items that came back before a {hook} began them. Wire wait: the time in which a {noun} had \
+         items while no {hook} ran. Down, up: bytes to the {noun}, and from it.",
+        hook = words.hook,
+    ));
     Some(section)
 }
 
@@ -425,9 +463,9 @@ fn split_batches(report: &RunReport) -> Option<Section<'_>> {
 }
 
 fn provenance(report: &RunReport) -> Option<Section<'_>> {
-    // The settings of the library are no words of the program; its command has the options.
+    // The settings of the library are no words of the program or the package.
     let hides = |name: &str| {
-        report.vocabulary == Vocabulary::Jobs && report.provenance.settings.contains_key(name)
+        report.vocabulary != Vocabulary::Items && report.provenance.settings.contains_key(name)
     };
     let facts = report.provenance.facts().filter(|(name, _)| !hides(name));
     let facts = facts.map(|(name, value)| (name.to_owned(), value.into()));

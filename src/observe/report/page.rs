@@ -7,7 +7,7 @@ use self::charts::{busy_chart, distribution_chart, gpu_chart, throughput_chart};
 use super::document::{
     Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
 };
-use super::formats::{Count, Html, capitalised, push, shortened};
+use super::formats::{Count, Html, before_traceback, capitalised, push, shortened};
 use crate::observe::text_style::Ink;
 
 /// With more columns a table does not fit a tablet, and its rows become blocks there.
@@ -25,6 +25,9 @@ const POLICY: &str =
 
 const STYLE: &str = include_str!("page/page.css");
 
+/// The style of a part of another page. Its colours stand out on light and on dark backgrounds, whichever the page has.
+const PART_STYLE: &str = include_str!("page/summary.css");
+
 /// Returns a document as a page.
 pub(super) fn page(document: &Document<'_>) -> String {
     let mut body = header(document);
@@ -37,6 +40,13 @@ pub(super) fn page(document: &Document<'_>) -> String {
          </main>\n</body>\n</html>\n",
         Html(&document.title)
     )
+}
+
+/// Returns a document as one element of another page, such as a notebook, with its own style.
+pub(super) fn page_part(document: &Document<'_>) -> String {
+    let mut body = header(document);
+    document.sections.iter().for_each(|it| push_section(&mut body, it));
+    format!("<div class=\"gangline-report\">\n<style>\n{PART_STYLE}</style>\n{body}</div>\n")
 }
 
 fn header(document: &Document<'_>) -> String {
@@ -214,7 +224,7 @@ fn name_list(names: &[String], others: u64) -> String {
 /// Escapes an error or a command; a long one is collapsed. Its summary lacks the middle: an error of a command begins
 /// with the command and ends with what it said.
 fn collapsible(text: &str) -> String {
-    let short = shortened(text, LONGEST_ERROR);
+    let short = shortened(before_traceback(text), LONGEST_ERROR);
     if short.len() == text.len() {
         return with_code(text);
     }
@@ -368,6 +378,40 @@ mod tests {
             prose(" --a<b  c\u{202e} "),
             format!(" {}  c{} ", whole("--a&lt;b"), Html("\u{202e}"))
         );
+    }
+
+    #[test]
+    fn a_summary_is_one_element_that_runs_nothing() {
+        let report = eventful(2);
+        let summary = report.to_html_summary();
+        assert!(summary.starts_with("<div class=\"gangline-report\">"), "{summary}");
+        assert!(summary.ends_with("</div>\n"), "{summary}");
+        for tag in ["div", "section", "table", "style", "header"] {
+            let (open, closed) = (format!("<{tag}"), format!("</{tag}>"));
+            let opened = summary.matches(&format!("{open}>")).count()
+                + summary.matches(&format!("{open} ")).count();
+            assert_eq!(opened, summary.matches(&closed).count(), "{tag}");
+        }
+        assert!(!summary.contains("<script") && !summary.contains("<html"));
+        assert!(!summary.contains(HOSTILE) && summary.contains(&Html(HOSTILE).to_string()));
+        for shown in ["Failures", "Producers", "cuda:1", "the file is empty"] {
+            assert!(summary.contains(shown), "{shown}");
+        }
+        for (head, is_shown) in [("busy", true), ("place", true), ("p90", false), ("init", false)] {
+            let head = format!("data-head=\"{head}\"");
+            assert_eq!(summary.contains(&head), is_shown, "{head}");
+        }
+        assert!(!summary.contains("<svg") && summary.len() < report.to_html().len());
+    }
+
+    #[test]
+    fn the_style_of_a_summary_is_for_nothing_else() {
+        let rules = PART_STYLE.split_inclusive('}').filter_map(|rule| rule.split_once('{'));
+        let selectors: Vec<&str> = rules.flat_map(|(head, _)| head.split(',')).collect();
+        assert!(selectors.len() > 20);
+        for selector in selectors {
+            assert!(selector.trim().starts_with(".gangline-report"), "{selector}");
+        }
     }
 
     #[test]

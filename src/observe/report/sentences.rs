@@ -2,6 +2,7 @@
 
 use super::formats::{Count, LONGEST_TEXT, Many, Time, Times, clipped, item, part};
 use super::run_report::RunReport;
+use super::vocabulary::Vocabulary;
 use crate::observe::account::Ending;
 use crate::observe::event::NO_WINDOW;
 use crate::observe::failure::Failure;
@@ -14,14 +15,20 @@ pub(super) fn headline(report: &RunReport) -> String {
     let description = report.description.as_ref();
     let description =
         description.map_or(String::new(), |text| format!("{}: ", clipped(text, LONGEST_TEXT)));
-    let ending = match report.ending {
-        Ending::InProgress if !report.has_begun() => return format!("{description}no run yet"),
-        Ending::InProgress => "in progress for",
-        Ending::Finished => "finished in",
-        Ending::Failed => "failed after",
-        Ending::Cancelled => "cancelled after",
-    };
     let account = report.account;
+    let ending = match (report.ending, report.vocabulary) {
+        (Ending::InProgress, _) if !report.has_begun() => {
+            return format!("{description}no run yet");
+        }
+        // A pool of the Python package is in progress as long as it is open.
+        (Ending::InProgress | Ending::Finished, Vocabulary::Workers) => {
+            format!("{} in", Many(account.ok + account.failed, report.words().item))
+        }
+        (Ending::InProgress, _) => "in progress for".to_owned(),
+        (Ending::Finished, _) => "finished in".to_owned(),
+        (Ending::Failed, _) => "failed after".to_owned(),
+        (Ending::Cancelled, _) => "cancelled after".to_owned(),
+    };
     let mut text = format!(
         "{description}{ending} {}: {} ok, {} failed",
         Time(report.lasted),
@@ -90,7 +97,8 @@ pub(super) fn retries(report: &RunReport) -> Option<String> {
 
 /// Explains missing measurements per item.
 pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
-    if report.lacks_item_events() {
+    // The Python package has no setting for it.
+    if report.lacks_item_events() && report.vocabulary != Vocabulary::Workers {
         return Some(
             "No item events: call `.timeline()` on the builder to get latencies, slowest items and a timeline."
                 .to_owned(),
@@ -119,8 +127,9 @@ pub(super) fn losses(report: &RunReport, index: usize) -> Vec<String> {
     let name = format!("{} {index} ({})", report.words().producer, producer.place);
     // A state that was lost last has no rebuild, and one lost in an earlier run is rebuilt in this one.
     let lost = format!("lost its state {}", Times(producer.states_lost));
+    let init = report.vocabulary.part("producer_init");
     let rebuilt = format!(
-        "ran `producer_init` again {}, for {}",
+        "ran `{init}` again {}, for {}",
         Times(producer.rebuilds),
         Time(producer.rebuilding)
     );

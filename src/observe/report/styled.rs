@@ -7,7 +7,7 @@ use textwrap::core::display_width;
 use super::document::{
     Block, Column, ColumnKind, Document, Layout, Medium, Section, Table, TableRow,
 };
-use super::formats::{Plain, clipped, shortened};
+use super::formats::{Plain, before_traceback, clipped, shortened};
 use crate::observe::text_style::{Ink, TextStyle};
 
 /// The error that ended a run is shortened to this many characters.
@@ -26,7 +26,9 @@ impl fmt::Display for Styled<'_> {
         out.text(&document.title, Some(document.ink))?;
         for (text, ink) in &document.leads {
             match ink {
-                Some(Ink::Bad) => out.text(&shortened(text, LONGEST_ERROR), *ink)?,
+                Some(Ink::Bad) => {
+                    out.text(&shortened(before_traceback(text), LONGEST_ERROR), *ink)?;
+                }
                 Some(_) => out.text(text, *ink)?,
                 // Sentences of ours, one a line.
                 None => text.lines().try_for_each(|line| out.text(line, None))?,

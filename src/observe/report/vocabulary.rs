@@ -15,6 +15,8 @@ pub enum Vocabulary {
     Items,
     /// Jobs, slots, the output, the output window, and the command: the words of the program `gangline`.
     Jobs,
+    /// Items, workers, the caller, lists, and the functions `load`, `work` and `end`: the words of the Python package.
+    Workers,
 }
 
 /// The nouns of a vocabulary.
@@ -76,6 +78,16 @@ const JOBS: Words = Words {
     call: "message",
 };
 
+const FUNCTIONS: Words = Words {
+    producers_busy: "workers busy",
+    producers_waiting: "workers waiting",
+    consumer: "caller",
+    consumer_working: "caller working",
+    batches: "lists",
+    hook: "function",
+    ..WORKERS
+};
+
 impl Default for &'static Words {
     fn default() -> Self {
         &ITEMS
@@ -87,6 +99,7 @@ impl Vocabulary {
         match self {
             Vocabulary::Items => &ITEMS,
             Vocabulary::Jobs => &JOBS,
+            Vocabulary::Workers => &FUNCTIONS,
         }
     }
 
@@ -95,6 +108,9 @@ impl Vocabulary {
         match (self, hook) {
             (Vocabulary::Jobs, "producer_work" | "producer_work_batch") => "the command",
             (Vocabulary::Jobs, "consumer_work") => "the output",
+            (Vocabulary::Workers, "producer_init") => "load",
+            (Vocabulary::Workers, "producer_work" | "producer_work_batch") => "work",
+            (Vocabulary::Workers, "producer_end") => "end",
             (_, hook) => hook,
         }
     }
@@ -110,6 +126,7 @@ mod tests {
         for hook in ["producer_work", "producer_work_batch"] {
             assert_eq!(Vocabulary::Jobs.part(hook), "the command");
             assert_eq!(Vocabulary::Items.part(hook), hook);
+            assert_eq!(Vocabulary::Workers.part(hook), "work");
         }
     }
 
@@ -125,6 +142,7 @@ mod tests {
         for (vocabulary, others) in [
             (Vocabulary::Items, ["job", "slot", "the command", "output window"]),
             (Vocabulary::Jobs, ["item", "producer", "consumer", "hook"]),
+            (Vocabulary::Workers, ["job", "producer", "consumer", "hook"]),
         ] {
             report.vocabulary = vocabulary;
             let comparison = report.compare(&report).to_string();

@@ -38,6 +38,12 @@ pub(crate) struct Tracked<I> {
 }
 
 impl<I> Tracked<I> {
+    /// Takes the inputs of all items, or none.
+    fn take_inputs(&mut self, items: &[u64]) -> Option<Vec<I>> {
+        let are_here = items.iter().all(|&item| self.inputs.has(item));
+        are_here.then(|| items.iter().filter_map(|&item| self.inputs.take(item)).collect())
+    }
+
     /// Keeps an input for another lease of its item. Returns a surplus one, and that of a settled item: nothing
     /// would take it out again.
     pub(crate) fn keep(&mut self, index: u64, input: I) -> Option<I> {
@@ -134,13 +140,13 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, now| state.scheduler.lease(producer, readiness, now))
     }
 
-    pub(super) fn lease_ahead(&self, producer: ProducerId, most: usize) -> Vec<(Lease, I)> {
+    pub(super) fn lease_ahead(&self, producer: ProducerId, most: usize) -> Vec<(Lease, Vec<I>)> {
         self.schedule_quietly(|state, now| {
             let leases = ahead::lease_ahead(&mut state.scheduler, producer, most, now);
             let mut leased = Vec::with_capacity(leases.len());
             for lease in leases {
-                match state.inputs.take(lease.items[0]) {
-                    Some(input) => leased.push((lease, input)),
+                match state.take_inputs(&lease.items) {
+                    Some(inputs) => leased.push((lease, inputs)),
                     // As in `take_inputs`.
                     None => state.scheduler.release(lease.id, now),
                 }
@@ -171,10 +177,7 @@ impl<I> Dispatch<I> {
     /// lease of these items needs them, and would be granted again and again without them.
     pub(crate) fn take_inputs(&self, Lease { id, items, .. }: &Lease) -> Option<Vec<I>> {
         self.with_state(|state| {
-            let are_here = state.scheduler.leases().is_held(*id)
-                && items.iter().all(|&item| state.inputs.has(item));
-            let taken = || items.iter().filter_map(|&item| state.inputs.take(item)).collect();
-            are_here.then(taken)
+            state.scheduler.leases().is_held(*id).then(|| state.take_inputs(items)).flatten()
         })
     }
 

@@ -182,12 +182,12 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.handover.dispatch.lease(self.producer, self.readiness)
     }
 
-    /// Leases up to `most` items, with their inputs, that wait behind those that this producer works on.
+    /// Leases up to `most` items or full batches, with their inputs, that wait behind those that this producer works on.
     #[cfg_attr(
         not(all(feature = "processes", target_os = "linux")),
         expect(dead_code, reason = "only a child process has items ahead")
     )]
-    pub(crate) fn lease_ahead(&self, most: usize) -> Vec<(Lease, I)> {
+    pub(crate) fn lease_ahead(&self, most: usize) -> Vec<(Lease, Vec<I>)> {
         let leased = self.handover.dispatch.lease_ahead(self.producer, most);
         if leased.len() < most {
             self.handover.window_hints.run_dry();

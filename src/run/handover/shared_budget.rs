@@ -30,14 +30,25 @@ impl SharedBudgetState {
 
 /// A run that may have a bound.
 pub(crate) trait Bounded: Send + Sync {
-    /// The bound in bytes that was asked for, and how many items producers work on at once. `None` without one.
-    fn memory_bound(&self) -> Option<(u64, usize)>;
+    /// The bound that was asked for. `None` without one.
+    fn memory_bound(&self) -> Option<MemoryBound>;
 
     /// Has its items count in this budget. Called before it has items.
     fn share(&self, budget: StageBudget);
 
     /// Wakes the feeder if it waits for room that there is now.
     fn look_for_room(&self);
+}
+
+/// What a run asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryBound {
+    /// In bytes.
+    pub(crate) most: u64,
+    /// How many items producers work on at once.
+    pub(crate) at_work: usize,
+    /// The number of items that the stage may have whatever they take.
+    pub(crate) least: usize,
 }
 
 /// The budget of a line, for one stage.
@@ -50,9 +61,12 @@ pub(crate) struct StageBudget {
 /// Has the runs of a line share one budget, if some of them have a bound: the smallest of these.
 pub(crate) fn share_budget(runs: &[Arc<dyn Bounded>]) {
     let bounded: Vec<_> = runs.iter().filter_map(|run| Some((run, run.memory_bound()?))).collect();
-    let Some(most) = bounded.iter().map(|&(_, (most, _))| most).min() else { return };
-    let at_work: Vec<_> = bounded.iter().map(|&(_, (_, at_work))| at_work).collect();
-    let budget = MemoryBudget::new(most, &at_work);
+    let Some(most) = bounded.iter().map(|(_, bound)| bound.most).min() else { return };
+    let of_stages = |of: fn(&MemoryBound) -> usize| -> Vec<usize> {
+        bounded.iter().map(|(_, bound)| of(bound)).collect()
+    };
+    let at_work = of_stages(|bound| bound.at_work);
+    let budget = MemoryBudget::new(most, &at_work).with_least(&of_stages(|bound| bound.least));
     let runs = bounded.iter().map(|(run, _)| Arc::downgrade(run)).collect();
     let state = Mutex::new(SharedBudgetState { budget, is_awaited: false, was_full: false });
     let shared = Arc::new(SharedBudget { state, runs });
@@ -119,16 +133,24 @@ mod tests {
 
     use super::*;
 
-    #[derive(Default)]
-    struct BoundedRun(OnceLock<StageBudget>);
+    struct BoundedRun {
+        least: usize,
+        budget: OnceLock<StageBudget>,
+    }
+
+    impl BoundedRun {
+        fn with_least(least: usize) -> Arc<Self> {
+            Arc::new(BoundedRun { least, budget: OnceLock::new() })
+        }
+    }
 
     impl Bounded for BoundedRun {
-        fn memory_bound(&self) -> Option<(u64, usize)> {
-            Some((100, 4))
+        fn memory_bound(&self) -> Option<MemoryBound> {
+            Some(MemoryBound { most: 100, at_work: 4, least: self.least })
         }
 
         fn share(&self, budget: StageBudget) {
-            assert!(self.0.set(budget).is_ok());
+            assert!(self.budget.set(budget).is_ok());
         }
 
         fn look_for_room(&self) {}
@@ -137,14 +159,23 @@ mod tests {
     /// Every run finds no room at its beginning, however large the bound is.
     #[test]
     fn a_guess_keeps_no_items_back() {
-        let run = Arc::new(BoundedRun::default());
+        let run = BoundedRun::with_least(1);
         let bounded: Arc<dyn Bounded> = run.clone();
         share_budget(std::slice::from_ref(&bounded));
-        let budget = run.0.get().unwrap();
+        let budget = run.budget.get().unwrap();
         (0..4).for_each(|item| assert!(budget.take(item, 1)));
         assert!(!budget.take(4, 1) && !budget.was_full(), "no output is known");
         (0..4).for_each(|item| budget.settle(item, 1));
         assert!(budget.take(4, 1) && !budget.was_full());
         assert!(!budget.take(5, 99) && budget.was_full());
+    }
+
+    #[test]
+    fn each_stage_has_its_own_least() {
+        let runs = [BoundedRun::with_least(3), BoundedRun::with_least(1)];
+        share_budget(&runs.clone().map(|run| -> Arc<dyn Bounded> { run }));
+        let [first, second] = runs.each_ref().map(|run| run.budget.get().unwrap());
+        assert!((0..3).all(|item| first.take(item, 1000)));
+        assert!(!first.take(3, 1000) && second.take(0, 1000) && !second.take(1, 1000));
     }
 }

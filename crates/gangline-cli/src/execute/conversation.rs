@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use crate::execute::groups::{Groups, Occupant, Wish};
 use crate::execute::process::{Leader, ProcessEnd, end_of};
 use crate::execute::readiness::ready;
+use crate::execute::running_time::RunningTime;
 use crate::output::capture::{Captured, Spill};
 
 /// A worker. Dropping it kills the worker's whole process group.
@@ -51,13 +52,6 @@ pub(crate) enum Silence {
     Failed(io::Error),
 }
 
-/// When a message was sent. Time in which the program was stopped does not count.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SentAt {
-    at: Instant,
-    stopped: Duration,
-}
-
 /// The destination of what the worker prints outside the protocol.
 pub(crate) struct Aside<'a> {
     pub(crate) stderr: &'a mut Captured,
@@ -65,7 +59,7 @@ pub(crate) struct Aside<'a> {
 }
 
 /// The maximum size of a result in bytes.
-const LONGEST: usize = 64 << 20;
+pub(crate) const LONGEST: usize = 64 << 20;
 
 /// How long standard error is read after the worker has ended: its last messages arrive late.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -102,8 +96,8 @@ impl Conversation {
         Ok(conversation)
     }
 
-    pub(crate) fn sent_now(&self) -> SentAt {
-        SentAt { at: Instant::now(), stopped: self.groups.stopped() }
+    pub(crate) fn sent_now(&self) -> RunningTime {
+        RunningTime::begin(&self.groups)
     }
 
     /// Begins to send a line, of which [`hear_line`](Self::hear_line) sends the rest.
@@ -116,7 +110,7 @@ impl Conversation {
     /// Waits for a line. The limit counts from `sent`.
     pub(crate) fn hear_line(
         &mut self,
-        sent: SentAt,
+        sent: &mut RunningTime,
         limit: &dyn Fn() -> Option<Duration>,
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
@@ -132,10 +126,11 @@ impl Conversation {
             if self.groups.wish_for(self.worker) != Wish::GoOn {
                 return Err(Silence::Halted);
             }
-            let running = sent.at.elapsed().saturating_sub(self.groups.stopped() - sent.stopped);
             let left = match limit() {
-                Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
-                limit => limit.map(|limit| limit - running),
+                Some(limit) if sent.so_far(&self.groups) >= limit => {
+                    return Err(Silence::TimedOut(limit));
+                }
+                limit => limit.map(|limit| sent.longest_wait(&self.groups, limit)),
             };
             if self.is_sending() && self.stdin.is_none() {
                 deaf_at.get_or_insert_with(Instant::now);
@@ -146,7 +141,11 @@ impl Conversation {
                 return Err(Silence::Deaf);
             }
             let left = left.into_iter().chain(patience).min();
+            let wait = RunningTime::begin(&self.groups);
             let ready = self.wait(self.is_sending(), left).map_err(Silence::Failed)?;
+            if let Some(left) = left {
+                sent.leave_out(&self.groups, wait, left);
+            }
             if ready.bell {
                 self.groups.bell(self.worker).silence();
             }

@@ -15,6 +15,7 @@ use crate::args::running::TermSequence;
 use crate::execute::exit_watch::ExitWatch;
 use crate::execute::groups::{Groups, Member, Occupant, ProcessPlace, Wish};
 use crate::execute::readiness::ready;
+use crate::execute::running_time::RunningTime;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +108,7 @@ pub(crate) fn run(
     let mut leader = Leader::new(place, child)?;
     let (member, process) = leader.running().expect("it has not been waited for");
     let mut watch = ProcessWatch {
-        started: Instant::now(),
-        stopped_before: groups.stopped(),
+        time: RunningTime::begin(groups),
         groups,
         worker,
         process,
@@ -188,9 +188,7 @@ trait Pipe: Read + AsFd {}
 impl<P: Read + AsFd> Pipe for P {}
 
 struct ProcessWatch<'a> {
-    started: Instant,
-    /// How long all jobs had been stopped when it was started.
-    stopped_before: Duration,
+    time: RunningTime,
     groups: &'a Arc<Groups>,
     worker: usize,
     process: BorrowedFd<'a>,
@@ -241,7 +239,7 @@ impl ProcessWatch<'_> {
         let mut told = Ok(());
         while !self.is_over() {
             self.judge(member, limits, told.is_err());
-            let ready = self.wait(self.next_look(limits))?;
+            let ready = self.wait_until(self.next_look(limits))?;
             if ready.bell {
                 self.groups.bell(self.worker).silence();
                 // What it has printed may be wanted now.
@@ -286,7 +284,9 @@ impl ProcessWatch<'_> {
         }
         let why = match (self.groups.wish_for(self.worker), (limits.time)()) {
             (Wish::End | Wish::Kill, _) => ProcessEnd::Halted,
-            (Wish::GoOn, Some(limit)) if self.running() >= limit => ProcessEnd::TimedOut(limit),
+            (Wish::GoOn, Some(limit)) if self.time.so_far(self.groups) >= limit => {
+                ProcessEnd::TimedOut(limit)
+            }
             _ => match limits.passed_by(self.printed) {
                 Some(end) => end,
                 None if self.groups.is_recalled(self.worker) => ProcessEnd::Recalled,
@@ -301,11 +301,6 @@ impl ProcessWatch<'_> {
         member.send(Signal::CONT);
     }
 
-    /// Its running time, without the time that all jobs were stopped.
-    fn running(&self) -> Duration {
-        self.started.elapsed().saturating_sub(self.groups.stopped() - self.stopped_before)
-    }
-
     /// The time until the next deadline.
     fn next_look(&self, limits: &ProcessLimits<'_>) -> Option<Duration> {
         if let Some(exited) = self.exited {
@@ -313,8 +308,18 @@ impl ProcessWatch<'_> {
         }
         match &self.ending {
             Some(ending) => ending.next_at.map(|at| at.saturating_duration_since(Instant::now())),
-            None => (limits.time)().map(|limit| limit.saturating_sub(self.running())),
+            None => (limits.time)().map(|limit| self.time.longest_wait(self.groups, limit)),
         }
+    }
+
+    /// Waits, and leaves the time out for which this process was stopped meanwhile.
+    fn wait_until(&mut self, longest: Option<Duration>) -> io::Result<ReadyDescriptors> {
+        let wait = RunningTime::begin(self.groups);
+        let ready = self.wait(longest)?;
+        if let Some(longest) = longest {
+            self.time.leave_out(self.groups, wait, longest);
+        }
+        Ok(ready)
     }
 
     fn wait(&self, longest: Option<Duration>) -> io::Result<ReadyDescriptors> {

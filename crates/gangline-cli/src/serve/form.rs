@@ -1,7 +1,7 @@
 //! The form of a body, by its content type.
 
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::serve::refusal::Refusal;
 
@@ -25,10 +25,16 @@ const URL_ENCODED: &str = "application/x-www-form-urlencoded";
 /// browser sends without a CORS preflight is refused if it comes from such a page.
 pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     let unsupported = |text: String| Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
-    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+    if headers.get_all(CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
         return unsupported("bodies must not be compressed".to_owned());
     }
-    let name = headers.get(CONTENT_TYPE).map(|name| String::from_utf8_lossy(name.as_bytes()));
+    let mut names = headers.get_all(CONTENT_TYPE).iter();
+    let name = names.next().map(|name| String::from_utf8_lossy(name.as_bytes()));
+    // A proxy may take the other one for the type.
+    if names.next().is_some() {
+        let text = "the request has several headers content-type";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
+    }
     let name = name.as_deref().unwrap_or_default().trim();
     let essence = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if OF_ANY_PAGE.contains(&&*essence) && is_of_another_site(headers) {
@@ -61,13 +67,11 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
 
 /// Whether a page of another site sends the request: browsers then name that site.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
-    let text =
-        |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let host = text(HOST).unwrap_or_default();
-    headers.contains_key(ORIGIN)
-        && !text(ORIGIN)
-            .and_then(|origin| origin.split_once("://"))
-            .is_some_and(|(_, site)| site.eq_ignore_ascii_case(host))
+    let text = |value: &HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
+    let host = headers.get(HOST).map(text).unwrap_or_default();
+    headers.get_all(ORIGIN).iter().map(text).any(|origin| {
+        !origin.split_once("://").is_some_and(|(_, site)| site.eq_ignore_ascii_case(&host))
+    })
 }
 
 /// Whether a text is `type/subtype`.
@@ -135,5 +139,28 @@ mod tests {
             assert!(of(name, Some("http://localhost:8080")).is_ok(), "{name}");
         }
         assert_eq!(of("application/json", Some("https://model.example.com")), Ok(BodyForm::Json));
+    }
+
+    /// A second header of a name was overlooked.
+    #[test]
+    fn each_header_of_a_name_counts() {
+        let of = |name: &'static str, lines: &[(_, &'static str)]| {
+            let mut headers =
+                HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(name))]);
+            headers.insert(HOST, HeaderValue::from_static("localhost"));
+            for (header, value) in lines {
+                headers.append(header, HeaderValue::from_static(value));
+            }
+            form(&headers).map_err(|refusal| refusal.status.as_u16())
+        };
+        let coded = [(CONTENT_ENCODING, "identity"), (CONTENT_ENCODING, "gzip")];
+        assert_eq!(of("application/json", &coded), Err(415));
+        assert_eq!(of("application/json", &coded[..1]), Ok(BodyForm::Json));
+        for other in ["text/plain", "application/json", ""] {
+            assert_eq!(of("application/json", &[(CONTENT_TYPE, other)]), Err(400), "{other}");
+        }
+        let sites = [(ORIGIN, "http://localhost"), (ORIGIN, "http://evil.com")];
+        assert_eq!(of("text/plain", &sites), Err(403));
+        assert!(of("text/plain", &sites[..1]).is_ok());
     }
 }

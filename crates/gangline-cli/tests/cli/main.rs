@@ -19,6 +19,7 @@ mod marks;
 mod migration;
 mod nvml;
 mod output;
+mod page_limits;
 mod pages;
 mod ported;
 mod printing;

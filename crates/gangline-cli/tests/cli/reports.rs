@@ -70,8 +70,10 @@ fn a_page_has_the_command_that_runs_again_what_failed() {
 fn a_file_that_is_no_report_is_named() {
     let place = two_runs();
     place.write("c.json", "[]");
+    place.write("d.json", r#"{"name": "no report", "version": null}"#);
     for (line, says) in [
         ("report --compare a.json c.json", "c.json is no report that `gangline run --report"),
+        ("report d.json", "d.json is no report that `gangline run --report"),
         ("report none.json", "the report none.json cannot be read"),
     ] {
         place.ran(&mut place.typed(line)).check_said(104, &[says]);

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::support::{Place, state, wait_until};
 
@@ -170,4 +171,37 @@ fn a_job_that_touches_the_terminal_is_named_and_ended_by_a_key() {
     on_a_terminal("read x < /dev/tty", "job 1 has stopped (SIGTTIN)");
     on_a_terminal("stty -echo < /dev/tty", "job 1 has stopped (SIGTTOU)");
     on_a_terminal("cat /dev/tty | cat; true", "job 1 has stopped (SIGTTIN)");
+}
+
+/// A container that is paused, or SIGSTOP to all: no key was pressed that the program could see.
+#[test]
+fn time_in_which_all_was_stopped_from_outside_does_not_count() {
+    let worker = r#"
+read -r hello
+echo '{"gangline":1}'
+while read -r line; do
+    touch begun; until test -e go; do sleep 0.05; done
+    item=${line#*\"item\":}; echo "{\"item\":${item%%,*},\"output\":\"on\"}"
+done
+"#;
+    let job = "touch begun; until test -e go; do sleep 0.05; done; echo on";
+    for line in ["-- sh job ::: a", "--warm -- sh worker ::: a"] {
+        let place = Place::new();
+        place.write("job", job);
+        place.write("worker", worker);
+        let running = place.start_typed(&format!("-j1 --timeout 5s {line}"));
+        place.wait_for("begun");
+        let all = place.living();
+        all.iter().for_each(|pid| kill_process(*pid, Signal::STOP).unwrap());
+        // What is tested is that time goes by.
+        std::thread::sleep(Duration::from_secs(6));
+        place.write("go", "");
+        for pid in all {
+            // A child of the job may have ended since.
+            let _ = kill_process(pid, Signal::CONT);
+        }
+        let ran = running.ran();
+        ran.check(0, "on\n");
+        assert_eq!(ran.stderr, "", "{line}");
+    }
 }

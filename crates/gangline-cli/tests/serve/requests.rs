@@ -303,6 +303,8 @@ fn a_head_that_cannot_be_read_has_a_reason() {
     for (status, head) in [
         (400, "GET\r\n\r\n".to_owned()),
         (400, "GET / HTTP/9.9\r\n\r\n".to_owned()),
+        // The beginning of TLS, which a proxy has to add.
+        (400, "\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03".to_owned()),
         (400, "GET / HTTP/1.1\r\nhost localhost\r\n\r\n".to_owned()),
         (
             400,

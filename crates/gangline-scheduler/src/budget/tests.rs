@@ -41,6 +41,28 @@ fn an_output_that_grows_leaves_less_room() {
 }
 
 #[test]
+fn the_least_number_of_items_goes_whatever_they_take() {
+    let mut budget = MemoryBudget::new(10, &[2]).with_least(&[3]);
+    assert_eq!(budget.room(0), 3);
+    assert!((0..3).all(|item| budget.take(0, item, 50)) && !budget.take(0, 3, 0));
+    (0..3).for_each(|item| _ = budget.settle(0, item, 1));
+    assert_eq!(budget.room(0), 0, "the next may take 50");
+    (0..2).for_each(|item| assert!(budget.give_back(0, item)));
+    assert_eq!(budget.room(0), 2);
+}
+
+#[test]
+fn the_room_is_the_number_of_items_that_fit() {
+    let mut budget = MemoryBudget::new(100, &[2]);
+    assert_eq!(budget.room(0), 2, "an even part each");
+    assert!(budget.take(0, 0, 8));
+    budget.settle(0, 0, 10);
+    assert_eq!(budget.room(0), 9);
+    assert_eq!((1..99).take_while(|&item| take(&mut budget, 0, item, 1)).count(), 9);
+    assert_eq!(budget.room(0), 0);
+}
+
+#[test]
 fn room_is_kept_for_each_stage_without_items() {
     let mut budget = MemoryBudget::new(100, &[1, 1]);
     assert!(take(&mut budget, 1, 0, 40));
@@ -96,6 +118,7 @@ proptest! {
                     let has_room = budget.has_room(stage, Room::Next);
                     prop_assert!(has_room || !is_empty, "a stage without items may always take one");
                     prop_assert!(!has_room || budget.has_room(stage, Room::For(bytes)));
+                    prop_assert_eq!(has_room, budget.room(stage) > 0);
                     if has_room && budget.take(stage, item, bytes) {
                         in_flight.push((stage, item, bytes));
                     }

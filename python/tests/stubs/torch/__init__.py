@@ -1,13 +1,16 @@
 """As much of PyTorch as the listings of easycore and SABER use, on lists of lists. Any device is the CPU."""
 
 import contextlib
+import threading
 
 
 class OutOfMemoryError(RuntimeError):
     pass
 
 
-class _Cuda:
+class _Cuda(threading.local):
+    """As CUDA, a thread has a device of its own."""
+
     OutOfMemoryError = OutOfMemoryError
     device = None
 

@@ -68,6 +68,12 @@ async fn put_again(
     };
     Ok(match wire::decode::<RunKey>(&entry.value) {
         Ok(other) if other.epoch == key.epoch => KeyState::Own { revision: entry.revision },
-        _ => KeyState::OfAnother,
+        Ok(_) => KeyState::OfAnother,
+        // It is damaged, and names no other coordinator.
+        Err(_) => {
+            let put = keys.update(&key.run, value.into(), entry.revision).await;
+            let revision = put.map_err(|source| refused("the run's key", source))?;
+            KeyState::Own { revision }
+        }
     })
 }

@@ -2,16 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+/// The least time that the broker has for an answer, however long nothing was asked before: two tries.
+const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
 /// A search that has no answer yet. There is one at a time.
 #[derive(Debug, Default)]
 pub(super) struct LostItemSearch {
     asked: Option<AskedSearch>,
+    /// When the broker has last answered to one.
+    answered: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct AskedSearch {
-    /// When the broker was asked first.
+    /// When the broker last said something of what is looked for: it stored that, or answered to the last search.
     since: Instant,
+    /// When the broker was asked first.
+    begun: Instant,
     /// The publications, with their places in the stream of items.
     publications: Vec<(u64, u64)>,
     /// Whether an answer can still come.
@@ -31,34 +38,32 @@ pub(super) enum SearchStep {
 }
 
 impl LostItemSearch {
-    /// The broker is asked for these.
-    pub(super) fn begin(&mut self, publications: Vec<(u64, u64)>, now: Instant) {
-        self.asked = Some(AskedSearch { since: now, publications, is_under_way: true });
+    /// The broker is asked for these, of which the first was last seen at a time.
+    pub(super) fn begin(&mut self, publications: Vec<(u64, u64)>, seen: Instant, now: Instant) {
+        let since = self.answered.map_or(seen, |answered| answered.max(seen));
+        self.asked = Some(AskedSearch { since, begun: now, publications, is_under_way: true });
     }
 
-    /// The broker has answered, or has not in time.
-    pub(super) fn end(&mut self, is_answered: bool) {
-        match (&mut self.asked, is_answered) {
-            (asked, true) => *asked = None,
-            (Some(asked), false) => asked.is_under_way = false,
-            (None, false) => {}
-        }
+    /// The broker has answered.
+    pub(super) fn end(&mut self, now: Instant) {
+        (self.asked, self.answered) = (None, Some(now));
     }
 
-    /// A search may have been lost with its connection.
+    /// The broker has not answered in time, or the search may have been lost with its connection.
     pub(super) fn lose(&mut self) {
-        self.end(false);
+        if let Some(asked) = &mut self.asked {
+            asked.is_under_way = false;
+        }
     }
 
     /// Leaves out a pause of this process that ends now.
     pub(super) fn skip(&mut self, pause: Duration, now: Instant) {
-        if let Some(asked) = &mut self.asked {
-            asked.since = (asked.since + pause).min(now);
+        if let Some(AskedSearch { since, begun, .. }) = &mut self.asked {
+            [since, begun].into_iter().for_each(|time| *time = (*time + pause).min(now));
         }
     }
 
-    /// Looks at the time. The broker may leave a search unanswered for `most`, as long as one of its publications is
-    /// wanted.
+    /// Looks at the time. The broker may say nothing for `most`, as long as one of the publications is wanted.
     pub(super) fn step(
         &mut self,
         now: Instant,
@@ -71,7 +76,8 @@ impl LostItemSearch {
             self.asked = None;
             return SearchStep::Idle;
         }
-        if now.duration_since(asked.since) > most {
+        let has_had_time = now.duration_since(asked.begun) > most.min(LEAST_PATIENCE);
+        if has_had_time && now.duration_since(asked.since) > most {
             self.asked = None;
             return SearchStep::Unanswered;
         }
@@ -86,7 +92,26 @@ impl LostItemSearch {
 mod tests {
     use super::*;
 
-    const MOST: Duration = Duration::from_secs(10);
+    const MOST: Duration = Duration::from_secs(30);
+
+    /// A search for two publications that begins at second 100 and was lost; they were seen at a second before.
+    fn lost_search(answered: Option<u64>, seen: u64) -> (LostItemSearch, Instant) {
+        let base = Instant::now();
+        let at = |second| base + Duration::from_secs(second);
+        let mut search = LostItemSearch::default();
+        answered.into_iter().for_each(|second| search.end(at(second)));
+        search.begin(vec![(1, 7), (2, 8)], at(seen), at(100));
+        search.lose();
+        (search, base)
+    }
+
+    /// The steps at these seconds, for the second of the publications alone.
+    fn steps<const N: usize>(
+        (mut search, base): (LostItemSearch, Instant),
+        seconds: [u64; N],
+    ) -> [SearchStep; N] {
+        seconds.map(|second| search.step(base + Duration::from_secs(second), MOST, |it| it > 1))
+    }
 
     #[test]
     fn a_search_without_an_answer_is_repeated_and_ends() {
@@ -96,27 +121,41 @@ mod tests {
             search.step(now + Duration::from_secs(after), MOST, |it| it > 1)
         };
         assert_eq!(step(&mut search, 0), SearchStep::Idle);
-        search.begin(vec![(1, 7), (2, 8)], now);
+        search.begin(vec![(1, 7), (2, 8)], now, now);
         assert_eq!(step(&mut search, 1), SearchStep::Wait);
-        search.end(false);
+        search.lose();
         assert_eq!(step(&mut search, 2), SearchStep::Again(vec![(2, 8)]));
         assert_eq!(step(&mut search, 3), SearchStep::Wait);
         search.lose();
         assert_eq!(step(&mut search, 4), SearchStep::Again(vec![(2, 8)]));
         search.skip(Duration::from_secs(5), now + Duration::from_secs(9));
-        assert_eq!(step(&mut search, 15), SearchStep::Wait);
-        assert_eq!(step(&mut search, 16), SearchStep::Unanswered);
-        assert_eq!(step(&mut search, 17), SearchStep::Idle);
+        assert_eq!(step(&mut search, 35), SearchStep::Wait);
+        assert_eq!(step(&mut search, 36), SearchStep::Unanswered);
+        assert_eq!(step(&mut search, 37), SearchStep::Idle);
+    }
+
+    #[test]
+    fn the_time_without_an_answer_begins_with_the_last_one() {
+        use SearchStep::{Again, Unanswered, Wait};
+
+        let again = || Again(vec![(2, 8)]);
+        // The broker stored them at second 90, and has said nothing since.
+        assert_eq!(steps(lost_search(None, 90), [120, 121]), [again(), Unanswered]);
+        // It has answered to another search at second 95.
+        assert_eq!(steps(lost_search(Some(95), 20), [125, 126]), [again(), Unanswered]);
+        // However long that is, it has two tries.
+        assert_eq!(steps(lost_search(None, 20), [110, 111]), [again(), Unanswered]);
+        assert_eq!(steps(lost_search(Some(20), 90), [101, 120]), [again(), Wait]);
     }
 
     #[test]
     fn a_search_for_what_nothing_wants_is_over() {
         let now = Instant::now();
         let mut search = LostItemSearch::default();
-        search.begin(vec![(1, 7)], now);
+        search.begin(vec![(1, 7)], now, now);
         assert_eq!(search.step(now + MOST * 2, MOST, |_| false), SearchStep::Idle);
-        search.begin(vec![(1, 7)], now);
-        search.end(true);
+        search.begin(vec![(1, 7)], now, now);
+        search.end(now);
         assert_eq!(search.step(now + MOST * 2, MOST, |_| true), SearchStep::Idle);
     }
 }

@@ -42,6 +42,8 @@ struct Desk {
     board: Arc<LaneBoard>,
     now: Instant,
     is_connected: bool,
+    /// Whether the broker answers to the requests for results.
+    has_results: bool,
 }
 
 impl Desk {
@@ -51,7 +53,7 @@ impl Desk {
         let now = Instant::now();
         let coordinator =
             Coordinator::new(board.clone(), nats, RunKey::of_test(EPOCH, LEASE, WAIT), 1, now);
-        Desk { coordinator, board, now, is_connected: true }
+        Desk { coordinator, board, now, is_connected: true, has_results: true }
     }
 
     fn handle(&mut self, event: CoordinatorEvent) -> Vec<CoordinatorAction> {
@@ -98,6 +100,9 @@ impl Desk {
         if self.is_connected {
             let own = KeyState::Own { revision: 2 };
             self.handle(CoordinatorEvent::KeyPut(own, KeyPurpose::Refresh));
+            if self.has_results {
+                self.handle(CoordinatorEvent::NoResult);
+            }
         }
         actions
     }
@@ -205,6 +210,31 @@ fn no_worker_is_blamed_for_a_pause_of_this_process_or_of_the_broker() {
         desk.tick(LEASE / 2);
     }
     assert!(matches!(desk.board.fatal(), Some(Fatal::BrokerGone)), "for longer than `wait_for`");
+}
+
+#[test]
+fn a_run_ends_whose_results_the_broker_does_not_deliver() {
+    let mut desk = Desk::new(1);
+    desk.seat("w", 1);
+    let run_for = |desk: &mut Desk, time: Duration| {
+        for _ in 0..time.div_duration_f64(LEASE / 4) as u32 {
+            desk.notice("w", WorkerNews::Alive(None));
+            desk.tick(LEASE / 4);
+        }
+    };
+    desk.board.enter(0, 1, Arc::new(NoBell));
+    run_for(&mut desk, WAIT * 2);
+    desk.has_results = false;
+    run_for(&mut desk, WAIT);
+    assert!(desk.board.fatal().is_none());
+    // The key is still refreshed.
+    run_for(&mut desk, LEASE);
+    assert!(matches!(desk.board.fatal(), Some(Fatal::NoAnswer)), "{:?}", desk.board.fatal());
+    desk.board.leave(0);
+    run_for(&mut desk, WAIT * 2);
+    desk.board.enter(0, 2, Arc::new(NoBell));
+    run_for(&mut desk, WAIT);
+    assert!(desk.board.fatal().is_none(), "the next run has its own time");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Coordinator, Purge};
+use super::{Clock, Coordinator, Purge};
 use crate::backend::cluster::board::SeatedWorker;
 use crate::backend::cluster::coordinator::departures::LeavingWorker;
 use crate::backend::cluster::coordinator::search::SearchStep;
@@ -14,6 +14,16 @@ use crate::base::HumanDuration;
 
 /// The largest number of publications that are looked for at a time.
 const MOST_LOOKS: usize = 16;
+/// How long it may take until a broker that is back says of the results that there are none.
+const FIRST_SIGN: Duration = Duration::from_millis(4_500);
+
+/// The longest time between two ticks.
+const LONGEST_PERIOD: Duration = Duration::from_secs(1);
+
+/// The time between two ticks.
+pub(in crate::backend::cluster) fn period(lease: Duration) -> Duration {
+    (lease / 4).min(LONGEST_PERIOD)
+}
 
 /// The workers of the run.
 impl Coordinator {
@@ -139,6 +149,20 @@ impl Coordinator {
 }
 
 /// The broker and the key.
+impl Clock {
+    /// Whether the key is to be refreshed now: four times within a lease.
+    fn is_refresh_due(&mut self, lease: Duration) -> bool {
+        let Clock { now, refresh, .. } = *self;
+        let is_due = now >= refresh;
+        if is_due {
+            // Ticks are not exact.
+            let next = refresh + lease / 4;
+            self.refresh = if next > now { next } else { now + lease / 4 };
+        }
+        is_due
+    }
+}
+
 impl Coordinator {
     /// Gives up what was silent for too long: workers after a lease, then the run.
     pub(super) fn tick(&mut self) {
@@ -153,6 +177,15 @@ impl Coordinator {
         if self.broker.is_incomplete && self.broker.is_connected {
             self.act(CoordinatorAction::Furnish);
         }
+        let run = self.board.run();
+        let is_new = std::mem::replace(&mut self.clock.run, run) != run;
+        if run.is_none() || is_new {
+            (self.clock.staffed, self.clock.heard) = (now, now);
+        }
+        // The broker may answer for other streams than that of results, with each of many connections.
+        if !was_stopped && now.duration_since(self.clock.heard) > self.nats.wait_for + FIRST_SIGN {
+            self.board.fail(self.cause().unwrap_or(Fatal::NoAnswer));
+        }
         // A broker that does not keep the key keeps no card either.
         let is_well = now.duration_since(self.clock.answered) <= lease / 2
             && self.refusals.key.is_none()
@@ -160,13 +193,12 @@ impl Coordinator {
         if !is_well || was_stopped {
             return self.wait_for_broker(was_stopped);
         }
-        self.clock.connected = now;
+        // An answer says that the broker was well until it was due to be asked again.
+        self.clock.connected = now.min(self.clock.answered + lease / 4);
         self.lose_departed();
         let seated = self.board.seated();
         self.lose_silent(&seated);
-        let run = self.board.run();
-        let is_new = std::mem::replace(&mut self.clock.run, run) != run;
-        if !seated.is_empty() || run.is_none() || is_new {
+        if !seated.is_empty() {
             self.clock.staffed = now;
         } else if now.duration_since(self.clock.staffed) > self.nats.wait_for {
             self.board.fail(self.cause().unwrap_or(Fatal::NoWorkers));
@@ -176,16 +208,20 @@ impl Coordinator {
             let denied = self.broker.check_access(now, self.nats.wait_for).err();
             denied.into_iter().for_each(|it| self.board.fail(Fatal::NoAccess(it)));
         }
-        self.put_key(KeyPurpose::Refresh);
+        if self.clock.is_refresh_due(self.nats.lease_time) {
+            self.put_key(KeyPurpose::Refresh);
+        }
         self.order_drains();
         self.look_for_lost();
     }
 
     /// Looks for publications that are old, unless the last search is under way.
     pub(super) fn look_for_lost(&mut self) {
-        let (now, lease, most) = (self.clock.now, self.nats.lease_time, self.nats.wait_for);
-        let old = match self.search.step(now, most, |publication| self.board.has(publication)) {
-            SearchStep::Idle => self.board.unseen(lease * 2, MOST_LOOKS, now),
+        let (now, most) = (self.clock.now, self.nats.wait_for);
+        // Early enough to know within `wait_for` that the broker says nothing of them.
+        let age = (self.nats.lease_time * 2).min(most / 2);
+        let (old, seen) = match self.search.step(now, most, |it| self.board.has(it)) {
+            SearchStep::Idle => self.board.unseen(age, MOST_LOOKS, now),
             SearchStep::Wait => return,
             SearchStep::Again(publications) => {
                 return self.act(CoordinatorAction::LookFor(publications));
@@ -195,7 +231,7 @@ impl Coordinator {
             }
         };
         if !old.is_empty() {
-            self.search.begin(old.clone(), now);
+            self.search.begin(old.clone(), seen, now);
             self.act(CoordinatorAction::LookFor(old));
         }
     }
@@ -212,7 +248,7 @@ impl Coordinator {
             self.board.fail(self.cause().unwrap_or(Fatal::BrokerGone));
         }
         // Requests of a client that is not connected would pile up.
-        if self.broker.is_connected {
+        if self.broker.is_connected && self.clock.is_refresh_due(self.nats.lease_time) {
             self.put_key(KeyPurpose::Refresh);
             // Orders need no room at the broker.
             self.order(None, Command::Stay);

@@ -20,6 +20,7 @@ use super::pool::SimulatedPool;
 use super::publishing::Publishing;
 use super::setting::Names;
 use crate::backend::cluster::board::SeatedWorker;
+use crate::backend::cluster::coordinator::period;
 use crate::backend::cluster::delivery::{Acknowledgement, Delivered};
 use crate::backend::cluster::event::{CoordinatorAction, CoordinatorEvent, KeyPurpose, KeyState};
 use crate::backend::cluster::names::input_name;
@@ -184,7 +185,7 @@ impl<'a> CoordinatorHost<'a> {
         self.open_results(at);
         self.watch_cards(at);
         self.read_key(at);
-        self.client.later(at.now + self.key.lease() / 4, CoordinatorTimer::Tick);
+        self.client.later(at.now + period(self.key.lease()), CoordinatorTimer::Tick);
         self.client.later(at.now + HEARTBEAT, CoordinatorTimer::Heartbeat);
     }
 
@@ -248,7 +249,7 @@ impl<'a> CoordinatorHost<'a> {
                     }
                 }
                 ClientTimer::Other(CoordinatorTimer::Tick) => {
-                    self.client.later(at.now + self.key.lease() / 4, CoordinatorTimer::Tick);
+                    self.client.later(at.now + period(self.key.lease()), CoordinatorTimer::Tick);
                     self.handle(Some(CoordinatorEvent::Tick), at);
                 }
                 ClientTimer::Other(CoordinatorTimer::Furnish) => {

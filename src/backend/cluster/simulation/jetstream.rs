@@ -139,6 +139,11 @@ impl JetStream {
         self.note_interest(connection);
     }
 
+    /// Has the network let only so many messages through with each connection of a client.
+    pub(crate) fn narrow(&mut self, connection: ConnectionId, most: u64) {
+        self.network.narrow(connection, most);
+    }
+
     /// Takes the right to send to these subjects from the user of a connection.
     pub(crate) fn deny(&mut self, connection: ConnectionId, subjects: &str) {
         self.network.connections[connection].denied = Some(subjects.into());
@@ -201,6 +206,25 @@ impl JetStream {
         self.move_to(at);
         let consumers = self.streams.remove(name).into_iter().flat_map(|it| it.consumers);
         consumers.for_each(|(_, consumer)| consumer.end(&mut self.network));
+    }
+
+    /// Loses one of the messages of a stream, as from a disk with errors: the stream has a hole, and its consumers do not know.
+    /// `drawn` says which.
+    pub(crate) fn lose_message(&mut self, name: &str, drawn: u64) {
+        if let Some(stream) = self.streams.get_mut(name)
+            && let Some(sequence) = stream.messages.drawn(drawn)
+        {
+            stream.messages.remove(sequence);
+        }
+    }
+
+    /// Damages one of the messages of a stream.
+    pub(crate) fn damage_message(&mut self, name: &str, drawn: u64) {
+        if let Some(stream) = self.streams.get_mut(name)
+            && let Some(sequence) = stream.messages.drawn(drawn)
+        {
+            stream.messages.damage(sequence);
+        }
     }
 
     /// Has consumers write their files only if those are older than this, so that a broker that is killed loses what

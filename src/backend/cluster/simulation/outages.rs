@@ -212,28 +212,34 @@ fn deleted_streams() -> Checked {
 
 /// The run ends in time though connections come and go, which answer for other streams.
 fn stuck_streams() -> Checked {
-    for (stream, text) in [
-        ("s-items", "is connected, and does not answer"),
+    for (stream, answered, text) in [
+        ("s-items", SOON, "is connected, and does not answer"),
         // With cuts, it may be away at that moment.
-        ("KV_s-keys", "the broker at nats://127.0.0.1 "),
-        ("s-results", "the broker "),
+        ("KV_s-keys", SOON, "the broker at nats://127.0.0.1 "),
+        // It keeps the last request for results.
+        ("s-results", SOON * 5, "the broker "),
     ] {
         let cuts = (1..40).map(|n| (SOON * 3 * n, Happening::Cut(0, SOON / 10)));
         let stuck = [(SOON, Happening::Stick(stream, FOR_GOOD * 60))];
         for happenings in [stuck.to_vec(), stuck.iter().cloned().chain(cuts).collect()] {
             let count = happenings.len();
-            let plan = Plan { happenings, ..plan_with(2_000, &[]) };
-            ends_in_time(&plan, text).map_err(|it| format!("{stream}, {count}: {it}"))?;
+            // Two leases are longer than `wait_for` too.
+            for lease in [2, 10] {
+                let (happenings, lease) = (happenings.clone(), Duration::from_secs(lease));
+                let plan = Plan { happenings, lease, ..plan_with(2_000, &[]) };
+                let said = |it| format!("{stream}, {count}, a lease of {lease:?}: {it}");
+                ends_in_time(&plan, answered, text).map_err(said)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Checks that the run fails with this text, at most a ping after `wait_for`.
-fn ends_in_time(plan: &Plan, text: &str) -> Checked {
+/// Checks that the run fails with this text, at most a ping after `wait_for`. The broker has answered to all for so long.
+fn ends_in_time(plan: &Plan, answered: Duration, text: &str) -> Checked {
     simulate_with(plan, 1, None, |world, _| {
         let error = first_run(world)?.error.as_ref().map(|error| format!("{error:#}"));
-        let limit = SOON + plan.wait_for + Duration::from_secs(10);
+        let limit = answered + plan.wait_for + Duration::from_secs(10);
         match error {
             Some(error) if error.contains(text) && world.now <= limit => Ok(()),
             other => Err(format!("{other:?} at {:?}", world.now)),
@@ -242,6 +248,17 @@ fn ends_in_time(plan: &Plan, text: &str) -> Checked {
 }
 
 fn short_connections() -> Checked {
+    // The client finds out after two pings that nothing comes.
+    let cuts = (1..40).map(|n| (SOON * 20 * n, Happening::Cut(0, SOON / 10)));
+    for most in 1..8 {
+        let narrow = (SOON, Happening::Narrow(0, most));
+        let happenings = std::iter::once(narrow).chain(cuts.clone()).collect();
+        let (wait_for, lease) = (Duration::from_secs(60), Duration::from_secs(10));
+        let plan = Plan { wait_for, lease, happenings, ..plan_with(2_000, &[]) };
+        // The first connection has them used up within two heartbeats.
+        let said = |it| format!("{most} messages: {it}");
+        ends_in_time(&plan, SOON * 5, "the broker ").map_err(said)?;
+    }
     for party in [0, 1] {
         let cuts = (0..200).map(|n| (SOON * n, Happening::Cut(party, SOON / 3)));
         let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_with(500, &[]) };

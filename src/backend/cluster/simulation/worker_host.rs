@@ -169,7 +169,7 @@ impl WorkerHost {
                 let event = match message.message.headers.marker {
                     Some(_) => WorkerEvent::Gone(run),
                     None => {
-                        let key = wire::decode(&message.message.payload).expect("it is a key");
+                        let Ok(key) = wire::decode(&message.message.payload) else { return };
                         WorkerEvent::Key(Box::new(key))
                     }
                 };

@@ -29,6 +29,8 @@ pub(super) enum Happening {
     Replace(usize),
     /// It has no network for this time.
     Cut(usize, Duration),
+    /// Each of its connections lets only so many messages through.
+    Narrow(usize, u64),
     Answer(usize, AnswerFault),
     KillBroker(Files, Duration),
     PauseBroker(Duration),
@@ -40,6 +42,10 @@ pub(super) enum Happening {
     DeleteStream(&'static str),
     /// All consumers of a stream are deleted at the broker.
     DeleteConsumers(&'static str),
+    /// The broker loses a message of a stream.
+    LoseMessage(&'static str),
+    /// A message of a stream is damaged.
+    DamageMessage(&'static str),
     /// A stream answers nothing for this time.
     Stick(&'static str, Duration),
     /// The run in progress of a coordinator is cancelled.
@@ -317,6 +323,9 @@ impl<'a> World<'a> {
                 host.cut_until = host.cut_until.max(now + time);
                 self.broker.cut(now, host.connection);
             }
+            Happening::Narrow(number, most) => {
+                self.broker.narrow(self.hosts[number].connection, most);
+            }
             Happening::Reconnect(number) => self.reconnect(number),
             Happening::Answer(number, fault) => {
                 self.broker.fault_next_answer(self.hosts[number].connection, fault);
@@ -342,6 +351,12 @@ impl<'a> World<'a> {
             }
             Happening::DeleteStream(name) => self.broker.delete_stream(now, name),
             Happening::DeleteConsumers(stream) => self.broker.delete_consumers(now, stream),
+            Happening::LoseMessage(stream) => {
+                self.broker.lose_message(stream, self.random.below(u64::MAX));
+            }
+            Happening::DamageMessage(stream) => {
+                self.broker.damage_message(stream, self.random.below(u64::MAX));
+            }
             Happening::Stick(stream, time) => {
                 self.broker.set_stuck(Some(stream));
                 self.later(now + time, Happening::Unstick);

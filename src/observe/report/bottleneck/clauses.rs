@@ -31,7 +31,7 @@ impl TimeShares {
             Bottleneck::Window => (head_cost::larger_window(totals), None, None),
             // If the two times need not overlap, the input may have ended before.
             Bottleneck::Backoff
-                if self.full + self.backing_off > 1.0 && totals.window != NO_WINDOW =>
+                if self.full + self.starved.backing_off > 1.0 && totals.window != NO_WINDOW =>
             {
                 (head_cost::larger_window(totals), None, None)
             }
@@ -84,7 +84,7 @@ impl TimeShares {
              for {} of it{}; do less in the iterator{}, since more {} would only wait",
             Percent(self.source),
             producers(totals),
-            Percent(self.starved),
+            Percent(self.starved.all),
             self.runner_up(),
             match advice::producers_have_time(totals) {
                 true => " (move work that needs no order to `producer_work`)",
@@ -101,7 +101,7 @@ impl TimeShares {
              would only wait",
             Percent(self.source),
             producers(totals),
-            Percent(self.starved),
+            Percent(self.starved.all),
             self.runner_up(),
             self.words.producers,
         )
@@ -246,7 +246,7 @@ impl TimeShares {
             },
             Percent(self.full),
             producers(totals),
-            Percent(self.held_up),
+            Percent(self.starved.held_up),
         )
     }
 
@@ -258,7 +258,7 @@ impl TimeShares {
             "the backoff before retries limited the run: {} had only items that waited for a retry for {} of \
              the time; find out why items fail, or make `backoff` shorter{larger}",
             producers(totals),
-            Percent(self.backing_off),
+            Percent(self.starved.backing_off),
         )
     }
 

@@ -11,7 +11,7 @@ use crate::observe::report::live_producers::{all_producers, is_of_cluster, mean}
 /// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
 pub(super) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The share of a run from which `consumer_init` limits it.
+/// The share of a run from which `consumer_init`, or the `producer_init` of the producers in it, limits it.
 const LEAST_START: f64 = 0.2;
 
 /// The clause about getting ready, if that limited the run.
@@ -28,6 +28,14 @@ pub(super) fn start_up(totals: &Totals) -> Option<String> {
              items (it keeps its {who}), or {how}",
             Time(*start_up),
             Time(*lasted)
+        ));
+    }
+    let loading = mean(totals, |producer| producer.loading);
+    if loading >= LEAST_START && *lasted >= SHORTEST {
+        return Some(format!(
+            "start-up limited the run: the producers took {} of it on average to get ready; use one pool for more runs or \
+             items (it keeps its producers), or make `producer_init` faster",
+            Percent(loading)
         ));
     }
     is_long(consumer_init, lasted.mul_f64(LEAST_START)).then(|| {

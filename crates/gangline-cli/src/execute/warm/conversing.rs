@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::value::RawValue;
 
-use crate::execute::conversation::{Aside, Silence};
+use crate::execute::conversation::{Aside, LONGEST, Silence};
 use crate::execute::job_runner::ListFailure;
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::{
@@ -41,7 +41,7 @@ impl Warm {
         let Message { inputs, started, clock } = message;
         let places: HashMap<u64, usize> =
             inputs.into_iter().map(|(at, _)| (asked[at].job.number, at)).collect();
-        let sent = worker.conversation().sent_now();
+        let mut sent = worker.conversation().sent_now();
         if let Err(silence) = worker.conversation().send(line) {
             return Err(self.broken(worker, result_of(silence), said));
         }
@@ -50,7 +50,7 @@ impl Warm {
             let spill = Arc::clone(&worker.spill);
             let aside = Aside { stderr: said, spill: &spill };
             let limit = || self.lanes.shared.limit();
-            let reply = match worker.conversation().hear_line(sent, &limit, aside) {
+            let reply = match worker.conversation().hear_line(&mut sent, &limit, aside) {
                 Ok(reply) => reply,
                 Err(silence) => return Err(self.broken(worker, result_of(silence), said)),
             };
@@ -166,7 +166,9 @@ pub(super) fn result_of(silence: Silence) -> JobResult {
         Silence::Ended(end) => format!("{end} before it answered"),
         Silence::Closed => "closed its standard output".into(),
         Silence::Deaf => "closed its standard input".into(),
-        Silence::TooLong => "printed a line that is too long".into(),
+        Silence::TooLong => {
+            format!("printed more than {} MiB without a line feed", LONGEST >> 20)
+        }
         Silence::Failed(error) => format!("could not be reached: {error}"),
     })
 }

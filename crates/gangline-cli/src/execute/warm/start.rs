@@ -7,10 +7,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::execute::commands;
-use crate::execute::conversation::{Aside, Conversation, SentAt, Silence};
+use crate::execute::conversation::{Aside, Conversation, Silence};
 use crate::execute::failure::has_code;
 use crate::execute::process::ProcessEnd;
 use crate::execute::protocol::{self, FirstLine, MessageForm, VERSION};
+use crate::execute::running_time::RunningTime;
 use crate::execute::start_history::{FailedStart, StartFault, StartVerdict, StartedOn};
 use crate::execute::warm::conversing::result_of;
 use crate::execute::warm::{COMPARED, Warm};
@@ -133,10 +134,10 @@ impl Warm {
             _ => StartFault::Unknown,
         };
         let soon = LONG_WAIT.min(self.start_timeout / 4);
-        let sent = worker.conversation().sent_now();
+        let mut sent = worker.conversation().sent_now();
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
         let greeted = match worker.conversation().send(line) {
-            Ok(()) => self.await_ready(worker.conversation(), (sent, soon), aside),
+            Ok(()) => self.await_ready(worker.conversation(), (&mut sent, soon), aside),
             Err(silence) => Err(silence),
         };
         match greeted {
@@ -155,7 +156,7 @@ impl Warm {
         );
         self.tell_once(&self.reported.slow_start, &text);
         let aside = Aside { stderr: said, spill: &Arc::clone(&worker.spill) };
-        self.await_ready(worker.conversation(), (sent, self.start_timeout), aside).map_err(
+        self.await_ready(worker.conversation(), (&mut sent, self.start_timeout), aside).map_err(
             |silence| {
                 let fault = fault_of(&silence);
                 (self.end_worker(worker, result_of(silence), said), fault)
@@ -167,7 +168,7 @@ impl Warm {
     fn await_ready(
         &self,
         conversation: &mut Conversation,
-        (sent, limit): (SentAt, Duration),
+        (sent, limit): (&mut RunningTime, Duration),
         aside: Aside<'_>,
     ) -> Result<Vec<u8>, Silence> {
         let Aside { stderr, spill } = aside;

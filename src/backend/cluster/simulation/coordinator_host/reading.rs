@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{CARDS, CoordinatorHost, CoordinatorTimer, CoordinatorWait, HEARTBEAT, RESULTS};
+use crate::backend::cluster::event::CoordinatorEvent;
 use crate::backend::cluster::simulation::client::{AGAIN, ANSWER, Moment};
 use crate::backend::cluster::simulation::jetstream::{
     ConsumerConfig, Operation, Pull, PullStatus, Request,
@@ -34,7 +35,7 @@ impl CoordinatorHost<'_> {
             consumer: self.names.consumer_of_results(&self.key.run),
             subscription: RESULTS,
             batch: 256,
-            expires: Some(HEARTBEAT * 5),
+            expires: Some(HEARTBEAT * 2),
             heartbeat: Some(HEARTBEAT),
             no_wait: false,
         };
@@ -44,7 +45,7 @@ impl CoordinatorHost<'_> {
     pub(super) fn take_status(&mut self, status: PullStatus, at: &mut Moment<'_>) {
         self.reading.heard = at.now;
         match status {
-            PullStatus::Heartbeat => {}
+            PullStatus::Heartbeat => self.handle(Some(CoordinatorEvent::NoResult), at),
             PullStatus::NoMessages | PullStatus::Expired | PullStatus::RequestsPending => {
                 if !self.reading.is_stopped {
                     self.pull_results(at);

@@ -35,11 +35,13 @@ impl CoordinatorHost<'_> {
     pub(super) fn owner(&self, answer: Option<Answer>) -> Result<KeyState, u64> {
         match answer {
             Some(Answer::Message { message, sequence, .. }) if message.headers.marker.is_none() => {
-                let other = wire::decode::<RunKey>(&message.payload).expect("it is a key");
-                Ok(match other.epoch == self.key.epoch {
-                    true => KeyState::Own { revision: sequence },
-                    false => KeyState::OfAnother,
-                })
+                match wire::decode::<RunKey>(&message.payload) {
+                    Ok(other) if other.epoch == self.key.epoch => {
+                        Ok(KeyState::Own { revision: sequence })
+                    }
+                    Ok(_) => Ok(KeyState::OfAnother),
+                    Err(_) => Err(sequence),
+                }
             }
             // As the real client, which looks what has ended the last key.
             Some(Answer::Message { sequence, .. }) => Err(sequence),

@@ -52,6 +52,21 @@ impl StoredMessages {
         self.messages.first_key_value().map(|(sequence, it)| (*sequence, it.at))
     }
 
+    /// The place of one of the messages; `None` without any.
+    pub(super) fn drawn(&self, drawn: u64) -> Option<u64> {
+        let index = drawn.checked_rem(self.messages.len() as u64)?;
+        self.messages.keys().nth(index as usize).copied()
+    }
+
+    /// Makes a message one that nothing decodes.
+    pub(super) fn damage(&mut self, sequence: u64) {
+        if let Some(stored) = self.messages.get_mut(&sequence) {
+            self.bytes -= stored.message.stored_bytes();
+            stored.message.payload = [0xff; 12].to_vec().into();
+            self.bytes += stored.message.stored_bytes();
+        }
+    }
+
     /// The messages, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &StoredMessage)> {
         self.messages.iter().map(|(sequence, it)| (*sequence, it))

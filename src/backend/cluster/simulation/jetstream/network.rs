@@ -37,6 +37,9 @@ pub(super) struct Connection {
     answer_fault: Option<AnswerFault>,
     /// The subjects to which its user may not send.
     pub(super) denied: Option<Arc<str>>,
+    /// How many messages the network lets through with each connection, and with this one from now on. It drops the rest
+    /// without a word.
+    narrowness: Option<(u64, u64)>,
     /// The broker refuses the credentials of its user.
     pub(super) is_locked_out: bool,
 }
@@ -106,6 +109,9 @@ impl Network {
             it.unsent.push(operation);
             return;
         }
+        if operation.is_message() && !it.lets_through() {
+            return;
+        }
         it.sent = it.sent.max(now + it.delays.to_broker);
         let (at, life) = (it.sent, it.life);
         self.messages += u64::from(operation.is_message());
@@ -138,7 +144,7 @@ impl Network {
     fn deliver(&mut self, connection: ConnectionId, content: Content) {
         let now = self.now;
         let it = &mut self.connections[connection];
-        if it.is_up {
+        if it.is_up && it.lets_through() {
             it.received = it.received.max(now + it.delays.to_client);
             let (at, life) = (it.received, it.life);
             self.messages += u64::from(!matches!(content, Content::Denied(_)));
@@ -152,6 +158,11 @@ impl Network {
 
     pub(super) fn fault_next_answer(&mut self, connection: ConnectionId, fault: AnswerFault) {
         self.connections[connection].answer_fault = Some(fault);
+    }
+
+    /// Lets so many messages through with each connection of a client.
+    pub(super) fn narrow(&mut self, connection: ConnectionId, most: u64) {
+        self.connections[connection].narrowness = Some((most, most));
     }
 
     /// Loses what is on its way.
@@ -168,7 +179,11 @@ impl Network {
 
     /// Connects again: the client subscribes to what it was subscribed to, and sends what it has kept.
     pub(super) fn restore(&mut self, connection: ConnectionId) {
-        self.connections[connection].is_up = true;
+        let it = &mut self.connections[connection];
+        it.is_up = true;
+        if let Some((most, left)) = &mut it.narrowness {
+            *left = *most;
+        }
         for operation in std::mem::take(&mut self.connections[connection].unsent) {
             self.call(connection, operation);
         }
@@ -231,5 +246,15 @@ impl Network {
     fn push(&mut self, at: Duration, event: Event) {
         self.caused += 1;
         self.events.insert((self.time_of(&event, at), self.caused), event);
+    }
+}
+
+impl Connection {
+    /// Whether one more message gets through.
+    fn lets_through(&mut self) -> bool {
+        let Some((_, left)) = &mut self.narrowness else { return true };
+        let is_through = *left > 0;
+        *left = left.saturating_sub(1);
+        is_through
     }
 }

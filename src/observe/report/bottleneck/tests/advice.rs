@@ -162,6 +162,17 @@ fn getting_ready_limits_a_run_that_is_shorter() {
 }
 
 #[test]
+fn producers_that_get_ready_in_a_run_limit_it() {
+    let loading = |share, of_run| {
+        each(totals(&[share, share]), move |producer| producer.loading = time(10.0 * of_run))
+    };
+    let parts = ["producers took 60 % of it on average to get ready; use one pool for more runs"];
+    says(&loading(0.39, 0.6), Bottleneck::StartUp, &parts);
+    // Those that worked the rest of the time had no other to wait for.
+    says(&loading(0.84, 0.15), Bottleneck::Producers, &["worked 84 %"]);
+}
+
+#[test]
 fn states_that_are_recycled_often_limit_a_run() {
     let recycled = each(totals(&[0.3, 0.3]), |producer| {
         (producer.recycles, producer.recycling) = (250, time(6.0));

@@ -1,0 +1,370 @@
+//! The options of a pool, as the package's Python has checked them, and the pool that they make.
+
+use std::env;
+use std::ffi::OsString;
+use std::time::Duration;
+
+use gangline::device::IntoDevices;
+use gangline::gpu::{GpuList, GpuLock};
+use gangline::order::RuntimeOrder;
+use gangline::process::{ForkServer, Processes, Recipe};
+use gangline::{
+    AnyOrderRunner, Batch, Builder, CancelToken, CfgNode, Devices, Error, Runner, Verdict,
+};
+use pyo3::prelude::*;
+
+use crate::errors::Refused;
+use crate::messages::{FailedLoad, Messages, Shown};
+use crate::prints::PrintSender;
+use crate::runner::{Functions, PyRunner, WorkShape};
+use crate::setup::Setup;
+use crate::shared;
+
+/// The options of a pool, with their names there. Times are texts: `5ms`, or a number of seconds.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    /// As a worker process rebuilds them; or what makes a worker in this process.
+    functions: FunctionsOption,
+    placement: Placement,
+    /// How a worker is started: the interpreter, and its arguments.
+    command: (OsString, Vec<OsString>),
+    /// What forks the workers instead, if something does.
+    fork_server: Option<ForkServerOption>,
+    /// The largest number of inputs in a list; `None` for single inputs.
+    batch: Option<ListSize>,
+    limits: Limits,
+    /// How many calls may be open.
+    queue: Option<usize>,
+    lock_gpus: Option<LockGpus>,
+    /// Whether failed attempts are shown.
+    verbose: bool,
+}
+
+/// What the workers of a pool or of a stage share with the others of the same driver.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) prints: &'a PrintSender,
+    pub(crate) failed: &'a FailedLoad,
+    pub(crate) token: &'a CancelToken,
+    /// The name of the stage, for messages. `None` in a pool.
+    pub(crate) stage: Option<&'a str>,
+}
+
+/// Where the workers run.
+#[derive(Debug, Clone, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Placement {
+    gpus: Option<String>,
+    devices: Option<String>,
+    workers: Option<usize>,
+    share: bool,
+    threads: Option<usize>,
+    sees_all: bool,
+}
+
+/// What bounds failures and times.
+#[derive(Debug, Clone, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Limits {
+    retries: u32,
+    min_workers: Option<usize>,
+    max_restarts: usize,
+    retry_delay: Option<String>,
+    timeout: Option<String>,
+    start_timeout: Option<String>,
+    end_timeout: Option<String>,
+    batch_wait: Option<String>,
+    latency: Option<String>,
+}
+
+/// The functions of a pool, as the package's Python gives them.
+#[derive(Debug, FromPyObject)]
+enum FunctionsOption {
+    #[pyo3(transparent)]
+    Pickled(Vec<u8>),
+    #[pyo3(transparent)]
+    Here(Py<PyAny>),
+}
+
+/// How workers are forked.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct ForkServerOption {
+    /// Those of the interpreter.
+    arguments: Vec<OsString>,
+    /// What `gangline._fork_server` reads.
+    preparation: Vec<u8>,
+}
+
+/// How many inputs a list has.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+enum ListSize {
+    #[pyo3(transparent)]
+    Most(usize),
+    /// By the times of the lists before: the largest is given, or `None`.
+    Chosen((Option<usize>,)),
+}
+
+/// Whether a GPU that another run has is waited for.
+#[derive(Debug, Clone, FromPyObject)]
+struct LockGpus {
+    #[pyo3(item)]
+    waits: bool,
+}
+
+impl Options {
+    /// Makes the runner of a pool, or of this stage of a pipeline.
+    pub(crate) fn runner(&self, stage: Option<usize>) -> Result<PyRunner, Refused> {
+        let devices = self.placement.devices()?;
+        let threads = self.placement.threads(devices.len());
+        let shape = if self.batch.is_some() { WorkShape::List } else { WorkShape::Single };
+        let functions = match &self.functions {
+            FunctionsOption::Pickled(pickled) => {
+                let setup = Setup::new(pickled);
+                Functions::Sent(setup.map_err(|error| Refused::Cfg { source: error.into() })?)
+            }
+            FunctionsOption::Here(start) => {
+                Functions::Here(Python::attach(|py| start.clone_ref(py)))
+            }
+        };
+        Ok(PyRunner::new(functions, gpu_ids(&devices), threads.count, shape).of_stage(stage))
+    }
+
+    /// Makes the builder of a pool of this runner, and what its workers are started with.
+    pub(crate) fn builder<R>(
+        &self,
+        runner: R,
+        cfg: CfgNode,
+        recipe: &'static Recipe<R>,
+        around: &Surroundings<'_>,
+    ) -> Result<PoolBuilder<R>, Refused>
+    where
+        R: Runner<Input: Clone> + 'static,
+    {
+        let devices = self.placement.devices()?;
+        let threads = self.placement.threads(devices.len());
+        let messages = Messages {
+            prints: around.prints.clone(),
+            failed_attempts: if self.verbose { Shown::Yes } else { Shown::No },
+            first_load: self.limits.min_workers.is_none().then(|| around.failed.clone()),
+            stage: around.stage.map(str::to_owned),
+            token: around.token.clone(),
+        };
+        let builder = AnyOrderRunner::builder(runner).devices(devices).cfg(cfg);
+        let builder = builder.observer(messages).cancel_token(around.token.clone());
+        let builder = self.limits.apply(builder)?;
+        let builder = match self.batch {
+            None => builder,
+            Some(size) => builder.batch(self.limits.list(size)?),
+        };
+        let builder = match &self.lock_gpus {
+            None => builder,
+            Some(LockGpus { waits: true }) => builder.lock_gpus(GpuLock::or_wait()),
+            Some(LockGpus { waits: false }) => builder.lock_gpus(GpuLock::or_fail()),
+        };
+        Ok(match &self.functions {
+            FunctionsOption::Pickled(_) => {
+                builder.processes(recipe, self.processes(threads, around))
+            }
+            // Attached once, a thread keeps its thread-local values from one call to the next.
+            FunctionsOption::Here(_) => builder
+                .retries(self.limits.retries)
+                .around_producers(|life| Python::attach(|py| py.detach(life))),
+        })
+    }
+}
+
+/// The builder of a pool.
+pub(crate) type PoolBuilder<R> = Builder<R, RuntimeOrder>;
+
+impl Options {
+    /// How worker processes are started and ended.
+    fn processes(&self, threads: Threads, around: &Surroundings<'_>) -> Processes {
+        let (program, args) = &self.command;
+        let mut processes = Processes::new()
+            .program(program)
+            .args(args.iter().cloned())
+            .max_frame(u32::MAX)
+            .shared_memory(&shared::memory())
+            // They are ended in the middle of their work by `terminate` only.
+            .kill_after(None)
+            .retries(self.limits.retries.saturating_add(DEATHS));
+        if let Some(ForkServerOption { arguments, preparation }) = &self.fork_server {
+            let server = ForkServer::new(program).args(arguments.iter().cloned());
+            processes = processes.fork_server(server.preparation(preparation.clone()));
+        }
+        if self.placement.sees_all {
+            processes = processes.all_gpus_visible();
+        }
+        for (name, value) in threads.variables {
+            processes = processes.env(name, value);
+        }
+        let shown = around.prints.clone();
+        processes.printed(move |_, bytes| shown.send(bytes))
+    }
+
+    /// The ids of the GPUs of each worker, as the user counts them.
+    pub(crate) fn places(&self) -> Result<Vec<Vec<String>>, Refused> {
+        Ok(gpu_ids(&self.placement.devices()?))
+    }
+
+    /// How many calls of the pool may be open, if the user has said so.
+    pub(crate) fn queue(&self) -> Option<usize> {
+        self.queue
+    }
+
+    /// Whether the sizes of inputs and outputs are known. Those of a thread's objects are not.
+    pub(crate) fn are_sizes_known(&self) -> bool {
+        matches!(self.functions, FunctionsOption::Pickled(_))
+    }
+
+    /// The largest number of inputs in a list, as far as the window is concerned.
+    pub(crate) fn largest_list(&self) -> usize {
+        match self.batch {
+            None => 1,
+            Some(ListSize::Most(most) | ListSize::Chosen((Some(most),))) => most,
+            Some(ListSize::Chosen((None,))) => LARGEST_CHOSEN,
+        }
+    }
+}
+
+/// The room for lists of which the size is chosen.
+const LARGEST_CHOSEN: usize = 128;
+
+/// How often a worker may die in an attempt of an item beside its failures: a worker that was killed from outside does
+/// the item no harm.
+const DEATHS: u32 = 2;
+
+impl Placement {
+    fn devices(&self) -> Result<Devices, Refused> {
+        let devices = match (&self.gpus, &self.devices) {
+            (Some(_), Some(_)) => return Err(Refused::Both { first: "gpus", second: "devices" }),
+            (Some(gpus), None) => {
+                let refused = |source: Error| Refused::value("gpus", gpus, source);
+                let list: GpuList = gpus.parse().map_err(|source| refused(Error::from(source)))?;
+                match self.workers.filter(|_| self.share) {
+                    Some(workers) => list.share(workers),
+                    None => list.slots(list.len().max(1)),
+                }
+                .map_err(|source| refused(source.into()))?
+            }
+            (None, Some(devices)) => {
+                let read = devices.into_devices();
+                read.map_err(|source| Refused::value("devices", devices, source.into()))?
+            }
+            (None, None) => {
+                let workers = self.workers.unwrap_or_else(num_cpus::get);
+                let read = workers.into_devices();
+                read.map_err(|source| {
+                    Refused::value("workers", &workers.to_string(), source.into())
+                })?
+            }
+        };
+        Ok(devices.names_only())
+    }
+
+    /// The number of threads of a worker's libraries, and the variables that say it to them.
+    fn threads(&self, workers: usize) -> Threads {
+        let set = |name: &&str| env::var_os(name).is_none() || self.threads.is_some();
+        let share = || (num_cpus::get() / workers.max(1)).max(1);
+        let count = self.threads.or_else(threads_of_environment).unwrap_or_else(share);
+        let variables = THREAD_VARIABLES.iter().copied().filter(set);
+        Threads {
+            count: count as u64,
+            variables: variables.map(|name| (name, count.to_string())).collect(),
+        }
+    }
+}
+
+/// The threads that the libraries of a worker may use.
+struct Threads {
+    count: u64,
+    /// The variables that the environment of the workers lacks.
+    variables: Vec<(&'static str, String)>,
+}
+
+/// The variables that set the number of threads of a library. Most libraries read the first if their own is not set.
+const THREAD_VARIABLES: [&str; 4] =
+    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+/// The number of threads that the user has set, of the outermost level: of `4` or `4,2`.
+fn threads_of_environment() -> Option<usize> {
+    let value = env::var(THREAD_VARIABLES[0]).ok()?;
+    value.split(',').next()?.trim().parse().ok().filter(|threads| *threads > 0)
+}
+
+impl Limits {
+    fn apply<R: Runner + 'static>(
+        &self,
+        builder: PoolBuilder<R>,
+    ) -> Result<PoolBuilder<R>, Refused> {
+        let retries = self.retries;
+        let builder = builder.init_in_run().min_producers(self.min_workers.unwrap_or(1));
+        let builder = builder.replace_lost(self.max_restarts);
+        let mut builder = builder.classify(move |error| {
+            // A death of the worker may be nobody's fault, so the builder's number of retries bounds it.
+            let is_spent = error.attempt().is_some_and(|attempt| attempt > retries);
+            match error {
+                Error::HookCrashed { .. } => Verdict::Retry,
+                _ if is_spent => Verdict::Skip,
+                _ => Verdict::Retry,
+            }
+        });
+        if let Some(delay) = time("retry_delay", &self.retry_delay)? {
+            builder = builder.backoff(delay, delay);
+        }
+        if let Some(limit) = time("timeout", &self.timeout)? {
+            builder = builder.item_timeout(limit);
+        }
+        if let Some(limit) = time("start_timeout", &self.start_timeout)? {
+            builder = builder.init_timeout(limit);
+        }
+        if let Some(limit) = time("end_timeout", &self.end_timeout)? {
+            builder = builder.end_timeout(limit);
+        }
+        Ok(builder)
+    }
+
+    fn list(&self, size: ListSize) -> Result<Batch, Refused> {
+        let batch = match size {
+            ListSize::Most(most) => Batch::up_to(most),
+            ListSize::Chosen((None,)) => Batch::auto(),
+            ListSize::Chosen((Some(most),)) => Batch::auto().at_most(most),
+        };
+        let batch = match time("latency", &self.latency)? {
+            Some(latency) => batch.latency(latency),
+            None => batch,
+        };
+        Ok(match time("batch_wait", &self.batch_wait)? {
+            Some(wait) => batch.within(wait),
+            None => batch,
+        })
+    }
+}
+
+fn time(name: &'static str, text: &Option<String>) -> Result<Option<Duration>, Refused> {
+    text.as_ref().map(|text| read_time(name, text)).transpose()
+}
+
+/// Reads a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
+pub(crate) fn read_time(name: &str, text: &str) -> Result<Duration, Refused> {
+    let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
+    let read = seconds().or_else(|| humantime::parse_duration(text).ok());
+    let read = read.filter(|time| *time <= LONGEST && !text.starts_with('+'));
+    read.ok_or_else(|| Refused::Time { name: name.to_owned(), text: text.to_owned() })
+}
+
+/// A year: later moments may exceed the range of a clock.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The ids of the GPUs of each place, as the user counts them.
+fn gpu_ids(devices: &Devices) -> Vec<Vec<String>> {
+    let ids = |place: &[gangline::Device]| {
+        let id = |device: &gangline::Device| match device {
+            gangline::Device::Cuda(index) => Some(index.to_string()),
+            _ => None,
+        };
+        place.iter().filter_map(id).collect()
+    };
+    devices.places().map(ids).collect()
+}

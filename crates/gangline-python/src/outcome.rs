@@ -1,0 +1,124 @@
+//! What became of an item, as the package's Python makes a record of it.
+
+use std::time::Duration;
+
+use gangline::Error;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::answer::Answer;
+use crate::errors::{task_failed, text_of_item, text_of_place};
+use crate::item::{Content, StageItem};
+use crate::messages::FailedLoad;
+
+/// What became of an item.
+pub(crate) struct Outcome {
+    /// The item's place in the input.
+    index: u64,
+    worker: Option<usize>,
+    attempts: u32,
+    /// How long the last attempt took.
+    took: Duration,
+    end: End,
+}
+
+/// How an item has ended.
+enum End {
+    Output(Content),
+    Failed(String),
+    /// An earlier run had done it, so it has no record.
+    AlreadyDone,
+}
+
+/// A stage, as records have it.
+pub(crate) struct RecordedStage {
+    /// What the texts of errors call it. `None` in a pool, which has no other.
+    pub(crate) name: Option<String>,
+    /// The number of its first worker among those of all stages.
+    pub(crate) first_worker: usize,
+}
+
+impl Outcome {
+    /// What the result of an item says.
+    ///
+    /// # Errors
+    ///
+    /// The exception for an error that belongs to no item, or for a deadline.
+    pub(crate) fn of_result(
+        index: u64,
+        result: Result<Answer, Error>,
+        failed: &FailedLoad,
+    ) -> PyResult<Self> {
+        match result {
+            Ok(answer) => Ok(Outcome::of_answer(index, answer)),
+            Err(error @ Error::DeadlineExceeded { .. }) => Err(failed.or(&error)),
+            Err(error) if error.items().is_empty() => Err(failed.or(&error)),
+            Err(error) => Ok(Outcome::of_error(index, &error)),
+        }
+    }
+
+    pub(crate) fn of_answer(index: u64, answer: Answer) -> Self {
+        let Answer { value, producer, attempt, took } = answer;
+        let (worker, end) = (Some(producer as usize), End::Output(Content::One(value)));
+        Outcome { index, worker, attempts: attempt, took, end }
+    }
+
+    /// An output of the last stage of a pipeline.
+    pub(crate) fn of_item(index: u64, item: StageItem, stage: &RecordedStage) -> Self {
+        let StageItem { content, made } = item;
+        Outcome {
+            index,
+            worker: made.producer.map(|producer| stage.first_worker + producer as usize),
+            attempts: made.attempt,
+            took: made.took,
+            end: End::Output(content),
+        }
+    }
+
+    pub(crate) fn of_error(index: u64, error: &Error) -> Self {
+        Outcome {
+            index,
+            worker: error.producer(),
+            attempts: error.attempt().unwrap_or(0),
+            took: task_failed(error).map_or(Duration::ZERO, |task| task.took),
+            end: End::Failed(text_of_item(error)),
+        }
+    }
+
+    /// What failed in this stage of a pipeline, an item or a part of it.
+    pub(crate) fn of_failure(index: u64, error: &Error, stage: &RecordedStage) -> Self {
+        let Outcome { worker, attempts, took, .. } = Outcome::of_error(index, error);
+        let text = text_of_item(error);
+        let text = match &stage.name {
+            Some(name) => format!("in {}: {text}", text_of_place(error, name)),
+            None => text,
+        };
+        let worker = worker.map(|worker| stage.first_worker + worker);
+        Outcome { index, worker, attempts, took, end: End::Failed(text) }
+    }
+
+    pub(crate) fn already_done(index: u64) -> Self {
+        let took = Duration::ZERO;
+        Outcome { index, worker: None, attempts: 0, took, end: End::AlreadyDone }
+    }
+
+    /// What it takes in memory, in bytes, as far as that is known.
+    pub(crate) fn size(&self) -> u64 {
+        match &self.end {
+            End::Output(content) => content.size(),
+            End::Failed(text) => text.len() as u64,
+            End::AlreadyDone => 0,
+        }
+    }
+
+    /// A tuple: index, worker or `None`, attempts, seconds, and the end of the item. That is the pickled output, the
+    /// text of its error, or `None` if an earlier run had done it.
+    pub(crate) fn to_python<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let end = match &self.end {
+            End::Output(value) => value.to_python(py)?.into_any(),
+            End::Failed(text) => text.into_pyobject(py)?.into_any(),
+            End::AlreadyDone => py.None().into_bound(py),
+        };
+        (self.index, self.worker, self.attempts, self.took.as_secs_f64(), end).into_pyobject(py)
+    }
+}

@@ -1,0 +1,280 @@
+//! A Python function as a runner.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use gangline::process::Recipe;
+use gangline::{CfgNode, ConsumerContext, ProducerContext, Result, Runner};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::Answer;
+use crate::failure::TaskFailed;
+use crate::item::Given;
+use crate::lock;
+use crate::setup::{self, Setup};
+use crate::value::Value;
+
+/// How a worker makes the functions of a pool.
+pub(crate) static PYTHON: Recipe<PyRunner> = Recipe::new("python", PyRunner::from_cfg)
+    .version(env!("CARGO_PKG_VERSION"))
+    .error::<TaskFailed>()
+    .prepare_batch(|runner, inputs| runner.prepare(inputs, |value| value));
+
+/// The functions of a pool, for workers that are processes or threads.
+pub(crate) struct PyRunner {
+    functions: Functions,
+    /// The ids of the GPUs of each producer, as the user counts them.
+    gpus: Vec<Vec<String>>,
+    threads: u64,
+    shape: WorkShape,
+    /// Which of the functions are those of this stage of a pipeline, from 0. `None` in a pool.
+    stage: Option<usize>,
+    /// In a worker process, its Python, which unpickles inputs ahead.
+    worker: Mutex<Option<Py<PyAny>>>,
+}
+
+/// The functions of a pool.
+pub(crate) enum Functions {
+    /// On their way to worker processes.
+    Sent(Setup),
+    /// In a worker process, which rebuilds them.
+    Received(Vec<u8>),
+    /// What makes a worker in this process: it is called with the place.
+    Here(Py<PyAny>),
+}
+
+/// What `work` is called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WorkShape {
+    /// One input.
+    Single,
+    /// A list of inputs.
+    List,
+}
+
+impl PyRunner {
+    pub(crate) fn new(
+        functions: Functions,
+        gpus: Vec<Vec<String>>,
+        threads: u64,
+        shape: WorkShape,
+    ) -> Self {
+        PyRunner { functions, gpus, threads, shape, stage: None, worker: Mutex::new(None) }
+    }
+
+    /// Takes the functions of this stage of a pipeline, if it is one.
+    pub(crate) fn of_stage(self, stage: Option<usize>) -> Self {
+        PyRunner { stage, ..self }
+    }
+
+    /// What a worker makes the same runner from, and what a journal compares: the kind of its `keys`.
+    pub(crate) fn cfg(&self, keys: Option<&str>) -> Result<CfgNode> {
+        let functions = match &self.functions {
+            Functions::Sent(setup) => Some(setup.path()),
+            Functions::Received(_) | Functions::Here(_) => None,
+        };
+        Ok(CfgNode::new()
+            .with("keys", keys)?
+            .with("functions", functions)?
+            .with("gpus", self.gpus.clone())?
+            .with("threads", self.threads)?
+            .with("shape", self.shape)?
+            .with("stage", self.stage)?)
+    }
+
+    pub(crate) fn from_cfg(cfg: &CfgNode) -> Result<Self> {
+        let path: String = cfg.get("functions")?;
+        let functions = Functions::Received(setup::read(&path)?);
+        Ok(PyRunner {
+            functions,
+            gpus: cfg.get("gpus")?,
+            threads: cfg.get("threads")?,
+            shape: cfg.get("shape")?,
+            stage: cfg.get("stage")?,
+            worker: Mutex::new(None),
+        })
+    }
+
+    /// Unpickles inputs, which are objects then.
+    pub(crate) fn prepare<I: Given>(
+        &self,
+        inputs: &mut [I],
+        of_object: impl Fn(Value) -> I,
+    ) -> Result<()> {
+        Python::attach(|py| {
+            let worker = lock(&self.worker).as_ref().map(|worker| worker.clone_ref(py));
+            // Without one, the hook unpickles them.
+            let Some(worker) = worker else { return Ok(()) };
+            let given = inputs.iter().map(|input| input.given(py));
+            let given = PyList::new(py, given.collect::<PyResult<Vec<_>>>()?)?;
+            let prepared = worker.call_method1(py, "prepare", (given,))?;
+            for (input, object) in inputs.iter_mut().zip(prepared.bind(py).try_iter()?) {
+                *input = of_object(Value::of(&object?)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Drops inputs that a worker process has worked on. Objects that are dropped outside of Python would live until its
+    /// next call, with the memory that they map.
+    pub(crate) fn drop_prepared<I>(&self, inputs: &mut Vec<I>) {
+        if matches!(self.functions, Functions::Received(_)) {
+            Python::attach(|_| inputs.clear());
+        }
+    }
+
+    /// Has a worker work on one input.
+    pub(crate) fn work_on(
+        &self,
+        cx: &ProducerContext<'_>,
+        worker: &mut Py<PyAny>,
+        input: &impl Given,
+    ) -> Result<Answer> {
+        match self.shape {
+            WorkShape::List => {
+                let answers = self.work_on_list(cx, worker, std::slice::from_ref(input))?;
+                answers.into_iter().next().expect("a list of one input has one answer")
+            }
+            WorkShape::Single => {
+                let since = Instant::now();
+                Python::attach(|py| {
+                    let answer = worker.call_method1(py, "work", (input.given(py)?,))?;
+                    answer_of(answer.bind(py), cx, since)
+                })
+            }
+        }
+    }
+
+    /// Has a worker work on a list of inputs.
+    pub(crate) fn work_on_list(
+        &self,
+        cx: &ProducerContext<'_>,
+        worker: &mut Py<PyAny>,
+        inputs: &[impl Given],
+    ) -> Result<Vec<Result<Answer>>> {
+        let since = Instant::now();
+        Python::attach(|py| {
+            let given = inputs.iter().map(|input| input.given(py));
+            let given = PyList::new(py, given.collect::<PyResult<Vec<_>>>()?)?;
+            let answers = worker.call_method1(py, "work_on_list", (given,))?;
+            match answers.bind(py).cast::<PyList>() {
+                Ok(answers) => {
+                    Ok(answers.iter().map(|answer| answer_of(&answer, cx, since)).collect())
+                }
+                Err(_) => Err(TaskFailed::of(answers.bind(py), since.elapsed())?),
+            }
+        })
+    }
+
+    /// The arguments for a worker's Python: the number of the producer, its GPUs and its device.
+    fn place(&self, cx: &ProducerContext<'_>) -> (usize, Vec<String>, String, u64) {
+        let gpus = self.gpus.get(cx.producer()).cloned().unwrap_or_default();
+        (cx.producer(), gpus, cx.device().to_string(), self.threads)
+    }
+}
+
+impl Runner for PyRunner {
+    type Input = Value;
+    type Output = Answer;
+    /// `gangline._worker.Worker`.
+    type ProducerState = Py<PyAny>;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Py<PyAny>> {
+        let since = Instant::now();
+        Python::attach(|py| {
+            let place = self.place(cx);
+            let started = match &self.functions {
+                Functions::Received(setup) => {
+                    let setup = PyBytes::new(py, setup);
+                    match self.stage {
+                        None => {
+                            py.import("gangline._worker")?.call_method1("start", (setup, place))?
+                        }
+                        Some(stage) => py
+                            .import("gangline._stages")?
+                            .call_method1("start", (setup, place, stage))?,
+                    }
+                }
+                Functions::Here(start) => start.bind(py).call1((place,))?,
+                Functions::Sent(_) => unreachable!("the driver's processes call the hooks"),
+            };
+            match started.cast_into::<PyTuple>() {
+                Ok(failed) => Err(TaskFailed::of(&failed, since.elapsed())?),
+                Err(worker) => {
+                    let worker = worker.into_inner().unbind();
+                    if matches!(self.functions, Functions::Received(_)) {
+                        let before = lock(&self.worker).replace(worker.clone_ref(py));
+                        drop(before);
+                    }
+                    Ok(worker)
+                }
+            }
+        })
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        worker: &mut Py<PyAny>,
+        input: Value,
+    ) -> Result<Answer> {
+        self.work_on(cx, worker, &input)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        worker: &mut Py<PyAny>,
+        inputs: &mut Vec<Value>,
+    ) -> Result<Vec<Result<Answer>>> {
+        let answers = self.work_on_list(cx, worker, inputs)?;
+        self.drop_prepared(inputs);
+        Ok(answers)
+    }
+
+    fn producer_end(&self, _: &ProducerContext<'_>, worker: Py<PyAny>) -> Result<()> {
+        let since = Instant::now();
+        Python::attach(|py| {
+            let ahead = lock(&self.worker).take();
+            drop(ahead);
+            let failed = worker.call_method0(py, "end")?;
+            match failed.is_none(py) {
+                true => Ok(()),
+                false => Err(TaskFailed::of(failed.bind(py), since.elapsed())?),
+            }
+        })
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// A service has no consumer.
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: Answer) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Reads what a worker's Python returns for one item: the pickled output, or what describes the failure.
+fn answer_of(
+    answer: &Bound<'_, PyAny>,
+    cx: &ProducerContext<'_>,
+    since: Instant,
+) -> Result<Answer> {
+    let took = since.elapsed();
+    match Value::of(answer) {
+        Ok(value) => {
+            let producer = u32::try_from(cx.producer()).unwrap_or(u32::MAX);
+            Ok(Answer { value, producer, attempt: cx.attempt(), took })
+        }
+        Err(_) => Err(TaskFailed::of(answer, took)?),
+    }
+}

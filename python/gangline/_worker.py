@@ -1,0 +1,154 @@
+"""A worker of a pool: it rebuilds the functions, and calls them for each message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Protocol, Union
+
+from gangline._context import Context
+from gangline._errors import full_text, is_lost_gpu, is_out_of_memory
+from gangline._loop import flush, outputs_of, release_memory
+from gangline._objects import Objects
+from gangline._pickling import Packed, Receiver, Unreadable
+
+__all__ = ["Worker", "call_function", "start"]
+
+#: The text of a failure, and the number of its kind.
+Failure = tuple[str, int]
+
+#: A worker's number, GPUs and device, and the number of its threads.
+Place = tuple[int, Sequence[str], str, int]
+
+#: What an item has become: the pickled output, or its failure.
+Outcome = Union[Packed, tuple[Any], Failure]
+
+#: The kinds of failures, as the binding numbers them.
+PLAIN, OUT_OF_MEMORY, LOST_GPU = range(3)
+
+
+class Values(Protocol):
+    """How inputs and outputs are packed."""
+
+    def pack(self, values: Sequence[Any]) -> list[Any]:
+        """Pack each value. What cannot be packed gives its exception."""
+
+    def unpack(self, packed: Sequence[Any]) -> list[Any]:
+        """Rebuild each value. One that fails gives an `Unreadable`."""
+
+
+def start(setup: bytes, place: Place) -> Union[Worker, Failure]:
+    """Rebuild the functions of a pool in a process, and call ``load``."""
+    try:
+        values = Receiver(setup)
+        return Worker(values, values.functions, place)
+    except BaseException as error:
+        return failure(error)
+    finally:
+        flush()
+
+
+def start_here(functions: Any, place: Place) -> Union[Worker, Failure]:
+    """Call ``load`` on a thread of the driver."""
+    try:
+        return Worker(Objects(), functions, place)
+    except BaseException as error:
+        return failure(error)
+
+
+class Worker:
+    """The functions of a pool, and the state that ``load`` has returned."""
+
+    def __init__(self, values: Values, functions: Any, place: Place) -> None:
+        self._values = values
+        load, self._work, self._end = functions
+        self._process = os.getpid()
+        number, gpus, device, threads = place
+        self._state = None if load is None else load(Context(number, tuple(gpus), device, threads))
+
+    def prepare(self, packed: Sequence[Any]) -> list[tuple[Any]]:
+        """Rebuild inputs for `work_on_list`, also on another thread while ``work`` runs."""
+        return [(value,) for value in self._values.unpack(packed)]
+
+    def work(self, packed: Any) -> Outcome:
+        """Work on one input."""
+        (value,) = self._values.unpack([packed])
+        try:
+            if isinstance(value, Unreadable):
+                raise value.error
+            output = self._work(self._state, value)
+        except BaseException as error:
+            self._finish()
+            return failure(error)
+        self._finish()
+        return self._pack([output])[0]
+
+    def work_on_list(self, packed: Sequence[Any]) -> Union[list[Outcome], Failure]:
+        """Work on a list of inputs. One failure is that of the whole list."""
+        values = self._values.unpack(packed)
+        readable = [value for value in values if not isinstance(value, Unreadable)]
+        outcomes = self._work_on(readable) if readable else []
+        self._finish()
+        if isinstance(outcomes, tuple):
+            return outcomes
+        if len(readable) == len(values):
+            return outcomes
+        rest = iter(outcomes)
+        return [failure(value.error) if isinstance(value, Unreadable) else next(rest) for value in values]
+
+    def _work_on(self, inputs: list[Any]) -> Union[list[Outcome], Failure]:
+        count = len(inputs)
+        try:
+            returned = self._work(self._state, inputs)
+            outputs = outputs_of(returned, count)
+        except BaseException as error:
+            return failure(error)
+        if outputs is None:
+            # Not a failure of the list: it would be divided, and be wrong at each size.
+            wrong = ValueError(f"with batch, work returns a list of outputs, got {type(returned).__name__}")
+            return [failure(wrong)] * count
+        return self._pack(outputs)
+
+    def _pack(self, outputs: list[Any]) -> list[Outcome]:
+        return [
+            failure(output)
+            if isinstance(output, BaseException)
+            else failure(packed)
+            if isinstance(packed, BaseException)
+            else packed
+            for output, packed in zip(outputs, self._values.pack(outputs))
+        ]
+
+    def _finish(self) -> None:
+        """Write what was printed, before the answer. A fork of the worker that has come back here ends."""
+        flush()
+        if os.getpid() != self._process:
+            os._exit(0)
+
+    def end(self) -> Optional[Failure]:
+        """Call ``end``."""
+        try:
+            if self._end is not None:
+                self._end(self._state)
+        except BaseException as error:
+            return failure(error)
+        finally:
+            flush()
+        return None
+
+
+def call_function(_: None, call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]) -> Any:
+    """Call a function with its arguments: the work of an executor."""
+    function, args, kwargs = call
+    return function(*args, **kwargs)
+
+
+def failure(error: BaseException) -> Failure:
+    """Describe an exception, which stays in this process."""
+    text, kind = full_text(error), PLAIN
+    if is_out_of_memory(error):
+        release_memory(error)
+        kind = OUT_OF_MEMORY
+    elif is_lost_gpu(error):
+        kind = LOST_GPU
+    return text, kind

@@ -1,0 +1,169 @@
+//! Batches that are sent to a process, and prepared there, before it is done with the one before.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use gangline::closures::BoxRunner;
+use gangline::order::InputOrder;
+use gangline::process::{Processes, Recipe};
+use gangline::{Batch, Builder, CfgNode, OnError, OrderedRunner, ProducerContext, Result};
+
+use crate::chores::{Chore, builder, squared, squares};
+use crate::suite::tests;
+
+tests![
+    a_batch_is_prepared_while_the_one_before_is_worked_on,
+    inputs_are_prepared_once_and_in_order,
+    an_error_of_preparing_fails_its_item_alone,
+    a_panic_of_preparing_fails_its_item_alone,
+    a_process_that_dies_of_preparing_fails_its_item_alone,
+    a_slow_batch_keeps_no_batch_back_that_was_sent_behind_it,
+    a_crash_costs_the_batch_behind_no_attempt,
+    a_pool_without_items_ahead_works_the_same,
+];
+
+type Numbers = BoxRunner<u64, u64, Vec<u64>>;
+
+/// Doubles each input in `prepare_batch`. The hook adds one.
+pub static PREPARED: Recipe<Numbers> = Recipe::new("prepared", make).prepare_batch(prepare);
+
+/// An input that cannot be prepared, and one that panics there.
+const UNPREPARED: u64 = 1_000_001;
+const PANICS: u64 = 1_000_002;
+/// One with which the process ends there.
+const ABORTS: u64 = 1_000_003;
+/// The hook of a batch that begins with one of these takes 1 ms.
+const SLOW: Range<u64> = 2_000..4_000;
+
+/// Whether a hook works in this process.
+static WORKS: AtomicBool = AtomicBool::new(false);
+/// How many batches were prepared meanwhile.
+static MEANWHILE: AtomicU64 = AtomicU64::new(0);
+/// Has the hook return that number.
+const COUNT: u64 = 5_000;
+
+#[expect(clippy::ptr_arg, reason = "the form that a recipe asks for")]
+fn prepare(_: &Numbers, inputs: &mut Vec<u64>) -> Result<()> {
+    if inputs.contains(&UNPREPARED) {
+        return Err("this cannot be prepared".into());
+    }
+    assert!(!inputs.contains(&PANICS), "this panics");
+    if inputs.contains(&ABORTS) {
+        std::process::abort();
+    }
+    inputs.iter_mut().for_each(|input| *input *= 2);
+    if WORKS.load(Ordering::Relaxed) {
+        MEANWHILE.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the form that a recipe asks for")]
+fn make(_: &CfgNode) -> Result<Numbers> {
+    let work = |_: &ProducerContext<'_>, (): &mut (), inputs: &mut Vec<u64>| {
+        if inputs[0] == 2 * COUNT {
+            return Ok(vec![Ok(MEANWHILE.load(Ordering::Relaxed))]);
+        }
+        WORKS.store(true, Ordering::Relaxed);
+        if SLOW.contains(&(inputs[0] / 2)) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        WORKS.store(false, Ordering::Relaxed);
+        Ok(inputs.drain(..).map(|input| Ok(input + 1)).collect())
+    };
+    Ok(BoxRunner::new(gangline::map_batches(|_| Ok(()), work)))
+}
+
+fn numbers(producers: usize) -> Builder<Numbers, InputOrder> {
+    let builder = OrderedRunner::builder(make(&CfgNode::new()).unwrap()).devices(producers);
+    builder.batch(Batch::of(4)).processes(&PREPARED, Processes::new().retries(1))
+}
+
+fn worked(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    numbers.into_iter().map(|number| 2 * number + 1).collect()
+}
+
+fn a_batch_is_prepared_while_the_one_before_is_worked_on() {
+    let mut pool = numbers(1).build().unwrap();
+    let slow = SLOW.take(800);
+    assert_eq!(pool.run(slow.clone()).unwrap(), worked(slow));
+    let [meanwhile] = pool.run([COUNT]).unwrap()[..] else { panic!("one item has one output") };
+    assert!((1..=200).contains(&meanwhile), "{meanwhile} of 200 batches");
+}
+
+fn inputs_are_prepared_once_and_in_order() {
+    let mut pool = numbers(2).build().unwrap();
+    for count in [0, 1, 3, 4, 5, 300] {
+        let items = 1_000..1_000 + count;
+        assert_eq!(pool.run(items.clone()).unwrap(), worked(items));
+    }
+}
+
+fn fails_alone(bad: u64, text: &str) {
+    let mut pool = numbers(2).on_error(OnError::Skip).build().unwrap();
+    let items = (1_000..1_100).chain([bad]).chain(1_100..1_200);
+    assert_eq!(pool.run(items).unwrap(), worked(1_000..1_200));
+    let [failure] = pool.failures() else { panic!("{:?}", pool.failures()) };
+    assert_eq!(failure.item(), Some(100));
+    assert!(format!("{failure:#}").contains(text), "{failure:#}");
+}
+
+fn an_error_of_preparing_fails_its_item_alone() {
+    fails_alone(UNPREPARED, "this cannot be prepared");
+}
+
+fn a_panic_of_preparing_fails_its_item_alone() {
+    fails_alone(PANICS, "this panics");
+}
+
+fn a_process_that_dies_of_preparing_fails_its_item_alone() {
+    fails_alone(ABORTS, "signal 6 (SIGABRT)");
+}
+
+/// After more quick batches than the window has, one waits for an item of the batch behind it.
+fn waiting(directory: &Path) -> Vec<Chore> {
+    let burst = |n: u64| {
+        let gate = directory.join(n.to_string());
+        let mut items = squares(0..80);
+        items.push(Chore::Await(gate.with_extension("begun"), gate.clone()));
+        items.extend(squares(0..3));
+        items.push(Chore::Touch(gate));
+        items.extend(squares(0..3));
+        items
+    };
+    (0..20).flat_map(burst).collect()
+}
+
+fn a_slow_batch_keeps_no_batch_back_that_was_sent_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let items = waiting(directory.path());
+    let count = items.len();
+    let mut pool = builder(2).batch(Batch::of(4)).window(64).build().unwrap();
+    // Otherwise this never ends.
+    assert_eq!(pool.run(items).unwrap().len(), count);
+    assert_eq!(pool.account().ok, count as u64);
+}
+
+fn a_crash_costs_the_batch_behind_no_attempt() {
+    let mut items = squares(0..400);
+    for crash in (41..400).step_by(80) {
+        items[crash] = Chore::Segv;
+    }
+    let pool = builder(1).batch(Batch::of(4)).on_error(OnError::Skip);
+    let mut pool = pool.build().unwrap();
+    let outputs = pool.run(items).unwrap();
+    let expected = (0..400).filter(|item| item % 80 != 41);
+    assert_eq!(outputs, expected.flat_map(|item| squared(item..item + 1)).collect::<Vec<_>>());
+    let failed: Vec<_> = pool.failures().iter().map(|failure| failure.item().unwrap()).collect();
+    assert_eq!(failed, [41, 121, 201, 281, 361]);
+}
+
+fn a_pool_without_items_ahead_works_the_same() {
+    let builder = OrderedRunner::builder(make(&CfgNode::new()).unwrap()).devices(2);
+    let builder = builder.batch(Batch::of(4)).processes(&PREPARED, Processes::new().ahead(1));
+    let mut pool = builder.build().unwrap();
+    assert_eq!(pool.run(1_000..1_100).unwrap(), worked(1_000..1_100));
+}
