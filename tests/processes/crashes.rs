@@ -1,5 +1,6 @@
 //! Processes that die, for real.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use gangline::closures::FnMap;
@@ -18,6 +19,7 @@ tests![
     a_panic_that_aborts_is_a_crash_with_its_message,
     an_input_that_cannot_be_cloned_is_tried_again,
     a_process_that_dies_between_runs_costs_no_attempt,
+    processes_that_die_after_a_burst_cost_no_attempt,
     a_process_without_memory_fails_its_item,
     a_process_that_another_holds_open_is_seen_to_end,
     a_run_that_fails_at_a_crash_names_it,
@@ -155,6 +157,23 @@ fn a_process_that_dies_between_runs_costs_no_attempt() {
     kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     await_zombie(rustix::process::Pid::from_raw(pid).unwrap());
     pool.close().expect("its state was gone, so there was nothing to end");
+}
+
+/// At the end of a run, idle producers ask for what others have ahead. The answers may come after the run. They used to look
+/// like signs of life.
+fn processes_that_die_after_a_burst_cost_no_attempt() {
+    let mut pool = builder(3).window(64).build().unwrap();
+    for _ in 0..20 {
+        let mut items = squares(0..300);
+        items.extend((0..30).map(|_| Chore::Pid));
+        let outputs = pool.run(items).unwrap();
+        let pids = outputs[300..].iter().map(|pid| pid.parse().unwrap()).collect::<HashSet<i32>>();
+        for pid in pids.into_iter().map(|pid| rustix::process::Pid::from_raw(pid).unwrap()) {
+            kill_process(pid, Signal::KILL).unwrap();
+            await_zombie(pid);
+        }
+        assert_eq!(pool.run(squares(0..3)).unwrap(), squared(0..3));
+    }
 }
 
 fn await_zombie(pid: rustix::process::Pid) {

@@ -171,17 +171,13 @@ impl Child {
     }
 
     /// Whether it runs, as far as can be seen without waiting.
+    ///
+    /// Frames that are there do not show it: a child may have answered a recall, and died. They are read later, where a frame
+    /// that nothing has asked for is an error.
     pub(super) fn is_alive(&mut self) -> bool {
-        // A frame that nothing has asked for is read later, where it is an error.
-        let now = Instant::now();
-        match self.wait(None, Some(now)) {
-            Wake::Time => true,
-            Wake::Frame(frame) => {
-                self.frames.push_front(frame);
-                true
-            }
-            Wake::Bell | Wake::Gone | Wake::Damaged(_) => false,
-        }
+        let ready = self.poll(None, Some(Instant::now()));
+        self.take_in(&ready);
+        self.state == ChildState::Running
     }
 
     /// Waits for the next frame, the bell, a time or the end. Meanwhile writes what is unwritten, and logs what is
@@ -197,29 +193,34 @@ impl Child {
                 ChildState::Gone | ChildState::Reaped => return Wake::Gone,
             }
             let ready = self.poll(bell, until);
-            if ready.printed {
-                self.printed.read();
-            }
-            if ready.writable {
-                self.write();
-            }
-            // A forked process may hold the socket open, so the end of the process counts too. All that it has
-            // written is there by then.
-            if ready.readable || ready.ended {
-                self.read();
-                if !self.frames.is_empty() {
-                    self.printed.read_before_answer();
-                }
-            }
-            if ready.ended && self.state == ChildState::Running {
-                self.state = ChildState::Gone;
-            }
+            self.take_in(&ready);
             if ready.bell {
                 return Wake::Bell;
             }
             if ready.is_time && self.frames.is_empty() && self.state == ChildState::Running {
                 return Wake::Time;
             }
+        }
+    }
+
+    /// Reads and writes what can be read and written without waiting, and notes the end of the process.
+    fn take_in(&mut self, ready: &ChildReady) {
+        if ready.printed {
+            self.printed.read();
+        }
+        if ready.writable {
+            self.write();
+        }
+        // A forked process may hold the socket open, so the end of the process counts too. All that it has
+        // written is there by then.
+        if ready.readable || ready.ended {
+            self.read();
+            if !self.frames.is_empty() {
+                self.printed.read_before_answer();
+            }
+        }
+        if ready.ended && self.state == ChildState::Running {
+            self.state = ChildState::Gone;
         }
     }
 
