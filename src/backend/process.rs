@@ -7,8 +7,8 @@
 //! 1. `shift`, in the coordinator, leases items. `hook_calls` encodes one call of the hook for them, and `child` sends
 //!    it. While items are short, further calls are sent before the first is answered: see `ahead`.
 //! 2. In the child, the thread `gangline-r` reads frames (`connection`) and queues calls (`queued_calls`). The main thread decodes
-//!    the inputs, calls the hook and answers (`hooks`). Meanwhile the thread `gangline-h` decodes the next batch. All write
-//!    through `outlet`.
+//!    the inputs, calls the hook (`hooks`) and answers (`answers`). Meanwhile the thread `gangline-h` answers the batch before,
+//!    and decodes the next. All write through `outlet`.
 //! 3. `waiting`: the keeper's thread waits for the answer, the end of the child, a time limit, or the bell that a run rings.
 //! 4. `hook_calls` decodes the answer, and `Shift::settle` reports the outcomes to the scheduler.
 //!
@@ -23,6 +23,7 @@
 //! and so does `backend/remote`.
 
 mod ahead;
+mod answers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
 mod child;

@@ -1,26 +1,48 @@
-//! The calls that a worker was sent and has not begun.
+//! The calls that a worker was sent and has not begun, and the outputs of the one that its hook has returned from.
 //!
-//! The reader pushes them, and the thread of the hooks receives one after the other. While a hook works, a helper prepares the
-//! call behind it: it decodes the inputs, so that the next hook begins at once.
+//! The reader pushes calls, and the thread of the hooks receives one after the other. While a hook works, a helper finishes the
+//! call before it, which it encodes and answers, and prepares the call behind it, whose inputs it decodes. So the next hook
+//! begins at once.
 
 use std::collections::VecDeque;
+use std::mem::replace;
 
-use super::{Condvar, Mutex, lock, wait};
+use super::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// A queue with one receiver and one helper. Each message is either received or taken back.
 #[derive(Debug)]
-pub(crate) struct CallQueue<M, P> {
-    state: Mutex<QueueState<M, P>>,
-    /// For the receiver: a message has come, or is prepared.
+pub(crate) struct CallQueue<M, P, O> {
+    state: Mutex<QueueState<M, P, O>>,
+    /// For the receiver: a message has come, or is prepared, or the helper has finished outputs.
     arrived: Condvar,
-    /// For the helper: a message can be prepared.
+    /// For the helper: a message can be prepared, or outputs are to be finished.
     wanted: Condvar,
 }
 
 #[derive(Debug)]
-struct QueueState<M, P> {
+struct QueueState<M, P, O> {
     waiting: VecDeque<Waiting<M, P>>,
     hooks: HookThread,
+    /// Of one call only: a worker keeps the outputs of no more than two, with the one in its hook.
+    outputs: Outputs<O>,
+}
+
+/// What the helper does with the outputs of a call.
+#[derive(Debug)]
+enum Outputs<O> {
+    None,
+    Given(O),
+    /// It finishes them.
+    Taken,
+}
+
+/// What the helper is to do.
+#[derive(Debug)]
+pub(crate) enum HelperTask<M, O> {
+    /// The helper says when it has [finished](CallQueue::note_finished).
+    Finish(O),
+    /// The helper gives the message [back](CallQueue::put_prepared).
+    Prepare(M),
 }
 
 /// What the thread of the hooks does.
@@ -65,14 +87,15 @@ pub(crate) enum Preparing {
 /// A message in its turn, with what the helper has made of it.
 pub(crate) type Received<M, P> = (M, Option<P>);
 
-impl<M, P> Default for CallQueue<M, P> {
+impl<M, P, O> Default for CallQueue<M, P, O> {
     fn default() -> Self {
-        let state = QueueState { waiting: VecDeque::new(), hooks: HookThread::Waits };
+        let (waiting, outputs) = (VecDeque::new(), Outputs::None);
+        let state = QueueState { waiting, hooks: HookThread::Waits, outputs };
         CallQueue { state: Mutex::new(state), arrived: Condvar::new(), wanted: Condvar::new() }
     }
 }
 
-impl<M, P> CallQueue<M, P> {
+impl<M, P, O> CallQueue<M, P, O> {
     /// Adds a message. One with a number can be taken back before it is received.
     pub(crate) fn push(&self, call: Option<u64>, message: M, preparing: Preparing) {
         let mut state = lock(&self.state);
@@ -111,19 +134,56 @@ impl<M, P> CallQueue<M, P> {
         received
     }
 
-    /// Waits until a hook works and a message behind it can be prepared, and takes that. The helper gives it
-    /// [back](CallQueue::put_prepared).
-    pub(crate) fn take_to_prepare(&self) -> M {
+    /// Whether a call waits behind the one that the hook has returned from, so that it is worth it to hand its outputs over.
+    pub(crate) fn is_followed(&self) -> bool {
+        lock(&self.state).waiting.front().is_some_and(|next| next.call.is_some())
+    }
+
+    /// Hands the outputs of a call to the helper, once that has finished those of the call before.
+    pub(crate) fn hand_over(&self, outputs: O) {
+        let mut state = self.with_outputs_finished();
+        state.outputs = Outputs::Given(outputs);
+        self.wanted.notify_one();
+    }
+
+    /// Waits until the helper has finished all outputs. The thread of the hooks does so before it answers by itself, so that
+    /// answers have the order of their calls.
+    pub(crate) fn await_finished(&self) {
+        drop(self.with_outputs_finished());
+    }
+
+    fn with_outputs_finished(&self) -> MutexGuard<'_, QueueState<M, P, O>> {
+        let mut state = lock(&self.state);
+        while !matches!(state.outputs, Outputs::None) {
+            state = wait(&self.arrived, state);
+        }
+        state
+    }
+
+    /// Waits until there is something to do for the helper: outputs, or a message behind the call that a hook works on.
+    /// Outputs come first: the coordinator waits for them.
+    pub(crate) fn next_task(&self) -> HelperTask<M, O> {
         let mut state = lock(&self.state);
         loop {
+            if matches!(state.outputs, Outputs::Given(_))
+                && let Outputs::Given(outputs) = replace(&mut state.outputs, Outputs::Taken)
+            {
+                return HelperTask::Finish(outputs);
+            }
             if let Some(message) = state.next_to_prepare()
                 && let Preparation::Raw(message, _) =
-                    std::mem::replace(&mut message.preparation, Preparation::Taken(Claim::Received))
+                    replace(&mut message.preparation, Preparation::Taken(Claim::Received))
             {
-                return message;
+                return HelperTask::Prepare(message);
             }
             state = wait(&self.wanted, state);
         }
+    }
+
+    /// Notes that the helper has finished the outputs that it had.
+    pub(crate) fn note_finished(&self) {
+        lock(&self.state).outputs = Outputs::None;
+        self.arrived.notify_one();
     }
 
     /// Gives the message back that the helper has. Returns the number of its call if that was to be taken back meanwhile, and is
@@ -159,7 +219,7 @@ impl<M, P> CallQueue<M, P> {
     }
 }
 
-impl<M, P> QueueState<M, P> {
+impl<M, P, O> QueueState<M, P, O> {
     /// The first message, if it can be prepared. The next but one has time.
     fn next_to_prepare(&mut self) -> Option<&mut Waiting<M, P>> {
         if self.hooks == HookThread::Waits {
@@ -181,35 +241,47 @@ mod model {
     use super::*;
 
     /// A worker receives calls while its coordinator sends them and recalls what was not begun. The last one ends it. A helper
-    /// prepares every other one.
+    /// prepares every other one, and answers those that another waits behind.
     #[test]
     fn a_recalled_call_is_answered_or_handed_back_and_not_both() {
         let model = || {
-            let calls = Arc::new(CallQueue::<u64, u64>::default());
+            let calls = Arc::new(CallQueue::<u64, u64, u64>::default());
+            let answered = Arc::new(Mutex::new(vec![]));
             let worker = thread::spawn({
-                let calls = calls.clone();
+                let (calls, answered) = (calls.clone(), answered.clone());
                 move || {
-                    let mut answered = vec![];
                     loop {
                         match calls.receive() {
-                            (0, _) => return answered,
+                            (0, _) => return calls.await_finished(),
                             (call, prepared) => {
                                 assert!(prepared.is_none_or(|it| it == call));
-                                answered.push(call);
+                                if calls.is_followed() {
+                                    calls.hand_over(call);
+                                } else {
+                                    calls.await_finished();
+                                    lock(&answered).push(call);
+                                }
                             }
                         }
                     }
                 }
             });
             let helper = thread::spawn({
-                let calls = calls.clone();
+                let (calls, answered) = (calls.clone(), answered.clone());
                 move || {
                     let mut back = vec![];
                     loop {
-                        let call = calls.take_to_prepare();
-                        back.extend(calls.put_prepared(call, call));
-                        if call == LAST {
-                            return back;
+                        match calls.next_task() {
+                            HelperTask::Finish(call) => {
+                                lock(&answered).push(call);
+                                calls.note_finished();
+                            }
+                            HelperTask::Prepare(call) => {
+                                back.extend(calls.put_prepared(call, call));
+                                if call == LAST {
+                                    return back;
+                                }
+                            }
                         }
                     }
                 }
@@ -223,7 +295,8 @@ mod model {
                 }
             }
             calls.push(None, 0, Preparing::InTurn);
-            let answered: Vec<u64> = worker.join().unwrap();
+            worker.join().unwrap();
+            let answered = lock(&answered).clone();
             assert!(answered.contains(&1), "the first stays");
             assert!(answered.is_sorted());
             // The worker has ended and works for ever, so the helper gets what stays in the queue.

@@ -127,7 +127,8 @@ pub(crate) fn is_given_to_largest<I, T>(
     is_given
 }
 
-fn is_short(error: &Error) -> bool {
+/// Whether there was no memory for the items of a lease.
+pub(crate) fn is_short(error: &Error) -> bool {
     // Formatting an error and its causes runs user code, which may panic.
     catch(|| is_out_of_memory(error)).unwrap_or(false)
 }

@@ -71,7 +71,7 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    let recipes: [&dyn AnyRecipe; 11] = [
+    let recipes: [&dyn AnyRecipe; 12] = [
         &chores::CHORES,
         &chores::PACKED,
         &laws::PROBE,
@@ -82,6 +82,7 @@ fn main() {
         &large::BUNDLES,
         &large::IMAGES,
         &overlap::PREPARED,
+        &overlap::FINISHED,
         &ends::NOTING,
     ];
     gangline::worker_main(&recipes);

@@ -3,7 +3,7 @@
 //! No item waits behind a slow one for that. Nothing is leased ahead while a producer is idle. A producer that begins
 //! to wait has the leases that were not begun [recalled](super::SchedulerEvent::Recall). Nothing is leased ahead while
 //! items of both priorities wait either, since the next free producer takes a normal one, nor while an overdue item is
-//! to be copied.
+//! to be copied. A producer that has room for a further batch is told of the next full [one](super::SchedulerEvent::Ahead).
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};
@@ -16,6 +16,21 @@ use super::workload::Workload;
 /// Leases up to `most` items, one by one, to a producer that works on others. It does not wait for more. If the run has batches,
 /// these are up to `most` batches, each of them full.
 pub fn lease_ahead(
+    scheduler: &mut Scheduler,
+    producer: ProducerId,
+    most: usize,
+    now: RunTime,
+) -> Vec<Lease> {
+    scheduler.producers.waiters.take_room(producer);
+    let leases = lease_up_to(scheduler, producer, most, now);
+    // Single items are asked for again with each answer.
+    if leases.len() < most && scheduler.workload.batches.has_batches() {
+        scheduler.producers.waiters.note_room(producer);
+    }
+    leases
+}
+
+fn lease_up_to(
     scheduler: &mut Scheduler,
     producer: ProducerId,
     most: usize,
@@ -85,6 +100,39 @@ mod tests {
         scheduler.release(ahead[0].id, at(1));
         let returned = lease(&mut scheduler, 0, at(1));
         assert_eq!((returned.items, returned.attempt), (vec![3, 4, 5], 1), "it cost no attempt");
+    }
+
+    #[test]
+    fn a_producer_with_room_is_told_of_a_full_batch() {
+        let batching = Some(Batching::new(Batch::up_to(3)));
+        let mut scheduler = offered(Config { batching, ..config(2) }, 8);
+        assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0, 1, 2]);
+        assert_eq!(lease(&mut scheduler, 1, at(0)).items, [3, 4, 5]);
+        assert_eq!(ahead(&mut scheduler, 0, 1), [0; 0], "6 and 7 are no full batch");
+        events(&mut scheduler);
+        offer(&mut scheduler, 8, at(0));
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Ahead(0)]);
+        offer(&mut scheduler, 9, at(0));
+        assert_eq!(events(&mut scheduler), [], "once");
+        assert_eq!(ahead(&mut scheduler, 0, 1), [6, 7, 8]);
+        (10..15).for_each(|index| offer(&mut scheduler, index, at(0)));
+        assert_eq!(events(&mut scheduler), [], "it has no more room");
+    }
+
+    #[test]
+    fn a_producer_with_room_is_not_told_of_what_an_idle_one_takes() {
+        let batching = Some(Batching::new(Batch::up_to(2)));
+        let mut scheduler = offered(Config { batching, ..config(2) }, 2);
+        lease(&mut scheduler, 0, at(0));
+        assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
+        assert_eq!(ahead(&mut scheduler, 0, 1), [0; 0]);
+        (2..4).for_each(|index| offer(&mut scheduler, index, at(0)));
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Wake(1)]);
+        (4..6).for_each(|index| offer(&mut scheduler, index, at(0)));
+        assert_eq!(events(&mut scheduler), [], "the woken one has not asked");
+        lease(&mut scheduler, 1, at(0));
+        (6..8).for_each(|index| offer(&mut scheduler, index, at(0)));
+        assert_eq!(events(&mut scheduler), [SchedulerEvent::Ahead(0)]);
     }
 
     #[test]

@@ -115,6 +115,21 @@ impl RunBatches {
         Some(Chosen::first(self.pending.take(full)))
     }
 
+    /// A busy producer that has room for the full batch that waits.
+    pub(super) fn full_for(&self, waiters: &Waiters, now: RunTime) -> Option<ProducerId> {
+        waiters.with_room().find(|&producer| {
+            let limits = self.limits_of(producer, now);
+            // Asked for each item that is offered, so a batch that has too few items is not looked at.
+            let may_be_full = self.pending.len() as u64 >= limits.items || limits.has_measures();
+            may_be_full && self.pending.full(limits).is_some()
+        })
+    }
+
+    /// Whether the run has batches.
+    pub(super) fn has_batches(&self) -> bool {
+        self.mode == BatchMode::Batches
+    }
+
     /// Takes as much of a part as the device has memory for.
     pub(super) fn take_fitting(&mut self, mut part: BatchPart, producer: ProducerId) -> Chosen {
         part.owner = Some(producer);

@@ -19,6 +19,8 @@ pub enum SchedulerEvent {
     },
     /// Another producer has nothing to do: this one gives back the leases that it has not begun.
     Recall(ProducerId),
+    /// A full batch waits. This producer, which works on another, could not lease one ahead before.
+    Ahead(ProducerId),
     /// A hook took too long. Its producer is lost.
     Expired(Expired),
     /// The producer failed consecutive items that others succeeded with, and is lost.

@@ -364,7 +364,8 @@ impl<M: RunModel> VirtualRun<'_, M> {
                 | SchedulerEvent::Quarantined(..)
                 | SchedulerEvent::Revoke { .. }
                 | SchedulerEvent::Abandon(_)
-                | SchedulerEvent::Recall(_) => {}
+                | SchedulerEvent::Recall(_)
+                | SchedulerEvent::Ahead(_) => {}
             }
         }
     }

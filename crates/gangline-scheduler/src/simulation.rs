@@ -456,7 +456,8 @@ impl Simulation {
                 // No producer here leases ahead.
                 SchedulerEvent::Revoke { .. }
                 | SchedulerEvent::Abandon(_)
-                | SchedulerEvent::Recall(_) => {}
+                | SchedulerEvent::Recall(_)
+                | SchedulerEvent::Ahead(_) => {}
             }
         }
         expired_producers.into_iter().for_each(|producer| self.replace(producer));

@@ -10,11 +10,14 @@ use super::time::RunTime;
 pub(super) struct Waiters {
     states: Vec<WaiterState>,
     waiting: usize,
+    with_room: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaiterState {
     Busy,
+    /// Busy, and to be told of a full batch that it may lease ahead.
+    BusyWithRoom,
     Waiting {
         /// The time at which it asks again by itself.
         until: Option<RunTime>,
@@ -33,7 +36,7 @@ pub(super) enum Takes {
 
 impl Waiters {
     pub(super) fn new(producers: usize) -> Self {
-        Waiters { states: vec![WaiterState::Busy; producers], waiting: 0 }
+        Waiters { states: vec![WaiterState::Busy; producers], waiting: 0, with_room: 0 }
     }
 
     /// The number of producers, whether they wait or not.
@@ -50,10 +53,33 @@ impl Waiters {
 
     /// Notes that the producer neither waits nor is about to ask.
     pub(super) fn remove(&mut self, producer: ProducerId) {
-        if let WaiterState::Waiting { .. } = self.states[producer] {
-            self.waiting -= 1;
+        match self.states[producer] {
+            WaiterState::Waiting { .. } => self.waiting -= 1,
+            WaiterState::BusyWithRoom => self.with_room -= 1,
+            WaiterState::Busy | WaiterState::Woken => {}
         }
         self.states[producer] = WaiterState::Busy;
+    }
+
+    /// Notes that a busy producer is to be told of a full batch.
+    pub(super) fn note_room(&mut self, producer: ProducerId) {
+        if self.states[producer] == WaiterState::Busy {
+            self.states[producer] = WaiterState::BusyWithRoom;
+            self.with_room += 1;
+        }
+    }
+
+    /// Notes that the producer is not to be told.
+    pub(super) fn take_room(&mut self, producer: ProducerId) {
+        if self.states[producer] == WaiterState::BusyWithRoom {
+            self.remove(producer);
+        }
+    }
+
+    /// The busy producers that are to be told of a full batch, unless another producer is idle, which takes it.
+    pub(super) fn with_room(&self) -> impl Iterator<Item = ProducerId> {
+        let is_idle = self.with_room == 0 || self.waiting > 0 || self.woken().next().is_some();
+        self.those(move |state| !is_idle && *state == WaiterState::BusyWithRoom)
     }
 
     /// Makes a producer ask again. Returns whether it was waiting.

@@ -426,7 +426,7 @@ impl Workload {
     /// Wakes one producer for each piece of work.
     pub(super) fn wake_for_work(&mut self, producers: &mut RunProducers, now: RunTime) {
         if producers.waiters.is_empty() {
-            return;
+            return self.wake_for_pending(producers, now);
         }
         while let Some(producer) =
             self.retries.unwatched(&producers.health, &producers.waiters, now)
@@ -444,10 +444,12 @@ impl Workload {
 
     #[inline]
     pub(super) fn wake_for_pending(&self, producers: &mut RunProducers, now: RunTime) {
-        if producers.waiters.is_empty() {
-            return;
+        if !producers.waiters.is_empty() {
+            let free = self.batches.unwatched(&producers.waiters, now);
+            free.into_iter().for_each(|producer| producers.wake(producer));
+        } else if let Some(busy) = self.batches.full_for(&producers.waiters, now) {
+            producers.waiters.take_room(busy);
+            producers.events.push(SchedulerEvent::Ahead(busy));
         }
-        let free = self.batches.unwatched(&producers.waiters, now);
-        free.into_iter().for_each(|producer| producers.wake(producer));
     }
 }

@@ -64,9 +64,10 @@ impl Ahead {
         }
     }
 
-    /// Notes that the process has died. The batch behind the one in the hook may be to blame, if its inputs cannot be
-    /// decoded. So none is ahead until it had its turn.
-    pub(super) fn crashed(&mut self) {
+    /// Sends no batch ahead until a number of them had their turn alone: the process has died, or there was no memory for a
+    /// batch. The batch behind the one in the hook may be to blame, if its inputs cannot be decoded, or the one before, whose
+    /// outputs were not sent.
+    pub(super) fn hold_back(&mut self) {
         if let Ahead::Batches { last, least, .. } = self {
             last.clear();
             *least = LAST_BATCHES;
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(ahead.number(), 1);
         (0..7).for_each(|_| ahead.note(Duration::from_millis(2)));
         assert_eq!(ahead.number(), 2, "one of them counts no more");
-        ahead.crashed();
+        ahead.hold_back();
         (0..7).for_each(|_| ahead.note(Duration::from_millis(2)));
         assert_eq!(ahead.number(), 1, "one of them may have been to blame");
         ahead.note(Duration::from_millis(2));

@@ -9,8 +9,8 @@ use super::frame::{Frame, FrameKind, FrameReader, HEADER, KINDS, frame};
 use super::memory_reader::{MemoryReader, WholeFrame};
 use super::memory_writer::{Lend, MemoryNote, StoredBody};
 use super::message::{
-    Bye, CallNumber, Done, Failed, HandedBack, Hello, Init, ItemsHeader, Nonce, Refused, decode,
-    encode, nonce_of, protocol_of, put_part, split, take_part,
+    Bye, CallNumber, Done, Failed, HandedBack, Hello, Init, ItemsHeader, Nonce, Refused, Returned,
+    decode, encode, nonce_of, protocol_of, put_part, split, take_part,
 };
 use crate::error::FrameError;
 
@@ -131,6 +131,7 @@ fn check_message(frame: &Frame) {
             check_whole::<CallNumber>(frame);
         }
         FrameKind::HandedBack => check_whole::<HandedBack>(frame),
+        FrameKind::Returned => check_whole::<Returned>(frame),
         FrameKind::Refused => check_whole::<Refused>(frame),
         FrameKind::InitFailed | FrameKind::Failed => check_whole::<Failed>(frame),
         FrameKind::Done => check_parts::<Done>(frame),

@@ -31,6 +31,7 @@ pub(super) enum FrameKind {
     Failed = 70,
     Bye = 71,
     HandedBack = 72,
+    Returned = 73,
     // To both.
     /// A message whose body is in shared memory.
     Stored = 129,
@@ -43,7 +44,7 @@ pub(super) enum FrameKind {
 }
 
 /// All kinds.
-pub(super) const KINDS: [FrameKind; 18] = [
+pub(super) const KINDS: [FrameKind; 19] = [
     FrameKind::Hello,
     FrameKind::Init,
     FrameKind::Items,
@@ -58,6 +59,7 @@ pub(super) const KINDS: [FrameKind; 18] = [
     FrameKind::Failed,
     FrameKind::Bye,
     FrameKind::HandedBack,
+    FrameKind::Returned,
     FrameKind::Stored,
     FrameKind::Memory,
     FrameKind::Lent,

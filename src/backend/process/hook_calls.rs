@@ -52,6 +52,8 @@ pub(super) struct Sent<I> {
     pub(super) copies: Copies,
     /// No result of it counts.
     pub(super) is_stale: bool,
+    /// Its hook has returned, and the child works on the next call.
+    pub(super) has_returned: bool,
 }
 
 /// What is sent for a call.
@@ -66,7 +68,14 @@ impl<I, T> WorkerProcess<I, T> {
         inputs: Vec<I>,
     ) -> (Sent<I>, Encoded) {
         let call = self.next_call();
-        let sent = Sent { call, lease, inputs, copies: Copies::Missing, is_stale: false };
+        let sent = Sent {
+            call,
+            lease,
+            inputs,
+            copies: Copies::Missing,
+            is_stale: false,
+            has_returned: false,
+        };
         let bytes = self.encode(run, call, &sent.lease, &sent.inputs).map_err(|source| {
             let (hook, site) = self.hook(run, &sent.lease);
             Box::new(Error::HookFailed { hook, site: Box::new(site), source })

@@ -5,21 +5,20 @@ use std::panic::resume_unwind;
 use std::process;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::answers::{Answers, CallTimes, DeviceState, HookOutputs};
 use super::connection::{CoordinatorConnection, die, refuse};
 use super::frame::{Frame, FrameKind};
-use super::memory_writer::{FrameWithBytes, MemoryWriter, message_into};
+use super::memory_writer::MemoryWriter;
 use super::message::{
-    self, Bye, CallNumber, Done, Failed, HandedBack, Init, ItemOutcome, ItemsHeader, WorkHook,
+    self, Bye, CallNumber, Failed, HandedBack, Init, ItemsHeader, Returned, WorkHook,
 };
 use super::outlet::Outlet;
-use super::queued_calls::{CommandReader, Inputs, QueuedCalls, call_parts, decode_batch, prepare};
-use super::spare_buffers::SpareBuffers;
+use super::queued_calls::{CommandReader, Inputs, QueuedCalls, call_parts, decode_batch, help};
 use super::worker_entry::Serve;
 use crate::backend::memory::shared_bytes::{SharedBytes, reading};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
-use crate::backend::remote::item_codec::unsent;
 use crate::backend::remote::recipe::Recipe;
 use crate::base::panic::drop_quietly;
 use crate::base::{BoxError, Hook, Result};
@@ -56,25 +55,28 @@ fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnecti
     memory.set_of_worker();
     let writer = MemoryWriter::new(memory, spares.clone());
     let outlet = Arc::new(Outlet::new(socket, writer, connection.returns()));
-    let calls = Arc::<QueuedCalls<R::Input>>::default();
+    let calls = Arc::<QueuedCalls<R::Input, R::Output>>::default();
     let mut reader =
         CommandReader { calls: calls.clone(), outlet: outlet.clone(), revoked: revoked.clone() };
     let runner = Arc::<OnceLock<Weak<R>>>::default();
-    let (queue, made, aside) = (calls.clone(), runner.clone(), outlet.clone());
-    // Not joined: the reader ends the process, and both end with it.
+    let answers = Answers { recipe, most, spares, outlet: outlet.clone(), runner };
+    let (queue, of_helper) = (calls.clone(), answers.clone());
+    // Not joined: each ends the process, and both end with it.
     let started = spawn(READER.to_owned(), None, move || {
-        let _end = EndOfReader;
+        let _end = EndOfThread;
         connection.read(&mut reader)
     });
     let started = started.and_then(|_| {
-        spawn(HELPER.to_owned(), None, move || prepare(recipe, &queue, &made, &aside))
+        spawn(HELPER.to_owned(), None, move || {
+            let _end = EndOfThread;
+            help(&of_helper, &queue)
+        })
     });
     if let Err(error) = started {
         outlet.refuse(format!("{}: {}", error.name, error.source));
     }
     let (first, _) = calls.receive();
-    let side = Side { recipe, most, spares, outlet: outlet.clone(), revoked, runner };
-    match work_from(side, calls, first) {
+    match work_from(Side { answers, revoked }, calls, first) {
         Ok(()) => unreachable!("the last call ends the process"),
         Err(error) => outlet.refuse(error.to_string()),
     }
@@ -83,13 +85,13 @@ fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnecti
 /// The name of the thread that reads.
 const READER: &str = "gangline-r";
 
-/// The name of the thread that prepares calls.
+/// The name of the thread that prepares calls and answers them.
 const HELPER: &str = "gangline-h";
 
-/// Ends the process when its reader ends: without it, the hooks would wait for ever.
-struct EndOfReader;
+/// Ends the process when its reader or its helper ends: without them, the hooks would wait for ever.
+struct EndOfThread;
 
-impl Drop for EndOfReader {
+impl Drop for EndOfThread {
     fn drop(&mut self) {
         die();
     }
@@ -101,7 +103,7 @@ impl Drop for EndOfReader {
 /// thread with the name of a producer's.
 fn work_from<R: Runner + 'static>(
     side: Side<R>,
-    calls: Arc<QueuedCalls<R::Input>>,
+    calls: Arc<QueuedCalls<R::Input, R::Output>>,
     first: Frame,
 ) -> Result<(), FrameError> {
     let init: Init = message::decode(&first)?;
@@ -115,7 +117,7 @@ fn work_from<R: Runner + 'static>(
                 ChildHooks { side, made: None, in_hook: Duration::ZERO, device: DeviceState::Works }
                     .work(first, &calls)
             }
-            Err(error) => side.outlet.refuse(format!("{error:#}")),
+            Err(error) => side.answers.outlet.refuse(format!("{error:#}")),
         })
     };
     if stack_size.is_none() {
@@ -134,15 +136,9 @@ fn damaged(error: &BoxError) -> FrameError {
 
 /// This process's side of the connection.
 struct Side<R: Runner> {
-    recipe: Recipe<R>,
-    /// The largest frame, in bytes.
-    most: usize,
-    spares: SpareBuffers,
-    outlet: Arc<Outlet>,
+    answers: Answers<R>,
     /// The number of the last call that the coordinator gave up.
     revoked: Arc<AtomicU64>,
-    /// The runner, once it is made: for the helper. The thread of the hooks drops it.
-    runner: Arc<OnceLock<Weak<R>>>,
 }
 
 /// The producer in this process.
@@ -154,14 +150,6 @@ struct ChildHooks<R: Runner> {
     device: DeviceState,
 }
 
-/// Whether the devices of the producer work in this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DeviceState {
-    Works,
-    /// A hook has said so. The coordinator ends this process when it has the answer.
-    Lost,
-}
-
 /// The runner, once it is made.
 struct Made<R: Runner> {
     runner: Arc<R>,
@@ -171,16 +159,16 @@ struct Made<R: Runner> {
 }
 
 impl<R: Runner> ChildHooks<R> {
-    fn work(mut self, first: Frame, calls: &QueuedCalls<R::Input>) -> ! {
+    fn work(mut self, first: Frame, calls: &QueuedCalls<R::Input, R::Output>) -> ! {
         let (mut frame, mut prepared) = (first, None);
         loop {
             let failed = match frame.kind {
-                FrameKind::Init => self.init(&frame).err(),
-                FrameKind::Items => self.work_on(&mut frame, prepared.flatten()).err(),
-                _ => self.end(),
+                FrameKind::Init => self.init(&frame, calls).err(),
+                FrameKind::Items => self.work_on(&mut frame, prepared.flatten(), calls).err(),
+                _ => self.end(calls),
             };
             if let Some(error) = failed {
-                self.side.outlet.refuse(error.to_string());
+                self.side.answers.outlet.refuse(error.to_string());
             }
             // With a lost device, the calls that were sent ahead would fail. They go back when this process has ended.
             if self.device == DeviceState::Lost {
@@ -188,31 +176,36 @@ impl<R: Runner> ChildHooks<R> {
                     drop(calls.receive());
                 }
             }
-            self.side.spares.give(frame.body);
+            self.side.answers.spares.give(frame.body);
             (frame, prepared) = calls.receive();
         }
     }
 
-    fn init(&mut self, frame: &Frame) -> Result<(), FrameError> {
+    fn init(
+        &mut self,
+        frame: &Frame,
+        calls: &QueuedCalls<R::Input, R::Output>,
+    ) -> Result<(), FrameError> {
         let init: Init = message::decode(frame)?;
-        let call = init.call;
+        let (call, most) = (init.call, self.side.answers.most);
         let answer = match self.make_and_init(&init) {
-            Ok(()) => message::encode(FrameKind::InitDone, self.side.most, &CallNumber { call })?,
+            Ok(()) => message::encode(FrameKind::InitDone, most, &CallNumber { call })?,
             Err(failure) => {
-                message::encode(FrameKind::InitFailed, self.side.most, &Failed { call, failure })?
+                message::encode(FrameKind::InitFailed, most, &Failed { call, failure })?
             }
         };
-        self.side.outlet.send(answer.into());
+        calls.await_finished();
+        self.side.answers.outlet.send(answer.into());
         Ok(())
     }
 
     fn make_and_init(&mut self, init: &Init) -> Result<(), CallFailure> {
         let made = match &mut self.made {
             Some(made) => made,
-            none => none.insert(Made::new(&self.side.recipe, init)?),
+            none => none.insert(Made::new(&self.side.answers.recipe, init)?),
         };
         // It is made once.
-        _ = self.side.runner.set(Arc::downgrade(&made.runner));
+        _ = self.side.answers.runner.set(Arc::downgrade(&made.runner));
         if let Some(state) = made.state.take() {
             drop_quietly(state);
         }
@@ -220,7 +213,8 @@ impl<R: Runner> ChildHooks<R> {
         let flag = AbandonFlag::Call { revoked: &self.side.revoked, call: init.call };
         let cx = ProducerContext::new(&made.setup, &wanted, &[]).with_abandon_flag(Some(flag));
         let state = call(Hook::ProducerInit, Site::default, || made.runner.producer_init(&cx));
-        made.state = Some(state.map_err(|error| CallFailure::of(&self.side.recipe, *error))?);
+        made.state =
+            Some(state.map_err(|error| CallFailure::of(&self.side.answers.recipe, *error))?);
         Ok(())
     }
 
@@ -228,32 +222,60 @@ impl<R: Runner> ChildHooks<R> {
         &mut self,
         frame: &mut Frame,
         prepared: Option<Inputs<R::Input>>,
+        calls: &QueuedCalls<R::Input, R::Output>,
     ) -> Result<(), FrameError> {
         let attachments = take(&mut frame.attachments);
         let (header, parts) = call_parts(frame)?;
+        let Side { answers, .. } = &self.side;
         if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
             // The coordinator sent the call before it knew of the panic that has cost the state.
-            let calls = vec![header.call];
-            let back =
-                message::encode(FrameKind::HandedBack, self.side.most, &HandedBack { calls })?;
-            self.side.outlet.send(back.into());
+            let back = HandedBack { calls: vec![header.call] };
+            let back = message::encode(FrameKind::HandedBack, answers.most, &back)?;
+            answers.outlet.send(back.into());
             return Ok(());
         }
         let since = now();
         let inputs = prepared.unwrap_or_else(|| self.inputs(header.hook, &parts, &attachments));
         // The inputs hold what they need. The rest is let go with this answer, and not with the next.
         drop(attachments);
-        let answer = match inputs.and_then(|inputs| self.call(&header, inputs)) {
-            Ok(outputs) => self.done(&header, outputs, since),
-            Err(failure) => {
-                if failure.is_device_lost() {
-                    self.device = DeviceState::Lost;
-                }
-                self.failed(header.call, failure).map(FrameWithBytes::from)
-            }
-        };
-        self.side.outlet.send(answer?);
+        let outputs = inputs.and_then(|inputs| self.call(&header, inputs));
+        let times = CallTimes { took: now() - since, in_hook: self.in_hook };
+        let outputs = outputs.map(|outputs| HookOutputs { header: header.clone(), outputs, times });
+        self.device = self.answer(header.call, outputs, calls)?;
         Ok(())
+    }
+
+    /// Answers a call, or has the helper do it while the next hook works.
+    fn answer(
+        &self,
+        call: u64,
+        outputs: Result<HookOutputs<R::Output>, CallFailure>,
+        calls: &QueuedCalls<R::Input, R::Output>,
+    ) -> Result<DeviceState, FrameError> {
+        let Side { answers, .. } = &self.side;
+        match outputs {
+            // After a failure, what is sent behind it may not be worked on.
+            Ok(outputs)
+                if outputs.header.hook == WorkHook::Batch
+                    && outputs.are_all_well()
+                    && calls.is_followed() =>
+            {
+                let (took, in_hook) = outputs.times.numbers();
+                let returned = Returned { call, took, in_hook };
+                let returned = message::encode(FrameKind::Returned, answers.most, &returned)?;
+                answers.outlet.send(returned.into());
+                calls.hand_over(outputs);
+                Ok(DeviceState::Works)
+            }
+            Ok(outputs) => {
+                calls.await_finished();
+                answers.answer(outputs)
+            }
+            Err(failure) => {
+                calls.await_finished();
+                answers.fail(call, failure)
+            }
+        }
     }
 
     fn inputs(
@@ -262,7 +284,7 @@ impl<R: Runner> ChildHooks<R> {
         parts: &[&[u8]],
         attachments: &[SharedBytes],
     ) -> Inputs<R::Input> {
-        let recipe = &self.side.recipe;
+        let recipe = &self.side.answers.recipe;
         if hook == WorkHook::Batch
             && let Some(made) = &self.made
         {
@@ -317,78 +339,24 @@ impl<R: Runner> ChildHooks<R> {
                 {
                     drop_quietly(state);
                 }
-                Err(CallFailure::of(&self.side.recipe, *error))
+                Err(CallFailure::of(&self.side.answers.recipe, *error))
             }
         }
-    }
-
-    fn done(
-        &mut self,
-        items: &ItemsHeader,
-        outputs: Vec<Result<R::Output>>,
-        since: Instant,
-    ) -> Result<FrameWithBytes, FrameError> {
-        let outcome = |output: &Result<R::Output>| match output {
-            Ok(_) => ItemOutcome::Output,
-            Err(_) => ItemOutcome::Failure,
-        };
-        let call = items.call;
-        let took = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let in_hook = u64::try_from(self.in_hook.as_nanos()).unwrap_or(u64::MAX);
-        let outcomes = outputs.iter().map(outcome).collect();
-        let header = Done { call, took, in_hook, outcomes };
-        let spare = self.side.spares.take();
-        let written = message_into(spare, FrameKind::Done, self.side.most, |bytes| -> Result<()> {
-            message::put(bytes, &header)?;
-            for (item, output) in items.items.iter().zip(outputs) {
-                message::put_part(bytes, |bytes| self.put_outcome(*item, output, bytes))?;
-            }
-            Ok(())
-        });
-        written.or_else(|error| {
-            let failure = RemoteFailure::of(&self.side.recipe, unsent("output", &error));
-            self.failed(call, CallFailure::Error(failure)).map(FrameWithBytes::from)
-        })
-    }
-
-    fn put_outcome(
-        &mut self,
-        item: u64,
-        output: Result<R::Output>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        match output {
-            Ok(output) => {
-                let written = self.side.recipe.items.encode_output(item, &output, bytes);
-                drop_quietly(output);
-                written
-            }
-            Err(error) => {
-                let failure = RemoteFailure::of(&self.side.recipe, error);
-                if failure.is_device_lost {
-                    self.device = DeviceState::Lost;
-                }
-                Ok(message::put(bytes, &failure)?)
-            }
-        }
-    }
-
-    fn failed(&self, call: u64, failure: CallFailure) -> Result<Vec<u8>, FrameError> {
-        message::encode(FrameKind::Failed, self.side.most, &Failed { call, failure })
     }
 
     /// Calls `producer_end`, answers, and ends the process. Returns if the answer cannot be written.
-    fn end(&mut self) -> Option<FrameError> {
-        let mut failure = None;
+    fn end(&mut self, calls: &QueuedCalls<R::Input, R::Output>) -> Option<FrameError> {
+        calls.await_finished();
+        let (answers, mut failure) = (self.side.answers.clone(), None);
         if let Some(Made { runner, setup, state: Some(state) }) = self.made.take() {
             let wanted = Wanted::all();
             let cx = ProducerContext::new(&setup, &wanted, &[]);
             let ended = call(Hook::ProducerEnd, Site::default, || runner.producer_end(&cx, state));
-            failure = ended.err().map(|error| CallFailure::of(&self.side.recipe, *error));
+            failure = ended.err().map(|error| CallFailure::of(&answers.recipe, *error));
         }
-        match message::encode(FrameKind::Bye, self.side.most, &Bye { failure }) {
+        match message::encode(FrameKind::Bye, answers.most, &Bye { failure }) {
             Ok(bye) => {
-                self.side.outlet.send(bye.into());
+                answers.outlet.send(bye.into());
                 process::exit(0)
             }
             Err(error) => Some(error),

@@ -13,7 +13,7 @@ use crate::backend::remote::item_codec::Terms;
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 7;
+pub(super) const PROTOCOL: u32 = 8;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -73,11 +73,21 @@ pub(super) enum WorkHook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) call: u64,
-    /// How long the worker was busy with the call, in microseconds.
+    /// How long the worker was busy with the call until its hook had returned, in microseconds.
     pub(super) took: u64,
     /// How long the hook took of that, in nanoseconds.
     pub(super) in_hook: u64,
     pub(super) outcomes: Vec<ItemOutcome>,
+}
+
+/// The hook of a call has returned, and that of the next begins. The answer to the call comes later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Returned {
+    pub(super) call: u64,
+    /// As in [`Done`].
+    pub(super) took: u64,
+    /// As in [`Done`].
+    pub(super) in_hook: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,10 @@
-//! The two threads of a worker beside that of the hooks: the reader, which queues calls, and the helper, which prepares them.
+//! The two threads of a worker beside that of the hooks: the reader, which queues calls, and the helper, which prepares and
+//! answers them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
+use super::answers::{Answers, HookOutputs};
 use super::connection::FrameHandler;
 use super::frame::{Frame, FrameKind};
 use super::memory_writer::MemoryNote;
@@ -11,25 +13,25 @@ use super::outlet::Outlet;
 use crate::backend::memory::shared_bytes::{SharedBytes, reading};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::recipe::Recipe;
-use crate::concurrency::call_queue::{CallQueue, Preparing};
+use crate::concurrency::call_queue::{CallQueue, HelperTask, Preparing};
 use crate::error::FrameError;
 use crate::runner::Runner;
 
 /// The inputs of a call.
 pub(super) type Inputs<I> = Result<Vec<I>, CallFailure>;
 
-/// Frames for the thread of the hooks. The inputs are `None` if the helper could not read their call.
-pub(super) type QueuedCalls<I> = CallQueue<Frame, Option<Inputs<I>>>;
+/// Frames for the thread of the hooks, and outputs from it. The inputs are `None` if the helper could not read their call.
+pub(super) type QueuedCalls<I, T> = CallQueue<Frame, Option<Inputs<I>>, HookOutputs<T>>;
 
 /// Hands frames on to the thread of the hooks.
-pub(super) struct CommandReader<I> {
-    pub(super) calls: Arc<QueuedCalls<I>>,
+pub(super) struct CommandReader<I, T> {
+    pub(super) calls: Arc<QueuedCalls<I, T>>,
     pub(super) outlet: Arc<Outlet>,
     /// The number of the last call that the coordinator gave up.
     pub(super) revoked: Arc<AtomicU64>,
 }
 
-impl<I> FrameHandler for CommandReader<I> {
+impl<I, T> FrameHandler for CommandReader<I, T> {
     fn take(&mut self, frame: Frame) -> Result<(), FrameError> {
         match frame.kind {
             FrameKind::GiveUp => {
@@ -75,25 +77,37 @@ impl<I> FrameHandler for CommandReader<I> {
     }
 }
 
-/// Prepares each call that can be prepared while the hook works on the one before, until the process ends.
-pub(super) fn prepare<R: Runner>(
-    recipe: Recipe<R>,
-    calls: &QueuedCalls<R::Input>,
-    runner: &OnceLock<Weak<R>>,
-    outlet: &Outlet,
-) -> ! {
+/// Prepares each call that can be prepared while the hook works on the one before, and answers the calls that are handed over,
+/// until the process ends.
+pub(super) fn help<R: Runner>(answers: &Answers<R>, calls: &QueuedCalls<R::Input, R::Output>) -> ! {
     loop {
-        let frame = calls.take_to_prepare();
-        // In its turn, the thread of the hooks says what is wrong with the frame.
-        let prepared = runner.get().and_then(Weak::upgrade).and_then(|runner| {
-            let (_, parts) = call_parts(&frame).ok()?;
-            Some(decode_batch(&recipe, &runner, &parts, &frame.attachments))
-        });
-        if let Some(call) = calls.put_prepared(frame, prepared) {
-            let calls = HandedBack { calls: vec![call] };
-            let back = message::encode(FrameKind::HandedBack, usize::MAX, &calls);
-            outlet.send_aside(&back.expect("a number can be encoded"));
+        match calls.next_task() {
+            HelperTask::Finish(outputs) => {
+                // With a lost device, the coordinator ends this process when it has the answer.
+                if let Err(error) = answers.answer(outputs) {
+                    answers.outlet.refuse(error.to_string());
+                }
+                calls.note_finished();
+            }
+            HelperTask::Prepare(frame) => prepare(answers, calls, frame),
         }
+    }
+}
+
+fn prepare<R: Runner>(
+    Answers { recipe, outlet, runner, .. }: &Answers<R>,
+    calls: &QueuedCalls<R::Input, R::Output>,
+    frame: Frame,
+) {
+    // In its turn, the thread of the hooks says what is wrong with the frame.
+    let prepared = runner.get().and_then(Weak::upgrade).and_then(|runner| {
+        let (_, parts) = call_parts(&frame).ok()?;
+        Some(decode_batch(recipe, &runner, &parts, &frame.attachments))
+    });
+    if let Some(call) = calls.put_prepared(frame, prepared) {
+        let calls = HandedBack { calls: vec![call] };
+        let back = message::encode(FrameKind::HandedBack, usize::MAX, &calls);
+        outlet.send_aside(&back.expect("a number can be encoded"));
     }
 }
 

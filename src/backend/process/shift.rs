@@ -1,8 +1,10 @@
 //! A keeper's part in one run: sends items to its child, and reports what comes back.
 //!
-//! The child works on its calls in the order in which they were sent. So only the first can be in a hook, and only that one
-//! has begun for the scheduler, can exceed a limit, and is blamed if the process ends. The calls behind it come back
-//! if another producer asks for their items, if nothing waits for them, or if the process ends.
+//! The child works on its calls in the order in which they were sent, and answers in that order. It may say of a batch that its
+//! hook has returned, and begin the next before it answers. So only the first that has not returned can be in a hook: the
+//! *current* call. Only that one can exceed a limit, and is blamed if the process ends. The calls behind it have not begun for
+//! the scheduler, and come back if another producer asks for their items, if nothing waits for them, or if the process ends.
+//! Then those before it are worked on again too, since their outputs are lost.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +14,7 @@ use super::frame::{Frame, FrameKind};
 use super::hook_calls::{CallOutcome, Sent};
 use super::keeper::Keeper;
 use super::memory_writer::FrameWithBytes;
-use super::message::{self, CallNumber, Done, HandedBack};
+use super::message::{self, CallNumber, Done, HandedBack, Returned};
 use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -30,11 +32,11 @@ pub(super) struct Shift<'a, I, T> {
     run: &'a Run<I, T>,
     desk: ItemQueue<'a, I, T>,
     event_writer: Option<EventWriter>,
-    /// The calls that the child has not answered, in the order in which it works on them. The first has begun.
+    /// The calls that the child has not answered, in the order in which it works on them.
     sent: VecDeque<Sent<I>>,
-    /// The limits of the first call.
+    /// The limits of the current call.
     watch: CallWatch,
-    /// When the first call began: it was sent to an idle child, or the call before it was answered.
+    /// When the current call began: it was sent to an idle child, or the hook of the one before it had returned.
     since: Instant,
     /// How many calls the child may have.
     ahead: Ahead,
@@ -62,7 +64,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         }
         keeper.note_worker(run, |_| {});
         let producer = keeper.producer();
-        keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(producer));
+        keeper.worker.listen_to(run.handover.dispatch.signals.ahead.bells(producer));
         let most = keeper.worker.settings.processes.ahead.get();
         let ahead = match run.handover.batching() {
             None => Ahead::of_items(most),
@@ -129,12 +131,27 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.keeper.child().send(messages);
         self.recall = RecallState::No;
         self.watch = CallWatch::default();
-        self.begin_first();
-        while let Some(first) = self.sent.front() {
-            let interest = self.keeper.worker.interest_in(run, &self.keeper.shared, first);
+        self.begin_current();
+        while let Some(watched) = self.watched() {
+            let interest = self.keeper.worker.interest_in(run, &self.keeper.shared, watched);
             self.wait(interest);
         }
         leasing::leave(&self.keeper.shared)
+    }
+
+    /// The place of the current call.
+    fn current(&self) -> Option<usize> {
+        self.sent.iter().position(|sent| !sent.has_returned)
+    }
+
+    /// The current call, or the last one, of which only the answer is missing.
+    fn watched(&self) -> Option<&Sent<I>> {
+        self.current().map_or_else(|| self.sent.back(), |current| self.sent.get(current))
+    }
+
+    /// The number of calls whose hooks have not returned.
+    fn unreturned(&self) -> usize {
+        self.current().map_or(0, |current| self.sent.len() - current)
     }
 
     /// Adds a call to those to send. A call that cannot be encoded has failed.
@@ -151,7 +168,7 @@ impl<'a, I, T> Shift<'a, I, T> {
 
     /// Adds calls ahead, once the child has few left.
     fn add_more(&mut self, messages: &mut Vec<FrameWithBytes>) {
-        let here = self.sent.len();
+        let here = self.unreturned();
         let left = usize::try_from(self.keeper.life_left(self.run)).unwrap_or(usize::MAX);
         let most = self.ahead.number().min(here.saturating_add(left));
         let is_full = here > most / 2 || self.keeper.child().has_unwritten();
@@ -189,16 +206,22 @@ impl<'a, I, T> Shift<'a, I, T> {
         if is_whole { Copies::Kept } else { Copies::Missing }
     }
 
-    /// Notes that the child begins the first call.
-    fn begin_first(&mut self) {
-        let Some(first) = self.sent.front_mut().filter(|_| self.keeper.has_state) else { return };
-        let (run, lease, copies) = (self.run, &first.lease, first.copies);
+    /// Notes that the child begins the current call. If there is none, only an answer is missing, which has a limit of its own.
+    fn begin_current(&mut self) {
+        let current = self.current().filter(|_| self.keeper.has_state);
+        let Some(sent) = current.and_then(|current| self.sent.get_mut(current)) else {
+            if let Some(last) = self.sent.back() {
+                self.watch.begin(self.keeper.worker.limit_of(&last.lease));
+            }
+            return;
+        };
+        let (run, lease, copies) = (self.run, &sent.lease, sent.copies);
         let (begin, events) = run
             .handover
             .dispatch
             .schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
         run.heed(events);
-        first.is_stale = begin == Begin::Stale;
+        sent.is_stale = begin == Begin::Stale;
         self.since = now();
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.pause();
@@ -210,35 +233,41 @@ impl<'a, I, T> Shift<'a, I, T> {
     /// Waits for the child, and takes what comes.
     fn wait(&mut self, interest: Interest) {
         let (run, producer) = (self.run, self.keeper.producer());
-        let first = self.sent.front().expect("the caller has looked").call;
+        let watched = self.watched().expect("the caller has looked").call;
+        let are_behind = self.unreturned() > 1;
         let is_over = |sent: &Sent<I>| run.wanted.gave_up_on(sent.lease.items.first().copied());
-        if self.sent.len() > 1 && self.recall == RecallState::No && self.sent.iter().any(is_over) {
+        if are_behind && self.recall == RecallState::No && self.sent.iter().any(is_over) {
             self.recall = RecallState::Wanted;
         }
         let bell = self.keeper.worker.bell().clone();
         let child = self.keeper.child();
         if self.recall == RecallState::Wanted {
             self.recall = RecallState::No;
-            if self.sent.len() > 1 {
+            if are_behind {
                 let recall =
-                    message::encode(FrameKind::Recall, usize::MAX, &CallNumber { call: first });
+                    message::encode(FrameKind::Recall, usize::MAX, &CallNumber { call: watched });
                 child.send([recall.expect("a number can be encoded").into()]);
                 self.recall = RecallState::Sent;
             }
         }
-        self.watch.heed(child, first, interest);
+        self.watch.heed(child, watched, interest);
         if interest == Interest::Abandoned {
             let crash = child.reap(Duration::ZERO);
             return self.end_with(ChildAnswer::Died(crash));
         }
         match self.watch.wait(child, &bell) {
-            WaitEnd::Frame(frame) if frame.kind == FrameKind::HandedBack => self.take_back(frame),
-            WaitEnd::Frame(frame) => self.take_answer(frame),
+            WaitEnd::Frame(frame) => match frame.kind {
+                FrameKind::HandedBack => self.take_back(frame),
+                FrameKind::Returned => self.take_return(frame),
+                _ => self.take_answer(frame),
+            },
             WaitEnd::Bell => {
-                if run.handover.dispatch.signals.recalls.take(producer)
-                    && self.recall == RecallState::No
-                {
+                let requests = &run.handover.dispatch.signals.ahead;
+                if requests.take_recall(producer) && self.recall == RecallState::No {
                     self.recall = RecallState::Wanted;
+                }
+                if requests.take_offer(producer) {
+                    self.send_more();
                 }
             }
             WaitEnd::Ended(end) => {
@@ -261,17 +290,44 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.give_all_back(back);
     }
 
-    /// Takes the answer to the first call. The child then begins the next.
+    /// Notes that the hook of the current call has returned. The child has begun the next.
+    fn take_return(&mut self, frame: Frame) {
+        let returned = message::decode::<Returned>(&frame).ok();
+        let current = self.current().and_then(|current| self.sent.get_mut(current));
+        let Some((Returned { took, in_hook, .. }, sent)) =
+            returned.zip(current).filter(|(returned, sent)| returned.call == sent.call)
+        else {
+            // As an answer, the frame is an error that says what is wrong with it.
+            return self.take_answer(frame);
+        };
+        sent.has_returned = true;
+        if let Some(event_writer) = &mut self.event_writer {
+            event_writer.finished_all(&sent.lease.items);
+        }
+        self.note_times(took, in_hook);
+        self.begin_current();
+        self.send_more();
+    }
+
+    /// Notes how long the child was busy with the current call.
+    fn note_times(&mut self, took: u64, in_hook: u64) {
+        self.ahead.note(Duration::from_micros(took));
+        let wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
+        self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
+    }
+
+    /// Takes the answer to the first call. If that is the current one, the child then begins the next.
     fn take_answer(&mut self, frame: Frame) {
-        let mut wait = Duration::ZERO;
-        if frame.kind == FrameKind::Done
+        let sent = self.sent.pop_front().expect("the child has a call");
+        if !sent.has_returned
+            && frame.kind == FrameKind::Done
             && let Ok((Done { took, in_hook, .. }, _)) = message::split::<Done>(&frame)
         {
-            self.ahead.note(Duration::from_micros(took));
-            wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
+            self.note_times(took, in_hook);
         }
-        self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
-        let sent = self.sent.pop_front().expect("the child has a call");
+        // Before the caller of a service has its answer.
+        self.keeper.note_worker(self.run, |_| {});
+        let was_current = !sent.has_returned;
         let worked = self.keeper.worker.worked(self.run, &sent, ChildAnswer::Frame(frame));
         if matches!(worked, CallOutcome::Crashed(_)) || worked.is_device_lost() {
             return self.crash(Some((sent, worked)));
@@ -280,11 +336,18 @@ impl<'a, I, T> Shift<'a, I, T> {
             CallOutcome::Each(results) => results.iter().any(Result::is_err),
             CallOutcome::Failed(_) | CallOutcome::Crashed(_) => true,
         };
-        if matches!(&worked, CallOutcome::Failed(error) if error.is_panic()) {
-            self.keeper.lose_state(self.run);
+        if let CallOutcome::Failed(error) = &worked {
+            if error.is_panic() {
+                self.keeper.lose_state(self.run);
+            }
+            if settle::is_short(error) {
+                self.ahead.hold_back();
+            }
         }
         self.settle(sent, worked);
-        self.begin_first();
+        if was_current {
+            self.begin_current();
+        }
         let dispatch = &self.run.handover.dispatch;
         if is_failed
             && self.recall == RecallState::No
@@ -293,21 +356,30 @@ impl<'a, I, T> Shift<'a, I, T> {
             // Others can show whether this producer is to blame.
             self.recall = RecallState::Wanted;
         }
-        if !self.sent.is_empty() {
-            let mut messages = vec![];
-            self.add_more(&mut messages);
-            if !messages.is_empty() {
-                self.keeper.child().send(messages);
+        self.send_more();
+    }
+
+    /// Sends calls ahead, unless the child is idle.
+    fn send_more(&mut self) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let had_current = self.current().is_some();
+        let mut messages = vec![];
+        self.add_more(&mut messages);
+        if !messages.is_empty() {
+            self.keeper.child().send(messages);
+            // The call behind the one that has returned may have been handed back.
+            if !had_current {
+                self.begin_current();
             }
         }
     }
 
-    /// The process has ended. The first call was in its hook, unless the child has no state.
+    /// The process has ended. The current call was in its hook, unless the child has no state.
     fn end_with(&mut self, answer: ChildAnswer) {
-        let died = match self.keeper.has_state {
-            true => self.sent.pop_front(),
-            false => None,
-        };
+        let current = self.current().filter(|_| self.keeper.has_state);
+        let died = current.and_then(|current| self.sent.remove(current));
         let crashed = died.map(|sent| {
             let worked = self.keeper.worker.worked(self.run, &sent, answer);
             (sent, worked)
@@ -315,10 +387,10 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.crash(crashed);
     }
 
-    /// Ends the process. No call but the crashed one, or one that has lost the device, was begun, so the others go back.
+    /// Ends the process. All calls go back but the crashed one, or the one that has lost the device: no other is to blame.
     fn crash(&mut self, crashed: Option<CrashedCall<I, T>>) {
         self.keeper.lose_process(self.run);
-        self.ahead.crashed();
+        self.ahead.hold_back();
         let back = std::mem::take(&mut self.sent);
         self.give_all_back(back);
         if let Some((sent, worked)) = crashed {
@@ -346,8 +418,8 @@ impl<'a, I, T> Shift<'a, I, T> {
     /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
     fn settle(&mut self, sent: Sent<I>, worked: CallOutcome<T>) {
         let (run, producer) = (self.run, self.keeper.producer());
-        let Sent { lease, inputs, .. } = sent;
-        if let Some(event_writer) = &mut self.event_writer {
+        let Sent { lease, inputs, has_returned, .. } = sent;
+        if let Some(event_writer) = self.event_writer.as_mut().filter(|_| !has_returned) {
             event_writer.finished_all(&lease.items);
         }
         self.desk.set_readiness(self.keeper.readiness());

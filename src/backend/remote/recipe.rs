@@ -75,11 +75,15 @@ use crate::runner::Runner;
 pub struct Recipe<R: Runner> {
     make: fn(&CfgNode) -> Result<R>,
     prepare: Option<PrepareBatch<R>>,
+    finish: Option<FinishBatch<R>>,
     pub(crate) items: ItemCodec<R::Input, R::Output>,
 }
 
 /// Prepares the inputs of a batch for its hook.
 type PrepareBatch<R> = fn(&R, &mut Vec<<R as Runner>::Input>) -> Result<()>;
+
+/// Finishes the outputs of a batch, which its hook has returned.
+type FinishBatch<R> = fn(&R, &mut Vec<Result<<R as Runner>::Output>>) -> Result<()>;
 
 impl<R: Runner> Clone for Recipe<R> {
     fn clone(&self) -> Self {
@@ -118,7 +122,7 @@ where
     /// static LIMITED: Recipe<FnMap<(), u64, u64>> = Recipe::new("limited", |cfg| Ok(make(cfg)?));
     /// ```
     pub const fn new(name: &'static str, make: fn(&CfgNode) -> Result<R>) -> Self {
-        Recipe { make, prepare: None, items: ItemCodec::new(name) }
+        Recipe { make, prepare: None, finish: None, items: ItemCodec::new(name) }
     }
 
     /// Sets a version. A worker with a recipe of another version refuses to serve, and the error names both.
@@ -166,6 +170,47 @@ where
         prepare: fn(&R, &mut Vec<R::Input>) -> Result<()>,
     ) -> Self {
         self.prepare = Some(prepare);
+        self
+    }
+
+    /// Has a worker call `finish` for the outputs of each batch, before they are encoded. It replaces them by others, for
+    /// example copies of what is on a GPU.
+    ///
+    /// If another batch has been sent ahead, as it is while batches take less than 20 ms, its hook works meanwhile: `finish`
+    /// is called on a thread of its own. So the hook must not use memory again that its last outputs refer to. An error or a
+    /// panic is one of the batch, but costs no state. With another number of outputs, the batch fails.
+    ///
+    /// ```
+    /// use gangline::closures::FnMap;
+    /// use gangline::process::Recipe;
+    /// use gangline::{CfgNode, Result, map};
+    /// # use gangline::ProducerContext;
+    /// # fn init(_: &ProducerContext<'_>) -> Result<()> {
+    /// #     Ok(())
+    /// # }
+    /// # fn work(_: &ProducerContext<'_>, _: &mut (), seed: u64) -> Result<Vec<u8>> {
+    /// #     Ok(vec![7; seed as usize])
+    /// # }
+    /// # fn packed(image: &[u8]) -> Vec<u8> {
+    /// #     image.to_vec()
+    /// # }
+    ///
+    /// fn make(_: &CfgNode) -> Result<FnMap<(), u64, Vec<u8>>> {
+    ///     Ok(map(init, work))
+    /// }
+    ///
+    /// static DRAWN: Recipe<FnMap<(), u64, Vec<u8>>> =
+    ///     Recipe::new("drawn", make).finish_batch(|_, images| {
+    ///         images.iter_mut().flatten().for_each(|image| *image = packed(image));
+    ///         Ok(())
+    ///     });
+    /// ```
+    #[expect(clippy::type_complexity, reason = "a name for it would have to be public")]
+    pub const fn finish_batch(
+        mut self,
+        finish: fn(&R, &mut Vec<Result<R::Output>>) -> Result<()>,
+    ) -> Self {
+        self.finish = Some(finish);
         self
     }
 
@@ -221,6 +266,14 @@ impl<R: Runner> Recipe<R> {
                 let (prepared, of) = (inputs.len(), parts.len());
                 Err(format!("{prepared} inputs were prepared of {of}").into())
             }
+        }
+    }
+
+    /// Finishes the outputs of a batch. A panic is an error.
+    pub(crate) fn finish(&self, runner: &R, outputs: &mut Vec<Result<R::Output>>) -> Result<()> {
+        match self.finish {
+            Some(finish) => unless_panics(|| finish(runner, outputs)),
+            None => Ok(()),
         }
     }
 }

@@ -39,8 +39,8 @@ pub(crate) struct Signals {
     revocations: Box<[Mutex<Revocations>]>,
     /// Rung when a call is revoked or a producer is abandoned.
     pub(crate) bells: Bells,
-    /// Which producers are to give back what they have not begun.
-    pub(crate) recalls: Recalls,
+    /// Which producers are to give back what they have not begun, or may lease more.
+    pub(crate) ahead: AheadRequests,
     /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
     /// Producers without untracked items sleep here.
@@ -98,7 +98,7 @@ impl Signals {
             sleeping: AtomicUsize::new(0),
             revocations: (0..producers).map(|_| Mutex::default()).collect(),
             bells: Bells::default(),
-            recalls: Recalls::new(producers),
+            ahead: AheadRequests::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             idle: CachePadded::new(EventCount::among(producers)),
             retry_watch: RetryWatch::default(),
@@ -111,7 +111,8 @@ impl Signals {
         while let Some(event) = scheduler.poll_event() {
             match event {
                 SchedulerEvent::Wake(producer) => pending.wakes.push(producer),
-                SchedulerEvent::Recall(producer) => self.recalls.ask(producer),
+                SchedulerEvent::Recall(producer) => self.ahead.recall(producer),
+                SchedulerEvent::Ahead(producer) => self.ahead.offer(producer),
                 SchedulerEvent::Revoke { lease, producer } => {
                     let revocations = self.revocations(producer);
                     // An abandoned producer stays abandoned.
@@ -208,43 +209,50 @@ impl Signals {
     }
 }
 
-/// Which producers are to give back the leases that they have not begun.
+/// Which producers are to give back the leases that they have not begun, and which may lease a further batch ahead.
 #[derive(Debug)]
-pub(crate) struct Recalls(Box<[CachePadded<RecallRequest>]>);
+pub(crate) struct AheadRequests(Box<[CachePadded<AheadRequest>]>);
 
 #[derive(Debug, Default)]
-struct RecallRequest {
-    is_wanted: AtomicBool,
+struct AheadRequest {
+    is_recall: AtomicBool,
+    is_offer: AtomicBool,
     bells: Bells,
 }
 
-impl Recalls {
+#[cfg_attr(
+    not(all(feature = "processes", target_os = "linux")),
+    expect(dead_code, reason = "only a child process has items ahead")
+)]
+impl AheadRequests {
     pub(super) fn new(producers: usize) -> Self {
-        Recalls((0..producers).map(|_| CachePadded::default()).collect())
+        AheadRequests((0..producers).map(|_| CachePadded::default()).collect())
     }
 
-    /// Asks a producer, and rings its bell.
-    pub(super) fn ask(&self, producer: ProducerId) {
-        let RecallRequest { is_wanted, bells } = &*self.0[producer];
-        is_wanted.store(true, Ordering::Release);
-        bells.ring();
+    /// Asks a producer to give leases back, and rings its bell.
+    pub(super) fn recall(&self, producer: ProducerId) {
+        self.0[producer].is_recall.store(true, Ordering::Release);
+        self.0[producer].bells.ring();
     }
 
-    /// The bells that ring when the producer is asked.
-    #[cfg_attr(
-        not(all(feature = "processes", target_os = "linux")),
-        expect(dead_code, reason = "only a child process has items ahead")
-    )]
+    /// Tells a producer of a batch that it may lease, and rings its bell.
+    pub(super) fn offer(&self, producer: ProducerId) {
+        self.0[producer].is_offer.store(true, Ordering::Release);
+        self.0[producer].bells.ring();
+    }
+
+    /// The bells that ring when the producer is asked or told.
     pub(crate) fn bells(&self, producer: ProducerId) -> &Bells {
         &self.0[producer].bells
     }
 
     /// Returns whether the producer was asked since the last look.
-    #[cfg_attr(
-        not(all(feature = "processes", target_os = "linux")),
-        expect(dead_code, reason = "only a child process has items ahead")
-    )]
-    pub(crate) fn take(&self, producer: ProducerId) -> bool {
-        self.0[producer].is_wanted.swap(false, Ordering::Acquire)
+    pub(crate) fn take_recall(&self, producer: ProducerId) -> bool {
+        self.0[producer].is_recall.swap(false, Ordering::Acquire)
+    }
+
+    /// Returns whether the producer was told since the last look.
+    pub(crate) fn take_offer(&self, producer: ProducerId) -> bool {
+        self.0[producer].is_offer.swap(false, Ordering::Acquire)
     }
 }

@@ -79,6 +79,11 @@ impl Limits {
             && self.padded.is_none_or(|most| load.padded() <= most.into())
     }
 
+    /// Whether batches are limited by more than their number of items.
+    pub(crate) fn has_measures(&self) -> bool {
+        self.cost.is_some() || self.padded.is_some()
+    }
+
     /// Whether only items without cost could still fit.
     pub(crate) fn are_reached_by(&self, load: Load) -> bool {
         let is_spent = self.cost.is_some_and(|most| load.cost >= most.into());
