@@ -354,8 +354,10 @@ ONE_VALUE = (str, bytes, bytearray, memoryview, UserString)
 NAMED_PARTS = ("columns", "model_fields", "__fields__", "_fields", "n_fields")
 
 
-def outputs_of(returned: Any, count: int) -> Optional[list[Any]]:
+def outputs_of(returned: Any, count: int, name: str = "work") -> Optional[list[Any]]:
     """Return the outputs of ``count`` inputs: the parts of an ordered sequence, or of an iterator.
+
+    ``name`` is that of the function of the user's that has returned them.
 
     ``None`` stands for a value of another type: a number, a text, nothing; also for mappings, tables, records and sets,
     whose parts are names, or belong to all inputs, or are in another order. Another number of outputs is a
@@ -385,7 +387,7 @@ def outputs_of(returned: Any, count: int) -> Optional[list[Any]]:
     number = f"{len(outputs)} or more" if len(outputs) > count else str(len(outputs))
     if hasattr(returned, "__len__"):
         number = str(len(returned))
-    raise ValueError(f"work returned {number} outputs for {count} inputs")
+    raise ValueError(f"{name} returned {number} outputs for {count} inputs")
 
 
 def is_mapping(value: Any) -> bool:

@@ -30,7 +30,7 @@ from gangline._pickling import Sender
 from gangline._progress import Progress
 from gangline._records import Record
 from gangline._shown import named, place_text, shown_or_plain, state_text
-from gangline._types import AnyBatch, In, Out, PoolOptions, State
+from gangline._types import AnyBatch, Handle, In, Out, PoolOptions, State
 from gangline._workers import AnyWorkers, JournaledWorkers, Workers
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
     set or data frame. An output that is an exception is that item's error. With ``batch="auto"``, the pool chooses
     the size of the lists, by the times that they take: ``gangline.Batch.auto(most, latency="50ms")`` bounds it.
     ``end(state)`` is called when the worker ends in order.
+
+    With ``finish``, ``finish(state, returned)`` makes the outputs of what ``work`` has returned. For lists, it runs on
+    a thread beside ``work``, which has the next list by then: let ``work`` launch what a GPU is to do, and return
+    tensors on it, and let ``finish`` copy them to the host. So ``work`` must not write again to memory that it has returned,
+    and two lists need memory.
 
     ====================  =========================================================================================
     ``gpus``              a worker for each GPU of this list: ``"all"``, ``"0-3"``, ``[0, 1]``
@@ -120,6 +125,30 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         **options: Unpack[PoolOptions],
     ) -> None: ...
 
+    @overload
+    def __init__(
+        self,
+        load: Optional[Callable[[Context], State]],
+        work: Callable[[State, In], Handle],
+        *,
+        finish: Callable[[State, Handle], Out],
+        end: Optional[Callable[[State], object]] = None,
+        batch: None = None,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        load: Optional[Callable[[Context], State]],
+        work: Callable[[State, list[In]], Handle],
+        *,
+        finish: Callable[[State, Handle], Iterable[Out]],
+        end: Optional[Callable[[State], object]] = None,
+        batch: AnyBatch,
+        **options: Unpack[PoolOptions],
+    ) -> None: ...
+
     def __init__(
         self,
         load: Optional[Callable[[Context], State]],
@@ -129,6 +158,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         workers: Optional[int] = None,
         devices: Union[str, Iterable[str], None] = None,
         backend: Literal["processes", "threads"] = "processes",
+        finish: Optional[Callable[[State, Any], Any]] = None,
         end: Optional[Callable[[State], object]] = None,
         batch: Optional[AnyBatch] = None,
         batch_wait: Optional[Time] = None,
@@ -154,7 +184,7 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         progress: Union[bool, str] = False,
         verbose: bool = False,
     ) -> None:
-        callables(load=load, work=work, end=end, key=key)
+        callables(load=load, work=work, finish=finish, end=end, key=key)
         one_of("order", order, ("input", "completion"))
         one_of("visible", visible, ("own", "all"))
         one_of("backend", backend, ("processes", "threads"))
@@ -198,8 +228,8 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
             raise ValueError(f"min_workers must be at most the number of workers, which is {most}, got {least}")
         # Now, so that a function that cannot be sent is an error here.
         kind = Sender if backend == "processes" else Shared
-        self._values: Union[Sender, Shared] = kind((load, work, end))
-        self._functions = (load, work, end)
+        self._values: Union[Sender, Shared] = kind((load, work, finish, end))
+        self._functions = (load, work, finish, end)
         self._name = named(work)
         self._order = order
         self._key = key

@@ -13,7 +13,7 @@ from gangline._pool import Pool
 from gangline._records import Record
 from gangline._report import Report
 from gangline._shown import shown_or_plain
-from gangline._types import AnyBatch, In, Out, ServiceOptions, State
+from gangline._types import AnyBatch, Handle, In, Out, ServiceOptions, State
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -59,6 +59,32 @@ class Service(Generic[State, In, Out]):
         work: Callable[[State, list[In]], Iterable[Out]],
         *,
         queue: Optional[int] = None,
+        end: Optional[Callable[[State], object]] = None,
+        batch: AnyBatch,
+        **options: Unpack[ServiceOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        load: Optional[Callable[[Context], State]],
+        work: Callable[[State, In], Handle],
+        *,
+        queue: Optional[int] = None,
+        finish: Callable[[State, Handle], Out],
+        end: Optional[Callable[[State], object]] = None,
+        batch: None = None,
+        **options: Unpack[ServiceOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        load: Optional[Callable[[Context], State]],
+        work: Callable[[State, list[In]], Handle],
+        *,
+        queue: Optional[int] = None,
+        finish: Callable[[State, Handle], Iterable[Out]],
         end: Optional[Callable[[State], object]] = None,
         batch: AnyBatch,
         **options: Unpack[ServiceOptions],

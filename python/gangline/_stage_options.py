@@ -18,6 +18,7 @@ class StageOptions(TypedDict, total=False):
     workers: Optional[int]
     devices: Union[str, Iterable[str], None]
     backend: Literal["processes", "threads"]
+    finish: Optional[Callable[..., Any]]
     end: Optional[Callable[[Any], object]]
     batch_wait: Optional[Time]
     window: Optional[int]
@@ -38,7 +39,7 @@ class StageOptions(TypedDict, total=False):
 
 def checked_options(given: dict[str, Any], whole: Options) -> Options:
     """Check the options of a stage that are those of its workers. ``verbose`` is that of the whole pipeline."""
-    allowed = {*StageOptions.__annotations__, "batch"} - {"backend", "end", "name", "start"}
+    allowed = {*StageOptions.__annotations__, "batch"} - {"backend", "finish", "end", "name", "start"}
     for name in given:
         if name not in allowed:
             raise TypeError(f"a stage has no option {name}=")

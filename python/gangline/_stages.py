@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Union
 from gangline._errors import full_text
 from gangline._loop import flush
 from gangline._pickling import Receiver, Sender, Unreadable
-from gangline._worker import Failure, Place, Worker, failure
+from gangline._worker import Failure, Finishing, Place, Worker, failure
 
 __all__ = ["Expansion", "StageValues", "no_state", "start", "start_here"]
 
@@ -75,7 +75,7 @@ def start(setup: bytes, place: Place, stage: int) -> Union[Worker, Failure]:
     try:
         receiver = Receiver(setup)
         values = StageValues(receiver, gives_objects=False)
-        return Worker(values, with_state(receiver.functions[stage]), place)
+        return Worker(values, with_state(receiver.functions[stage]), place, Finishing.LATER)
     except BaseException as error:
         return failure(error)
     finally:
@@ -91,9 +91,12 @@ def start_here(functions: Any, values: StageValues, place: Place) -> Union[Worke
 
 
 def with_state(functions: Any) -> Any:
-    """Return functions as a pool has them: a stage without ``load`` has a ``work`` without a state."""
-    load, work, end = functions
-    return functions if load is not None else (None, lambda _, value: work(value), end)
+    """Return functions as a pool has them: a stage without ``load`` has ``work`` and ``finish`` without a state."""
+    load, work, finish, end = functions
+    if load is not None:
+        return functions
+    finish_with = None if finish is None else lambda _, returned: finish(returned)
+    return None, lambda _, value: work(value), finish_with, end
 
 
 def no_state(_context: Any) -> None:

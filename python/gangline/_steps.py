@@ -22,7 +22,7 @@ class Stage(NamedTuple):
 
     name: str
     #: ``load``, ``work`` and ``end``.
-    functions: tuple[Any, Any, Any]
+    functions: tuple[Any, Any, Any, Any]
     options: Options
     #: Whether the workers are threads.
     is_here: bool
@@ -75,8 +75,8 @@ class Steps:
         if len(functions) not in (1, 2):
             raise TypeError(f"a stage has work, or load and work, got {len(functions)} functions")
         load, work = (None, *functions) if len(functions) == 1 else functions
-        end = options.pop("end", None)
-        callables(load=load, work=work, end=end)
+        finish, end = options.pop("finish", None), options.pop("end", None)
+        callables(load=load, work=work, finish=finish, end=end)
         if work is None:
             raise TypeError("work must be a function, got None")
         if len(functions) == 2 and load is None:
@@ -90,7 +90,7 @@ class Steps:
         one_of("backend", backend, ("processes", "threads"))
         fork_server = checked_start(options.pop("start", "spawn"), backend)
         checked = checked_options(options, self._settings.options)._replace(fork_server=fork_server)
-        return (*self._steps, Stage(self._free(name), (load, work, end), checked, backend == "threads"))
+        return (*self._steps, Stage(self._free(name), (load, work, finish, end), checked, backend == "threads"))
 
     def _with_expansion(
         self, function: Callable[[Any], Iterable[Any]], open_parents: Optional[int]

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     State = TypeVar("State", default=Any)
     In = TypeVar("In", default=Any)
     Out = TypeVar("Out", default=Any)
+    Handle = TypeVar("Handle", default=Any)
 else:
     from typing import TypeVar
 
-    State, In, Out = TypeVar("State"), TypeVar("In"), TypeVar("Out")
+    State, In, Out, Handle = TypeVar("State"), TypeVar("In"), TypeVar("Out"), TypeVar("Handle")
 
-__all__ = ["AnyBatch", "ExecutorOptions", "In", "Out", "PoolOptions", "ServiceOptions", "State"]
+__all__ = ["AnyBatch", "ExecutorOptions", "Handle", "In", "Out", "PoolOptions", "ServiceOptions", "State"]
 
 #: How large lists are: at most a number, or as the pool chooses.
 AnyBatch = Union[int, Literal["auto"], Batch]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Sequence
-from typing import Any, Callable, Optional, Protocol, Union
+from typing import Any, Callable, NamedTuple, Optional, Protocol, Union
 
 from gangline._context import Context
 from gangline._errors import full_text, is_lost_gpu, is_out_of_memory
@@ -23,6 +24,16 @@ Place = tuple[int, Sequence[str], str, int]
 #: What an item has become: the pickled output, or its failure.
 Outcome = Union[Packed, tuple[Any], Failure]
 
+
+class Finishing(enum.Enum):
+    """When lists are finished, if there is a function for that."""
+
+    #: As part of `Worker.work_on_list`.
+    AT_ONCE = enum.auto()
+    #: By `Worker.finish`.
+    LATER = enum.auto()
+
+
 #: The kinds of failures, as the binding numbers them.
 PLAIN, OUT_OF_MEMORY, LOST_GPU = range(3)
 
@@ -37,11 +48,19 @@ class Values(Protocol):
         """Rebuild each value. One that fails gives an `Unreadable`."""
 
 
+class Unfinished(NamedTuple):
+    """What ``work`` has returned for a list."""
+
+    inputs: Sequence[Any]
+    #: For the inputs that are not `Unreadable`.
+    returned: Any
+
+
 def start(setup: bytes, place: Place) -> Union[Worker, Failure]:
     """Rebuild the functions of a pool in a process, and call ``load``."""
     try:
         values = Receiver(setup)
-        return Worker(values, values.functions, place)
+        return Worker(values, values.functions, place, Finishing.LATER)
     except BaseException as error:
         return failure(error)
     finally:
@@ -59,9 +78,10 @@ def start_here(functions: Any, place: Place) -> Union[Worker, Failure]:
 class Worker:
     """The functions of a pool, and the state that ``load`` has returned."""
 
-    def __init__(self, values: Values, functions: Any, place: Place) -> None:
+    def __init__(self, values: Values, functions: Any, place: Place, finishing: Finishing = Finishing.AT_ONCE) -> None:
         self._values = values
-        load, self._work, self._end = functions
+        load, self._work, self._finish, self._end = functions
+        self._is_finished_later = finishing is Finishing.LATER and self._finish is not None
         self._process = os.getpid()
         number, gpus, device, threads = place
         self._state = None if load is None else load(Context(number, tuple(gpus), device, threads))
@@ -77,37 +97,52 @@ class Worker:
             if isinstance(value, Unreadable):
                 raise value.error
             output = self._work(self._state, value)
+            if self._finish is not None:
+                output = self._finish(self._state, output)
         except BaseException as error:
-            self._finish()
+            self._leave_task()
             return failure(error)
-        self._finish()
+        self._leave_task()
         return self._pack([output])[0]
 
-    def work_on_list(self, packed: Sequence[Any]) -> Union[list[Outcome], Failure]:
-        """Work on a list of inputs. One failure is that of the whole list."""
+    def work_on_list(self, packed: Sequence[Any]) -> Union[list[Outcome], tuple[Unfinished], Failure]:
+        """Work on a list of inputs. One failure is that of the whole list.
+
+        If the list is finished later, return what `finish` is to be called with.
+        """
         values = self._values.unpack(packed)
         readable = [value for value in values if not isinstance(value, Unreadable)]
-        outcomes = self._work_on(readable) if readable else []
-        self._finish()
-        if isinstance(outcomes, tuple):
-            return outcomes
-        if len(readable) == len(values):
-            return outcomes
-        rest = iter(outcomes)
-        return [failure(value.error) if isinstance(value, Unreadable) else next(rest) for value in values]
-
-    def _work_on(self, inputs: list[Any]) -> Union[list[Outcome], Failure]:
-        count = len(inputs)
         try:
-            returned = self._work(self._state, inputs)
-            outputs = outputs_of(returned, count)
+            returned = self._work(self._state, readable) if readable else []
         except BaseException as error:
+            self._leave_task()
+            return failure(error)
+        self._leave_task()
+        # The inputs are let go with the hook.
+        unfinished = Unfinished([value if isinstance(value, Unreadable) else None for value in values], returned)
+        return (unfinished,) if self._is_finished_later else self.finish(unfinished)
+
+    def finish(self, unfinished: Unfinished) -> Union[list[Outcome], Failure]:
+        """Finish a list: also on another thread, while ``work`` has the next."""
+        inputs, returned = unfinished
+        name = "work" if self._finish is None else "finish"
+        count = sum(not isinstance(value, Unreadable) for value in inputs)
+        try:
+            if self._finish is not None and count:
+                returned = self._finish(self._state, returned)
+                self._leave_task()
+            outputs = outputs_of(returned, count, name)
+        except BaseException as error:
+            self._leave_task()
             return failure(error)
         if outputs is None:
             # Not a failure of the list: it would be divided, and be wrong at each size.
-            wrong = ValueError(f"with batch, work returns a list of outputs, got {type(returned).__name__}")
-            return [failure(wrong)] * count
-        return self._pack(outputs)
+            wrong = ValueError(f"with batch, {name} returns a list of outputs, got {type(returned).__name__}")
+            outputs = [wrong] * count
+        if count == len(inputs):
+            return self._pack(outputs)
+        rest = iter(self._pack(outputs))
+        return [failure(value.error) if isinstance(value, Unreadable) else next(rest) for value in inputs]
 
     def _pack(self, outputs: list[Any]) -> list[Outcome]:
         return [
@@ -119,7 +154,7 @@ class Worker:
             for output, packed in zip(outputs, self._values.pack(outputs))
         ]
 
-    def _finish(self) -> None:
+    def _leave_task(self) -> None:
         """Write what was printed, before the answer. A fork of the worker that has come back here ends."""
         flush()
         if os.getpid() != self._process:

@@ -1,13 +1,11 @@
 //! What the stages of a pipeline pass on, unread.
 
-use std::time::Duration;
-
 use gangline::ProducerContext;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Made, OfAnswer};
 use crate::value::Value;
 
 /// What one stage of a pipeline passes to the next: an input, an output, or a parent with the outputs for its parts.
@@ -28,14 +26,6 @@ pub(crate) enum Content {
     },
 }
 
-/// What the worker that made an item knows of that. Of an input, nothing.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Made {
-    pub(crate) producer: Option<u32>,
-    pub(crate) attempt: u32,
-    pub(crate) took: Duration,
-}
-
 /// What a worker's Python is called with for one item.
 pub(crate) trait Given {
     fn given<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>>;
@@ -45,13 +35,6 @@ impl StageItem {
     /// An input of a pipeline, or a part.
     pub(crate) fn new(value: Value) -> Self {
         StageItem { content: Content::One(value), made: Made::default() }
-    }
-
-    /// An output.
-    pub(crate) fn of_answer(answer: Answer) -> Self {
-        let Answer { value, producer, attempt, took } = answer;
-        let made = Made { producer: Some(producer), attempt, took };
-        StageItem { content: Content::One(value), made }
     }
 
     /// The same item behind a stage that passes everything on.
@@ -104,6 +87,23 @@ impl Content {
                 Ok(gathered.into_pyobject(py)?.into_any())
             }
         }
+    }
+}
+
+impl OfAnswer for StageItem {
+    fn of_answer(Answer { value, made }: Answer) -> Self {
+        StageItem { content: Content::One(value), made }
+    }
+
+    fn value(&self) -> Option<&Value> {
+        match &self.content {
+            Content::One(value) => Some(value),
+            Content::Gathered { .. } => None,
+        }
+    }
+
+    fn made(&self) -> Made {
+        self.made
     }
 }
 

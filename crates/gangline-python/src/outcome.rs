@@ -6,7 +6,7 @@ use gangline::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Made};
 use crate::errors::{task_failed, text_of_item, text_of_place};
 use crate::item::{Content, StageItem};
 use crate::messages::FailedLoad;
@@ -57,22 +57,19 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn of_answer(index: u64, answer: Answer) -> Self {
-        let Answer { value, producer, attempt, took } = answer;
-        let (worker, end) = (Some(producer as usize), End::Output(Content::One(value)));
-        Outcome { index, worker, attempts: attempt, took, end }
+    pub(crate) fn of_answer(index: u64, Answer { value, made }: Answer) -> Self {
+        Outcome::of_output(index, Content::One(value), made, 0)
     }
 
     /// An output of the last stage of a pipeline.
     pub(crate) fn of_item(index: u64, item: StageItem, stage: &RecordedStage) -> Self {
-        let StageItem { content, made } = item;
-        Outcome {
-            index,
-            worker: made.producer.map(|producer| stage.first_worker + producer as usize),
-            attempts: made.attempt,
-            took: made.took,
-            end: End::Output(content),
-        }
+        Outcome::of_output(index, item.content, item.made, stage.first_worker)
+    }
+
+    fn of_output(index: u64, output: Content, made: Made, first_worker: usize) -> Self {
+        let worker = made.producer.map(|producer| first_worker + producer as usize);
+        let (attempts, took) = (made.attempt, made.took);
+        Outcome { index, worker, attempts, took, end: End::Output(output) }
     }
 
     pub(crate) fn of_error(index: u64, error: &Error) -> Self {

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Made, OfAnswer};
 use crate::failure::TaskFailed;
 use crate::item::Given;
 use crate::lock;
@@ -20,7 +20,8 @@ use crate::value::Value;
 pub(crate) static PYTHON: Recipe<PyRunner> = Recipe::new("python", PyRunner::from_cfg)
     .version(env!("CARGO_PKG_VERSION"))
     .error::<TaskFailed>()
-    .prepare_batch(|runner, inputs| runner.prepare(inputs, |value| value));
+    .prepare_batch(|runner, inputs| runner.prepare(inputs, |value| value))
+    .finish_batch(|runner, outputs| runner.finish(outputs));
 
 /// The functions of a pool, for workers that are processes or threads.
 pub(crate) struct PyRunner {
@@ -31,7 +32,7 @@ pub(crate) struct PyRunner {
     shape: WorkShape,
     /// Which of the functions are those of this stage of a pipeline, from 0. `None` in a pool.
     stage: Option<usize>,
-    /// In a worker process, its Python, which unpickles inputs ahead.
+    /// In a worker process, its Python, which unpickles inputs ahead and finishes lists.
     worker: Mutex<Option<Py<PyAny>>>,
 }
 
@@ -117,6 +118,31 @@ impl PyRunner {
         })
     }
 
+    /// Makes the outputs of what `work` has returned for a list, if the worker's Python has left that for later.
+    pub(crate) fn finish<O: OfAnswer>(&self, outputs: &mut Vec<Result<O>>) -> Result<()> {
+        let Some(Ok(first)) = outputs.first() else { return Ok(()) };
+        let Some(Value::Object { object: unfinished, .. }) = first.value() else { return Ok(()) };
+        let (unfinished, made) = (unfinished.clone(), first.made());
+        Python::attach(|py| {
+            let worker = lock(&self.worker).as_ref().map(|worker| worker.clone_ref(py));
+            let worker = worker.expect("a worker of this process has left the list for later");
+            let since = Instant::now();
+            let answers = worker.call_method1(py, "finish", unfinished.bind(py))?;
+            // Here, while Python can free it.
+            outputs.clear();
+            drop(unfinished);
+            let made = Made { took: made.took + since.elapsed(), ..made };
+            match answers.bind(py).cast::<PyList>() {
+                Ok(answers) => {
+                    let each = answers.iter().map(|answer| answer_of(&answer, made));
+                    outputs.extend(each.map(|answer| answer.map(O::of_answer)));
+                    Ok(())
+                }
+                Err(_) => Err(TaskFailed::of(answers.bind(py), made.took)?),
+            }
+        })
+    }
+
     /// Drops inputs that a worker process has worked on. Objects that are dropped outside of Python would live until its
     /// next call, with the memory that they map.
     pub(crate) fn drop_prepared<I>(&self, inputs: &mut Vec<I>) {
@@ -141,7 +167,7 @@ impl PyRunner {
                 let since = Instant::now();
                 Python::attach(|py| {
                     let answer = worker.call_method1(py, "work", (input.given(py)?,))?;
-                    answer_of(answer.bind(py), cx, since)
+                    answer_of(answer.bind(py), Made::by(cx, since.elapsed()))
                 })
             }
         }
@@ -159,11 +185,17 @@ impl PyRunner {
             let given = inputs.iter().map(|input| input.given(py));
             let given = PyList::new(py, given.collect::<PyResult<Vec<_>>>()?)?;
             let answers = worker.call_method1(py, "work_on_list", (given,))?;
-            match answers.bind(py).cast::<PyList>() {
-                Ok(answers) => {
-                    Ok(answers.iter().map(|answer| answer_of(&answer, cx, since)).collect())
+            let (answers, made) = (answers.bind(py), Made::by(cx, since.elapsed()));
+            if let Ok(answers) = answers.cast::<PyList>() {
+                let each = answers.iter().map(|answer| answer_of(&answer, made));
+                return Ok(each.collect());
+            }
+            match answers.cast::<PyTuple>() {
+                // What is to be finished stands for each output.
+                Ok(unfinished) if unfinished.len() == 1 => {
+                    Ok(inputs.iter().map(|_| answer_of(unfinished, made)).collect())
                 }
-                Err(_) => Err(TaskFailed::of(answers.bind(py), since.elapsed())?),
+                _ => Err(TaskFailed::of(answers, made.took)?),
             }
         })
     }
@@ -264,17 +296,9 @@ impl Runner for PyRunner {
 }
 
 /// Reads what a worker's Python returns for one item: the pickled output, or what describes the failure.
-fn answer_of(
-    answer: &Bound<'_, PyAny>,
-    cx: &ProducerContext<'_>,
-    since: Instant,
-) -> Result<Answer> {
-    let took = since.elapsed();
+fn answer_of(answer: &Bound<'_, PyAny>, made: Made) -> Result<Answer> {
     match Value::of(answer) {
-        Ok(value) => {
-            let producer = u32::try_from(cx.producer()).unwrap_or(u32::MAX);
-            Ok(Answer { value, producer, attempt: cx.attempt(), took })
-        }
-        Err(_) => Err(TaskFailed::of(answer, took)?),
+        Ok(value) => Ok(Answer { value, made }),
+        Err(_) => Err(TaskFailed::of(answer, made.took)?),
     }
 }

@@ -7,6 +7,7 @@ use gangline::process::Recipe;
 use gangline::{CfgNode, ConsumerContext, Error, ProducerContext, Result, Runner};
 use pyo3::prelude::*;
 
+use crate::answer::OfAnswer;
 use crate::failure::TaskFailed;
 use crate::item::StageItem;
 use crate::outcome::{Outcome, RecordedStage};
@@ -17,7 +18,8 @@ use crate::runner::PyRunner;
 pub(crate) static STAGE: Recipe<StageRunner> = Recipe::new("python-stage", StageRunner::from_cfg)
     .version(env!("CARGO_PKG_VERSION"))
     .error::<TaskFailed>()
-    .prepare_batch(|stage, inputs| stage.prepare(inputs));
+    .prepare_batch(|stage, inputs| stage.prepare(inputs))
+    .finish_batch(|stage, outputs| stage.finish(outputs));
 
 /// The functions of one stage. All stages of a pipeline have this type.
 pub(crate) struct StageRunner {
@@ -53,6 +55,13 @@ impl StageRunner {
     fn prepare(&self, inputs: &mut [StageItem]) -> Result<()> {
         match &self.work {
             StageWork::Python(runner) => runner.prepare(inputs, StageItem::new),
+            StageWork::Pass => Ok(()),
+        }
+    }
+
+    fn finish(&self, outputs: &mut Vec<Result<StageItem>>) -> Result<()> {
+        match &self.work {
+            StageWork::Python(runner) => runner.finish(outputs),
             StageWork::Pass => Ok(()),
         }
     }

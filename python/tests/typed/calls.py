@@ -47,6 +47,23 @@ async def paths() -> AsyncIterator[str]:
     yield "a"
 
 
+def launched(model: Model, paths: list[str]) -> bytes:
+    return b"".join(map(str.encode, paths))
+
+
+def copied(model: Model, handle: bytes) -> list[int]:
+    return list(handle)
+
+
+def finished() -> None:
+    pool = gangline.Pool(load, launched, finish=copied, batch=8)
+    assert_type(pool, gangline.Pool[Model, str, int])
+    service = gangline.Service(load, launched, finish=copied, batch="auto")
+    assert_type(service("a"), int)
+    single = gangline.Pool(load, read, finish=lambda model, length: str(length))
+    assert_type(single.map(["a"]), list[str])
+
+
 async def pipelines() -> None:
     pipeline = gangline.Pipeline().stage(load, read, workers=2).stage(str)
     assert_type(pipeline, gangline.Pipeline[str, str])
