@@ -275,7 +275,7 @@ impl<R: Runner> Backend<R::Input, R::Output> for Scripted<R> {
                 Next::WaitUntil(time) => Some(time),
             };
             match held.is_empty() {
-                true => desk.sleep_for_lease(until),
+                true => desk.sleep_for_lease(until, None),
                 false => self.follow(run, &mut held, &mut desk),
             }
         }

@@ -1,5 +1,7 @@
 //! What has the hooks of one producer called.
 
+use std::time::Instant;
+
 use crate::error::Error;
 use crate::run::Run;
 use crate::runner::Wanted;
@@ -31,6 +33,11 @@ pub(crate) trait Backend<I, T> {
 
     /// Calls `producer_end` in a run, since the state is to be recycled: a new one is [prepared](Backend::prepare).
     fn end_in(&mut self, run: &Run<I, T>) -> Result<(), Error>;
+
+    /// Takes care of what it keeps while no run needs it. Returns when to call it again, if it is to be.
+    fn tidy(&mut self) -> Option<Instant> {
+        None
+    }
 }
 
 /// What a producer does after its part in a run.

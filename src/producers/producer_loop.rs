@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::SubscriberGuard;
@@ -69,7 +69,8 @@ impl<I, T> ProducerLoop<I, T> {
         enter_close: impl FnOnce() -> SubscriberGuard,
     ) -> Result<(), Error> {
         let (producer, revocations) = (self.producer, self.shared.revocations.clone());
-        for Join { run, generation, ready, participants, .. } in runs {
+        while let Some(join) = self.next_run(runs) {
+            let Join { run, generation, ready, participants, .. } = join;
             let signals = &run.handover.dispatch.signals;
             let come = || signals.enter(producer, &revocations);
             let entered = participants.enter((producer, generation), &self.shared.away, come);
@@ -113,6 +114,18 @@ impl<I, T> ProducerLoop<I, T> {
             Some(error) => {
                 drop_quietly(ended);
                 Err(error)
+            }
+        }
+    }
+
+    /// Waits for the next run. `None` if there is none.
+    fn next_run(&mut self, runs: &Receiver<Join<I, T>>) -> Option<Join<I, T>> {
+        loop {
+            let Some(due) = self.backend.tidy() else { return runs.recv().ok() };
+            match runs.recv_deadline(due) {
+                Ok(join) => return Some(join),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }

@@ -209,7 +209,7 @@ impl<'a, R: Runner> LaneRun<'a, R> {
 
     fn sleep(&mut self, until: Option<RunTime>) {
         match self.worker {
-            Some(_) => self.desk.sleep_for_lease(until),
+            Some(_) => self.desk.sleep_for_lease(until, None),
             // Without a worker, the lane waits for none of the items, so the sleep does not count as running dry.
             None => self.run.handover.dispatch.sleep(self.lane, until),
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
@@ -11,7 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::ranges::Ranges;
+use super::ranges::{Range, Ranges};
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Mutex, lock};
 
@@ -72,11 +73,29 @@ impl Arena {
             return;
         }
         if let Some((file, ranges)) = &mut *lock(&self.made) {
-            for (start, length) in ranges.give(start, length) {
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                // If it fails, the pages stay until the memory goes.
-                _ = fallocate(&file.file, flags, start, length);
-            }
+            file.empty(ranges.give(start, length));
+        }
+    }
+
+    /// Gives the pages back to the system that nothing has needed for long. Returns when the next ones are due; `None` while
+    /// no free range has pages.
+    pub(super) fn age(&self, now: Instant) -> Option<Instant> {
+        if !self.home.is_here() {
+            return None;
+        }
+        let mut made = lock(&self.made);
+        let (file, ranges) = made.as_mut()?;
+        // Under the lock: nothing may take such a range before its pages are gone.
+        file.empty(ranges.age(now));
+        ranges.period_end()
+    }
+
+    /// Gives the pages of all free ranges back to the system.
+    pub(super) fn empty(&self) {
+        if self.home.is_here()
+            && let Some((file, ranges)) = &mut *lock(&self.made)
+        {
+            file.empty(ranges.empty_all());
         }
     }
 
@@ -144,6 +163,15 @@ impl MemoryFile {
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         Ok(MemoryFile { file, number: stat.st_ino, size })
+    }
+
+    /// Gives the pages of free ranges back to the system.
+    fn empty(&self, ranges: Vec<Range>) {
+        for (start, length) in ranges {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // If it fails, the pages stay until the memory goes.
+            _ = fallocate(&self.file, flags, start, length);
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 //! This is a value without the memory. Its law: no two ranges that are taken overlap.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long free pages are kept that nothing needs.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(10);
 
 /// The free ranges of a memory. Their starts and lengths are whole pages.
 #[derive(Debug)]
@@ -16,6 +20,10 @@ pub(super) struct Ranges {
     warm: BTreeMap<u64, u64>,
     /// Free ranges without pages.
     cold: BTreeMap<u64, u64>,
+    /// The fewest bytes that were kept at a time in this period: nothing has needed that many.
+    idle: u64,
+    /// The end of the period. `None` while nothing is kept.
+    period_end: Option<Instant>,
 }
 
 /// The start and the length of a range, in bytes.
@@ -25,7 +33,8 @@ impl Ranges {
     /// The ranges of a memory of which nothing is taken.
     pub(super) fn new(size: u64, page: u64, most_kept: u64) -> Self {
         let cold = BTreeMap::from([(0, size / page * page)]);
-        Ranges { page, most_kept, kept: 0, warm: BTreeMap::new(), cold }
+        let (warm, kept, idle) = (BTreeMap::new(), 0, 0);
+        Ranges { page, most_kept, kept, warm, cold, idle, period_end: None }
     }
 
     /// Takes a range of this length, from where the pages are there if it can. Returns its start.
@@ -33,6 +42,7 @@ impl Ranges {
         let length = self.whole_pages(length)?;
         if let Some(start) = take_first(&mut self.warm, length) {
             self.kept -= length;
+            self.idle = self.idle.min(self.kept);
             return Some(start);
         }
         take_first(&mut self.cold, length)
@@ -54,7 +64,52 @@ impl Ranges {
             insert(&mut self.cold, (start, length));
             emptied.push((start, length));
         }
+        self.idle = self.idle.min(self.kept);
         emptied
+    }
+
+    /// Ends the period if it is over. Returns the free ranges that are to lose their pages, as nothing has needed them in it.
+    ///
+    /// Ranges have no times of their own: neighbours become one, and one that is used again and again keeps its pages.
+    pub(super) fn age(&mut self, now: Instant) -> Vec<Range> {
+        let emptied = match self.period_end {
+            Some(end) if end <= now => self.empty(self.idle),
+            Some(_) => return vec![],
+            None => vec![],
+        };
+        self.period_end = (self.kept > 0).then_some(now + KEPT_FOR);
+        self.idle = self.kept;
+        emptied
+    }
+
+    /// Returns all free ranges that have pages, which they are to lose.
+    pub(super) fn empty_all(&mut self) -> Vec<Range> {
+        self.idle = 0;
+        self.empty(self.kept)
+    }
+
+    /// Takes the pages of so many free bytes. The first range that is large enough is taken, so those at the end are
+    /// taken least.
+    fn empty(&mut self, mut bytes: u64) -> Vec<Range> {
+        let mut emptied = vec![];
+        while bytes > 0 {
+            let (start, length) = self.warm.pop_last().expect("what is kept is free");
+            let left = length.saturating_sub(bytes);
+            if left > 0 {
+                self.warm.insert(start, left);
+            }
+            let (start, length) = (start + left, length - left);
+            bytes -= length;
+            self.kept -= length;
+            insert(&mut self.cold, (start, length));
+            emptied.push((start, length));
+        }
+        emptied
+    }
+
+    /// When the period ends. `None` while nothing is kept.
+    pub(super) fn period_end(&self) -> Option<Instant> {
+        self.period_end.filter(|_| self.kept > 0)
     }
 
     /// The bytes that are free.
@@ -133,6 +188,26 @@ mod tests {
         assert_eq!(ranges.give(30, 30), [(30, 60)], "neighbours are one range");
     }
 
+    #[test]
+    fn pages_that_nothing_needs_for_a_period_are_lost_and_others_stay() {
+        let mut ranges = Ranges::new(1_000, PAGE, 500);
+        let start = Instant::now();
+        assert_eq!((ranges.age(start), ranges.period_end()), (vec![], None), "nothing is kept");
+        let starts = [30, 30, 30].map(|length| ranges.take(length).unwrap());
+        starts.into_iter().for_each(|start| assert_eq!(ranges.give(start, 30), []));
+        assert_eq!(ranges.age(start), []);
+        let [first, second, third] = [1, 2, 3].map(|periods| start + periods * KEPT_FOR);
+        assert_eq!(ranges.period_end(), Some(first));
+        assert_eq!(ranges.take(40), Some(0), "one is in use for a while");
+        assert_eq!(ranges.give(0, 40), []);
+        assert_eq!(ranges.age(first - Duration::from_millis(1)), []);
+        assert_eq!(ranges.age(first), [(40, 50)], "what was never in use");
+        assert_eq!(ranges.period_end(), Some(second));
+        assert_eq!(ranges.age(second), [(0, 40)]);
+        assert_eq!((ranges.period_end(), ranges.age(third)), (None, vec![]));
+        assert_eq!(ranges.take(1_000), Some(0), "all are free, and are one range");
+    }
+
     proptest! {
         #[test]
         fn ranges_do_not_overlap_and_none_is_lost(
@@ -140,7 +215,10 @@ mod tests {
         ) {
             let mut ranges = Ranges::new(600, PAGE, 100);
             let mut taken = BTreeMap::<u64, u64>::new();
+            let mut now = Instant::now();
             for (is_take, length, which) in steps {
+                now += KEPT_FOR / 3;
+                ranges.age(now);
                 if is_take {
                     if let Some(start) = ranges.take(length) {
                         let end = start + length.next_multiple_of(PAGE);
@@ -157,7 +235,7 @@ mod tests {
                 }
                 let warm = ranges.warm.values().sum::<u64>();
                 prop_assert_eq!(ranges.kept, warm);
-                prop_assert!(warm <= 100);
+                prop_assert!(warm <= 100 && ranges.idle <= warm);
             }
             for (start, length) in taken {
                 ranges.give(start, length);

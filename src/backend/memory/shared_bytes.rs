@@ -65,9 +65,17 @@ enum RangeOwner {
     Lender { lend: u64, returns: Arc<Returns> },
 }
 
-/// The numbers of the lends that the other side of a connection may have back.
+/// The lends of the other side of a connection.
 #[derive(Debug, Default)]
-pub(in crate::backend) struct Returns(Mutex<Vec<u64>>);
+pub(in crate::backend) struct Returns(Mutex<Lends>);
+
+#[derive(Debug, Default)]
+struct Lends {
+    /// The number of those that this process uses.
+    used: usize,
+    /// The numbers of those that the other side may have back.
+    back: Vec<u64>,
+}
 
 /// What serde has to do with the bytes in a message.
 enum Attachments {
@@ -161,6 +169,7 @@ impl SharedBytes {
         (start, length): Range,
         (lend, returns): (u64, Arc<Returns>),
     ) -> Self {
+        lock(&returns.0).used += 1;
         SharedRange { file, start, length, owner: RangeOwner::Lender { lend, returns } }.into()
     }
 }
@@ -188,7 +197,11 @@ impl Drop for SharedRange {
     fn drop(&mut self) {
         match &self.owner {
             RangeOwner::Here(arena) => arena.give(self.start, self.length),
-            RangeOwner::Lender { lend, returns } => lock(&returns.0).push(*lend),
+            RangeOwner::Lender { lend, returns } => {
+                let mut lends = lock(&returns.0);
+                lends.used -= 1;
+                lends.back.push(*lend);
+            }
         }
     }
 }
@@ -207,7 +220,13 @@ impl From<Vec<u8>> for SharedBytes {
 
 impl Returns {
     pub(in crate::backend) fn take(&self) -> Vec<u64> {
-        mem::take(&mut *lock(&self.0))
+        mem::take(&mut lock(&self.0).back)
+    }
+
+    /// Whether this process uses what was lent, or has not told what it has let go.
+    pub(in crate::backend) fn is_owing(&self) -> bool {
+        let lends = lock(&self.0);
+        lends.used > 0 || !lends.back.is_empty()
     }
 }
 

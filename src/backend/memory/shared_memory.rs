@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use rustix::io::{Errno, pwrite};
 
@@ -15,7 +16,7 @@ pub(in crate::backend) const KEPT: u64 = 256 << 20;
 /// Memory for large values, which this process writes, and its child processes read without a copy on the way.
 ///
 /// It has no pages before it is written. Once nothing uses a value, its pages are used again, and at most 256 MiB are kept
-/// for that. It costs one descriptor here and in each child process that reads it.
+/// for that, for 10 to 20 s after their last use. It costs one descriptor here and in each child process that reads it.
 ///
 /// ```
 /// use gangline::process::{Processes, SharedMemory};
@@ -107,6 +108,17 @@ impl SharedMemory {
         Some(stored)
     }
 
+    /// Gives the free pages back to the system that nothing has needed for long. Returns when the next ones are due; `None`
+    /// while no free range has pages.
+    pub(in crate::backend) fn age(&self, now: Instant) -> Option<Instant> {
+        self.arena.age(now)
+    }
+
+    /// Gives all free pages back to the system.
+    pub(in crate::backend) fn empty(&self) {
+        self.arena.empty();
+    }
+
     /// The bytes of the ranges that are in use.
     #[cfg(test)]
     pub(in crate::backend) fn taken(&self) -> u64 {
@@ -156,6 +168,21 @@ mod tests {
         assert_eq!(two.each_ref().map(|it| it.to_vec().unwrap()[899_999]), [0, 1]);
         drop(two);
         assert_eq!(pages(&memory), 0, "both together are beyond the bound");
+    }
+
+    #[test]
+    fn pages_that_nothing_needs_are_given_back() {
+        let memory = SharedMemory::new();
+        let start = Instant::now();
+        assert_eq!(memory.age(start), None);
+        let used = memory.write(&vec![7; 900_000]);
+        drop(memory.write(&vec![1; 3_000_000]));
+        assert!(pages(&memory) > 3_900_000);
+        let due = memory.age(start).expect("a free range has pages");
+        assert!(pages(&memory) > 3_900_000);
+        assert_eq!(memory.age(due), None);
+        assert!((900_000..1 << 20).contains(&pages(&memory)));
+        assert_eq!(used.to_vec().unwrap(), vec![7; 900_000]);
     }
 
     #[test]

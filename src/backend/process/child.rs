@@ -14,9 +14,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::child_process::{ChildProcess, ChildStart};
-use super::frame::{Frame, FrameReader};
+use super::frame::{Frame, FrameKind, FrameReader};
 use super::memory_reader::{MemoryReader, WholeFrame};
-use super::memory_writer::{FrameWithBytes, MemoryWriter};
+use super::memory_writer::{FrameWithBytes, MemoryWriter, put_note};
 use super::message::Nonce;
 use super::outgoing::{Outgoing, receive};
 use super::printed::PrintedPipe;
@@ -31,6 +31,9 @@ const REAPED_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a process that has closed its connection may take to end by itself.
 const ENDED_WITHIN: Duration = Duration::from_millis(500);
+
+/// How often an idle child is asked for what it has let go, while it may use something.
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 /// How many memories a child lends from: its own.
 const MOST_MEMORIES: usize = 1;
@@ -192,15 +195,45 @@ impl Child {
                 ChildState::Damaged(error) => return Wake::Damaged(error.clone()),
                 ChildState::Gone | ChildState::Reaped => return Wake::Gone,
             }
-            let ready = self.poll(bell, until);
+            let due = self.tidy();
+            let ready = self.poll(bell, [until, due].into_iter().flatten().min());
             self.take_in(&ready);
             if ready.bell {
                 return Wake::Bell;
             }
-            if ready.is_time && self.frames.is_empty() && self.state == ChildState::Running {
+            // Also if something was ready: a process that prints without end makes it so each time.
+            let is_time = until.is_some_and(|until| until <= Instant::now());
+            if is_time && self.frames.is_empty() && self.state == ChildState::Running {
                 return Wake::Time;
             }
         }
+    }
+
+    /// Takes care of the memory of both sides while nothing waits for the child: says what this process has let go, hears what
+    /// the child has, and gives pages back. Returns when to call it again, if it is to be.
+    pub(super) fn tidy_idle(&mut self) -> Option<Instant> {
+        if self.memory_writer.has_lent() {
+            let ready = self.poll(None, Some(Instant::now()));
+            self.take_in(&ready);
+        }
+        let asks = self.memory_writer.has_lent().then(|| Instant::now() + ASKED_EVERY);
+        [self.tidy(), asks].into_iter().flatten().min()
+    }
+
+    /// Says what this process has let go, if no message has for long, and gives pages back. Returns when to call it again, if
+    /// it is to be.
+    fn tidy(&mut self) -> Option<Instant> {
+        // Small messages cost no look at a clock.
+        if !self.memory_reader.is_used() && !self.memory_writer.is_used() {
+            return None;
+        }
+        let now = Instant::now();
+        let (notes, tells) = self.memory_reader.take_late_notes(now);
+        if !notes.is_empty() {
+            notes.iter().for_each(|note| put_note(FrameKind::Memory, note, &mut self.outgoing));
+            self.write();
+        }
+        [tells, self.memory_writer.age(now)].into_iter().flatten().min()
     }
 
     /// Reads and writes what can be read and written without waiting, and notes the end of the process.
@@ -252,8 +285,6 @@ impl Child {
             ended: !seen[1].is_empty(),
             printed,
             bell: more.first().is_some_and(|flags| !flags.is_empty()),
-            // Also if something is ready: a process that prints without end makes it so each time.
-            is_time: until.is_some_and(|until| until <= Instant::now()),
         }
     }
 
@@ -395,7 +426,6 @@ struct ChildReady {
     ended: bool,
     printed: bool,
     bell: bool,
-    is_time: bool,
 }
 
 /// Differs for each process that is started. It keeps honest processes apart; it is no secret.

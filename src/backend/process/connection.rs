@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process;
 use std::sync::Arc;
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, PidfdFlags, Resource, Signal, getrlimit};
@@ -51,6 +52,10 @@ pub(super) trait FrameHandler {
     fn heed(&mut self, note: MemoryNote);
     /// Takes what the coordinator is to know of its memory, with the next answer.
     fn answer(&mut self, notes: Vec<MemoryNote>);
+    /// Tells the coordinator of its memory without an answer.
+    fn tell(&mut self, notes: &[MemoryNote]);
+    /// Gives pages of this side's memory back that nothing has needed for long. Returns when to call it again, if it is to be.
+    fn age(&mut self, now: Instant) -> Option<Instant>;
 }
 
 impl CoordinatorConnection {
@@ -129,7 +134,7 @@ impl CoordinatorConnection {
     pub(super) fn read(mut self, commands: &mut impl FrameHandler) -> ! {
         let mut scratch = vec![0; 256 << 10];
         loop {
-            self.wait();
+            self.wait(commands);
             let length = match receive(&self.socket, &mut scratch, &mut self.memory.arrived) {
                 Ok(0) => die(),
                 Ok(length) => length,
@@ -160,13 +165,29 @@ impl CoordinatorConnection {
     }
 
     /// Waits until there is something to read, or ends the process with its coordinator: another process may hold
-    /// the coordinator's end of the socket open.
-    fn wait(&self) {
-        let Some(coordinator) = &self.coordinator else { return };
-        let mut fds =
-            [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(coordinator, PollFlags::IN)];
-        if poll(&mut fds, None).is_ok() && !fds[1].revents().is_empty() {
-            die();
+    /// the coordinator's end of the socket open. Meanwhile takes care of the memory of both sides.
+    fn wait(&mut self, commands: &mut impl FrameHandler) {
+        loop {
+            let now = Instant::now();
+            let (notes, tells) = self.memory.take_late_notes(now);
+            commands.tell(&notes);
+            let due = [tells, commands.age(now)].into_iter().flatten().min();
+            let left = due.map(|due| due.saturating_duration_since(now));
+            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
+            if let Some(coordinator) = &self.coordinator {
+                fds.push(PollFd::new(coordinator, PollFlags::IN));
+            }
+            // Interrupted: as if nothing were ready.
+            _ = poll(&mut fds, timeout.as_ref());
+            let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
+            let is_readable = is_ready.next().expect("it is of the socket");
+            if is_ready.next() == Some(true) {
+                die();
+            }
+            if is_readable {
+                return;
+            }
         }
     }
 }

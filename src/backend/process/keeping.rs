@@ -1,6 +1,6 @@
 //! The keeper as the backend of its child.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::frame::FrameKind;
 use super::keeper::Keeper;
@@ -67,6 +67,10 @@ impl<I, T> Backend<I, T> for Keeper<I, T> {
             true => Interest::Abandoned,
             false => Interest::Wanted,
         })
+    }
+
+    fn tidy(&mut self) -> Option<Instant> {
+        self.worker.child.as_mut()?.tidy_idle()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::frame::{Frame, FrameKind};
 use super::memory_writer::{Lend, MemoryNote, StoredBody, put_note, untimely};
@@ -11,6 +12,9 @@ use super::spare_buffers::SpareBuffers;
 use crate::backend::memory::arena::MemoryFile;
 use crate::backend::memory::shared_bytes::{BytesPlace, Returns, SharedBytes};
 use crate::error::FrameError;
+
+/// How long the writer is not told what was let go, if no message goes there.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
 /// The memories that the other side of a connection lends from.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(super) struct MemoryReader {
     notes: Vec<MemoryNote>,
     /// What this process lets go.
     pub(super) returns: Arc<Returns>,
+    /// When the writer is told without a message. `None` while nothing was lent.
+    tell_at: Option<Instant>,
     /// The bytes that were lent.
     pub(super) fetched: u64,
 }
@@ -58,6 +64,7 @@ impl MemoryReader {
             attachments: vec![],
             notes: vec![],
             returns: Arc::default(),
+            tell_at: None,
             fetched: 0,
         }
     }
@@ -110,6 +117,26 @@ impl MemoryReader {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(let_go(&self.returns));
         notes
+    }
+
+    /// Whether it has a memory.
+    pub(super) fn is_used(&self) -> bool {
+        !self.memories.is_empty()
+    }
+
+    /// Takes what the writer is to know, if no message has told it for long. Returns when to call it again too; `None`
+    /// while this process uses nothing that was lent.
+    pub(super) fn take_late_notes(&mut self, now: Instant) -> (Vec<MemoryNote>, Option<Instant>) {
+        if !self.returns.is_owing() {
+            self.tell_at = None;
+            return (vec![], None);
+        }
+        let tell_at = *self.tell_at.get_or_insert(now + TOLD_WITHIN);
+        if now < tell_at {
+            return (vec![], Some(tell_at));
+        }
+        self.tell_at = Some(now + TOLD_WITHIN);
+        (self.take_notes(), self.tell_at)
     }
 
     fn message(&mut self, frame: Frame) -> WholeFrame {
@@ -236,6 +263,24 @@ mod tests {
         assert_eq!(reader.take_notes(), []);
         drop(message);
         assert_eq!(reader.take_notes(), [MemoryNote::LetGo { lends: vec![4] }]);
+    }
+
+    #[test]
+    fn what_is_let_go_while_no_message_goes_is_told_after_a_while() {
+        let (mut reader, memory) = (reader(), memory());
+        let start = Instant::now();
+        let at = |times| start + times * TOLD_WITHIN;
+        offer(&mut reader, &memory, memory.number);
+        assert_eq!(reader.take_late_notes(start), (vec![], None));
+        let lend = Lend { number: 4, memory: memory.number, start: 2, length: 3 };
+        reader.take(frame(FrameKind::Lent, &lend)).unwrap();
+        assert_eq!(reader.take_late_notes(start), (vec![], Some(at(1))));
+        assert_eq!(reader.take_late_notes(at(1)), (vec![], Some(at(2))), "it is in use");
+        reader.attachments.clear();
+        assert_eq!(reader.take_late_notes(at(1)), (vec![], Some(at(2))), "a message may go");
+        let told = vec![MemoryNote::LetGo { lends: vec![4] }];
+        assert_eq!(reader.take_late_notes(at(2)), (told, Some(at(3))));
+        assert_eq!(reader.take_late_notes(at(2)), (vec![], None));
     }
 
     #[test]

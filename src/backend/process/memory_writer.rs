@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +122,21 @@ impl MemoryWriter {
         self.put_frame(message.frame, outgoing);
     }
 
+    /// Whether it has offered a memory.
+    pub(super) fn is_used(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    /// Whether the reader may look at something.
+    pub(super) fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+
+    /// Gives pages back that nothing has needed for long. Returns when to call it again, if it is to be.
+    pub(super) fn age(&self, now: Instant) -> Option<Instant> {
+        self.memory.age(now)
+    }
+
     fn attach(&mut self, bytes: SharedBytes, outgoing: &mut Outgoing) {
         if let BytesPlace::Range(range) = bytes.place()
             && self.has(&range.file, outgoing)
@@ -177,11 +193,6 @@ impl MemoryWriter {
         true
     }
 
-    #[cfg(test)]
-    pub(super) fn has_lent_nothing(&self) -> bool {
-        self.lent.is_empty()
-    }
-
     fn lend(&mut self, bytes: SharedBytes) -> Option<Lend> {
         let BytesPlace::Range(range) = bytes.place() else { return None };
         self.lends += 1;
@@ -210,6 +221,16 @@ impl MemoryWriter {
         outgoing.put_descriptor(file.clone());
         put_note(FrameKind::Memory, &MemoryNote::Offered { memory }, outgoing);
         false
+    }
+}
+
+impl Drop for MemoryWriter {
+    /// With the last child process, nothing is left that gives pages back.
+    fn drop(&mut self) {
+        self.lent.clear();
+        if self.is_used() {
+            self.memory.empty();
+        }
     }
 }
 

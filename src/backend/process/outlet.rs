@@ -3,14 +3,19 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::connection::{die, refuse, send};
 use super::frame::FrameKind;
 use super::memory_reader::let_go;
 use super::memory_writer::{FrameWithBytes, MemoryNote, MemoryWriter, put_note};
+use super::message;
 use super::outgoing::Outgoing;
 use crate::backend::memory::shared_bytes::Returns;
-use crate::concurrency::{Mutex, lock};
+use crate::concurrency::{Mutex, MutexGuard, lock};
+
+/// When the reader looks again at a memory that the other thread used.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// Writes the frames of the thread of the hooks, and those of the reader, each as a whole.
 #[derive(Debug)]
@@ -51,9 +56,12 @@ impl Outlet {
 
     /// Sends a message, and returns once it is written.
     pub(super) fn send(&self, message: FrameWithBytes) {
+        let mut writing = lock(&self.writing);
         let mut notes = std::mem::take(&mut *lock(&self.notes));
         notes.answers.extend(let_go(&self.returns));
-        lock(&self.writing).send(message, &notes);
+        writing.heed(&notes.heard);
+        writing.send(message, &notes.answers);
+        drop(writing);
         self.write_aside();
     }
 
@@ -73,6 +81,24 @@ impl Outlet {
         self.write_aside();
     }
 
+    /// Tells the coordinator of its memory, without a message.
+    pub(super) fn tell(&self, notes: &[MemoryNote]) {
+        for note in notes {
+            let note = message::encode(FrameKind::Memory, usize::MAX, note);
+            self.send_aside(&note.expect("numbers can be encoded"));
+        }
+    }
+
+    /// Frees what the coordinator has let go, and gives pages back that nothing has needed for long. Returns when to call
+    /// it again, if it is to be.
+    pub(super) fn age(&self, now: Instant) -> Option<Instant> {
+        // The thread that writes hears the notes, and leaves the pages for the next time.
+        let Some(mut writing) = self.try_write() else { return Some(now + AGAIN) };
+        let heard = std::mem::take(&mut lock(&self.notes).heard);
+        writing.heed(&heard);
+        if writing.memory.is_used() { writing.memory.age(now) } else { None }
+    }
+
     /// Says why this worker cannot serve, and ends it.
     pub(super) fn refuse(&self, reason: String) -> ! {
         refuse(&lock(&self.writing).socket, reason)
@@ -81,29 +107,38 @@ impl Outlet {
     fn write_aside(&self) {
         // Looked at again after the lock was left: meanwhile the other thread may have found it taken.
         while !lock(&self.aside).is_empty() {
-            match self.writing.try_lock() {
-                Ok(writing) => {
-                    let frames = std::mem::take(&mut *lock(&self.aside));
-                    send(&writing.socket, &frames);
-                }
-                Err(TryLockError::WouldBlock) => return,
-                Err(TryLockError::Poisoned(_)) => {
-                    unreachable!("nothing that panics runs under a lock of ours")
-                }
+            let Some(writing) = self.try_write() else { return };
+            let frames = std::mem::take(&mut *lock(&self.aside));
+            send(&writing.socket, &frames);
+        }
+    }
+
+    /// `None` while the other thread writes.
+    fn try_write(&self) -> Option<MutexGuard<'_, WritingEnd>> {
+        match self.writing.try_lock() {
+            Ok(writing) => Some(writing),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => {
+                unreachable!("nothing that panics runs under a lock of ours")
             }
         }
     }
 }
 
 impl WritingEnd {
-    fn send(&mut self, message: FrameWithBytes, notes: &PassedNotes) {
-        for note in &notes.heard {
+    /// Takes what the coordinator says of this side's memory.
+    fn heed(&mut self, heard: &[MemoryNote]) {
+        for note in heard {
             if let Err(error) = self.memory.heed(note) {
                 refuse(&self.socket, error.to_string());
             }
         }
+    }
+
+    /// Writes answers for the coordinator, and a message.
+    fn send(&mut self, message: FrameWithBytes, answers: &[MemoryNote]) {
         let mut outgoing = Outgoing::default();
-        for note in &notes.answers {
+        for note in answers {
             put_note(FrameKind::Memory, note, &mut outgoing);
         }
         self.memory.put(message, &mut outgoing);

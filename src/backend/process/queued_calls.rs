@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::answers::{Answers, HookOutputs};
 use super::connection::FrameHandler;
@@ -74,6 +75,14 @@ impl<I, T> FrameHandler for CommandReader<I, T> {
 
     fn answer(&mut self, notes: Vec<MemoryNote>) {
         self.outlet.answer(notes);
+    }
+
+    fn tell(&mut self, notes: &[MemoryNote]) {
+        self.outlet.tell(notes);
+    }
+
+    fn age(&mut self, now: Instant) -> Option<Instant> {
+        self.outlet.age(now)
     }
 }
 

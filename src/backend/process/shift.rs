@@ -19,12 +19,12 @@ use super::waiting::{CallWatch, ChildAnswer, Interest, WaitEnd};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::observe::event_log::EventWriter;
-use crate::producers::backend::NextStep;
+use crate::producers::backend::{Backend, NextStep};
 use crate::producers::leasing;
 use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
-use crate::scheduler::{Begin, Copies, Inputs, Lease};
+use crate::scheduler::{Begin, Copies, Inputs, Lease, Next};
 
 /// A keeper in a run.
 pub(super) struct Shift<'a, I, T> {
@@ -88,7 +88,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         let (run, producer) = (self.run, self.keeper.producer());
         let next_step = loop {
             self.desk.set_readiness(self.keeper.readiness());
-            let Some(lease) = self.desk.next_lease() else {
+            let Some(lease) = self.next_lease() else {
                 break leasing::leave(&self.keeper.shared);
             };
             let next_step = self.work_from(lease);
@@ -100,6 +100,20 @@ impl<'a, I, T> Shift<'a, I, T> {
         self.desk.leave();
         run.event_log.return_writer(producer, self.event_writer);
         next_step
+    }
+
+    /// Waits for a lease. `None` if the producer is to leave.
+    fn next_lease(&mut self) -> Option<Lease> {
+        loop {
+            let until = match self.desk.try_lease() {
+                Next::Work(lease) => return Some(lease),
+                Next::Leave => return None,
+                Next::Wait => None,
+                Next::WaitUntil(time) => Some(time),
+            };
+            let tidies = self.keeper.tidy();
+            self.desk.sleep_for_lease(until, tidies);
+        }
     }
 
     /// Has an idle child work on a lease, and on those that are sent behind it, until it is idle again.

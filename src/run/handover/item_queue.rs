@@ -171,8 +171,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             match self.try_lease() {
                 Next::Work(lease) => return Some(lease),
                 Next::Leave => return None,
-                Next::Wait => self.sleep_for_lease(None),
-                Next::WaitUntil(time) => self.sleep_for_lease(Some(time)),
+                Next::Wait => self.sleep_for_lease(None, None),
+                Next::WaitUntil(time) => self.sleep_for_lease(Some(time), None),
             }
         }
     }
@@ -195,8 +195,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         leased
     }
 
-    /// Sleeps until the producer is woken, at most until `until`.
-    pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
+    /// Sleeps until the producer is woken, at most until `until`, when a retry is due, and until `other`.
+    pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>, other: Option<Instant>) {
         let watch = &self.handover.dispatch.signals.retry_watch;
         let sleep = watch.begin();
         self.handover.stats.producer_waits(self.producer, sleep.since);
@@ -204,7 +204,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.flush();
         let dispatch = &self.handover.dispatch;
         if !self.handover.yields.until(|| dispatch.signals.take_wake_up(self.producer)) {
-            dispatch.sleep(self.producer, until);
+            let other = other.map(|other| dispatch.clock.now().after(other - now()));
+            dispatch.sleep(self.producer, [until, other].into_iter().flatten().min());
         }
         let lack = self.handover.lack(until);
         self.waited.for_retries += watch.end(sleep, lack, until);
@@ -258,7 +259,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
             // Others may steal the items in the inbox meanwhile.
             self.handover.dispatch.signals.idle.notify();
-            self.sleep_for_lease(until);
+            self.sleep_for_lease(until, None);
         }
     }
 
