@@ -228,7 +228,7 @@ def test_calls_at_the_same_time_have_workers_of_their_own(library):
 
 def test_an_error_of_the_pipeline_is_raised(library):
     async def main():
-        with pytest.raises(PoolError, match="load failed on worker 0: RuntimeError: no weights"):
+        with pytest.raises(PoolError, match=r"^in infer: load failed on worker 0: RuntimeError: no weights"):
             async for _ in pipeline.amap(counted([], itertools.count())):
                 pass
 

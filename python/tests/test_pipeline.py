@@ -15,7 +15,7 @@ import pytest
 import stages
 from conftest import HERE, PATIENCE, processes, wait_until
 
-from gangline import Closed, JobFailed, Pipeline, PoolError
+from gangline import Closed, JobFailed, NoWorkers, Pipeline, PoolError
 
 PREAMBLE = f"""
 import itertools, os, signal, sys, time
@@ -407,6 +407,18 @@ def test_a_load_that_fails_names_its_stage():
     pipeline = Pipeline().stage(stages.echo, workers=1).stage(stages.load_fails, stages.add, workers=2, name="infer")
     with pipeline, pytest.raises(PoolError, match=r"in infer: load failed on worker \d: RuntimeError: no weights"):
         pipeline.map(itertools.count())
+
+
+@pytest.mark.parametrize("options", [{}, {"min_workers": 1}, {"max_restarts": 1}])
+def test_the_only_worker_of_a_stage_that_cannot_load_names_its_stage(options):
+    infer = {"name": "infer", "workers": 1, **options}
+    alone = Pipeline().stage(stages.load_fails, stages.add, **infer)
+    before = Pipeline().stage(stages.echo, workers=1)
+    between = before.stage(stages.load_fails, stages.add, **infer).stage(stages.echo, workers=1)
+    for pipeline in (alone, between):
+        match = r"^in infer: load failed on worker 0: RuntimeError: no weights"
+        with pipeline, pytest.raises(NoWorkers, match=match):
+            pipeline.map([1])
 
 
 def test_a_call_that_fails_has_a_report(tmp_path):

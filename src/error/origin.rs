@@ -5,6 +5,18 @@ use super::{Error, Hook, OutputCount};
 use crate::base::causes::WithCauses;
 
 impl Error {
+    /// Names the stage of the producer in which a hook failed, from 1.
+    pub(crate) fn in_stage(mut self, stage: usize) -> Self {
+        if let Error::HookFailed { site, .. }
+        | Error::HookPanicked { site, .. }
+        | Error::HookCrashed { site, .. }
+        | Error::TimedOut { site, .. } = &mut self
+        {
+            site.stage = Some(stage);
+        }
+        self
+    }
+
     /// Returns whether this is the error that another runner's `Outputs` ended with.
     pub(crate) fn ends_input(&self) -> bool {
         let Error::InputFailed { source, .. } = self else { return false };

@@ -21,6 +21,8 @@ pub struct Site {
     pub key: Option<Arc<str>>,
     /// The host of the worker, in a cluster.
     pub host: Option<Arc<str>>,
+    /// The number of the stage in a pipeline, from 1, if the run has ended since too few of its producers were left.
+    pub stage: Option<usize>,
 }
 
 impl fmt::Display for Site {

@@ -231,17 +231,23 @@ impl<I, T> Run<I, T> {
             Some(error) if !goes_on(&error) => self.too_few(live, error),
             source => {
                 let least = self.least_producers();
-                Error::TooFewProducers { here: live, least, source: source.map(Box::new) }
+                let source = source.map(|error| Box::new(self.in_stage(error)));
+                Error::TooFewProducers { here: live, least, source }
             }
         }
     }
 
     /// The error of a run that lost a producer to `error`. If none is left, `error` alone says enough.
     fn too_few(&self, here: usize, error: Error) -> Error {
+        let error = self.in_stage(error);
         match (here, self.least_producers()) {
             (0, 0 | 1) => error,
             (here, least) => Error::TooFewProducers { here, least, source: Some(Box::new(error)) },
         }
+    }
+
+    fn in_stage(&self, error: Error) -> Error {
+        error.in_stage(self.in_line.stage + 1)
     }
 
     pub(crate) fn least_producers(&self) -> usize {

@@ -113,7 +113,20 @@ pub(crate) fn raised(class: PoolErrorClass, text: String) -> PyErr {
 
 /// The exception for an error that belongs to no item.
 pub(crate) fn pool_failure(error: &Error) -> PyErr {
-    raised(PoolErrorClass::of(error), text_of_pool(error))
+    pool_failure_in(None, error)
+}
+
+/// The exception for an error that belongs to no item, but to a stage of a pipeline.
+pub(crate) fn pool_failure_in(stage: Option<&str>, error: &Error) -> PyErr {
+    raised(PoolErrorClass::of(error), text_in(stage, text_of_pool(error)))
+}
+
+/// Says in which stage of a pipeline something happened, if it is one.
+pub(crate) fn text_in(stage: Option<&str>, text: String) -> String {
+    match stage {
+        Some(stage) => format!("in {stage}: {text}"),
+        None => text,
+    }
 }
 
 /// The exception for a wait on a thread of the pool's workers.
@@ -169,6 +182,17 @@ pub(crate) fn text_of_place(error: &Error, stage: &str) -> String {
 /// How the exception of a task is found in the error of its item.
 pub(crate) fn task_failed(error: &Error) -> Option<&TaskFailed> {
     causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The number of the stage of a pipeline, from 1, whose workers are lost.
+pub(crate) fn lost_stage(error: &Error) -> Option<usize> {
+    causes(error).find_map(|cause| match cause.downcast_ref()? {
+        Error::HookFailed { site, .. }
+        | Error::HookPanicked { site, .. }
+        | Error::HookCrashed { site, .. }
+        | Error::TimedOut { site, .. } => site.stage,
+        _ => None,
+    })
 }
 
 /// An error, what it was caused by, and so on.

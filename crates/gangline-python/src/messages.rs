@@ -7,7 +7,8 @@ use gangline::event::{Event, Observer};
 use gangline::{CancelToken, Error};
 use pyo3::prelude::*;
 
-use crate::errors::{PoolErrorClass, pool_failure, raised};
+use crate::errors::{PoolErrorClass, lost_stage, pool_failure_in, raised, text_in};
+use crate::outcome::RecordedStage;
 use crate::prints::PrintSender;
 
 /// Passes on what a pool tells, and ends it if the first `load` fails.
@@ -29,16 +30,32 @@ pub(crate) enum Shown {
 }
 
 /// Why a pool was ended whose first `load` has failed.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FailedLoad(Arc<OnceLock<String>>);
+#[derive(Clone, Default)]
+pub(crate) struct FailedLoad {
+    /// The text, once a worker is lost that others could stand in for.
+    text: Arc<OnceLock<String>>,
+    /// The stages of a pipeline.
+    stages: Arc<[RecordedStage]>,
+}
 
 impl FailedLoad {
+    /// That of a pipeline.
+    pub(crate) fn of_stages(stages: Arc<[RecordedStage]>) -> Self {
+        FailedLoad { text: Arc::default(), stages }
+    }
+
     /// `gangline.PoolError` for an error that belongs to no item.
     pub(crate) fn or(&self, error: &Error) -> PyErr {
-        match self.0.get() {
+        match self.text.get() {
             Some(text) => raised(PoolErrorClass::NoWorkers, text.clone()),
-            None => pool_failure(error),
+            // The last worker is lost with the error of the run, and not before.
+            None => pool_failure_in(self.stage_of(error), error),
         }
+    }
+
+    /// The name of the stage whose workers are lost.
+    fn stage_of(&self, error: &Error) -> Option<&str> {
+        self.stages.get(lost_stage(error)? - 1)?.name.as_deref()
     }
 }
 
@@ -58,22 +75,18 @@ impl Observer for Messages {
 }
 
 impl Messages {
-    fn stage_text(&self) -> String {
-        self.stage.as_ref().map_or_else(String::new, |stage| format!("in {stage}: "))
-    }
-
     fn lost(&self, worker: usize, reason: &str) {
         // The reason begins with the hook and the device.
         let (_, reason) = reason.split_once(": ").unwrap_or_default();
         match &self.first_load {
-            Some(FailedLoad(text)) => {
-                let stage = self.stage_text();
-                _ = text.set(format!("{stage}load failed on worker {worker}: {reason}"));
+            Some(FailedLoad { text, .. }) => {
+                let failed = format!("load failed on worker {worker}: {reason}");
+                _ = text.set(text_in(self.stage.as_deref(), failed));
                 self.token.cancel();
             }
             None => {
-                let stage = self.stage_text();
-                let text = format!("gangline: {stage}worker {worker} cannot load: {reason}\n");
+                let lost = format!("worker {worker} cannot load: {reason}");
+                let text = format!("gangline: {}\n", text_in(self.stage.as_deref(), lost));
                 self.prints.send(text.as_bytes());
             }
         }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::answer::{Answer, Made};
-use crate::errors::{task_failed, text_of_item, text_of_place};
+use crate::errors::{task_failed, text_in, text_of_item, text_of_place};
 use crate::item::{Content, StageItem};
 use crate::messages::FailedLoad;
 
@@ -86,10 +86,8 @@ impl Outcome {
     pub(crate) fn of_failure(index: u64, error: &Error, stage: &RecordedStage) -> Self {
         let Outcome { worker, attempts, took, .. } = Outcome::of_error(index, error);
         let text = text_of_item(error);
-        let text = match &stage.name {
-            Some(name) => format!("in {}: {text}", text_of_place(error, name)),
-            None => text,
-        };
+        let place = stage.name.as_ref().map(|name| text_of_place(error, name));
+        let text = text_in(place.as_deref(), text);
         let worker = worker.map(|worker| stage.first_worker + worker);
         Outcome { index, worker, attempts, took, end: End::Failed(text) }
     }

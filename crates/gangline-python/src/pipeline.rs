@@ -107,13 +107,14 @@ impl NativePipeline {
         forward: Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (printed, prints) = prints();
-        let (failed, token, slot) = (FailedLoad::default(), CancelToken::new(), RunSlot::default());
+        let (token, slot) = (CancelToken::new(), RunSlot::default());
         let places = places_of(&stages)?;
         let recorder = Recorder { run: slot.clone(), stages: recorded(&stages, &places) };
         let bytes = bytes_of(&stages)?;
         let mut builders = vec![];
         for (number, mut stage) in stages.into_iter().enumerate() {
             let joining = match (stage.expansion.take(), stage.gathers) {
+        let failed = FailedLoad::of_stages(recorder.stages.clone());
                 (Some(expansion), _) => Joining::Expands(expansion),
                 (None, true) => Joining::Gathers,
                 (None, false) => Joining::Direct,
