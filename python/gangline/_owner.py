@@ -11,7 +11,7 @@ from typing import Optional, TypeVar
 
 from gangline._call import check_owner
 from gangline._errors import Closed, JobFailed
-from gangline._native import NativeReport
+from gangline._native import NativeObjects, NativeReport
 from gangline._options import Options
 from gangline._records import Record
 from gangline._report import Report, report_of
@@ -38,6 +38,8 @@ class WorkersOwner:
         # Shared with the finalizer, which must not hold this object.
         self._workers: list[AnyWorkers] = []
         self._ending = options
+        # The functions that threads call, which may name this object: for the garbage collector they belong to it.
+        self._objects = NativeObjects()
         # Those whose report is asked for, and the report of such that have ended.
         self._last: Optional[AnyWorkers] = None
         self._last_report: Optional[NativeReport] = None

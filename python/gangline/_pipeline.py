@@ -387,8 +387,8 @@ class Pipeline(Steps, WorkersOwner, Generic[In, Out]):
                 self._check_open()
                 assert self._line is not None, "imap has made it"
                 if not self._idle:
-                    in_order = order == "input"
-                    workers = StageWorkers(self._line.stages, options, has_keys=has_keys, in_order=in_order)
+                    keeping = {"has_keys": has_keys, "in_order": order == "input"}
+                    workers = StageWorkers(self._line.stages, options, self._objects, **keeping)
                     self._workers.append(workers)
                     return workers, self._line
                 workers = self._idle.pop()

@@ -478,13 +478,22 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
                 workers.kill()
             if self._options.journal is not None:
                 made = JournaledWorkers(
-                    self._options, self._values.setup, self._functions, has_keys=has_keys, in_order=is_ordered
+                    self._options,
+                    self._values.setup,
+                    self._functions,
+                    self._objects,
+                    has_keys=has_keys,
+                    in_order=is_ordered,
                 )
                 self._workers.append(made)
                 return made
             if not self._workers:
                 self._last = Workers(
-                    self._options, self._values.setup, self._functions, are_named=has_keys or self._key is not None
+                    self._options,
+                    self._values.setup,
+                    self._functions,
+                    self._objects,
+                    are_named=has_keys or self._key is not None,
                 )
                 self._workers.append(self._last)
             return self._workers[-1]

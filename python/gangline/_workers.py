@@ -17,6 +17,7 @@ from gangline._errors import NoWorkers
 from gangline._modules import modules_of
 from gangline._native import (
     NativeCalls,
+    NativeObjects,
     NativePipeline,
     NativePool,
     NativePrints,
@@ -78,8 +79,10 @@ class AnyWorkers:
 class Workers(AnyWorkers):
     """The workers of a pool, for all of its calls."""
 
-    def __init__(self, options: Options, setup: Setup, functions: Any, *, are_named: bool) -> None:
-        self._pool = NativePool(native_options(options, setup, functions), are_named, forward)
+    def __init__(
+        self, options: Options, setup: Setup, functions: Any, objects: NativeObjects, *, are_named: bool
+    ) -> None:
+        self._pool = NativePool(native_options(options, setup, functions), are_named, forward, objects)
         super().__init__(self._pool)
         self.are_named = are_named
 
@@ -116,7 +119,15 @@ class Workers(AnyWorkers):
 class StageWorkers(AnyWorkers):
     """The workers of all stages of a pipeline, for one call after the other."""
 
-    def __init__(self, stages: Sequence[dict[str, Any]], options: Options, *, has_keys: bool, in_order: bool) -> None:
+    def __init__(
+        self,
+        stages: Sequence[dict[str, Any]],
+        options: Options,
+        objects: NativeObjects,
+        *,
+        has_keys: bool,
+        in_order: bool,
+    ) -> None:
         keeping = {
             "in_order": in_order,
             "window": options.window,
@@ -124,7 +135,7 @@ class StageWorkers(AnyWorkers):
             "resume": options.resume,
             "has_keys": has_keys,
         }
-        self._pipeline = NativePipeline(list(stages), keeping, forward)
+        self._pipeline = NativePipeline(list(stages), keeping, forward, objects)
         super().__init__(self._pipeline)
 
     def open(self, *, in_order: bool, window: Optional[int]) -> NativeRun:
@@ -139,9 +150,18 @@ class StageWorkers(AnyWorkers):
 class JournaledWorkers(StageWorkers):
     """The workers of one call of a pool with a journal."""
 
-    def __init__(self, options: Options, setup: Setup, functions: Any, *, has_keys: bool, in_order: bool) -> None:
+    def __init__(
+        self,
+        options: Options,
+        setup: Setup,
+        functions: Any,
+        objects: NativeObjects,
+        *,
+        has_keys: bool,
+        in_order: bool,
+    ) -> None:
         stage = native_stage(native_options(options, setup, functions), window=options.window)
-        super().__init__([stage], options, has_keys=has_keys, in_order=in_order)
+        super().__init__([stage], options, objects, has_keys=has_keys, in_order=in_order)
 
 
 def native_stage(

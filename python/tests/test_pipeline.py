@@ -527,6 +527,27 @@ def test_a_dropped_pipeline_ends(tag):
     assert wait_until(lambda: not processes(tag))
 
 
+def test_a_pipeline_whose_functions_name_it_is_collected():
+    class Model:
+        def __init__(self):
+            first = Pipeline().stage(self.work, workers=1, backend="threads")
+            self.pipeline = first.expand(self.parts).stage(stages.echo, workers=1).gather()
+
+        def work(self, item):
+            return item
+
+        def parts(self, item):
+            return range(item)
+
+    model = Model()
+    assert model.pipeline.map([2]) == [(2, [0, 1])]
+    assert model.pipeline.map([1]) == [(1, [0])]
+    collected = weakref.ref(model)
+    del model
+    gc.collect()
+    assert collected() is None
+
+
 def test_a_generator_of_parts_is_closed_with_the_call():
     begun, closed = threading.Event(), threading.Event()
 

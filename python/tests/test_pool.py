@@ -1,5 +1,6 @@
 """Pools as their users have them."""
 
+import gc
 import itertools
 import os
 import threading
@@ -460,6 +461,50 @@ def test_items_that_are_done_take_no_memory(tmp_path):
         thread.join()
         assert pool.report().already_done == 1000
     assert records == []
+
+
+@pytest.mark.parametrize("journal", [None, "run.journal"])
+def test_a_pool_of_threads_whose_functions_name_it_is_collected(tmp_path, journal):
+    ended = []
+
+    class Model:
+        def __init__(self):
+            options = {"workers": 2, "backend": "threads", "end": lambda _: ended.append(1)}
+            self.pool = Pool(self.load, self.work, journal=None if journal is None else tmp_path / journal, **options)
+
+        def load(self, context):
+            return self
+
+        def work(self, state, item):
+            return state is self and item
+
+    model = Model()
+    assert model.pool.map([1, 2]) == [1, 2]
+    gc.collect()
+    if journal is None:
+        assert model.pool.map([3]) == [3]
+    collected = weakref.ref(model)
+    ended.clear()
+    del model
+    gc.collect()
+    assert collected() is None
+    assert len(ended) == (2 if journal is None else 0)
+
+
+def test_a_pool_whose_key_names_it_is_collected():
+    class Model:
+        def __init__(self):
+            self.pool = Pool(None, tasks.echo, workers=1, key=self.key)
+
+        def key(self, item):
+            return str(item)
+
+    model = Model()
+    assert model.pool.map([1]) == [1]
+    collected = weakref.ref(model)
+    del model
+    gc.collect()
+    assert collected() is None
 
 
 def test_resume_needs_a_journal():

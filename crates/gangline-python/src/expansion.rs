@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use thiserror::Error;
 
 use crate::item::StageItem;
+use crate::objects::{HeldObject, HeldObjects};
 use crate::value::Value;
 
 /// A Python function that makes parts of a parent.
@@ -21,6 +22,13 @@ pub(crate) struct Expansion {
     open_parents: Option<usize>,
 }
 
+/// The same, where threads may call it.
+pub(crate) struct HeldExpansion {
+    name: Arc<str>,
+    function: Arc<HeldObject>,
+    pub(crate) open_parents: Option<usize>,
+}
+
 /// The parts of one parent. They are made while the next stage has room.
 pub(crate) struct Parts {
     name: Arc<str>,
@@ -32,7 +40,7 @@ pub(crate) struct Parts {
 enum Source {
     /// The function has not been called yet.
     Parent {
-        function: Arc<Py<PyAny>>,
+        function: Arc<HeldObject>,
         parent: Arc<StageItem>,
     },
     /// `gangline._stages.Parts`.
@@ -51,17 +59,20 @@ pub(crate) struct ExpandFailed {
 }
 
 impl Expansion {
-    pub(crate) fn open_parents(&self) -> Option<usize> {
-        self.open_parents
+    /// Gives the function to the pipeline.
+    pub(crate) fn held(self, objects: &Arc<HeldObjects>) -> HeldExpansion {
+        let function = Arc::new(objects.hold(self.function));
+        HeldExpansion { name: self.name.into(), function, open_parents: self.open_parents }
     }
+}
 
+impl HeldExpansion {
     /// What the library calls with each parent.
     pub(crate) fn into_function(self) -> impl Fn(&Arc<StageItem>) -> Parts + Send + Sync + 'static {
-        let (name, function): (Arc<str>, _) = (self.name.into(), Arc::new(self.function));
         move |parent| {
-            let (function, parent) = (function.clone(), parent.clone());
+            let (function, parent) = (self.function.clone(), parent.clone());
             Parts {
-                name: name.clone(),
+                name: self.name.clone(),
                 source: Source::Parent { function, parent },
                 ready: VecDeque::new(),
             }
@@ -76,7 +87,7 @@ impl Parts {
         let failed = Python::attach(|py| {
             let parts = match source {
                 Source::Parent { function, parent } => {
-                    function.call1(py, (parent.content.to_python(py)?,))?
+                    function.get(py)?.call1((parent.content.to_python(py)?,))?.unbind()
                 }
                 Source::Begun(parts) => parts,
                 Source::Ended => return Ok(None),

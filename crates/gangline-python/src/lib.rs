@@ -13,6 +13,7 @@ mod failure;
 mod item;
 mod line;
 mod messages;
+mod objects;
 mod options;
 mod outcome;
 mod outcome_queue;
@@ -41,6 +42,8 @@ mod _native {
     use super::*;
     #[pymodule_export]
     use crate::calls::NativeCalls;
+    #[pymodule_export]
+    use crate::objects::NativeObjects;
     #[pymodule_export]
     use crate::pipeline::NativePipeline;
     #[pymodule_export]

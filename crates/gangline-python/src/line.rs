@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gangline::expansion::Open;
 use gangline::{AnyOrderRunner, Error, Pipeline, RunReport, Terminator};
 
-use crate::expansion::Expansion;
+use crate::expansion::HeldExpansion;
 use crate::item::StageItem;
 use crate::options::PoolBuilder;
 use crate::stage::StageRunner;
@@ -19,7 +19,7 @@ pub(crate) enum Line {
 /// How a stage gets what the one before makes.
 pub(crate) enum Joining {
     Direct,
-    Expands(Expansion),
+    Expands(HeldExpansion),
     Gathers,
 }
 
@@ -49,7 +49,7 @@ impl Line {
             (Line::Whole(line), Joining::Direct) => Line::Whole(line.then(pool)),
             (Line::Parts(line), Joining::Direct) => Line::Parts(line.then(pool)),
             (Line::Whole(line), Joining::Expands(expansion)) => {
-                let most = expansion.open_parents();
+                let most = expansion.open_parents;
                 let expanding = line.try_expand(expansion.into_function());
                 let expanding = match most {
                     Some(most) => expanding.open_parents(most),

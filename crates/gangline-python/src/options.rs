@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gangline::device::IntoDevices;
@@ -15,6 +16,7 @@ use pyo3::prelude::*;
 
 use crate::errors::Refused;
 use crate::messages::{FailedLoad, Messages, Shown};
+use crate::objects::HeldObjects;
 use crate::prints::PrintSender;
 use crate::runner::{Functions, PyRunner, WorkShape};
 use crate::setup::Setup;
@@ -45,6 +47,7 @@ pub(crate) struct Options {
 pub(crate) struct Surroundings<'a> {
     pub(crate) prints: &'a PrintSender,
     pub(crate) failed: &'a FailedLoad,
+    pub(crate) objects: &'a Arc<HeldObjects>,
     pub(crate) token: &'a CancelToken,
     /// The name of the stage, for messages. `None` in a pool.
     pub(crate) stage: Option<&'a str>,
@@ -113,8 +116,12 @@ struct LockGpus {
 }
 
 impl Options {
-    /// Makes the runner of a pool, or of this stage of a pipeline.
-    pub(crate) fn runner(&self, stage: Option<usize>) -> Result<PyRunner, Refused> {
+    /// Makes the runner of a pool, or of this stage of a pipeline. Functions for threads are given to `objects`.
+    pub(crate) fn runner(
+        &self,
+        stage: Option<usize>,
+        objects: &Arc<HeldObjects>,
+    ) -> Result<PyRunner, Refused> {
         let devices = self.placement.devices()?;
         let threads = self.placement.threads(devices.len());
         let shape = if self.batch.is_some() { WorkShape::List } else { WorkShape::Single };
@@ -124,10 +131,13 @@ impl Options {
                 Functions::Sent(setup.map_err(|error| Refused::Cfg { source: error.into() })?)
             }
             FunctionsOption::Here(start) => {
-                Functions::Here(Python::attach(|py| start.clone_ref(py)))
+                let start = Python::attach(|py| start.clone_ref(py));
+                Functions::Here(objects.hold(start))
             }
         };
-        Ok(PyRunner::new(functions, gpu_ids(&devices), threads.count, shape).of_stage(stage))
+        let gpus = gpu_ids(&devices);
+        let runner = PyRunner::new(functions, gpus, threads.count, shape, objects.clone());
+        Ok(runner.of_stage(stage))
     }
 
     /// Makes the builder of a pool of this runner, and what its workers are started with.

@@ -23,6 +23,7 @@ use crate::item::StageItem;
 use crate::line::{Joining, Line};
 use crate::lock;
 use crate::messages::FailedLoad;
+use crate::objects::NativeObjects;
 use crate::options::{Options, PoolBuilder, Surroundings};
 use crate::outcome::{Outcome, RecordedStage};
 use crate::prints::prints;
@@ -98,30 +99,34 @@ struct RunThread {
 
 #[pymethods]
 impl NativePipeline {
-    /// Starts the workers, without waiting until they have loaded. `forward` is called with a `NativePrints`.
+    /// Starts the workers, without waiting until they have loaded. `forward` is called with a `NativePrints`. Of the user's
+    /// objects, threads use those in `objects`.
     #[new]
     fn new(
         py: Python<'_>,
         stages: Vec<StageOptions>,
         keeping: Keeping,
         forward: Bound<'_, PyAny>,
+        objects: &NativeObjects,
     ) -> PyResult<Self> {
+        let objects = objects.held();
         let (printed, prints) = prints();
         let (token, slot) = (CancelToken::new(), RunSlot::default());
         let places = places_of(&stages)?;
         let recorder = Recorder { run: slot.clone(), stages: recorded(&stages, &places) };
+        let failed = FailedLoad::of_stages(recorder.stages.clone());
         let bytes = bytes_of(&stages)?;
         let mut builders = vec![];
         for (number, mut stage) in stages.into_iter().enumerate() {
             let joining = match (stage.expansion.take(), stage.gathers) {
-        let failed = FailedLoad::of_stages(recorder.stages.clone());
-                (Some(expansion), _) => Joining::Expands(expansion),
+                (Some(expansion), _) => Joining::Expands(expansion.held(objects)),
                 (None, true) => Joining::Gathers,
                 (None, false) => Joining::Direct,
             };
             let around = Surroundings {
                 prints: &printed,
                 failed: &failed,
+                objects,
                 token: &token,
                 stage: stage.name.as_deref(),
             };
@@ -308,7 +313,7 @@ impl StageOptions {
         let order = if keeping.in_order { Order::Input } else { Order::Completion };
         let builder = match &self.options {
             Some(options) => {
-                let runner = options.runner(self.index)?;
+                let runner = options.runner(self.index, around.objects)?;
                 let keys = if keeping.has_keys { "given" } else { "inputs" };
                 let cfg = runner.cfg(Some(keys)).map_err(|source| Refused::Cfg { source })?;
                 let runner = StageRunner::new(runner, recorder.clone());

@@ -14,6 +14,7 @@ use crate::calls::NativeCalls;
 use crate::default_window::DefaultWindow;
 use crate::errors::{PoolErrorClass, Refused, own_thread, pool_failure, raised};
 use crate::messages::FailedLoad;
+use crate::objects::NativeObjects;
 use crate::options::{Options, Surroundings};
 use crate::outcome::Outcome;
 use crate::prints::prints;
@@ -35,18 +36,21 @@ pub(crate) struct NativePool {
 #[pymethods]
 impl NativePool {
     /// Starts the workers, without waiting until they have loaded. `forward` is called with a `NativePrints`. If the items
-    /// are named, the report has their names.
+    /// are named, the report has their names. Of the user's objects, threads use those in `objects`.
     #[new]
     fn new(
         py: Python<'_>,
         options: Options,
         are_named: bool,
         forward: Bound<'_, PyAny>,
+        objects: &NativeObjects,
     ) -> PyResult<Self> {
+        let objects = objects.held();
         let (sender, prints) = prints();
         let (failed, token) = (FailedLoad::default(), CancelToken::new());
-        let around = Surroundings { prints: &sender, failed: &failed, token: &token, stage: None };
-        let runner = options.runner(None)?;
+        let around =
+            Surroundings { prints: &sender, failed: &failed, objects, token: &token, stage: None };
+        let runner = options.runner(None, objects)?;
         let cfg = runner.cfg(None).map_err(|error| Refused::Cfg { source: error })?;
         let builder = options.builder(runner, cfg, &PYTHON, &around)?;
         let builder = match options.queue() {

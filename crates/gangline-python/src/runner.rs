@@ -1,6 +1,6 @@
 //! A Python function as a runner.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use gangline::process::Recipe;
@@ -13,6 +13,7 @@ use crate::answer::{Answer, Made, OfAnswer};
 use crate::failure::TaskFailed;
 use crate::item::Given;
 use crate::lock;
+use crate::objects::{HeldObject, HeldObjects};
 use crate::setup::{self, Setup};
 use crate::value::Value;
 
@@ -34,6 +35,8 @@ pub(crate) struct PyRunner {
     stage: Option<usize>,
     /// In a worker process, its Python, which unpickles inputs ahead and finishes lists.
     worker: Mutex<Option<Py<PyAny>>>,
+    /// Where the workers are that the hooks use.
+    objects: Arc<HeldObjects>,
 }
 
 /// The functions of a pool.
@@ -43,7 +46,7 @@ pub(crate) enum Functions {
     /// In a worker process, which rebuilds them.
     Received(Vec<u8>),
     /// What makes a worker in this process: it is called with the place.
-    Here(Py<PyAny>),
+    Here(HeldObject),
 }
 
 /// What `work` is called with.
@@ -61,8 +64,10 @@ impl PyRunner {
         gpus: Vec<Vec<String>>,
         threads: u64,
         shape: WorkShape,
+        objects: Arc<HeldObjects>,
     ) -> Self {
-        PyRunner { functions, gpus, threads, shape, stage: None, worker: Mutex::new(None) }
+        let worker = Mutex::new(None);
+        PyRunner { functions, gpus, threads, shape, stage: None, worker, objects }
     }
 
     /// Takes the functions of this stage of a pipeline, if it is one.
@@ -95,6 +100,7 @@ impl PyRunner {
             shape: cfg.get("shape")?,
             stage: cfg.get("stage")?,
             worker: Mutex::new(None),
+            objects: Arc::default(),
         })
     }
 
@@ -155,7 +161,7 @@ impl PyRunner {
     pub(crate) fn work_on(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Py<PyAny>,
+        worker: &HeldObject,
         input: &impl Given,
     ) -> Result<Answer> {
         match self.shape {
@@ -166,8 +172,9 @@ impl PyRunner {
             WorkShape::Single => {
                 let since = Instant::now();
                 Python::attach(|py| {
-                    let answer = worker.call_method1(py, "work", (input.given(py)?,))?;
-                    answer_of(answer.bind(py), Made::by(cx, since.elapsed()))
+                    let worker = worker.get(py)?;
+                    let answer = worker.call_method1("work", (input.given(py)?,))?;
+                    answer_of(&answer, Made::by(cx, since.elapsed()))
                 })
             }
         }
@@ -177,15 +184,15 @@ impl PyRunner {
     pub(crate) fn work_on_list(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Py<PyAny>,
+        worker: &HeldObject,
         inputs: &[impl Given],
     ) -> Result<Vec<Result<Answer>>> {
         let since = Instant::now();
         Python::attach(|py| {
             let given = inputs.iter().map(|input| input.given(py));
             let given = PyList::new(py, given.collect::<PyResult<Vec<_>>>()?)?;
-            let answers = worker.call_method1(py, "work_on_list", (given,))?;
-            let (answers, made) = (answers.bind(py), Made::by(cx, since.elapsed()));
+            let answers = worker.get(py)?.call_method1("work_on_list", (given,))?;
+            let made = Made::by(cx, since.elapsed());
             if let Ok(answers) = answers.cast::<PyList>() {
                 let each = answers.iter().map(|answer| answer_of(&answer, made));
                 return Ok(each.collect());
@@ -195,7 +202,7 @@ impl PyRunner {
                 Ok(unfinished) if unfinished.len() == 1 => {
                     Ok(inputs.iter().map(|_| answer_of(unfinished, made)).collect())
                 }
-                _ => Err(TaskFailed::of(answers, made.took)?),
+                _ => Err(TaskFailed::of(&answers, made.took)?),
             }
         })
     }
@@ -211,11 +218,11 @@ impl Runner for PyRunner {
     type Input = Value;
     type Output = Answer;
     /// `gangline._worker.Worker`.
-    type ProducerState = Py<PyAny>;
+    type ProducerState = HeldObject;
     type ConsumerState = ();
     type Summary = ();
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Py<PyAny>> {
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<HeldObject> {
         let since = Instant::now();
         Python::attach(|py| {
             let place = self.place(cx);
@@ -231,7 +238,7 @@ impl Runner for PyRunner {
                             .call_method1("start", (setup, place, stage))?,
                     }
                 }
-                Functions::Here(start) => start.bind(py).call1((place,))?,
+                Functions::Here(start) => start.get(py)?.call1((place,))?,
                 Functions::Sent(_) => unreachable!("the driver's processes call the hooks"),
             };
             match started.cast_into::<PyTuple>() {
@@ -242,7 +249,7 @@ impl Runner for PyRunner {
                         let before = lock(&self.worker).replace(worker.clone_ref(py));
                         drop(before);
                     }
-                    Ok(worker)
+                    Ok(self.objects.hold(worker))
                 }
             }
         })
@@ -251,7 +258,7 @@ impl Runner for PyRunner {
     fn producer_work(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Py<PyAny>,
+        worker: &mut HeldObject,
         input: Value,
     ) -> Result<Answer> {
         self.work_on(cx, worker, &input)
@@ -260,7 +267,7 @@ impl Runner for PyRunner {
     fn producer_work_batch(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Py<PyAny>,
+        worker: &mut HeldObject,
         inputs: &mut Vec<Value>,
     ) -> Result<Vec<Result<Answer>>> {
         let answers = self.work_on_list(cx, worker, inputs)?;
@@ -268,15 +275,15 @@ impl Runner for PyRunner {
         Ok(answers)
     }
 
-    fn producer_end(&self, _: &ProducerContext<'_>, worker: Py<PyAny>) -> Result<()> {
+    fn producer_end(&self, _: &ProducerContext<'_>, worker: HeldObject) -> Result<()> {
         let since = Instant::now();
         Python::attach(|py| {
             let ahead = lock(&self.worker).take();
             drop(ahead);
-            let failed = worker.call_method0(py, "end")?;
-            match failed.is_none(py) {
+            let failed = worker.get(py)?.call_method0("end")?;
+            match failed.is_none() {
                 true => Ok(()),
-                false => Err(TaskFailed::of(failed.bind(py), since.elapsed())?),
+                false => Err(TaskFailed::of(&failed, since.elapsed())?),
             }
         })
     }

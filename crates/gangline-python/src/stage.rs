@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gangline::process::Recipe;
 use gangline::{CfgNode, ConsumerContext, Error, ProducerContext, Result, Runner};
-use pyo3::prelude::*;
 
 use crate::answer::OfAnswer;
 use crate::failure::TaskFailed;
 use crate::item::StageItem;
+use crate::objects::HeldObject;
 use crate::outcome::{Outcome, RecordedStage};
 use crate::run::{RunGuard, RunSlot};
 use crate::runner::PyRunner;
@@ -93,11 +93,11 @@ impl Runner for StageRunner {
     type Input = StageItem;
     type Output = StageItem;
     /// `gangline._worker.Worker`. `None` if the stage passes everything on.
-    type ProducerState = Option<Py<PyAny>>;
+    type ProducerState = Option<HeldObject>;
     type ConsumerState = RunGuard;
     type Summary = ();
 
-    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Option<Py<PyAny>>> {
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Option<HeldObject>> {
         match &self.work {
             StageWork::Python(runner) => runner.producer_init(cx).map(Some),
             StageWork::Pass => Ok(None),
@@ -107,7 +107,7 @@ impl Runner for StageRunner {
     fn producer_work(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Option<Py<PyAny>>,
+        worker: &mut Option<HeldObject>,
         input: StageItem,
     ) -> Result<StageItem> {
         match (&self.work, worker) {
@@ -121,7 +121,7 @@ impl Runner for StageRunner {
     fn producer_work_batch(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Option<Py<PyAny>>,
+        worker: &mut Option<HeldObject>,
         inputs: &mut Vec<StageItem>,
     ) -> Result<Vec<Result<StageItem>>> {
         match (&self.work, worker) {
@@ -134,7 +134,7 @@ impl Runner for StageRunner {
         }
     }
 
-    fn producer_end(&self, cx: &ProducerContext<'_>, worker: Option<Py<PyAny>>) -> Result<()> {
+    fn producer_end(&self, cx: &ProducerContext<'_>, worker: Option<HeldObject>) -> Result<()> {
         match (&self.work, worker) {
             (StageWork::Python(runner), Some(worker)) => runner.producer_end(cx, worker),
             _ => Ok(()),
