@@ -243,14 +243,14 @@ fn program() -> String {
         "
 # The program and its Python module: a wheel of the release, by URL or as a file in this folder.
 ARG GANGLINE_VERSION={VERSION}
-ARG GANGLINE_WHEEL={REPOSITORY}/releases/download/v${{GANGLINE_VERSION}}/gangline-${{GANGLINE_VERSION}}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
+ARG GANGLINE_WHEEL={REPOSITORY}/releases/download/v${{GANGLINE_VERSION}}/gangline-${{GANGLINE_VERSION}}-cp39-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
 "
     );
     // The placeholder of `Cargo.toml`.
     if REPOSITORY.contains("/OWNER/") {
         text += "\
 # There is no release yet: in a clone of gangline `pip wheel --wheel-dir DIR ./python` makes the wheel. Copy it here,
-# and build with --build-arg GANGLINE_WHEEL=gangline-VERSION-py3-none-PLATFORM.whl
+# and build with --build-arg GANGLINE_WHEEL=gangline-VERSION-cp39-abi3-PLATFORM.whl
 ";
     }
     text += "\
