@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 import types
+import warnings
 from typing import Any, NoReturn, Optional
 
 __all__: list[str] = []
@@ -107,7 +108,10 @@ def check_threads(module: str) -> None:
     if count_threads() == 1:
         return
     # Some libraries, as OpenBLAS, end their threads before a fork, and start them when they need them.
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 and later warn of what is found out here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         os._exit(0)
     watch = os.pidfd_open(pid)
