@@ -13,8 +13,8 @@ pub use self::panic::PanicMessage;
 use std::borrow::Cow;
 use std::path::{self, PathBuf};
 
-pub(crate) use gangline_config::causes::{self, debug_with_causes};
-pub(crate) use gangline_config::plain;
+pub(crate) use gangline_scheduler::causes::{self, debug_with_causes};
+pub(crate) use gangline_scheduler::plain;
 #[doc(inline)]
 pub use gangline_scheduler::{HumanDuration, Order};
 

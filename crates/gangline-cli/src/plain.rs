@@ -1,6 +1,6 @@
 //! Untrusted texts as messages show them.
 
-pub(crate) use gangline_config::plain::Plain;
+pub(crate) use gangline_scheduler::plain::Plain;
 
 /// The longest beginning of a text that has at most `bytes` bytes.
 pub(crate) fn beginning(text: &str, bytes: usize) -> &str {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::causes::debug_with_causes;
+use gangline_scheduler::causes::debug_with_causes;
 
 /// How deeply nodes and lists may be nested, the top included.
 ///

@@ -4,8 +4,6 @@
 
 #[cfg(any(test, fuzzing))]
 mod any_bytes;
-#[doc(hidden)]
-pub mod causes;
 mod de;
 mod entered;
 mod env;
@@ -19,8 +17,6 @@ mod load;
 mod near;
 mod node;
 mod path;
-#[doc(hidden)]
-pub mod plain;
 mod save;
 mod scalar;
 pub mod segment;

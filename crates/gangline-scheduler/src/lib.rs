@@ -61,7 +61,8 @@
 //! | what may a remote producer hold before it begins? | `ahead`, `hand_over` |
 //! | what happens to the withdrawn parts of an expansion? | `expansion` |
 //!
-//! `replay` runs a whole run in virtual time, for what another setting would have changed.
+//! `replay` runs a whole run in virtual time, for what another setting would have changed. `plain` and `causes` decide
+//! nothing: they write texts and errors for all packages of gangline.
 
 pub mod ahead;
 mod answers;
@@ -69,6 +70,8 @@ mod attempt_times;
 pub mod batch;
 mod batches;
 pub mod budget;
+#[doc(hidden)]
+pub mod causes;
 mod config;
 mod deadlines;
 mod events;
@@ -82,6 +85,8 @@ pub mod largest_device;
 mod lease;
 mod pending;
 mod pending_queues;
+#[doc(hidden)]
+pub mod plain;
 mod priority;
 mod producers;
 pub mod reorder;
