@@ -13,10 +13,11 @@ pub use self::panic::PanicMessage;
 use std::borrow::Cow;
 use std::path::{self, PathBuf};
 
+pub(crate) use gangline_scheduler::HumanDuration;
+#[doc(inline)]
+pub use gangline_scheduler::Order;
 pub(crate) use gangline_scheduler::causes::{self, debug_with_causes};
 pub(crate) use gangline_scheduler::plain;
-#[doc(inline)]
-pub use gangline_scheduler::{HumanDuration, Order};
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow, eyre and
 /// [`CfgNode`](crate::CfgNode) into it.

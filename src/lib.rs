@@ -38,10 +38,10 @@ pub use crate::concurrency::cancel::CancelToken;
 pub use crate::device::{Device, Devices};
 pub use crate::error::Error;
 pub use crate::journal::Journal;
-pub use crate::observe::account::Account;
 #[cfg(feature = "progress")]
 #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
 pub use crate::observe::progress::Progress;
+pub use crate::observe::report::Account;
 pub use crate::observe::report::RunReport;
 pub use crate::observe::{event, report};
 pub use crate::policy::Verdict;

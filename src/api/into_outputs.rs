@@ -9,7 +9,7 @@ use crate::concurrency::exclusive::Exclusive;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::own_feeder::GatedSource;
 use crate::error::Error;
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 

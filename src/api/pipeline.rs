@@ -19,7 +19,7 @@ use crate::engine::link::Direct;
 use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
 use crate::error::{BoxError, Error};
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 

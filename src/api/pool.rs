@@ -13,7 +13,7 @@ use crate::device::Devices;
 use crate::engine::line::Single;
 use crate::engine::pool::Engine;
 use crate::error::{BoxError, Error};
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 

@@ -21,7 +21,7 @@ use crate::engine::service::calls::PendingCall;
 #[cfg(feature = "tower")]
 use crate::engine::service::calls::Reservation;
 use crate::error::Error;
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;

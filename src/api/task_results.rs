@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::observe::failure::Failure;
+use crate::observe::failure::failure_of;
+use crate::observe::report::Failure;
 use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks};
 
 /// The result of one item, as [`Map::results`](crate::closures::Map::results) collects it.
@@ -136,7 +137,7 @@ impl<M: Runner> Runner for TaskResults<M> {
             producer: error.producer(),
             device: error.device().copied(),
             took: None,
-            result: Err(Failure::of(error)),
+            result: Err(failure_of(error)),
         });
         Ok(())
     }

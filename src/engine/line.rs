@@ -13,7 +13,7 @@ use super::stage::{RunOf, StageEngine, StageTypes};
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
 use crate::base::Order;
 use crate::error::{Error, Result};
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 use crate::producers::cancelled_or;
 use crate::producers::participants::Participants;

@@ -17,7 +17,7 @@ use super::stage::StageTypes;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::error::Error;
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 
 /// The outputs of a line, from before they begin to after their end. `I` is the source that the caller pulls.
 pub(crate) struct LineOutputs<I, F: StageTypes, L: StageTypes> {

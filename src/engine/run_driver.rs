@@ -29,7 +29,7 @@ use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Result};
 #[cfg(feature = "futures")]
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::producers::participants::{Receiving, ResultReceiver};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::run_state::RunState;

@@ -32,9 +32,9 @@ use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::device::Devices;
 use crate::error::{Error, Site};
-use crate::observe::account::Account;
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
+use crate::observe::report::Account;
 use crate::observe::report::RunReport;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;
@@ -259,7 +259,11 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
                 let reason = self.calls.board.reason();
                 engine.report_up_to_now(&session.run, account, reason.as_deref())
             }
-            _ => RunReport { account, ..report_of(&self.event_log, &self.devices) },
+            _ => {
+                let mut report = report_of(&self.event_log, &self.devices);
+                report.account = account;
+                report
+            }
         }
     }
 }

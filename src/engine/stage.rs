@@ -11,7 +11,7 @@ use super::session::AllRuns;
 use crate::base::Order;
 use crate::concurrency::lock;
 use crate::error::{Error, Result};
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::observe::report::stages::StagePart;
 use crate::run::Run;
 use crate::run::run_shape::Rebuilt;

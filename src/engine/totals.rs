@@ -11,13 +11,13 @@ use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::link::{FeedCounts, LinkKind, Relayed};
 use crate::error::{Error, text_of};
-use crate::observe::account::Account;
-use crate::observe::batch_choice::BatchChoice;
-use crate::observe::event::{Event, ProducerTotals, Totals};
+use crate::observe::event::{Event, ProducerTotals, Totals, seat_name};
 use crate::observe::event_log::EventLog;
-use crate::observe::report::{Ending, ProducerReport, RunReport, leave_out_vacant, stages};
+use crate::observe::report::{
+    Account, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport, conclude_up_to_now,
+    leave_out_vacant, quote_larger_window, stages,
+};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
-use crate::observe::worker_report::{WorkerReport, seat_name};
 use crate::producers::Producers;
 use crate::run::Run;
 use crate::run::handover::shared_budget::StageBudget;
@@ -208,12 +208,10 @@ impl<I, T> Engine<I, T> {
 
     /// Reports that a run ended with this error before any producer took part.
     pub(super) fn refuse(&self, error: &Error) {
-        let totals = Totals {
-            account: self.account,
-            error: Some(text_of(error).to_string()),
-            cancelled: error.is_cancelled(),
-            ..Totals::default()
-        };
+        let mut totals = Totals::default();
+        totals.account = self.account;
+        totals.error = Some(text_of(error).to_string());
+        totals.cancelled = error.is_cancelled();
         self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
@@ -233,33 +231,33 @@ impl<I, T> Engine<I, T> {
         let was_full = run.handover.permits.memory().is_some_and(StageBudget::was_full);
         let measures = self.run_settings.measures.as_ref().filter(|_| was_full);
         let window_memory = measures.and_then(|it| it.most(Measure::Memory));
-        Totals {
-            account: self.account,
-            pipeline,
-            lasted: run.event_log.elapsed(),
-            computing: run.event_log.computing(),
-            error: error.map(|error| text_of(error).to_string()),
-            cancelled: error.is_some_and(Error::is_cancelled),
-            start_up: stats.start_up(),
-            consumer_init: init,
-            window,
-            window_limit: self.window().most_behind_head() as u64,
-            window_memory,
-            memory: window_memory.and_then(|_| memory::limit()),
-            producers: (0..self.settings.devices.len())
-                .map(|producer| self.producer_totals(run, producer))
-                .collect(),
-            origin,
-            destination,
-            source_working,
-            source_waiting,
-            consumer_working,
-            consumer_waiting: waited,
-            head_stalled: stalled,
-            worst_heads: heads.into_worst(),
-            consumer_abandoned: stats.is_consumer_abandoned(),
-            splits: stats.splits(),
-        }
+        let mut totals = Totals::default();
+        totals.account = self.account;
+        totals.pipeline = pipeline;
+        totals.lasted = run.event_log.elapsed();
+        totals.computing = run.event_log.computing();
+        totals.error = error.map(|error| text_of(error).to_string());
+        totals.cancelled = error.is_some_and(Error::is_cancelled);
+        totals.start_up = stats.start_up();
+        totals.consumer_init = init;
+        totals.window = window;
+        totals.window_limit = self.window().most_behind_head() as u64;
+        totals.window_memory = window_memory;
+        totals.memory = window_memory.and_then(|_| memory::limit());
+        totals.producers = (0..self.settings.devices.len())
+            .map(|producer| self.producer_totals(run, producer))
+            .collect();
+        totals.origin = origin;
+        totals.destination = destination;
+        totals.source_working = source_working;
+        totals.source_waiting = source_waiting;
+        totals.consumer_working = consumer_working;
+        totals.consumer_waiting = waited;
+        totals.head_stalled = stalled;
+        totals.worst_heads = heads.into_worst();
+        totals.consumer_abandoned = stats.is_consumer_abandoned();
+        totals.splits = stats.splits();
+        totals
     }
 
     fn producer_totals(&self, run: &Run<I, T>, producer: usize) -> ProducerTotals {
@@ -275,33 +273,33 @@ impl<I, T> Engine<I, T> {
             (_, true) => None,
             (_, false) => self.settings.devices.place(producer).map(ToString::to_string),
         };
-        ProducerTotals {
-            place: place.unwrap_or_default(),
-            items: all.items(),
-            failed,
-            init,
-            loading: match starts_in_run {
-                // It may still last.
-                true if init.is_zero() => run.event_log.elapsed(),
-                true => init,
-                false => Duration::ZERO,
-            },
-            states_lost: rebuilds.states_lost,
-            rebuilds: rebuilds.inits,
-            rebuilding: rebuilds.took,
-            working: all.working(),
-            waiting: waited.all,
-            held_up: waited.for_permits,
-            backing_off: waited.for_retries,
-            batch_ceiling: producers.and_then(|producers| producers.ceiling(producer)),
-            batch_size: run.handover.dispatch.chosen_size(producer).map(BatchChoice::new),
-            quarantined: loss.map(|loss| loss.reason.to_string()),
-            abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
-            recycles: recycling.states,
-            recycling: recycling.took,
-            replacements: all.replacements,
-            worker,
-        }
+        let mut totals = ProducerTotals::default();
+        totals.place = place.unwrap_or_default();
+        totals.items = all.items();
+        totals.failed = failed;
+        totals.init = init;
+        totals.loading = match starts_in_run {
+            // It may still last.
+            true if init.is_zero() => run.event_log.elapsed(),
+            true => init,
+            false => Duration::ZERO,
+        };
+        totals.states_lost = rebuilds.states_lost;
+        totals.rebuilds = rebuilds.inits;
+        totals.rebuilding = rebuilds.took;
+        totals.working = all.working();
+        totals.waiting = waited.all;
+        totals.held_up = waited.for_permits;
+        totals.backing_off = waited.for_retries;
+        totals.batch_ceiling = producers.and_then(|producers| producers.ceiling(producer));
+        totals.batch_size = run.handover.dispatch.chosen_size(producer).map(BatchChoice::new);
+        totals.quarantined = loss.map(|loss| loss.reason.to_string());
+        totals.abandoned = loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes);
+        totals.recycles = recycling.states;
+        totals.recycling = recycling.took;
+        totals.replacements = all.replacements;
+        totals.worker = worker;
+        totals
     }
 
     /// The report of the last run, or of the one in progress.
@@ -319,23 +317,23 @@ impl<I, T> Engine<I, T> {
     ) -> RunReport {
         let mut report = lock(self.event_log.recorder()).report_with_vacant();
         report.provenance.devices = models(&self.settings.devices);
-        let totals = Totals { account, ..self.totals(run, None, reason) };
+        let mut totals = self.totals(run, None, reason);
+        totals.account = account;
         (report.account, report.lasted) = (account, totals.lasted);
         for (it, totals) in report.producers.iter_mut().zip(&totals.producers) {
-            *it = ProducerReport {
-                latency: it.latency.take(),
-                // The engine learns of losses at the end.
-                quarantined: it.quarantined.take(),
-                abandoned: it.abandoned,
-                ..ProducerReport::new(totals, report.lasted)
-            };
+            let mut row = ProducerReport::new(totals, report.lasted);
+            row.latency = it.latency.take();
+            // The engine learns of losses at the end.
+            row.quarantined = it.quarantined.take();
+            row.abandoned = it.abandoned;
+            *it = row;
         }
         if let Some(reason) = reason {
             report.ending = if reason.is_cancelled() { Ending::Cancelled } else { Ending::Failed };
             report.error = Some(text_of(reason).to_string());
             report.conclusion.clear();
         } else {
-            report.conclude_up_to_now(&totals);
+            conclude_up_to_now(&mut report, &totals);
         }
         leave_out_vacant(&mut report);
         report
@@ -369,7 +367,7 @@ pub(super) fn report_of(event_log: &EventLog, devices: &Devices) -> RunReport {
     let mut report = lock(event_log.recorder()).report();
     report.provenance.devices = models(devices);
     // Not under the lock: it takes some time.
-    report.quote_larger_window();
+    quote_larger_window(&mut report);
     report
 }
 

@@ -10,7 +10,8 @@ use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 use crate::base::panic::catch;
 
-const NOT_A_REPORT: &str = "not a run report; give the JSON that `RunReport::to_json` writes";
+pub(crate) const NOT_A_REPORT: &str =
+    "not a run report; give the JSON that `RunReport::to_json` writes";
 
 /// Formats an error and its causes. That runs user code, which may panic.
 pub(crate) fn text_of(error: &Error) -> Arc<str> {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver as Woken, Sender as Waker, bounded};
 use crossbeam_utils::CachePadded;
 
-use super::event::{Event, Observer};
-use super::failure::Failure;
-use super::provenance::Provenance;
-use super::report::Recorder;
+use super::event::Event;
+use super::failure::failure_of;
+use super::provenance::provenance_now;
+use super::report::{Failure, Recorder};
 use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
@@ -167,7 +167,7 @@ impl EventLog {
 
     /// Adds where, when and how the run takes place.
     pub(crate) fn has_settings(&self, settings: BTreeMap<String, String>) {
-        lock(&self.recorder).is_of(Provenance::now(settings));
+        lock(&self.recorder).is_of(provenance_now(settings));
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -183,7 +183,7 @@ impl EventLog {
     pub(crate) fn tell(&self, event: Event) {
         let at = self.elapsed();
         self.trace(&event);
-        lock(&self.recorder).observe(at, &event);
+        event.record(at, &mut lock(&self.recorder));
         if let Some(feed) = &self.feed {
             feed.add(at, event);
         }
@@ -222,7 +222,7 @@ impl EventLog {
 
     /// Describes an error for an event. Its text is user code, which may panic.
     pub(crate) fn failure(error: &Error) -> Arc<Failure> {
-        Arc::new(catch(|| Failure::of(error)).unwrap_or_default())
+        Arc::new(catch(|| failure_of(error)).unwrap_or_default())
     }
 
     /// Takes a producer's writer, if there are observers. Each producer has one.

@@ -1,107 +1,31 @@
-//! One failure, as text.
+//! An error as a failure: as text, so that it can be kept, sent and written down.
 
 use std::error::Error as _;
-use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
+use super::report::Failure;
 use crate::base::bounded;
-use crate::base::debug_with_causes;
-use crate::base::plain::Plain;
 use crate::error::Error;
-
-/// The failure of an item or a run, as text, so that it can be kept, sent and written down.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Failure {
-    /// The name of the stage, in the report of a pipeline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stage: Option<String>,
-    /// The item's index in the input; `None` if no item failed. Of a part, the index of its parent.
-    pub item: Option<u64>,
-    /// The index of a [part](crate::Pool::expand) in its item; then, if that was expanded too, that of its own
-    /// part, and so on. Empty if the item is no part.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<u64>,
-    /// The item's key, if [keys](crate::Builder::key) are in use.
-    pub key: Option<String>,
-    /// The number of the producer that it failed on, if any.
-    pub producer: Option<usize>,
-    /// That producer's first device.
-    pub device: Option<String>,
-    /// The name of the [`Runner`](crate::Runner) hook; `None` for an error of the input.
-    pub hook: Option<String>,
-    /// The number of attempts made.
-    pub attempts: u32,
-    /// Whether it was a panic.
-    pub is_panic: bool,
-    /// The text of the error.
-    pub error: String,
-    /// The texts of its causes, each the cause of the one before.
-    pub causes: Vec<String>,
-    /// What happened, without the place that the other fields have. `None` if the causes alone say it: those of a hook,
-    /// and of the input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-}
 
 const MOST_CAUSES: usize = 16;
 
-impl Failure {
-    /// Takes the texts of an error. The texts of causes come from the user's code.
-    pub(crate) fn of(error: &Error) -> Self {
-        let parts = match error {
-            Error::PartFailed { parts, .. } => parts.clone(),
-            _ => vec![],
-        };
-        Failure {
-            stage: None,
-            item: error.item(),
-            parts,
-            key: error.key().map(str::to_owned),
-            producer: error.producer(),
-            device: error.device().map(ToString::to_string),
-            hook: error.hook().map(|hook| hook.to_string()),
-            attempts: error.attempt().unwrap_or(1),
-            is_panic: error.is_panic(),
-            error: bounded(error.to_string()),
-            causes: causes(error),
-            reason: error.reason().map(bounded),
-        }
+/// Takes the texts of an error. The texts of causes come from the user's code.
+pub(crate) fn failure_of(error: &Error) -> Failure {
+    let mut failure = Failure::default();
+    failure.item = error.item();
+    if let Error::PartFailed { parts, .. } = error {
+        failure.parts.clone_from(parts);
     }
-
-    /// The most specific text: what happened, without the place, or else the innermost cause.
-    pub(crate) fn essence(&self) -> &str {
-        self.reason.as_ref().or(self.causes.last()).unwrap_or(&self.error)
-    }
-
-    /// Whether an attempt at an item failed, not the consumer at its result.
-    #[cfg(any(feature = "metrics", feature = "progress"))]
-    pub(crate) fn is_of_attempt(&self) -> bool {
-        let is_of_consumer = |hook: &String| hook.starts_with("consumer");
-        self.item.is_some() && !self.hook.as_ref().is_some_and(is_of_consumer)
-    }
+    failure.key = error.key().map(str::to_owned);
+    failure.producer = error.producer();
+    failure.device = error.device().map(ToString::to_string);
+    failure.hook = error.hook().map(|hook| hook.to_string());
+    failure.attempts = error.attempt().unwrap_or(1);
+    failure.is_panic = error.is_panic();
+    failure.error = bounded(error.to_string());
+    failure.causes = causes(error);
+    failure.reason = error.reason().map(bounded);
+    failure
 }
-
-impl fmt::Display for Failure {
-    /// Writes the error and its causes on one line, with control characters escaped. As in the alternate form of
-    /// [`Error`](crate::Error), a cause that the text before ends with is left out.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Plain(&self.error))?;
-        let mut said = &self.error;
-        for cause in &self.causes {
-            if !said.ends_with(cause.as_str()) {
-                write!(f, ": {}", Plain(cause))?;
-            }
-            said = cause;
-        }
-        Ok(())
-    }
-}
-
-debug_with_causes!(Failure);
-
-impl std::error::Error for Failure {}
 
 fn causes(error: &Error) -> Vec<String> {
     let mut texts = Vec::new();
@@ -115,18 +39,105 @@ fn causes(error: &Error) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use super::*;
-    use crate::error::{Hook, Site};
+    use crate::base::{Hook, Measure, PanicMessage};
+    use crate::device::Device;
+    use crate::error::Site;
+    use crate::observe::report::{Ending, RunReport, TextStyle};
 
     #[test]
     fn a_text_without_end_is_cut_between_characters() {
         let source = "ä".repeat(100_000).into();
         let site = Box::new(Site { items: vec![7], ..Site::default() });
         let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
-        let failure = Failure::of(&error);
+        let failure = failure_of(&error);
         assert_eq!(failure.item, Some(7));
         assert_eq!(failure.causes.len(), 1);
         assert!(failure.causes[0].len() <= 8 * 1_024, "{}", failure.causes[0].len());
         assert!(failure.causes[0].ends_with(" more bytes)"));
+    }
+
+    #[test]
+    fn what_happened_is_said_once() {
+        let site = |item| Box::new(Site { items: vec![item], ..at() });
+        let limit = Duration::from_secs(1);
+        let (work, key) = (Hook::ProducerWork, None);
+        let timed_out = |item| Error::TimedOut { hook: work, site: site(item), limit };
+        let panic = || PanicMessage::new("boom".to_owned());
+        let part = |source| Error::PartFailed {
+            item: 6,
+            key: None,
+            parts: vec![2],
+            source: Box::new(source),
+        };
+        let failed = Error::HookFailed { hook: work, site: site(6), source: "no disk".into() };
+        let in_input = Error::InputFailed { item: 6, source: "no disk".into() };
+        for (error, expected) in [
+            (timed_out(6), "item 6 in producer_work on cpu: took longer than 1 s"),
+            (
+                Error::TimedOut { hook: Hook::ProducerInit, site: Box::new(at()), limit },
+                "the run in producer_init on cpu: took longer than 1 s",
+            ),
+            (Error::RunTimedOut { limit }, "the run: took longer than 1 s"),
+            (
+                Error::DeadlineExceeded { limit, site: site(6) },
+                "item 6 on cpu: was not answered within 1 s",
+            ),
+            (
+                Error::DeadlineExceeded {
+                    limit,
+                    site: Box::new(Site { items: vec![6], ..Site::default() }),
+                },
+                "item 6: was not answered within 1 s",
+            ),
+            (part(timed_out(20)), "item 6, part 2 in producer_work on cpu: took longer than 1 s"),
+            (
+                Error::TooFewProducers { here: 0, least: 1, source: Some(Box::new(timed_out(6))) },
+                "item 6 in producer_work on cpu: took longer than 1 s",
+            ),
+            (
+                Error::BatchFailed { item: 6, first: 4, key: None, source: None },
+                "item 6: failed in a batch with item 4",
+            ),
+            (
+                Error::BatchFailed { item: 6, first: 6, key: None, source: Some(Arc::new(failed)) },
+                "item 6 in producer_work on cpu: no disk",
+            ),
+            (
+                Error::TooLarge { item: 6, measure: Measure::Cost, amount: 9, most: 5, key: None },
+                "item 6: has a cost of 9; a batch may have 5 at most",
+            ),
+            (
+                Error::MeasurePanicked { item: 6, measure: Measure::Cost, key, source: panic() },
+                "item 6: measuring its cost panicked: boom",
+            ),
+            (Error::KeyPanicked { item: 6, source: panic() }, "item 6: its key panicked: boom"),
+            (
+                part(Error::GatherPanicked { source: panic() }),
+                "item 6, part 2: gathering the parts panicked: boom",
+            ),
+            (in_input, "item 6 in input: no disk"),
+        ] {
+            assert_eq!(shown([failure_of(&error)]), [expected]);
+        }
+        let several = [6, 13].map(|item| failure_of(&timed_out(item)));
+        assert_eq!(shown(several)[0], "2 items in producer_work on cpu: took longer than 1 s");
+    }
+
+    /// Returns the causes of failures as the text of a report shows them.
+    fn shown(failures: impl Into<Vec<Failure>>) -> Vec<String> {
+        let mut report = RunReport::default();
+        (report.ending, report.failures) = (Ending::Finished, failures.into());
+        let text = report.styled(TextStyle::plain().columns(200)).to_string();
+        let lines = text.lines().skip_while(|line| *line != "failures:").skip(1);
+        lines.take_while(|line| line.starts_with(' ')).map(|line| line.trim().to_owned()).collect()
+    }
+
+    /// A place on the CPU.
+    fn at() -> Site {
+        Site { device: Some(Device::Cpu), producer: Some(0), attempt: Some(1), ..Site::default() }
     }
 }

@@ -9,9 +9,9 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use super::account::Account;
 use super::event::{Event, Observer, Totals};
-use super::failure::Failure;
+use super::report::Account;
+use super::report::Failure;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).

@@ -151,7 +151,7 @@ impl<'a> Dispatcher<'a> {
         // A stable sort keeps the order of each producer's events.
         self.batch.sort_by_key(|(at, _)| *at);
         // The recorder has the rare events already.
-        self.batch.iter().for_each(|(at, event)| recorder.observe(*at, event));
+        self.batch.iter().for_each(|(at, event)| event.record(*at, &mut recorder));
         recorder.is_counted(counted);
         drop(recorder);
         if !rare.is_empty() {

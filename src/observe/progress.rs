@@ -18,7 +18,7 @@ use self::progress_board::ProgressBoard;
 use self::progress_log::{ProgressLog, Stderr};
 use self::screen::{Screen, ScreenBlock};
 use super::event::{Event, Observer};
-use super::text_style::{Colors, Ink, TextStyle};
+use super::report::text_style::{Colors, Ink, TextStyle};
 
 /// Shows the progress of a run on standard error: an [`Observer`].
 ///

@@ -5,15 +5,18 @@
 //! [page](RunReport::to_html), and as a [trace](RunReport::to_trace) for Perfetto. Only JSON can be read
 //! back.
 
+mod account;
 mod advised_setting;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
+mod batch_choice;
 mod bins;
 mod bottleneck;
 mod bottleneck_stage;
 mod causes;
 mod comparison;
 mod document;
+mod failure;
 mod formats;
 mod gpu_load;
 mod head_cost;
@@ -25,6 +28,7 @@ mod page;
 mod producer_report;
 #[cfg(test)]
 mod properties;
+mod provenance;
 mod recorded_times;
 mod recorder;
 mod report_json;
@@ -35,6 +39,7 @@ mod run_report;
 mod samples;
 #[cfg(test)]
 mod schema;
+mod seconds;
 mod sentences;
 mod slowest;
 mod span;
@@ -42,20 +47,36 @@ pub(super) mod split_report;
 pub(crate) mod stages;
 mod stragglers;
 mod styled;
+pub(crate) mod text_style;
 mod timeline;
+pub(crate) mod totals;
 mod trace;
 mod vocabulary;
 mod what_if;
+mod worker_report;
 
+use std::fmt;
+
+#[doc(inline)]
+pub use gangline_scheduler::HumanDuration;
+#[doc(inline)]
+pub use gangline_scheduler::batch::SizeBound;
+use serde::Deserialize;
+
+pub use self::account::{Account, Ending};
 use self::advised_setting::Circumstances;
+pub use self::batch_choice::BatchChoice;
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
+pub use self::failure::Failure;
 pub use self::gpu_load::{GpuLoad, GpuSample};
 pub use self::latency::Latencies;
 use self::outline::{LONGEST_KEY, outline, summary};
 use self::page::{page, page_part};
 pub use self::producer_report::ProducerReport;
+pub use self::provenance::Provenance;
 pub(crate) use self::recorder::Recorder;
+pub use self::report_json::ReportError;
 use self::report_json::{VERSION, Versioned};
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
 pub(crate) use self::run_report::leave_out_vacant;
@@ -65,21 +86,12 @@ pub use self::span::{Incident, IncidentKind, Span};
 pub(crate) use self::split_report::CallInput;
 pub use self::split_report::SplitReport;
 use self::styled::Styled;
+pub use self::text_style::{Colors, TextStyle};
 pub use self::timeline::{Throughput, Timeline};
+use self::totals::Totals;
 pub use self::vocabulary::Vocabulary;
 pub use self::what_if::{Prediction, RefusedSetting, Settings, Unrecorded};
-pub use super::account::Ending;
-pub use super::batch_choice::BatchChoice;
-pub use super::failure::Failure;
-pub use super::provenance::Provenance;
-pub use super::text_style::{Colors, TextStyle};
-pub use super::worker_report::WorkerReport;
-pub use crate::base::HumanDuration;
-use crate::error::{Error, Result};
-use crate::observe::event::Totals;
-pub use crate::scheduler::batch::SizeBound;
-use serde::Deserialize;
-use std::fmt;
+pub use self::worker_report::WorkerReport;
 
 impl RunReport {
     /// Compares this report with a later one: times, rates, shares, failures and settings.
@@ -149,25 +161,6 @@ impl RunReport {
         what_if::recorded::steps(self)
     }
 
-    /// Adds to the conclusion of a run that its window limited what a larger one would have gained.
-    pub(crate) fn quote_larger_window(&mut self) {
-        what_if::recorded::quote(self);
-    }
-
-    /// Concludes from the totals up to now what limits a run in progress.
-    pub(crate) fn conclude_up_to_now(&mut self, totals: &Totals) {
-        if bottleneck::has_worked(totals) {
-            self.conclude(totals);
-        }
-    }
-
-    fn conclude(&mut self, totals: &Totals) {
-        let decided = bottleneck::decide(totals, &Circumstances::of(&self.provenance));
-        self.bottleneck = decided.bottleneck;
-        self.conclusion = decided.sentence;
-        self.advice = decided.advice;
-    }
-
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
     /// that do not fit are omitted.
     ///
@@ -193,16 +186,16 @@ impl RunReport {
     ///
     /// # Errors
     ///
-    /// [`Error::Report`] if the text is not JSON or not a report, in which case its cause gives the position;
-    /// or if it has a later `version`.
-    pub fn from_json(json: &str) -> Result<Self, Error> {
-        let form: Form = serde_json::from_str(json).map_err(bad)?;
+    /// If the text is not JSON or not a report, in which case the cause of the error gives the position; or if it has a
+    /// later `version`.
+    pub fn from_json(json: &str) -> Result<Self, ReportError> {
+        let form: Form = serde_json::from_str(json).map_err(ReportError::new)?;
         if let Some(version) = form.version.filter(|version| *version > VERSION) {
-            return Err(bad(LaterVersion(version)));
+            return Err(ReportError::new(LaterVersion(version)));
         }
         let mut json = serde_json::Deserializer::from_str(json);
-        let report = serde_path_to_error::deserialize(&mut json).map_err(bad)?;
-        json.end().map_err(bad)?;
+        let report = serde_path_to_error::deserialize(&mut json).map_err(ReportError::new)?;
+        json.end().map_err(ReportError::new)?;
         Ok(report)
     }
 
@@ -271,6 +264,23 @@ impl fmt::Display for RunReport {
     }
 }
 
+/// Adds to the conclusion of a run that its window limited what a larger one would have gained.
+#[doc(hidden)]
+pub fn quote_larger_window(report: &mut RunReport) {
+    what_if::recorded::quote(report);
+}
+
+/// Concludes from the totals up to now what limits a run in progress.
+#[doc(hidden)]
+pub fn conclude_up_to_now(report: &mut RunReport, totals: &Totals) {
+    if bottleneck::has_worked(totals) {
+        let decided = bottleneck::decide(totals, &Circumstances::of(&report.provenance));
+        report.bottleneck = decided.bottleneck;
+        report.conclusion = decided.sentence;
+        report.advice = decided.advice;
+    }
+}
+
 #[derive(Deserialize)]
 struct Form {
     version: Option<u64>,
@@ -281,10 +291,6 @@ struct Form {
     "its version is {0}; this version of gangline reads version {VERSION}, so read it with a later one"
 )]
 struct LaterVersion(u64);
-
-fn bad(source: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Report { source: source.into() }
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Destination, Origin};
+use super::report::WorkerReport;
 use super::report::split_report::{CallInput, SplitReport};
-use super::worker_report::WorkerReport;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
 

@@ -9,7 +9,7 @@ use crate::device::Devices;
 use crate::error::{Error, Site, text_of};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::observe::failure::Failure;
+use crate::observe::report::Failure;
 use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
@@ -414,12 +414,13 @@ impl RunState {
             failure.item = Some(first);
             failure.key = self.name_of(first).map(|name| name.to_string());
         }
-        let others = others.iter().map(|&item| Failure {
-            hook: failure.hook.clone(),
-            producer: failure.producer,
-            device: failure.device.clone(),
-            attempts: failure.attempts,
-            ..self.describe(item, self.failed_with(item, first)).0
+        let others = others.iter().map(|&item| {
+            let mut other = self.describe(item, self.failed_with(item, first)).0;
+            other.hook.clone_from(&failure.hook);
+            other.producer = failure.producer;
+            other.device.clone_from(&failure.device);
+            other.attempts = failure.attempts;
+            other
         });
         let others: Vec<_> = others.collect();
         let failures = std::iter::once(failure).chain(others).collect();

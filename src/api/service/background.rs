@@ -8,7 +8,7 @@ use super::streams::{StreamOptions, StreamReceiver, StreamSender, open_stream};
 use crate::concurrency::exclusive::Exclusive;
 use crate::engine::service::background::BackgroundStream;
 use crate::error::Error;
-use crate::observe::account::Account;
+use crate::observe::report::Account;
 use crate::runner::Runner;
 
 /// The results of a stream that a service works on where no call waits, in order.

@@ -8,7 +8,7 @@ use super::worker_process::{KeeperSettings, WorkerProcess};
 use crate::backend::remote::item_codec::ItemCodec;
 use crate::concurrency::now;
 use crate::error::Error;
-use crate::observe::worker_report::WorkerReport;
+use crate::observe::report::WorkerReport;
 use crate::producers::lifetime::Lifetime;
 use crate::producers::shared::Shared;
 use crate::run::Run;

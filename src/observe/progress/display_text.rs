@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::HumanDuration;
 use crate::base::plain::{Plain, is_acted_upon};
-use crate::observe::text_style::{Colors, Ink};
+use crate::observe::report::text_style::{Colors, Ink};
 
 /// An untrusted text on one line, without characters that a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {

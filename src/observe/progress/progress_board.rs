@@ -11,8 +11,8 @@ use super::display_text::{bar, clipped, duration, items, printable, rate, share}
 use super::producer_watch::ProducerWatch;
 use super::rate::Rate;
 use crate::observe::event::{Event, Totals};
-use crate::observe::failure::Failure;
-use crate::observe::text_style::{Colors, Ink};
+use crate::observe::report::Failure;
+use crate::observe::report::text_style::{Colors, Ink};
 
 /// The state of the display of a run.
 #[derive(Debug, Clone, Default)]

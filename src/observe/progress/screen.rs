@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use console::{Term, is_dumb, measure_text_width, truncate_str};
 
 use crate::observe::progress::progress_log::Stderr;
-use crate::observe::text_style::{Colors, Ink, wrapped};
+use crate::observe::report::text_style::{Colors, Ink, wrapped};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.
 #[derive(Clone)]

@@ -11,9 +11,8 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use super::screen::{Resizing, ScreenTerminal};
 use super::*;
 use crate::base::Order;
-use crate::observe::account::Account;
 use crate::observe::event::Totals;
-use crate::observe::failure::Failure;
+use crate::observe::report::Failure;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -38,13 +37,15 @@ pub(super) fn done(items: u64) -> Event {
 
 pub(super) fn failed(item: u64, cause: &str) -> Event {
     let error = format!("producer_work failed for item {item}");
-    let (item, causes) = (Some(item), vec![cause.to_owned()]);
-    Event::ItemFailed { failure: Arc::new(Failure { item, error, causes, ..Failure::default() }) }
+    let mut failure = Failure::default();
+    (failure.item, failure.error, failure.causes) = (Some(item), error, vec![cause.to_owned()]);
+    Event::ItemFailed { failure: Arc::new(failure) }
 }
 
 pub(super) fn totals(ok: u64, failed: u64, lasted: u64) -> Totals {
-    let account = Account { ok, failed, ..Account::default() };
-    Totals { account, lasted: ms(lasted), ..Totals::default() }
+    let mut totals = Totals::default();
+    (totals.account.ok, totals.account.failed, totals.lasted) = (ok, failed, ms(lasted));
+    totals
 }
 
 pub(super) fn ended(totals: Totals) -> Event {

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observe::event::Totals;
-use crate::observe::provenance::Provenance;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::totals::Totals;
 
 /// A setting with the value that a conclusion advises. The text of the conclusion and its list in JSON show the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use super::head_cost;
 use super::live_producers::{all_producers, lost, mean, without_vacant, words};
 use super::producer_report::share;
 use super::vocabulary::Words;
-use crate::observe::event::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
+use crate::observe::report::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
 ///

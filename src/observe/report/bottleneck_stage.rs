@@ -10,8 +10,8 @@ use super::bottleneck::{
 };
 use super::formats::{Percent, capitalised};
 use super::live_producers::{lost, without_vacant};
-use crate::observe::account::Account;
-use crate::observe::event::Totals;
+use crate::observe::report::account::Account;
+use crate::observe::report::totals::Totals;
 
 /// What limited the run of a pipeline.
 #[derive(Debug, Default)]
@@ -195,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::observe::event::{Destination, Origin, ProducerTotals};
+    use crate::observe::report::totals::{Destination, Origin, ProducerTotals};
 
     /// A stage of a run of 10 s: the share that its two producers worked.
     fn stage(working: f64) -> Totals {

@@ -8,7 +8,7 @@ use super::formats::{LONGEST_TEXT, Many, before_traceback, more, shortened};
 use super::run_report::RunReport;
 use super::sentences::{errors, failed, site};
 use super::vocabulary::Vocabulary;
-use crate::observe::failure::Failure;
+use crate::observe::report::failure::Failure;
 
 /// Failures of one hook whose errors differ in nothing but the item.
 pub(super) struct Cause<'a> {
@@ -158,13 +158,7 @@ fn without(text: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
     use super::*;
-    use crate::base::PanicMessage;
-    use crate::device::Device;
-    use crate::error::{Error, Hook, Measure, Site};
     use crate::observe::report::samples::failure;
 
     fn failed_on(item: u64, key: &str, error: &str) -> Failure {
@@ -238,81 +232,6 @@ mod tests {
         let causes = by_cause(&failures);
         assert_eq!(causes[0].errors(), ["the hook failed for item {}"]);
         assert_eq!(causes.len(), 1);
-    }
-
-    #[test]
-    fn what_happened_is_said_once() {
-        let site = |item| Box::new(Site { items: vec![item], ..at() });
-        let limit = Duration::from_secs(1);
-        let (work, key) = (Hook::ProducerWork, None);
-        let timed_out = |item| Error::TimedOut { hook: work, site: site(item), limit };
-        let panic = || PanicMessage::new("boom".to_owned());
-        let part = |source| Error::PartFailed {
-            item: 6,
-            key: None,
-            parts: vec![2],
-            source: Box::new(source),
-        };
-        let failed = Error::HookFailed { hook: work, site: site(6), source: "no disk".into() };
-        let in_input = Error::InputFailed { item: 6, source: "no disk".into() };
-        for (error, expected) in [
-            (timed_out(6), "item 6 in producer_work on cpu: took longer than 1 s"),
-            (
-                Error::TimedOut { hook: Hook::ProducerInit, site: Box::new(at()), limit },
-                "the run in producer_init on cpu: took longer than 1 s",
-            ),
-            (Error::RunTimedOut { limit }, "the run: took longer than 1 s"),
-            (
-                Error::DeadlineExceeded { limit, site: site(6) },
-                "item 6 on cpu: was not answered within 1 s",
-            ),
-            (
-                Error::DeadlineExceeded {
-                    limit,
-                    site: Box::new(Site { items: vec![6], ..Site::default() }),
-                },
-                "item 6: was not answered within 1 s",
-            ),
-            (part(timed_out(20)), "item 6, part 2 in producer_work on cpu: took longer than 1 s"),
-            (
-                Error::TooFewProducers { here: 0, least: 1, source: Some(Box::new(timed_out(6))) },
-                "item 6 in producer_work on cpu: took longer than 1 s",
-            ),
-            (
-                Error::BatchFailed { item: 6, first: 4, key: None, source: None },
-                "item 6: failed in a batch with item 4",
-            ),
-            (
-                Error::BatchFailed { item: 6, first: 6, key: None, source: Some(Arc::new(failed)) },
-                "item 6 in producer_work on cpu: no disk",
-            ),
-            (
-                Error::TooLarge { item: 6, measure: Measure::Cost, amount: 9, most: 5, key: None },
-                "item 6: has a cost of 9; a batch may have 5 at most",
-            ),
-            (
-                Error::MeasurePanicked { item: 6, measure: Measure::Cost, key, source: panic() },
-                "item 6: measuring its cost panicked: boom",
-            ),
-            (Error::KeyPanicked { item: 6, source: panic() }, "item 6: its key panicked: boom"),
-            (
-                part(Error::GatherPanicked { source: panic() }),
-                "item 6, part 2: gathering the parts panicked: boom",
-            ),
-            (in_input, "item 6 in input: no disk"),
-        ] {
-            let failures = [Failure::of(&error)];
-            let lines = by_cause(&failures)[0].lines(&RunReport::default(), 20);
-            assert_eq!(lines, [expected]);
-        }
-        let several = [6, 13].map(|item| Failure::of(&timed_out(item)));
-        let lines = by_cause(&several)[0].lines(&RunReport::default(), 20);
-        assert_eq!(lines[0], "2 items in producer_work on cpu: took longer than 1 s");
-    }
-
-    /// A place on the CPU.
-    fn at() -> Site {
-        Site { device: Some(Device::Cpu), producer: Some(0), attempt: Some(1), ..Site::default() }
     }
 
     #[test]

@@ -15,9 +15,9 @@ use super::producer_report::{ProducerReport, share};
 use super::run_report::RunReport;
 use super::styled::Styled;
 use super::vocabulary::Words;
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
-use crate::observe::text_style::{Ink, TextStyle};
+use crate::observe::report::failure::Failure;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::text_style::{Ink, TextStyle};
 
 /// What changed from one report to another: see [`RunReport::compare`].
 ///

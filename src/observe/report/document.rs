@@ -9,7 +9,7 @@ use super::formats::{Percent, more};
 use super::run_report::RunReport;
 use super::span::AttemptCounts;
 use super::timeline::Timeline;
-use crate::observe::text_style::Ink;
+use crate::observe::report::text_style::Ink;
 
 /// What a report says, in order.
 pub(super) struct Document<'a> {

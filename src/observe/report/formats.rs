@@ -3,10 +3,10 @@
 use std::fmt::{self, Write as _};
 
 use super::vocabulary::Words;
-pub(super) use crate::base::HumanDuration as Time;
-pub(super) use crate::base::plain::Plain;
-use crate::base::plain::write_seen;
 pub(super) use crate::base::shortened;
+pub(super) use gangline_scheduler::HumanDuration as Time;
+pub(super) use gangline_scheduler::plain::Plain;
+use gangline_scheduler::plain::write_seen;
 
 /// A sentence clips texts of users to this many characters: about two lines.
 pub(super) const LONGEST_TEXT: usize = 160;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::formats::{Bytes, Percent};
-use crate::observe::seconds;
+use crate::observe::report::seconds;
 
 /// The load and the memory of a GPU over a run, as its driver reports them.
 ///

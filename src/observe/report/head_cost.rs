@@ -6,7 +6,7 @@ use super::advised_setting::{AdvisedSetting, Circumstances};
 use super::formats::{Bytes, Percent, Time, capitalised};
 use super::live_producers::{mean, words};
 use super::producer_report::share;
-use crate::observe::event::{ProducerTotals, Totals};
+use crate::observe::report::totals::{ProducerTotals, Totals};
 
 /// Producer time below this share of the run's is not mentioned.
 const LEAST: f64 = 0.02;
@@ -154,7 +154,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::observe::account::Account;
+    use crate::observe::report::account::Account;
 
     fn secs(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)

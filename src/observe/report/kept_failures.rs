@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::observe::failure::Failure;
+use crate::observe::report::failure::Failure;
 
 /// The numbers of failures and of bytes are bounded, since the text of one failure alone may have a hundred thousand bytes.
 pub(super) const MOST: usize = 10_000;

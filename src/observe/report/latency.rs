@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::observe::seconds;
+use crate::observe::report::seconds;
 
 /// Percentiles of the time from the beginning of an attempt to its end.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::formats::Many;
 use super::producer_report::share;
 use super::vocabulary::{ITEMS, WORKERS, Words};
-use crate::observe::event::{ProducerTotals, Totals};
+use crate::observe::report::totals::{ProducerTotals, Totals};
 
 /// Returns the words for a run: that of a cluster has workers.
 pub(super) fn words(totals: &Totals) -> &'static Words {

@@ -16,12 +16,12 @@ use super::sentences::{
 use super::span::AttemptCounts;
 use super::stragglers;
 use super::vocabulary::Vocabulary;
-use crate::observe::account::Ending;
-use crate::observe::event::NO_WINDOW;
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
-use crate::observe::text_style::Ink;
-use crate::observe::worker_report::WorkerReport;
+use crate::observe::report::account::Ending;
+use crate::observe::report::failure::Failure;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::text_style::Ink;
+use crate::observe::report::totals::NO_WINDOW;
+use crate::observe::report::worker_report::WorkerReport;
 
 /// A page only counts more producers.
 pub(super) const PRODUCERS: usize = 256;
@@ -484,7 +484,7 @@ mod tests {
     use super::*;
     use crate::observe::report::formats::Plain;
     use crate::observe::report::samples::eventful;
-    use crate::observe::text_style::TextStyle;
+    use crate::observe::report::text_style::TextStyle;
 
     /// A page as its reader sees it.
     fn seen(page: &str) -> String {

@@ -8,7 +8,7 @@ use super::document::{
     Block, Cell, Column, ColumnKind, Document, Medium, Section, Table, TableRow,
 };
 use super::formats::{Count, Html, before_traceback, capitalised, push, shortened};
-use crate::observe::text_style::Ink;
+use crate::observe::report::text_style::Ink;
 
 /// With more columns a table does not fit a tablet, and its rows become blocks there.
 const MOST_NARROW: usize = 6;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use crate::observe::batch_choice::BatchChoice;
-use crate::observe::event::ProducerTotals;
-use crate::observe::seconds;
-use crate::observe::worker_report::WorkerReport;
+use crate::observe::report::batch_choice::BatchChoice;
+use crate::observe::report::seconds;
+use crate::observe::report::totals::ProducerTotals;
+use crate::observe::report::worker_report::WorkerReport;
 
 /// Items, times and failures of one producer.
 ///

@@ -7,10 +7,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::RunReport;
-use super::samples::{PlayedRun, failure};
+use super::samples::{PlayedRun, failure, micros};
 use super::span::{MOST_INCIDENTS, MOST_SPANS};
-use crate::observe::event::Event;
-use crate::observe::failure::Failure;
+use crate::observe::report::failure::Failure;
 
 /// One batch of one producer.
 #[derive(Debug, Clone)]
@@ -102,7 +101,7 @@ fn play(steps: &[BatchStep]) -> (RunReport, RunReport, EventTally) {
         item += step.items;
         for item in items.clone().filter(|_| fate != Fate::LostBeginning) {
             let key = Some(format!("{item} {}", step.text).into());
-            played.tell(start, &Event::ItemStarted { item, key, producer, attempt: 1 });
+            played.recorder.item_started(micros(start), producer, item, key, 1);
         }
         if matches!(fate, Fate::Open) {
             tally.open += step.items;
@@ -157,7 +156,7 @@ fn settle(
             tally.retried += step.items;
         }
         Fate::LostBeginning | Fate::LostEnd => {
-            played.tell(at, &Event::EventsLost { events: step.items });
+            played.recorder.events_lost(micros(at), step.items);
             tally.lost += step.items;
         }
         Fate::Open => {}

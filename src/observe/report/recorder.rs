@@ -7,10 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::account::{Account, Ending};
 use super::advised_setting::Circumstances;
 use super::bins::nanos;
+use super::failure::Failure;
 use super::kept_failures::Failures;
 use super::producer_report::{ProducerReport, share};
+use super::provenance::Provenance;
 use super::recorded_times::{MOST_BINS, RecordedTimes};
 use super::report_lane::{LaneWork, ReportLane};
 use super::retries::{ConsumedItems, Retries};
@@ -18,14 +21,12 @@ use super::run_report::leave_out_vacant;
 use super::run_report::{RunReport, Stall};
 use super::span::{IncidentKind, Incidents};
 use super::timeline::DoneCounts;
+use super::totals::Totals;
 use super::{bottleneck, head_cost};
-use crate::base::Order;
-use crate::observe::account::{Account, Ending};
-use crate::observe::event::{Event, Observer, Totals};
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
+use gangline_scheduler::Order;
 
-/// Observes the events of a run, and returns a report at any moment. `RunStarted` clears it.
+/// Records what happens in a run, and returns a report at any moment. Times are arguments, from the beginning of the run;
+/// what happened to different producers may be told in another order than it happened.
 ///
 /// Its size is bounded for any run, apart from the length of places and of keys in progress.
 #[derive(Debug)]
@@ -232,16 +233,14 @@ impl Recorder {
     fn add_item_events(&self, report: &mut RunReport) {
         let end = nanos(report.lasted.max(self.now));
         let lanes = self.lanes.iter().enumerate();
-        let lanes = lanes.filter(|(_, lane)| self.may_be_open(lane));
+        // After the run, only abandoned producers have items in progress; of other items, the end was lost.
+        let may_be_open =
+            |lane: &ReportLane| self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned;
+        let lanes = lanes.filter(|(_, lane)| may_be_open(lane));
         let open = lanes.filter_map(|(producer, lane)| {
             lane.in_hand.open().map(|(works, since)| (producer, works, since))
         });
         self.times.write(report, open, end);
-    }
-
-    /// After the run, only abandoned producers have items in progress; of other items, the end was lost.
-    fn may_be_open(&self, lane: &ReportLane) -> bool {
-        self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
     }
 
     fn stall(&self, item: u64, lasted: Duration) -> Stall {
@@ -258,20 +257,46 @@ impl Recorder {
             .map(str::to_owned)
     }
 
-    fn started(&mut self, items: Option<u64>, order: Order, producers: &[String]) {
+    /// Forgets what it has recorded: another run begins, with producers at these places.
+    pub(crate) fn begin(
+        &mut self,
+        items: Option<u64>,
+        order: Order,
+        places: &[String],
+        fallbacks: &[String],
+    ) {
         let head = std::mem::take(&mut self.head);
-        *self = Self::of(ReportHead { items, order, ..head }, producers);
+        *self =
+            Self::of(ReportHead { items, order, fallbacks: fallbacks.to_vec(), ..head }, places);
     }
 
-    fn item_started(&mut self, producer: usize, work: LaneWork) {
+    /// Notes that the run has lasted this long.
+    pub(crate) fn pass(&mut self, at: Duration) {
+        self.now = self.now.max(at);
+    }
+
+    /// A producer began with an attempt at an item.
+    pub(crate) fn item_started(
+        &mut self,
+        at: Duration,
+        producer: usize,
+        item: u64,
+        key: Option<Arc<str>>,
+        attempt: u32,
+    ) {
+        self.pass(at);
+        let start = nanos(at);
         self.has_item_events = true;
-        self.end_replaced(producer, work.start);
+        self.end_replaced(producer, start);
         if let Some(lane) = self.lanes.get_mut(producer) {
-            lane.in_hand.begin(work);
+            lane.in_hand.begin(LaneWork { item, key, attempt, start, together: 0 });
         }
     }
 
-    fn item_finished(&mut self, at: u64, producer: usize, item: u64) {
+    /// A producer has ended its attempt at an item.
+    pub(crate) fn item_finished(&mut self, at: Duration, producer: usize, item: u64) {
+        self.pass(at);
+        let at = nanos(at);
         self.has_item_events = true;
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         let busy_from = lane.in_hand.busy_from();
@@ -286,13 +311,6 @@ impl Recorder {
         self.times.spans.keep(producer, work, took);
     }
 
-    /// The run has given up on the items in hand. The producer may continue, but the items are over. How they
-    /// ended is in later events.
-    fn cut_off(&mut self, at: u64, producer: usize) {
-        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
-        lane.into_iter().for_each(|lane| lane.cut_off_at = Some(at));
-    }
-
     fn measure_what_was_cut_off(&mut self) {
         for producer in 0..self.lanes.len() {
             let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
@@ -302,12 +320,46 @@ impl Recorder {
         }
     }
 
-    fn has_worker(&mut self, producer: usize, place: &str) {
+    /// More items are done.
+    pub(crate) fn items_done(&mut self, at: Duration, items: u64) {
+        self.pass(at);
+        self.done.add(nanos(at), items);
+    }
+
+    /// More items were consumed.
+    pub(crate) fn items_consumed(&mut self, at: Duration, items: u64) {
+        self.pass(at);
+        self.so_far.ok += items;
+    }
+
+    /// An item was left out, since an earlier run had done it.
+    pub(crate) fn already_done(&mut self, at: Duration) {
+        self.pass(at);
+        self.so_far.already_done += 1;
+    }
+
+    /// A worker of a cluster takes part as this producer.
+    pub(crate) fn worker_joined(&mut self, at: Duration, producer: usize, place: &str) {
+        self.pass(at);
         let lane = self.lanes.get_mut(producer);
         lane.into_iter().for_each(|lane| lane.has_worker(place));
     }
 
-    fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
+    /// A worker of a cluster was lost.
+    pub(crate) fn worker_lost(&mut self, at: Duration, producer: usize, why: &str) {
+        self.pass(at);
+        self.incidents.keep_loss(at, IncidentKind::WorkerLost, producer, why);
+    }
+
+    /// A producer's state is ready.
+    pub(crate) fn ready(
+        &mut self,
+        at: Duration,
+        producer: usize,
+        took: Duration,
+        is_rebuilt: bool,
+    ) {
+        self.pass(at);
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         lane.init = took;
         if is_rebuilt {
@@ -327,9 +379,22 @@ impl Recorder {
         self.failures.deliver(numbers);
     }
 
+    /// An attempt failed, and its item is tried again.
+    pub(crate) fn retried(&mut self, at: Duration, failure: &Failure) {
+        self.pass(at);
+        self.retries.retried(failure);
+        self.attempt_failed(at, IncidentKind::Retried, failure);
+    }
+
+    /// An item failed for good, and the consumer comes to it at once.
+    pub(crate) fn failed_at_consumer(&mut self, at: Duration, failure: &Arc<Failure>) {
+        self.failed(at, failure);
+        self.failures.deliver_last();
+    }
+
     /// Adds a failure that the consumer has yet to come to.
     pub(crate) fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
-        self.now = self.now.max(at);
+        self.pass(at);
         self.so_far.failed += 1;
         self.failures.keep(failure);
         self.retries.failed(failure);
@@ -342,8 +407,9 @@ impl Recorder {
         lane.into_iter().for_each(|lane| lane.failed += 1);
     }
 
-    /// One stall is reported several times, each time longer.
-    fn head_stalled(&mut self, item: u64, lasted: Duration) {
+    /// The consumer waits for this item. One stall is reported several times, each time longer.
+    pub(crate) fn head_stalled(&mut self, at: Duration, item: u64, lasted: Duration) {
+        self.pass(at);
         // No producer has the item while it waits for a retry.
         let key = || self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
         match self.stalls.iter_mut().find(|stall| stall.0 == item) {
@@ -357,10 +423,41 @@ impl Recorder {
         self.stalls.truncate(MOST_STALLS);
     }
 
-    fn abandoned(&mut self, at: Duration, producer: usize) {
-        self.cut_off(nanos(at), producer);
+    /// A producer exceeded its time limit: the run has given up on the items in hand. The producer may continue, but the
+    /// items are over. How they ended is told later.
+    pub(crate) fn abandoned(&mut self, at: Duration, producer: usize) {
+        self.pass(at);
+        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
+        lane.into_iter().for_each(|lane| lane.cut_off_at = Some(nanos(at)));
         let why = Arc::from("it did not return in time");
         self.lost(at, IncidentKind::Abandoned, producer, &why);
+    }
+
+    /// A producer takes no more items: its device failed.
+    pub(crate) fn quarantined(&mut self, at: Duration, producer: usize, why: &Arc<str>) {
+        self.pass(at);
+        self.lost(at, IncidentKind::Quarantined, producer, why);
+    }
+
+    /// A producer has ended its state and built a new one.
+    pub(crate) fn recycled(&mut self, at: Duration, producer: usize, took: Duration) {
+        self.pass(at);
+        if let Some(lane) = self.lanes.get_mut(producer) {
+            lane.recycles += 1;
+            lane.recycling += took;
+        }
+    }
+
+    /// Observers did not keep up, and as many events were dropped.
+    pub(crate) fn events_lost(&mut self, at: Duration, events: u64) {
+        self.pass(at);
+        self.events_lost += events;
+    }
+
+    /// The run is over.
+    pub(crate) fn end(&mut self, at: Duration, totals: &Arc<Totals>) {
+        self.pass(at);
+        self.totals = Some(Arc::clone(totals));
     }
 
     fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
@@ -377,7 +474,8 @@ impl Recorder {
 
 impl Recorder {
     /// Begins the time of another producer in this place. Events of items that began before may still come.
-    fn replaced(&mut self, at: Duration, producer: usize) {
+    pub(crate) fn replaced(&mut self, at: Duration, producer: usize) {
+        self.pass(at);
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         lane.replace(nanos(at));
         self.incidents.keep_loss(at, IncidentKind::Replaced, producer, "");
@@ -393,65 +491,6 @@ impl Recorder {
                 self.times.measure(producer, &work, took);
             }
             self.times.spans.keep(producer, work, took);
-        }
-    }
-}
-
-impl Observer for Recorder {
-    fn observe(&mut self, at: Duration, event: &Event) {
-        if !matches!(event, Event::RunStarted { .. }) {
-            self.now = self.now.max(at);
-        }
-        match event {
-            Event::ItemStarted { item, key, producer, attempt } => {
-                let (key, start) = (key.clone(), nanos(at));
-                let work = LaneWork { item: *item, key, attempt: *attempt, start, together: 0 };
-                self.item_started(*producer, work);
-            }
-            Event::ItemFinished { item, producer } => {
-                self.item_finished(nanos(at), *producer, *item);
-            }
-            Event::ItemsDone { items } => self.done.add(nanos(at), *items),
-            Event::ItemsConsumed { items } => self.so_far.ok += items,
-            Event::RunStarted { items, order, producers, fallbacks } => {
-                self.started(*items, *order, producers);
-                self.head.fallbacks = fallbacks.clone();
-            }
-            Event::ProducerReady { producer, took, is_rebuilt } => {
-                self.ready(at, *producer, *took, *is_rebuilt);
-            }
-            Event::ItemRetried { failure } => {
-                self.retries.retried(failure);
-                self.attempt_failed(at, IncidentKind::Retried, failure);
-            }
-            Event::ItemFailed { failure } => {
-                self.failed(at, failure);
-                self.failures.deliver_last();
-            }
-            Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
-            // The report of a stage is about its own items.
-            Event::ItemEndedEarlier { .. } | Event::ItemsDelivered { .. } => {}
-            // The total is known at the end of the run.
-            Event::ItemsRead { .. } | Event::WindowFull { .. } => {}
-            Event::WorkerJoined { producer, place, .. } => self.has_worker(*producer, place),
-            Event::WorkerLeft { producer, lost } => {
-                let kind = IncidentKind::WorkerLost;
-                lost.iter().for_each(|why| self.incidents.keep_loss(at, kind, *producer, why));
-            }
-            Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
-            Event::ProducerQuarantined { producer, reason } => {
-                self.lost(at, IncidentKind::Quarantined, *producer, reason);
-            }
-            Event::ProducerAbandoned { producer } => self.abandoned(at, *producer),
-            Event::ProducerRecycled { producer, took } => {
-                if let Some(lane) = self.lanes.get_mut(*producer) {
-                    lane.recycles += 1;
-                    lane.recycling += *took;
-                }
-            }
-            Event::ProducerReplaced { producer } => self.replaced(at, *producer),
-            Event::EventsLost { events } => self.events_lost += events,
-            Event::RunEnded { totals } => self.totals = Some(Arc::clone(totals)),
         }
     }
 }

@@ -1,9 +1,13 @@
-//! The JSON of a report: its version, and a layout with one line per field and per element of a list.
+//! The JSON of a report: its version, a layout with one line per field and per element of a list, and the error of a text
+//! that is none.
 
 use std::io::{self, Write};
 
+use gangline_scheduler::causes::debug_with_causes;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
+
+use crate::error::{Error, NOT_A_REPORT};
 
 /// The version of the JSON's form.
 pub(super) const VERSION: u64 = 1;
@@ -103,6 +107,29 @@ impl Formatter for JsonLayout {
 
     fn begin_object_value<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
         to.write_all(b": ")
+    }
+}
+
+/// A text is not a report as [`RunReport::to_json`](super::RunReport::to_json) writes it.
+#[derive(thiserror::Error)]
+#[error("{NOT_A_REPORT}")]
+#[non_exhaustive]
+pub struct ReportError {
+    /// Where the text is wrong, and why.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl ReportError {
+    pub(super) fn new(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        ReportError { source: source.into() }
+    }
+}
+
+debug_with_causes!(ReportError);
+
+impl From<ReportError> for Error {
+    fn from(ReportError { source }: ReportError) -> Self {
+        Error::Report { source }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::formats::{LONGEST_KEPT, clipped, shortened};
-use crate::observe::failure::Failure;
+use crate::observe::report::failure::Failure;
 
 /// Counts of retries, and the items that were retried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,11 +16,11 @@ use super::span::{Incident, Span};
 use super::split_report::SplitReport;
 use super::timeline::{Throughput, Timeline};
 use super::vocabulary::{Vocabulary, Words};
-use crate::base::Order;
-use crate::observe::account::{Account, Ending};
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
-use crate::observe::seconds;
+use crate::observe::report::account::{Account, Ending};
+use crate::observe::report::failure::Failure;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::seconds;
+use gangline_scheduler::Order;
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///
@@ -248,32 +248,26 @@ pub(crate) fn leave_out_vacant(report: &mut RunReport) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::observe::event::Event;
     use crate::observe::report::RunReport;
-    use crate::observe::report::samples::{PlayedRun, failure};
+    use crate::observe::report::samples::{PlayedRun, failure, micros};
     use crate::observe::report::span::IncidentKind;
-
-    fn joined(seat: usize) -> Event {
-        let place: Arc<str> = format!("node/{seat}").into();
-        Event::WorkerJoined { producer: seat, host: "node".into(), place }
-    }
 
     /// A cluster of five seats, with workers in the second and the fourth.
     fn played() -> PlayedRun {
         let mut run = PlayedRun::on(vec![String::new(); 5], None);
         for seat in [1, 3] {
-            run.tell(100, &joined(seat));
-            run.totals.producers[seat].place = format!("node/{seat}");
+            let place = format!("node/{seat}");
+            run.recorder.worker_joined(micros(100), seat, &place);
+            run.totals.producers[seat].place = place;
         }
         run.start(1_000, 3, 0, 1);
         run.start(1_000, 1, 1, 1);
         run.finish(4_000, 3, 0);
         run.finish(6_000, 1, 1);
         run.fail(4_000, failure(0, 3, 1, "no"));
-        run.tell(7_000, &Event::WorkerLeft { producer: 3, lost: Some("silent".into()) });
+        run.recorder.worker_lost(micros(7_000), 3, "silent");
         run
     }
 
@@ -307,7 +301,7 @@ mod tests {
     #[test]
     fn items_of_one_worker_may_overlap() {
         let mut run = PlayedRun::on(vec![String::new()], None);
-        run.tell(0, &joined(0));
+        run.recorder.worker_joined(micros(0), 0, "node/0");
         run.totals.producers[0].place = "node/0".to_owned();
         for (at, item) in [(1_000, 0), (3_000, 1), (8_000, 2)] {
             run.start(at, 0, item, 1);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::totals::{ProducerTotals, Totals};
 use super::{Recorder, RunReport};
-use crate::base::Order;
-use crate::observe::batch_choice::BatchChoice;
-use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
-use crate::observe::worker_report::WorkerReport;
-use crate::scheduler::batch::{BatchTime, ChosenSize, SizeBound};
+use crate::observe::report::batch_choice::BatchChoice;
+use crate::observe::report::failure::Failure;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::worker_report::WorkerReport;
+use gangline_scheduler::Order;
+use gangline_scheduler::batch::{BatchTime, ChosenSize, SizeBound};
 
 /// A run played to a recorder. Times are in microseconds.
 pub(super) struct PlayedRun {
@@ -29,59 +29,51 @@ impl PlayedRun {
             |place: &String| ProducerTotals { place: place.clone(), ..ProducerTotals::default() };
         let totals =
             Totals { producers: places.iter().map(producer).collect(), ..Totals::default() };
-        let started = Event::RunStarted {
-            items: None,
-            order: Order::Input,
-            producers: places,
-            fallbacks: vec![],
-        };
         recorder.is_of(Provenance {
             started: Some("2026-11-24T07:16:58Z".to_owned()),
             host: Some(HOSTILE.to_owned()),
             command: vec!["denoise".to_owned(), HOSTILE.to_owned()],
             ..Provenance::default()
         });
-        recorder.observe(Duration::ZERO, &started);
+        recorder.begin(None, Order::Input, &places, &[]);
         PlayedRun { recorder, totals }
-    }
-
-    pub(super) fn tell(&mut self, at: u64, event: &Event) {
-        self.recorder.observe(Duration::from_micros(at), event);
     }
 
     pub(super) fn start(&mut self, at: u64, producer: usize, item: u64, attempt: u32) {
         let key = Some(Arc::from(format!("key {item}")));
-        self.tell(at, &Event::ItemStarted { item, key, producer, attempt });
+        self.recorder.item_started(micros(at), producer, item, key, attempt);
     }
 
     pub(super) fn finish(&mut self, at: u64, producer: usize, item: u64) {
         self.totals.producers[producer].items += 1;
-        self.tell(at, &Event::ItemFinished { item, producer });
+        self.recorder.item_finished(micros(at), producer, item);
     }
 
     pub(super) fn consume(&mut self, at: u64, items: u64) {
         self.totals.account.ok += items;
-        self.tell(at, &Event::ItemsDone { items });
-        self.tell(at, &Event::ItemsConsumed { items });
-        self.tell(at, &Event::ItemsDelivered { items });
+        self.recorder.items_done(micros(at), items);
+        self.recorder.items_consumed(micros(at), items);
     }
 
     pub(super) fn retry(&mut self, at: u64, failure: Failure) {
-        self.tell(at, &Event::ItemRetried { failure: Arc::new(failure) });
+        self.recorder.retried(micros(at), &failure);
     }
 
     pub(super) fn fail(&mut self, at: u64, failure: Failure) {
         self.totals.account.failed += 1;
-        self.tell(at, &Event::ItemFailed { failure: Arc::new(failure) });
+        self.recorder.failed_at_consumer(micros(at), &Arc::new(failure));
     }
 
     /// Ends the run with the current totals.
     pub(super) fn end(&mut self, at: u64) -> RunReport {
-        self.totals.lasted = Duration::from_micros(at);
-        let totals = Arc::new(self.totals.clone());
-        self.tell(at, &Event::RunEnded { totals });
+        self.totals.lasted = micros(at);
+        self.recorder.end(micros(at), &Arc::new(self.totals.clone()));
         self.recorder.report()
     }
+}
+
+pub(super) fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
 }
 
 fn places(producers: usize) -> Vec<String> {
@@ -197,11 +189,8 @@ fn measure(totals: &mut Totals) {
 fn lose_producers(run: &mut PlayedRun) {
     let last = run.totals.producers.len() - 1;
     let reason: Arc<str> = "CUDA_ERROR_ECC_UNCORRECTABLE <b>".into();
-    run.tell(
-        9_000_000,
-        &Event::ProducerQuarantined { producer: last, reason: Arc::clone(&reason) },
-    );
-    run.tell(11_000_000, &Event::ProducerAbandoned { producer: last });
+    run.recorder.quarantined(micros(9_000_000), last, &reason);
+    run.recorder.abandoned(micros(11_000_000), last);
     run.totals.producers[last].quarantined = Some(reason.to_string());
     run.totals.producers[last].abandoned = true;
     run.totals.producers[0].batch_ceiling = Some(12);

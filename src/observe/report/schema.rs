@@ -9,7 +9,7 @@ use super::RunReport;
 use super::gpu_load::{GpuLoad, GpuSample};
 use super::samples::{PlayedRun, eventful};
 use super::stages::{self, StagePart};
-use crate::observe::account::Account;
+use crate::observe::report::account::Account;
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../docs/report.schema.json")).unwrap()

@@ -3,9 +3,9 @@
 use super::formats::{Count, LONGEST_TEXT, Many, Time, Times, clipped, item, part};
 use super::run_report::RunReport;
 use super::vocabulary::Vocabulary;
-use crate::observe::account::Ending;
-use crate::observe::event::NO_WINDOW;
-use crate::observe::failure::Failure;
+use crate::observe::report::account::Ending;
+use crate::observe::report::failure::Failure;
+use crate::observe::report::totals::NO_WINDOW;
 
 /// A report names the batch sizes of this many producers.
 const SIZES: usize = 16;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report_lane::LaneWork;
 use super::span::short;
-use crate::observe::seconds;
+use crate::observe::report::seconds;
 
 /// An attempt that took long.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::formats::{LONGEST_KEPT, clipped, shortened};
 use super::report_lane::LaneWork;
-use crate::observe::failure::Failure;
-use crate::observe::seconds;
+use crate::observe::report::failure::Failure;
+use crate::observe::report::seconds;
 
 /// One attempt at one item.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,11 +13,11 @@ use super::slowest;
 use super::span::MOST_INCIDENTS;
 use super::split_report::SplitReport;
 use super::timeline::Timeline;
-use crate::base::Order;
-use crate::observe::account::{Account, Ending};
-use crate::observe::event::Totals;
-use crate::observe::failure::Failure;
-use crate::observe::provenance::Provenance;
+use crate::observe::report::account::{Account, Ending};
+use crate::observe::report::failure::Failure;
+use crate::observe::report::provenance::Provenance;
+use crate::observe::report::totals::Totals;
+use gangline_scheduler::Order;
 
 /// What the report of a pipeline is made of, for each stage.
 #[derive(Debug)]

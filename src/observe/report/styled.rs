@@ -8,7 +8,7 @@ use super::document::{
     Block, Column, ColumnKind, Document, Layout, Medium, Section, Table, TableRow,
 };
 use super::formats::{Plain, before_traceback, clipped, shortened};
-use crate::observe::text_style::{Ink, TextStyle};
+use crate::observe::report::text_style::{Ink, TextStyle};
 
 /// The error that ended a run is shortened to this many characters.
 const LONGEST_ERROR: usize = 230;
@@ -200,8 +200,8 @@ mod tests {
 
     use super::*;
     use crate::observe::report::samples::{PlayedRun, eventful};
-    use crate::observe::text_style::Colors;
-    use crate::observe::worker_report::WorkerReport;
+    use crate::observe::report::text_style::Colors;
+    use crate::observe::report::worker_report::WorkerReport;
 
     #[test]
     fn a_report_is_lines_without_control_characters() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::bins::Bins;
-use crate::observe::seconds;
+use crate::observe::report::seconds;
 
 /// Working time of each producer, in bins.
 ///

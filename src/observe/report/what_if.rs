@@ -8,9 +8,9 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use crate::base::{HumanDuration, Order};
 use crate::observe::report::run_report::RunReport;
-use crate::scheduler::batch::Batch;
+use gangline_scheduler::batch::Batch;
+use gangline_scheduler::{HumanDuration, Order};
 
 /// Settings that a run might have had: see [`RunReport::what_if`]. Settings that are not given stay as they were.
 ///

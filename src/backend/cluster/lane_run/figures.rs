@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use crate::backend::cluster::board::{Departed, SeatedWorker};
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::concurrency::now;
-use crate::observe::event::Event;
+use crate::observe::event::{Event, seat_name};
 use crate::observe::event_log::{EventLog, EventWriter};
 use crate::observe::run_stats::{RunStats, SeatTime};
-use crate::observe::worker_report::seat_name;
 use crate::scheduler::Lease;
 
 /// Records the times of a lane's workers, and the cost of sending items to them.

@@ -133,7 +133,8 @@ fn failures_and_lost_producers_are_red() {
     assert!(lines[0].ends_with("\u{1b}[31m1 failed\u{1b}[0m"), "{lines:?}");
     assert!(lines[0].contains("\u{1b}[32m#"), "{lines:?}");
     assert!(lines[1].starts_with("\u{1b}[31m  0  cpu"), "{lines:?}");
-    let error = Totals { error: Some("bad".to_owned()), ..totals(0, 1, 9) };
+    let mut error = totals(0, 1, 9);
+    error.error = Some("bad".to_owned());
     assert!(board.result(&error).starts_with("\u{1b}[31mfailed\u{1b}[0m, 1/4"));
 }
 
@@ -191,8 +192,8 @@ fn failed_and_already_done_items_count_as_finished() {
 #[test]
 fn failures_of_the_consumer_or_of_no_item_count_no_further_item() {
     let fails = |item, hook: Option<&str>| {
-        let hook = hook.map(str::to_owned);
-        let failure = Failure { item, hook, ..Failure::default() };
+        let mut failure = Failure::default();
+        (failure.item, failure.hook) = (item, hook.map(str::to_owned));
         Event::ItemFailed { failure: Arc::new(failure) }
     };
     let board = board(&[

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::observe::event::{NO_WINDOW, ProducerTotals, Totals};
 use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::head_cost::GROWTH;
 use crate::observe::report::live_producers::is_of_cluster;
-use crate::scheduler::batch::SizeBound;
+use crate::observe::report::totals::{NO_WINDOW, ProducerTotals, Totals};
+use gangline_scheduler::batch::SizeBound;
 
 /// The least items per producer for a conclusion. With fewer, chance decides which producer has how many.
 pub(super) const FEWEST_EACH: u64 = 2;

@@ -1,11 +1,11 @@
 //! The clause that names what limited a run, and the setting to change.
 
 use super::{Bottleneck, CLOSE, LEAST_REBUILDING, LEAST_WAIT, MOST, TimeShares, advice, early};
-use crate::observe::event::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 use crate::observe::report::advised_setting::{AdvisedSetting, Circumstances};
 use crate::observe::report::formats::{Many, Percent};
 use crate::observe::report::head_cost;
 use crate::observe::report::live_producers::{self, producers};
+use crate::observe::report::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 
 impl TimeShares {
     /// The settings to change, in the order in which the conclusion names them. None of them is set already, and the machine

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::advice::{calls, worked};
-use crate::observe::event::Totals;
 use crate::observe::report::advised_setting::AdvisedSetting;
 use crate::observe::report::formats::{Many, Percent, Time};
 use crate::observe::report::live_producers::{all_producers, is_of_cluster, mean};
+use crate::observe::report::totals::Totals;
 
 /// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
 pub(super) const SHORTEST: Duration = Duration::from_millis(10);

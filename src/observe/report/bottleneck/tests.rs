@@ -1,9 +1,9 @@
 mod advice;
 
 use super::*;
-use crate::observe::account::Account;
+use crate::observe::report::account::Account;
 use crate::observe::report::split_report::SplitReport;
-use crate::observe::worker_report::WorkerReport;
+use crate::observe::report::worker_report::WorkerReport;
 use proptest::prelude::*;
 
 const SECOND: f64 = 1.0;

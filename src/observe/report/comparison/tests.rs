@@ -1,6 +1,6 @@
 use super::*;
 use crate::observe::report::samples::{HOSTILE, PlayedRun, eventful, failure};
-use crate::observe::text_style::{Colors, TextStyle};
+use crate::observe::report::text_style::{Colors, TextStyle};
 
 /// A run of this many milliseconds, in which this item fails.
 fn run(lasted: u64, fails: u64) -> RunReport {

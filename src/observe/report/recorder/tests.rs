@@ -1,6 +1,6 @@
 use super::*;
 use crate::observe::report::recorded_times::MOST_MEASURED;
-use crate::observe::report::samples::{PlayedRun, failure};
+use crate::observe::report::samples::{PlayedRun, failure, micros};
 use crate::observe::report::{Bottleneck, RetryOutcome};
 
 fn ms(millis: u64) -> Duration {
@@ -69,7 +69,7 @@ fn lost_events_add_no_time() {
     played.finish(20_000, 0, 1);
     played.start(30_000, 0, 2, 1);
     played.finish(31_000, 0, 2);
-    played.tell(31_000, &Event::EventsLost { events: 2 });
+    played.recorder.events_lost(micros(31_000), 2);
     played.start(32_000, 0, 3, 1);
     let report = played.end(40_000);
     assert_eq!(busy(&report), [ms(1)]);
@@ -112,8 +112,8 @@ fn items_after_a_pause_were_not_done_in_it() {
 fn a_run_in_progress_is_reported_up_to_the_last_event() {
     let mut played = PlayedRun::new(2);
     played.start(0, 1, 7, 1);
-    played.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
-    played.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
+    played.recorder.head_stalled(micros(3_000), 7, ms(2));
+    played.recorder.head_stalled(micros(4_000), 7, ms(3));
     let report = played.recorder.report();
     assert_eq!(report.ending, Ending::InProgress);
     assert_eq!(report.bottleneck, Bottleneck::Unknown);
@@ -137,9 +137,9 @@ fn an_item_that_is_waited_for_keeps_its_key_also_between_attempts() {
         ..Failure::default()
     };
     // The first is with no producer when it is first waited for, and the second never is when it is looked for.
-    played.tell(1_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(1) });
+    played.recorder.head_stalled(micros(1_000), 7, ms(1));
     played.start(2_000, 0, 7, 2);
-    played.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
+    played.recorder.head_stalled(micros(3_000), 7, ms(2));
     played.finish(4_000, 0, 7);
     played.retry(5_000, failure(8));
     played.totals.worst_heads = vec![(7, ms(3)), (8, ms(2)), (9, ms(1))];
@@ -164,17 +164,14 @@ fn the_report_says_what_ended_the_run() {
 #[test]
 fn the_next_run_starts_empty_with_the_same_description() {
     let mut recorder = Recorder::new(Some("work".to_owned()));
-    let started = Event::RunStarted {
-        items: Some(3),
-        order: Order::Completion,
-        producers: vec!["cpu".to_owned()],
-        fallbacks: vec![],
+    let begin = |recorder: &mut Recorder| {
+        recorder.begin(Some(3), Order::Completion, &["cpu".to_owned()], &[]);
     };
-    recorder.observe(Duration::ZERO, &started);
-    recorder.observe(ms(1), &Event::ItemsDone { items: 3 });
-    recorder.observe(ms(1), &Event::ItemsConsumed { items: 3 });
-    recorder.observe(ms(1), &Event::EventsLost { events: 3 });
-    recorder.observe(Duration::ZERO, &started);
+    begin(&mut recorder);
+    recorder.items_done(ms(1), 3);
+    recorder.items_consumed(ms(1), 3);
+    recorder.events_lost(ms(1), 3);
+    begin(&mut recorder);
     let report = recorder.report();
     assert_eq!(report.description.as_deref(), Some("work"));
     assert_eq!((report.items, report.order), (Some(3), Order::Completion));
@@ -185,10 +182,9 @@ fn the_next_run_starts_empty_with_the_same_description() {
 #[test]
 fn lost_producers_are_reported_once() {
     let mut played = PlayedRun::new(2);
-    let quarantined = Event::ProducerQuarantined { producer: 1, reason: "gone".into() };
-    played.tell(1_000, &quarantined);
-    played.tell(2_000, &quarantined);
-    played.tell(3_000, &Event::ProducerAbandoned { producer: 1 });
+    played.recorder.quarantined(micros(1_000), 1, &"gone".into());
+    played.recorder.quarantined(micros(2_000), 1, &"gone".into());
+    played.recorder.abandoned(micros(3_000), 1);
     let report = played.recorder.report();
     assert_eq!(report.producers[1].quarantined.as_deref(), Some("gone"));
     assert_eq!(report.threads_abandoned(), 1);
@@ -201,7 +197,7 @@ fn a_timed_out_attempt_counts_up_to_its_timeout() {
     let mut played = PlayedRun::new(1);
     played.start(0, 0, 7, 1);
     played.finish(10, 0, 7);
-    played.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
+    played.recorder.abandoned(micros(3_020), 0);
     // Earlier events arrive late.
     [8, 9].into_iter().for_each(|item| played.start(20, 0, item, 1));
     played.recorder.is_counted(ms(4));
@@ -231,7 +227,7 @@ fn producers_without_latencies_of_their_own_count_in_those_of_all() {
 fn an_unknown_producer_is_ignored() {
     let mut played = PlayedRun::new(1);
     played.start(0, 5, 0, 1);
-    played.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
-    played.tell(10, &Event::ProducerAbandoned { producer: 5 });
+    played.recorder.item_finished(micros(10), 5, 0);
+    played.recorder.abandoned(micros(10), 5);
     assert_eq!(busy(&played.end(1_000)), [Duration::ZERO]);
 }

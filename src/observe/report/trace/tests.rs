@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::observe::report::samples::{PlayedRun, eventful, failure};
+use crate::observe::report::samples::{PlayedRun, eventful, failure, micros};
 use crate::observe::report::{ProducerReport, WorkerReport};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -49,10 +49,7 @@ fn a_batch_is_one_span_although_other_items_end_in_between() {
 fn failures_are_instants() {
     let mut played = PlayedRun::new(1);
     played.fail(2_000, failure(3, 0, 1, "\u{1b} bad \"x\""));
-    played.tell(
-        3_000,
-        &crate::observe::event::Event::ProducerQuarantined { producer: 0, reason: "gone".into() },
-    );
+    played.recorder.quarantined(micros(3_000), 0, &"gone".into());
     let mut moments = events(&played.end(4_000), "i");
     moments.retain(|event| event["cat"] == "incident");
     let expected = json!([
@@ -140,8 +137,7 @@ fn a_rebuilt_state_is_a_span() {
     played.start(0, 0, 0, 1);
     played.finish(1_000, 0, 0);
     let took = Duration::from_micros(2_000);
-    let ready = crate::observe::event::Event::ProducerReady { producer: 0, took, is_rebuilt: true };
-    played.tell(3_500, &ready);
+    played.recorder.ready(micros(3_500), 0, took, true);
     let report = played.end(4_000);
     assert_nested(&report);
     let init = &events(&report, "X")[1];

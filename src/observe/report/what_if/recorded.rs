@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::leases::{BatchTimes, leases, speeds};
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
-use crate::base::HumanDuration;
-use crate::observe::account::Ending;
+use crate::observe::report::account::Ending;
 use crate::observe::report::advised_setting::AdvisedSetting;
 use crate::observe::report::bottleneck::Bottleneck;
 use crate::observe::report::run_report::RunReport;
-use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::replay::{self, ReplayStep, RunModel};
-use crate::scheduler::window::Window;
-use crate::scheduler::{
+use gangline_scheduler::HumanDuration;
+use gangline_scheduler::batch::{Batch, Batching};
+use gangline_scheduler::replay::{self, ReplayStep, RunModel};
+use gangline_scheduler::window::Window;
+use gangline_scheduler::{
     Backoff, Bypass, Config, Input, OnError, Outcome, ProducerId, RunTime, Timeouts,
 };
 

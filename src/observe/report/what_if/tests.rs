@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::base::Order;
-use crate::observe::account::Ending;
+use crate::observe::report::account::Ending;
 use crate::observe::report::advised_setting::AdvisedSetting;
 use crate::observe::report::{ProducerReport, Span, Timeline};
-use crate::scheduler::batch::Batch;
+use gangline_scheduler::Order;
+use gangline_scheduler::batch::Batch;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -88,7 +88,7 @@ fn the_conclusion_of_a_run_that_was_held_up_quotes_a_larger_window() {
         let (_, quoted) = report.conclusion.split_once(" With ").expect("a prediction is quoted");
         quoted.to_owned()
     };
-    report.bottleneck = crate::report::Bottleneck::Window;
+    report.bottleneck = crate::observe::report::Bottleneck::Window;
     report.advice = vec![AdvisedSetting::Window(12), AdvisedSetting::Speculate];
     let sentence = quoted(report.clone());
     assert!(sentence.starts_with("`window(12)` this run would have taken "), "{sentence}");
@@ -174,7 +174,7 @@ fn an_item_that_failed_may_be_tried_less_often_but_not_more() {
         &[("retries", "1"), ("on_error", "skip"), ("backoff", "0 ns"), ("window", "8")],
     );
     report.spans[1].attempt = 2;
-    let failure = crate::report::Failure { item: Some(0), ..Default::default() };
+    let failure = crate::observe::report::Failure { item: Some(0), ..Default::default() };
     report.failures.push(failure);
     assert_eq!(report.what_if(&Settings::new().retries(0)).lasted, 20 * MS);
     let more = report.what_if(&Settings::new().retries(2));

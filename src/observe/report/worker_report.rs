@@ -42,8 +42,3 @@ pub struct WorkerReport {
     /// The bytes that it sent.
     pub bytes_up: u64,
 }
-
-/// The name of a seat in a cluster, for a worker on this host: its place in events and reports.
-pub(crate) fn seat_name(host: &str, seat: usize) -> String {
-    format!("{host}/{seat}")
-}

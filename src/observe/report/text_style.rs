@@ -26,7 +26,7 @@ use terminal_size::Width;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextStyle {
     pub(super) columns: usize,
-    pub(super) colors: Colors,
+    pub(crate) colors: Colors,
 }
 
 /// Whether a text has colours.
@@ -41,7 +41,7 @@ pub enum Colors {
 
 /// The role of a coloured text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     Strong,
     Faint,
     Good,
@@ -106,7 +106,7 @@ impl TextStyle {
 }
 
 /// Wraps a text between its words; only a longer word is broken.
-pub(super) fn wrapped(text: &str, columns: usize, first: &str, others: &str) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, columns: usize, first: &str, others: &str) -> Vec<String> {
     let options = textwrap::Options::new(columns)
         .initial_indent(first)
         .subsequent_indent(others)
@@ -123,7 +123,7 @@ impl Default for TextStyle {
 
 impl Colors {
     /// Colours a text.
-    pub(super) fn paint<T: fmt::Display>(self, ink: Ink, text: T) -> Painted<T> {
+    pub(crate) fn paint<T: fmt::Display>(self, ink: Ink, text: T) -> Painted<T> {
         let style = match self {
             Colors::On => ink.style(),
             Colors::Off => Style::new(),
@@ -145,7 +145,7 @@ impl Ink {
 }
 
 /// A text with its colour.
-pub(super) struct Painted<T> {
+pub(crate) struct Painted<T> {
     style: Style,
     text: T,
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::seconds;
-use crate::scheduler::HumanDuration;
-use crate::scheduler::batch::{BatchTime, ChosenSize, SizeBound};
+use gangline_scheduler::HumanDuration;
+use gangline_scheduler::batch::{BatchTime, ChosenSize, SizeBound};
 
 /// The batch size that [`Batch::auto`](crate::Batch::auto) has chosen for one producer, and why.
 ///
