@@ -21,7 +21,7 @@ pub use self::build::BuildError;
 pub use self::cluster_error::ClusterError;
 pub use self::device_lost::DeviceLost;
 pub(crate) use self::device_lost::{costs_state, is_device_lost};
-pub(crate) use self::error_display::{NOT_A_REPORT, text_of};
+pub(crate) use self::error_display::text_of;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;

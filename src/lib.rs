@@ -41,7 +41,6 @@ pub use crate::journal::Journal;
 #[cfg(feature = "progress")]
 #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
 pub use crate::observe::progress::Progress;
-pub use crate::observe::report::Account;
 pub use crate::observe::report::RunReport;
 pub use crate::observe::{event, report};
 pub use crate::policy::Verdict;
@@ -141,7 +140,6 @@ pub mod fuzzing {
     pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
     pub use crate::device::any_text::read_any_bytes as read_any_devices;
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
-    pub use crate::observe::report::any_bytes::read_any_bytes as read_any_report;
 }
 
 // rustdoc puts the documentation of the item itself behind what stands here, which has the links into this crate.
@@ -149,6 +147,21 @@ pub mod fuzzing {
 pub use gangline_config::CfgNode;
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use gangline_config::config;
+/// How many items of a run ended in each way: [`Pool::account`].
+///
+/// ```
+/// use gangline::{OnError, OrderedRunner, each};
+///
+/// let roots = each(|x: i64| x.checked_isqrt().ok_or_else(|| "negative".into()));
+/// let mut pool = OrderedRunner::builder(roots).devices(1).on_error(OnError::Skip).build()?;
+/// assert_eq!(pool.run([4, -1, 9])?, [2, 3]);
+/// let account = pool.account();
+/// assert_eq!((account.ok, account.failed, account.cancelled, account.unread), (2, 1, 0, Some(0)));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+#[doc(inline)]
+pub use gangline_report::Account;
 /// What a run does about an item that failed: [`Builder::on_error`].
 ///
 #[doc(inline)]

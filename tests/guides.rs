@@ -17,6 +17,7 @@ const PAGES: &[&str] = &[
     "SECURITY.md",
     "crates/gangline-cli/README.md",
     "crates/gangline-config/README.md",
+    "crates/gangline-report/README.md",
     "crates/gangline-scheduler/README.md",
     "examples/README.md",
     "examples/data/README.md",

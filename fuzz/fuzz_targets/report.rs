@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline::fuzzing::read_any_report(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline_report::read_any_bytes(bytes));

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use gangline_report::{Account, RunReport};
+
 use super::stage::{LineOf, TypesOf};
 use crate::api::pool::Pool;
 use crate::concurrency::exclusive::Exclusive;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::own_feeder::GatedSource;
 use crate::error::Error;
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 /// The outputs of a pool or a pipeline as an iterator that owns it, in the order of the last stage, without consumer

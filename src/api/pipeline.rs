@@ -4,6 +4,7 @@ use std::fmt;
 
 #[cfg(feature = "futures")]
 use futures_core::Stream;
+use gangline_report::{Account, RunReport};
 
 use super::into_outputs::{IntoOutputs, LineAccess};
 use super::outputs::Outputs;
@@ -19,8 +20,6 @@ use crate::engine::link::Direct;
 use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
 use crate::error::{BoxError, Error};
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 #[doc = include_str!("pipeline.md")]

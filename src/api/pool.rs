@@ -5,6 +5,8 @@ mod runs;
 use std::fmt;
 use std::marker::PhantomData;
 
+use gangline_report::{Account, RunReport};
+
 use super::terminator::Terminator;
 use crate::base::Order;
 use crate::cfg::CfgNode;
@@ -13,8 +15,6 @@ use crate::device::Devices;
 use crate::engine::line::Single;
 use crate::engine::pool::Engine;
 use crate::error::{BoxError, Error};
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 /// A pool that gives its consumer the results in input order.

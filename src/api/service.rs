@@ -10,6 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_report::{Account, RunReport};
+
 pub use self::background::Background;
 pub use self::streams::{SendError, StreamOptions, StreamReceiver, StreamResult, StreamSender};
 use self::ticket::wait_for;
@@ -21,8 +23,6 @@ use crate::engine::service::calls::PendingCall;
 #[cfg(feature = "tower")]
 use crate::engine::service::calls::Reservation;
 use crate::error::Error;
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;
 use crate::runner::Runner;

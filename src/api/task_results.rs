@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use gangline_report::Failure;
+
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::observe::failure::failure_of;
-use crate::observe::report::Failure;
 use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks};
 
 /// The result of one item, as [`Map::results`](crate::closures::Map::results) collects it.

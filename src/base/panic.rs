@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::bounded;
 use super::debug_with_causes;
 
 /// The text of a caught panic. Of a text of more than 8 KiB, the beginning is kept, and how much is missing.
@@ -14,7 +13,7 @@ pub struct PanicMessage(String);
 
 impl PanicMessage {
     pub(crate) fn new(text: String) -> Self {
-        PanicMessage(bounded(text))
+        PanicMessage(gangline_report::bounded(text))
     }
 }
 

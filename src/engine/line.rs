@@ -4,6 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use gangline_report::{Account, RunReport};
+
 use super::consume::SkippedItem;
 use super::link::{Earlier, FeedCounts, Joint, Prepared, Relayed};
 use super::pool::Engine;
@@ -13,8 +15,6 @@ use super::stage::{RunOf, StageEngine, StageTypes};
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
 use crate::base::Order;
 use crate::error::{Error, Result};
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 use crate::producers::cancelled_or;
 use crate::producers::participants::Participants;
 use crate::run::run_shape::{Rebuilt, RunKind};

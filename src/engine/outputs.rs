@@ -6,6 +6,7 @@ use std::task::{Context, ready};
 
 #[cfg(feature = "futures")]
 use futures_core::Stream;
+use gangline_report::Account;
 
 #[cfg(feature = "futures")]
 use super::feed::Polled;
@@ -17,7 +18,6 @@ use super::stage::StageTypes;
 #[cfg(feature = "futures")]
 use crate::base::quiet_waker::quiet;
 use crate::error::Error;
-use crate::observe::report::Account;
 
 /// The outputs of a line, from before they begin to after their end. `I` is the source that the caller pulls.
 pub(crate) struct LineOutputs<I, F: StageTypes, L: StageTypes> {

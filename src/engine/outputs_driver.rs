@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Wake, Waker};
 use std::time::Instant;
 
+use gangline_report::Account;
+
 use super::collector::Collector;
 use super::feed::Source;
 use super::feeding::{Feeding, MOST_PER_POLL, Pull};
@@ -21,7 +23,6 @@ use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::error::Error;
 use crate::observe::event::Destination;
-use crate::observe::report::Account;
 use crate::run::Run;
 use crate::run::no_output::{Effect, FailedItem, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};

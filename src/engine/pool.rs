@@ -4,6 +4,7 @@ use std::any::Any;
 use std::mem::{forget, take};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gangline_report::Account;
 use serde_json::Value;
 
 use super::session::{LinePlace, Lineup};
@@ -16,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog, ObserveOptions};
 use crate::observe::observing::{Observers, Observing};
-use crate::observe::report::Account;
 use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::{Receiving, ResultReceiver};
 use crate::producers::pool_settings::PoolSettings;

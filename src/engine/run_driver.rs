@@ -10,6 +10,8 @@ use std::thread::{self, JoinHandle};
 
 #[cfg(feature = "futures")]
 use futures_core::Stream;
+#[cfg(feature = "futures")]
+use gangline_report::Account;
 
 use super::consume::{Consume, Consumed, MakeConsumer};
 #[cfg(feature = "futures")]
@@ -28,8 +30,6 @@ use crate::concurrency::parker::block_on;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Result};
-#[cfg(feature = "futures")]
-use crate::observe::report::Account;
 use crate::producers::participants::{Receiving, ResultReceiver};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::run_state::RunState;

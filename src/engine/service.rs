@@ -19,6 +19,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use gangline_report::{Account, RunReport};
 
 use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
 use self::places::Slot;
@@ -34,8 +35,6 @@ use crate::device::Devices;
 use crate::error::{Error, Site};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
-use crate::observe::report::Account;
-use crate::observe::report::RunReport;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;
 use crate::producers::Producers;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use gangline_report::Account;
 use serde_json::Value;
 
 use super::link::{LinkKind, Relayed, Work};
@@ -13,7 +14,6 @@ use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Result};
 use crate::observe::observing::Observing;
-use crate::observe::report::Account;
 use crate::producers::deadline_thread::DeadlineThread;
 use crate::producers::participants::{Participants, ResultReceiver};
 use crate::run::Run;

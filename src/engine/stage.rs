@@ -4,6 +4,8 @@ use std::sync::Arc;
 #[cfg(feature = "futures")]
 use std::task::{Poll, Waker};
 
+use gangline_report::Account;
+use gangline_report::stages::StagePart;
 use serde_json::Value;
 
 use super::pool::Engine;
@@ -11,8 +13,6 @@ use super::session::AllRuns;
 use crate::base::Order;
 use crate::concurrency::lock;
 use crate::error::{Error, Result};
-use crate::observe::report::Account;
-use crate::observe::report::stages::StagePart;
 use crate::run::Run;
 use crate::run::run_shape::Rebuilt;
 

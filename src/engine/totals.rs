@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_report::{
+    Account, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport, conclude_up_to_now,
+    leave_out_vacant, quote_larger_window, stages,
+};
+
 use super::consume::SkippedItem;
 use super::pool::Engine;
 use super::stage::StageEngine;
@@ -13,10 +18,6 @@ use crate::engine::link::{FeedCounts, LinkKind, Relayed};
 use crate::error::{Error, text_of};
 use crate::observe::event::{Event, ProducerTotals, Totals, seat_name};
 use crate::observe::event_log::EventLog;
-use crate::observe::report::{
-    Account, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport, conclude_up_to_now,
-    leave_out_vacant, quote_larger_window, stages,
-};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::producers::Producers;
 use crate::run::Run;

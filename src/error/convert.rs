@@ -1,5 +1,7 @@
 //! What the errors of other modules are as an [`Error`].
 
+use gangline_report::ReportError;
+
 use super::{BuildError, DeviceError, Error, JournalError, WorkerError};
 use crate::concurrency::home_process::UsedInFork;
 use crate::concurrency::spawn::SpawnError;
@@ -31,6 +33,12 @@ impl From<BuildError> for Error {
 impl From<JournalError> for Error {
     fn from(source: JournalError) -> Self {
         Error::Journal { source }
+    }
+}
+
+impl From<ReportError> for Error {
+    fn from(ReportError { source, .. }: ReportError) -> Self {
+        Error::Report { source }
     }
 }
 

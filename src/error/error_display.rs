@@ -3,15 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gangline_report::NOT_A_REPORT;
+
 use super::Error;
 use super::site::ShownKey;
 use crate::base::HumanDuration;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 use crate::base::panic::catch;
-
-pub(crate) const NOT_A_REPORT: &str =
-    "not a run report; give the JSON that `RunReport::to_json` writes";
 
 /// Formats an error and its causes. That runs user code, which may panic.
 pub(crate) fn text_of(error: &Error) -> Arc<str> {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use super::report::totals::{Destination, Origin, ProducerTotals, Totals};
-use super::report::{Failure, Recorder};
+#[doc(inline)]
+pub use gangline_report::{Destination, Origin, ProducerTotals, Totals};
+use gangline_report::{Failure, Recorder};
+
 use crate::base::Order;
 
 /// Something that happened in a run.

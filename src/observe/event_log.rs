@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver as Woken, Sender as Waker, bounded};
 use crossbeam_utils::CachePadded;
+use gangline_report::{Failure, Recorder};
 
 use super::event::Event;
 use super::failure::failure_of;
 use super::provenance::provenance_now;
-use super::report::{Failure, Recorder};
 use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};

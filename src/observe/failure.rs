@@ -2,8 +2,8 @@
 
 use std::error::Error as _;
 
-use super::report::Failure;
-use crate::base::bounded;
+use gangline_report::{Failure, bounded};
+
 use crate::error::Error;
 
 const MOST_CAUSES: usize = 16;
@@ -46,7 +46,7 @@ mod tests {
     use crate::base::{Hook, Measure, PanicMessage};
     use crate::device::Device;
     use crate::error::Site;
-    use crate::observe::report::{Ending, RunReport, TextStyle};
+    use gangline_report::{Ending, RunReport, TextStyle};
 
     #[test]
     fn a_text_without_end_is_cut_between_characters() {

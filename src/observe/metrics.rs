@@ -9,9 +9,9 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
+use gangline_report::{Account, Failure};
+
 use super::event::{Event, Observer, Totals};
-use super::report::Account;
-use super::report::Failure;
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).

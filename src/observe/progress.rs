@@ -14,11 +14,12 @@ use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
+use gangline_report::{Colors, Ink, TextStyle};
+
 use self::progress_board::ProgressBoard;
 use self::progress_log::{ProgressLog, Stderr};
 use self::screen::{Screen, ScreenBlock};
 use super::event::{Event, Observer};
-use super::report::text_style::{Colors, Ink, TextStyle};
 
 /// Shows the progress of a run on standard error: an [`Observer`].
 ///
@@ -84,7 +85,7 @@ impl Progress {
     pub fn new() -> Self {
         match Screen::of_stderr() {
             Some(screen) => Progress::on(ProgressOutput::Terminal(screen.block()))
-                .colors(TextStyle::of_stderr().colors),
+                .colors(TextStyle::of_stderr().chosen_colors()),
             None => Progress::on(ProgressOutput::Log(ProgressLog::new(Box::new(Stderr)))),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::SystemTime;
 
-use super::report::Provenance;
+use gangline_report::Provenance;
 
 const MOST_ARGUMENTS: usize = 64;
 const LONGEST_ARGUMENT: usize = 200;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
+use gangline_report::{CallInput, SplitReport, WorkerReport};
 
 use super::event::{Destination, Origin};
-use super::report::WorkerReport;
-use super::report::split_report::{CallInput, SplitReport};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
 

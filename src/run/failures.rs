@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use gangline_report::Failure;
+
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::lock;
 use crate::device::Devices;
 use crate::error::{Error, Site, text_of};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::observe::report::Failure;
 use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};

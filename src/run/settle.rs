@@ -1,8 +1,9 @@
 //! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
 
+use gangline_report::CallInput;
+
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
-use crate::observe::report::CallInput;
 use crate::run::Run;
 use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;

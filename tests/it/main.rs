@@ -42,7 +42,6 @@ mod metrics;
 mod order;
 mod outcome_times;
 mod outputs;
-mod pages;
 mod panicking_drops;
 mod pipelines;
 mod pipelines_cancel;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "futures")]
 use futures_core::Stream;
+use gangline_report::RunReport;
 
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
@@ -23,7 +24,6 @@ use crate::engine::own_feeder::GatedSource;
 use crate::engine::run_driver::run;
 use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};
-use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O> Pool<R, O> {

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use gangline_report::Account;
+
 use super::Service;
 use super::streams::{StreamOptions, StreamReceiver, StreamSender, open_stream};
 use crate::concurrency::exclusive::Exclusive;
 use crate::engine::service::background::BackgroundStream;
 use crate::error::Error;
-use crate::observe::report::Account;
 use crate::runner::Runner;
 
 /// The results of a stream that a service works on where no call waits, in order.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use gangline_report::WorkerReport;
+
 use super::child::{Child, Traffic};
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
 use crate::backend::remote::item_codec::ItemCodec;
 use crate::concurrency::now;
 use crate::error::Error;
-use crate::observe::report::WorkerReport;
 use crate::producers::lifetime::Lifetime;
 use crate::producers::shared::Shared;
 use crate::run::Run;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use gangline_report::Account;
+
 use super::places::{Left, PlaceRequest, PlaceState, Places, Slot, wake};
 use super::stream_channel::{Recipient, StreamChannel};
 use crate::base::panic::drop_quietly;
@@ -16,7 +18,6 @@ use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
 use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::observe::report::Account;
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
 use crate::run::outbox::{End, ResultSink};

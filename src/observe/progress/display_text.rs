@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use gangline_report::{Colors, Ink};
+
 use crate::base::HumanDuration;
 use crate::base::plain::{Plain, is_acted_upon};
-use crate::observe::report::text_style::{Colors, Ink};
 
 /// An untrusted text on one line, without characters that a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {

@@ -6,8 +6,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_report::shortened;
+
 use super::display_text::{clipped, duration, printable};
-use crate::base::shortened;
 
 /// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]

@@ -5,14 +5,13 @@ mod tests;
 
 use std::time::Duration;
 
+use gangline_report::{Colors, Failure, Ink};
 use textwrap::core::display_width;
 
 use super::display_text::{bar, clipped, duration, items, printable, rate, share};
 use super::producer_watch::ProducerWatch;
 use super::rate::Rate;
 use crate::observe::event::{Event, Totals};
-use crate::observe::report::Failure;
-use crate::observe::report::text_style::{Colors, Ink};
 
 /// The state of the display of a run.
 #[derive(Debug, Clone, Default)]

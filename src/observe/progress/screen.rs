@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use console::{Term, is_dumb, measure_text_width, truncate_str};
+use gangline_report::{Colors, Ink, wrapped};
 
 use crate::observe::progress::progress_log::Stderr;
-use crate::observe::report::text_style::{Colors, Ink, wrapped};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.
 #[derive(Clone)]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use gangline_report::Failure;
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
@@ -12,7 +13,6 @@ use super::screen::{Resizing, ScreenTerminal};
 use super::*;
 use crate::base::Order;
 use crate::observe::event::Totals;
-use crate::observe::report::Failure;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -65,7 +65,8 @@ fn the_page_shows_figures_and_asks_on_every_screen() {
     let name = "a-model-with-a-long-name-".repeat(4);
     let server = Server::start(&format!("--batch 8 --name {name}"));
     // What the pages of reports are looked at with.
-    let findings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/it/findings.js");
+    let findings =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../gangline-report/tests/findings.js");
     let look = fs::read_to_string(findings).unwrap() + LOOK;
     for screen in SCREENS {
         let seen = browser.look(&format!("http://{}/", server.address), screen, &look);

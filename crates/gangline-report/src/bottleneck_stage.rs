@@ -1,0 +1,340 @@
+//! The stage of a pipeline that limited its run.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::advised_setting::Circumstances;
+use super::bottleneck::{
+    Bottleneck, CLOSE, Conclusion, LEAST_WAIT, MOST, TimeShares, decided_early, done_before,
+    has_ended_early, has_few, is_short, opening, too_short,
+};
+use super::formats::{Percent, capitalised};
+use super::live_producers::{lost, without_vacant};
+use crate::account::Account;
+use crate::totals::Totals;
+
+/// What limited the run of a pipeline.
+#[derive(Debug, Default)]
+pub(super) struct StageDecision {
+    pub(super) conclusion: Conclusion,
+    /// The number of the stage, from 1. `None` if no stage stands out.
+    pub(super) stage: Option<usize>,
+}
+
+/// A stage, with the shares of its time.
+struct StageShares<'a> {
+    name: &'a str,
+    totals: Cow<'a, Totals>,
+    at: Circumstances<'a>,
+    shares: TimeShares,
+}
+
+/// A part of a pipeline that works: its share of the time.
+#[derive(Clone, Copy)]
+struct WorkingPart {
+    stage: usize,
+    bottleneck: Bottleneck,
+    share: f64,
+}
+
+/// Decides which stage limited a run, and describes in a sentence what to change there. `account` is that of
+/// all stages.
+///
+/// As in a single run, the part that works all the time sets the pace: the source, the producers of a stage,
+/// or the consumer. If there is none, the cause is a stage where producers
+/// waited for a reason of its own.
+pub(super) fn decide<'a>(
+    stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>, Circumstances<'a>)>,
+    account: Account,
+) -> StageDecision {
+    let stage = |(name, totals, at): (&'a str, &'a Arc<Totals>, Circumstances<'a>)| {
+        let totals = without_vacant(totals);
+        let shares = TimeShares::of(&totals).without_neighbours();
+        StageShares { name, totals, at, shares }
+    };
+    let stages: Vec<StageShares<'_>> = stages.map(stage).collect();
+    let whole = whole(&stages, account);
+    if let Some(conclusion) = decided_early(&whole) {
+        return StageDecision { conclusion, stage: None };
+    }
+    let mut parts = parts(&stages);
+    parts.sort_by(|one, other| other.share.total_cmp(&one.share));
+    let opening = format!("{}{}", done_before(&whole), capitalised(&opening(&whole)));
+    let limiting = match parts[0] {
+        _ if is_short(&whole) => None,
+        busiest if busiest.share >= MOST => {
+            let bottleneck = stages[busiest.stage].shares.if_they_wait(busiest.bottleneck);
+            Some(WorkingPart { bottleneck, ..busiest })
+        }
+        _ => own_cause(&stages),
+    };
+    let limiting = limiting.and_then(|part| in_spite_of_few(part, &stages[part.stage], &whole));
+    let Some(WorkingPart { stage, bottleneck, .. }) = limiting else {
+        let are_few = stages.iter().all(|stage| has_few(&stage.totals));
+        let conclusion = match are_few || is_short(&whole) {
+            true => too_short(&whole),
+            false => Conclusion::without_advice(
+                Bottleneck::Mixed,
+                after(&opening, &format!("{}.", mixed(&stages, &parts))),
+            ),
+        };
+        return StageDecision { conclusion, stage: None };
+    };
+    let StageShares { totals, at, shares, .. } = &stages[stage];
+    let mut conclusion = Conclusion::of(bottleneck, shares, totals, at);
+    let place = place(&stages, stage);
+    let runner_up = runner_up(&stages, &parts);
+    let (clause, lost) = (&conclusion.sentence, lost(totals));
+    conclusion.sentence = after(&opening, &format!("in {place} {clause}{runner_up}{lost}."));
+    StageDecision { conclusion: conclusion.and_head(totals, at), stage: Some(stage + 1) }
+}
+
+/// What limited the run, if its stage had few items for its own producers. `None` if that is not known.
+fn in_spite_of_few(
+    part: WorkingPart,
+    stage: &StageShares<'_>,
+    whole: &Totals,
+) -> Option<WorkingPart> {
+    if !has_few(&stage.totals) {
+        return Some(part);
+    }
+    let bottleneck = match has_ended_early(whole) {
+        true => Bottleneck::Unknown,
+        false => stage.shares.limit_of_few(part.bottleneck, &stage.totals),
+    };
+    (bottleneck != Bottleneck::Unknown).then_some(WorkingPart { bottleneck, ..part })
+}
+
+/// The clause after the opening, as a sentence if there is none.
+fn after(opening: &str, clause: &str) -> String {
+    let begins = opening.is_empty() || opening.ends_with(". ");
+    let clause = if begins { capitalised(clause) } else { clause.to_owned() };
+    format!("{opening}{clause}")
+}
+
+/// The run of all stages as one: only what decides whether there is anything to say.
+fn whole(stages: &[StageShares<'_>], account: Account) -> Totals {
+    let last = &stages.last().expect("a pipeline has stages").totals;
+    let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());
+    Totals {
+        account,
+        lasted: stages.iter().map(|stage| stage.totals.lasted).max().unwrap_or_default(),
+        error: last.error.clone(),
+        cancelled: last.cancelled,
+        start_up: stages.iter().map(|stage| stage.totals.start_up).max().unwrap_or_default(),
+        consumer_init: last.consumer_init,
+        producers: producers.collect(),
+        ..Totals::default()
+    }
+}
+
+/// The working parts. Of equals, a stable sort keeps the one downstream first, since the others wait for it.
+fn parts(stages: &[StageShares<'_>]) -> Vec<WorkingPart> {
+    let part = |stage, bottleneck, share| WorkingPart { stage, bottleneck, share };
+    let last = stages.len() - 1;
+    let mut parts = vec![part(last, Bottleneck::Consumer, stages[last].shares.consumer())];
+    for (number, stage) in stages.iter().enumerate().rev() {
+        parts.push(part(number, Bottleneck::Producers, stage.shares.at_work()));
+    }
+    parts.push(part(0, Bottleneck::Source, stages[0].shares.source()));
+    parts
+}
+
+/// The busiest of the stages that have a reason of their own to wait.
+fn own_cause(stages: &[StageShares<'_>]) -> Option<WorkingPart> {
+    let cause = |(number, stage): (usize, &StageShares<'_>)| {
+        let bottleneck = stage.shares.reason_to_wait()?;
+        Some(WorkingPart { stage: number, bottleneck, share: stage.shares.at_work() })
+    };
+    let causes = stages.iter().enumerate().filter_map(cause);
+    causes.max_by(|one, other| one.share.total_cmp(&other.share))
+}
+
+fn place(stages: &[StageShares<'_>], number: usize) -> String {
+    let (name, position) = (stages[number].name, format!("stage {}", number + 1));
+    let all = stages.len();
+    match name == position {
+        true => format!("{position} of {all}"),
+        false => format!("{name:?} ({position} of {all})"),
+    }
+}
+
+/// Names the second busiest part if it is about as busy.
+fn runner_up(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
+    match parts {
+        [first, second, ..] if second.share >= MOST && first.share - second.share <= CLOSE => {
+            format!("; closely followed by {}", described(stages, *second))
+        }
+        _ => String::new(),
+    }
+}
+
+fn described(stages: &[StageShares<'_>], part: WorkingPart) -> String {
+    let share = Percent(part.share);
+    match part.bottleneck {
+        Bottleneck::Source => format!("the source ({share})"),
+        Bottleneck::Consumer => format!("the consumer ({share})"),
+        _ => format!("the producers of {:?} ({share})", stages[part.stage].name),
+    }
+}
+
+fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
+    let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
+    let is_full = stages.iter().any(|stage| stage.shares.full() >= LEAST_WAIT);
+    let larger =
+        if is_full { "; if parts are slow in turns, use a larger `window(n)`" } else { "" };
+    format!(
+        "no single part limited the run; at work were, busiest first: {}{larger}",
+        at_work.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::totals::{Destination, Origin, ProducerTotals};
+
+    /// A stage of a run of 10 s: the share that its two producers worked.
+    fn stage(working: f64) -> Totals {
+        let share = |share: f64| Duration::from_secs_f64(10.0 * share);
+        let producer = || ProducerTotals {
+            place: "cpu".to_owned(),
+            working: share(working),
+            waiting: share(1.0 - working),
+            ..ProducerTotals::default()
+        };
+        Totals {
+            account: Account { ok: 1_000, ..Account::default() },
+            lasted: share(1.0),
+            window: 64,
+            producers: vec![producer(), producer()],
+            ..Totals::default()
+        }
+    }
+
+    /// Three stages; what lies before and after each is at work all the time, as it is beside a slow stage.
+    fn row(working: [f64; 3]) -> [Totals; 3] {
+        let mut row = working.map(stage);
+        for later in &mut row[1..] {
+            later.origin = Origin::StageBefore;
+            later.source_working = Duration::from_secs(10);
+        }
+        for earlier in &mut row[..2] {
+            earlier.destination = Destination::NextStage;
+            earlier.consumer_working = Duration::from_secs(10);
+        }
+        row
+    }
+
+    fn decided(row: [Totals; 3], account: Account) -> StageDecision {
+        let row = row.map(Arc::new);
+        let settings = BTreeMap::new();
+        let at = Circumstances { settings: &settings, cores: None };
+        let stages = ["decode", "stage 2", "write"].into_iter().zip(&row);
+        decide(stages.map(|(name, totals)| (name, totals, at)), account)
+    }
+
+    fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
+        let account = Account { ok: 1_000, ..Account::default() };
+        let StageDecision { conclusion, stage } = decided(row, account);
+        (stage, conclusion.bottleneck, conclusion.sentence)
+    }
+
+    #[test]
+    fn the_stage_that_works_all_the_time_limited_the_run() {
+        for slow in 0..3 {
+            let mut working = [0.3; 3];
+            working[slow] = 0.97;
+            let (stage, bottleneck, sentence) = of(row(working));
+            assert_eq!((stage, bottleneck), (Some(slow + 1), Bottleneck::Producers));
+            let place =
+                ["\"decode\" (stage 1 of 3)", "stage 2 of 3", "\"write\" (stage 3 of 3)"][slow];
+            let expected =
+                format!("In {place} the producers limited the run: the 2 producers worked 97 %");
+            assert!(sentence.starts_with(&expected), "{sentence}");
+            assert!(sentence.contains("use more producers"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn the_source_is_that_of_the_first_stage_and_the_consumer_that_of_the_last() {
+        let mut slow = row([0.2; 3]);
+        slow[0].source_working = Duration::from_secs(9);
+        let (stage, bottleneck, sentence) = of(slow);
+        assert_eq!((stage, bottleneck), (Some(1), Bottleneck::Source), "{sentence}");
+        let mut slow = row([0.2; 3]);
+        slow[2].consumer_working = Duration::from_secs(9);
+        let (stage, bottleneck, sentence) = of(slow);
+        assert_eq!((stage, bottleneck), (Some(3), Bottleneck::Consumer), "{sentence}");
+    }
+
+    #[test]
+    fn a_stage_that_is_about_as_busy_is_named_too() {
+        let (stage, _, sentence) = of(row([0.2, 0.95, 0.9]));
+        assert_eq!(stage, Some(2));
+        assert!(
+            sentence.ends_with("; closely followed by the producers of \"write\" (90 %)."),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_its_own_backoff_limited_the_run() {
+        let mut row = row([0.2, 0.3, 0.2]);
+        row[1]
+            .producers
+            .iter_mut()
+            .for_each(|producer| producer.backing_off = Duration::from_secs(6));
+        let (stage, bottleneck, sentence) = of(row);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Backoff));
+        assert!(sentence.starts_with("In stage 2 of 3 the backoff before retries"), "{sentence}");
+    }
+
+    #[test]
+    fn stages_that_are_slow_in_turns_limit_no_run() {
+        let (stage, bottleneck, sentence) = of(row([0.5, 0.6, 0.4]));
+        assert_eq!((stage, bottleneck), (None, Bottleneck::Mixed));
+        assert!(
+            sentence.contains("the producers of \"stage 2\" (60 %), the producers of \"decode\""),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn items_are_few_or_many_for_the_producers_of_one_stage() {
+        let of = |row: [Totals; 3], ok: [u64; 3]| {
+            let mut row = row;
+            for (stage, ok) in row.iter_mut().zip(ok) {
+                stage.account.ok = ok;
+            }
+            let StageDecision { conclusion, stage } =
+                decided(row, Account { ok: ok[0], ..Account::default() });
+            (stage, conclusion.bottleneck, conclusion.sentence)
+        };
+        // Four items are enough for two producers, though not for the six of all stages.
+        let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [4; 3]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Producers), "{sentence}");
+        let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [3; 3]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::TooFew));
+        let says = "In stage 2 of 3 too few items limited the run: it had 3 items for 2 producers";
+        assert!(sentence.starts_with(says), "{sentence}");
+        // One item had many parts in the second stage.
+        let (stage, bottleneck, sentence) = of(row([0.1, 0.97, 0.3]), [1, 500, 500]);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Producers), "{sentence}");
+        let (stage, bottleneck, sentence) = of(row([0.3; 3]), [3; 3]);
+        assert_eq!((stage, bottleneck), (None, Bottleneck::Unknown));
+        assert!(sentence.contains("3 items for 6 producers"), "{sentence}");
+    }
+
+    #[test]
+    fn what_an_earlier_run_had_done_is_said_first() {
+        let account = Account { ok: 900, already_done: 100, ..Account::default() };
+        let conclusion = decided(row([0.2, 0.97, 0.3]), account).conclusion;
+        let says =
+            "An earlier run had already done 100 of 1,000 items. In stage 2 of 3 the producers";
+        assert!(conclusion.sentence.starts_with(says), "{}", conclusion.sentence);
+    }
+}

@@ -1,0 +1,224 @@
+//! What waiting for the head of the line cost.
+
+use std::time::Duration;
+
+use super::advised_setting::{AdvisedSetting, Circumstances};
+use super::formats::{Bytes, Percent, Time, capitalised};
+use super::live_producers::{mean, words};
+use super::producer_report::share;
+use crate::totals::{ProducerTotals, Totals};
+
+/// Producer time below this share of the run's is not mentioned.
+const LEAST: f64 = 0.02;
+
+/// The factor by which an advised window is larger. Three steps make it 64 times as large.
+pub(super) const GROWTH: u64 = 4;
+
+/// The part of all memory that a window may take: half. Inputs that were not read, states of producers and other programs
+/// need the rest.
+const MEMORY_SHARE: u64 = 2;
+
+/// A larger window is no advice: it would take minutes to fill, and much memory.
+const LARGEST_WINDOW: f64 = 65_536.0;
+
+/// The producer time that was lost because the window was full of results behind one that was missing.
+///
+/// While producers have no items and the window is full, the consumer either waits for the missing one or is at work. So
+/// these producers' waits are divided as its time is.
+pub(super) fn lost(totals: &Totals) -> Duration {
+    let held_up = totals.producers.iter().map(|producer| producer.held_up);
+    let all = held_up.fold(Duration::ZERO, Duration::saturating_add);
+    let most = totals.head_stalled.saturating_mul(totals.producers.len() as u32);
+    all.mul_f64(stalled_share(totals)).min(most)
+}
+
+/// The share of the consumer's time, without waits for any result, in which it waited for the missing one.
+fn stalled_share(totals: &Totals) -> f64 {
+    let Totals { head_stalled: stalled, consumer_working: working, .. } = totals;
+    match stalled.saturating_add(*working) {
+        Duration::ZERO => 0.0,
+        both => share(*stalled, both).clamp(0.0, 1.0),
+    }
+}
+
+/// The share of the producers' time that was lost.
+fn lost_share(totals: &Totals) -> f64 {
+    mean(totals, |producer: &ProducerTotals| producer.held_up) * stalled_share(totals)
+}
+
+/// What the head of the line cost, and what to change.
+pub(super) fn sentence(totals: &Totals, advised: &[AdvisedSetting]) -> String {
+    match advice(totals, advised) {
+        advice if advice.is_empty() => capitalised(&format!("{}.", cost(totals))),
+        advice => capitalised(&format!("{}; {advice}.", cost(totals))),
+    }
+}
+
+/// Whether the head of the line cost enough to be mentioned.
+pub(super) fn matters(totals: &Totals) -> bool {
+    lost_share(totals) >= LEAST
+}
+
+/// What the head of the line cost, as a clause.
+pub(super) fn cost(totals: &Totals) -> String {
+    let worst = match totals.worst_heads.first() {
+        Some((item, lasted)) => {
+            format!(", {} of it for {} {item}", Time(*lasted), words(totals).item)
+        }
+        None => String::new(),
+    };
+    format!(
+        "results waited {} for the head of the line{worst}, which cost {} of {} time ({})",
+        Time(totals.head_stalled),
+        Time(lost(totals)),
+        words(totals).producer,
+        Percent(lost_share(totals)),
+    )
+}
+
+/// The settings that help, as far as the run shows it.
+pub(super) fn advised(totals: &Totals, at: &Circumstances<'_>) -> Vec<AdvisedSetting> {
+    let window = match totals.window_memory {
+        Some(_) => larger_window(totals),
+        None => sufficient_window(totals),
+    };
+    let copies = at.may_speculate(totals).then_some(AdvisedSetting::Speculate);
+    [window, Some(AdvisedSetting::CompletionOrder), copies].into_iter().flatten().collect()
+}
+
+/// The settings as a clause.
+pub(super) fn advice(totals: &Totals, advised: &[AdvisedSetting]) -> String {
+    let clause = |setting: &AdvisedSetting| match setting {
+        AdvisedSetting::Window(_) => {
+            Some(format!("use `{setting}` if memory has room for its results"))
+        }
+        AdvisedSetting::WindowMemory(_) => Some(format!("use `{setting}`")),
+        AdvisedSetting::CompletionOrder => Some(format!("take results as they come (`{setting}`)")),
+        AdvisedSetting::Speculate => Some(format!(
+            "or, if items are slow by chance, let a second {} copy them (`{setting}`)",
+            words(totals).producer
+        )),
+        _ => None,
+    };
+    advised.iter().filter_map(clause).collect::<Vec<_>>().join(", ")
+}
+
+/// A setting with which more items are in flight. `None` if memory has no room for twice as many.
+pub(super) fn larger_window(totals: &Totals) -> Option<AdvisedSetting> {
+    match totals.window_memory {
+        Some(bytes) => {
+            let most = totals.memory.map_or(u64::MAX, |all| all / MEMORY_SHARE);
+            let larger = bytes.saturating_mul(GROWTH).min(most);
+            (larger >= bytes.saturating_mul(2)).then_some(AdvisedSetting::WindowMemory(larger))
+        }
+        // One that is set does not grow.
+        None => {
+            let larger = totals.window.saturating_mul(GROWTH).max(totals.window_limit);
+            Some(AdvisedSetting::Window(larger))
+        }
+    }
+}
+
+/// Says how much memory there is, if there is no room for a window that is larger by [`GROWTH`].
+pub(super) fn memory_bound(totals: &Totals) -> Option<Bytes> {
+    let all = totals.memory.filter(|_| totals.window_memory.is_some())?;
+    let wanted = totals.window_memory?.saturating_mul(GROWTH);
+    (wanted > all / MEMORY_SHARE).then_some(Bytes(all))
+}
+
+/// The window at which the other producers would have had items during the whole of the longest wait.
+fn sufficient_window(totals: &Totals) -> Option<AdvisedSetting> {
+    let (_, longest) = totals.worst_heads.first()?;
+    let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
+    let window = window_behind(*longest, done, totals.window)?;
+    Some(AdvisedSetting::Window(window.max(totals.window_limit)))
+}
+
+/// The window at which all producers but one have items during the longest wait. `done` has the items and the working
+/// time of each producer.
+fn window_behind(
+    longest: Duration,
+    done: impl ExactSizeIterator<Item = (u64, Duration)>,
+    window: u64,
+) -> Option<u64> {
+    let others = done.len().checked_sub(1)? as f64;
+    let (items, working) = done.fold((0, Duration::ZERO), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let each = working.as_secs_f64() / items.max(1) as f64;
+    let meanwhile = others * longest.as_secs_f64() / each.max(1e-9);
+    let needed = meanwhile + window as f64;
+    (needed <= LARGEST_WINDOW).then(|| (needed.ceil() as u64).next_power_of_two())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::account::Account;
+
+    fn secs(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// A run of 10 s on four producers. `held_up` is the share in which each was idle because of the full window;
+    /// `stalled` and `working` are the seconds in which a result was missing and in which the consumer worked.
+    fn totals(held_up: f64, stalled: f64, working: f64) -> Totals {
+        let producer = ProducerTotals {
+            items: 250,
+            working: secs(10.0 * (1.0 - held_up)),
+            waiting: secs(10.0 * held_up),
+            held_up: secs(10.0 * held_up),
+            ..ProducerTotals::default()
+        };
+        Totals {
+            account: Account { ok: 1_000, ..Account::default() },
+            lasted: secs(10.0),
+            window: 256,
+            head_stalled: secs(stalled),
+            consumer_working: secs(working),
+            worst_heads: vec![(17, secs(1.5))],
+            producers: vec![producer; 4],
+            ..Totals::default()
+        }
+    }
+
+    fn sentence(totals: &Totals) -> Option<String> {
+        let settings = BTreeMap::new();
+        let at = Circumstances { settings: &settings, cores: None };
+        matters(totals).then(|| super::sentence(totals, &advised(totals, &at)))
+    }
+
+    #[test]
+    fn a_head_that_cost_producer_time_is_named() {
+        let sentence = sentence(&totals(0.1, 4.0, 1.0)).unwrap();
+        let says = "Results waited 4.00 s for the head of the line, 1.50 s of it for item 17, which cost 3.20 s of \
+                    producer time (8 %); use `window(512)` if memory has room for its results, take results as they \
+                    come (`UnorderedRunner`), or, if items are slow by chance, let a second producer copy them \
+                    (`speculate()`).";
+        assert_eq!(sentence, says);
+    }
+
+    /// A window that is set does not grow, so a smaller one would cost more.
+    #[test]
+    fn no_window_is_advised_below_the_size_to_which_it_grows() {
+        let grows = Totals { window_limit: 4_096, ..totals(0.1, 4.0, 1.0) };
+        let sentence = sentence(&grows).unwrap();
+        assert!(sentence.contains("use `window(4096)`"), "{sentence}");
+    }
+
+    #[test]
+    fn a_head_that_cost_nothing_is_not_mentioned() {
+        assert_eq!(sentence(&totals(0.0, 4.0, 1.0)), None, "no producer lacked items");
+        assert_eq!(sentence(&totals(0.3, 0.0, 1.0)), None, "nothing was missing");
+        assert_eq!(sentence(&totals(0.3, 0.0, 0.0)), None, "the consumer was never there");
+        assert_eq!(sentence(&totals(0.3, 0.1, 9.0)), None, "the consumer filled the window");
+    }
+
+    #[test]
+    fn no_window_is_advised_that_would_be_too_large() {
+        let mut long = totals(0.1, 4.0, 1.0);
+        long.producers.iter_mut().for_each(|producer| producer.items = 1_000_000);
+        let sentence = sentence(&long).unwrap();
+        assert!(sentence.contains("; take results as they come"), "{sentence}");
+    }
+}

@@ -1,0 +1,544 @@
+//! The sections of a report.
+
+use std::time::Duration;
+
+use super::causes::{NAME, by_cause};
+use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
+use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, part, rate};
+use super::gpu_load::GpuLoad;
+use super::latency::Latencies;
+use super::producer_report::{ProducerReport, share};
+use super::retries::Retried;
+use super::run_report::{RunReport, Stall};
+use super::sentences::{
+    batch_sizes, headline, lack_of_events, lack_of_keys, losses, retries, waits,
+};
+use super::span::AttemptCounts;
+use super::stragglers;
+use super::vocabulary::Vocabulary;
+use crate::account::Ending;
+use crate::failure::Failure;
+use crate::provenance::Provenance;
+use crate::text_style::Ink;
+use crate::totals::NO_WINDOW;
+use crate::worker_report::WorkerReport;
+
+/// A page only counts more producers.
+pub(super) const PRODUCERS: usize = 256;
+const WORKERS: RowLimits = RowLimits { text: 16, page: PRODUCERS, open: 16 };
+/// The first causes are open on the page, so that the rest of it is not far.
+const FAILURES: RowLimits = RowLimits { text: 10, page: 1_000, open: 10 };
+const RETRIED: RowLimits = RowLimits { text: 0, page: 1_000, open: 5 };
+const STALLS: RowLimits = RowLimits { text: 3, open: 5, ..RowLimits::NONE };
+const SLOWEST: RowLimits = RowLimits { text: 0, ..STALLS };
+
+/// The columns of a table in a summary.
+const SUMMARY_COLUMNS: usize = 8;
+
+/// A page names this many items of a cause.
+const NAMES: usize = 1_000;
+
+/// A page shortens keys to this many characters.
+pub(super) const LONGEST_KEY: usize = 160;
+
+/// The text clips the name of a stage, and of a place or host.
+const LONGEST_STAGE: usize = 16;
+const LONGEST_PLACE: usize = 24;
+
+/// Returns what a report shows, with keys of at most `key` characters.
+pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
+    let sections = [
+        Some(account(report)),
+        stages(report),
+        failures(report, FAILED, &report.failures, key),
+        failures(report, undelivered(report), &report.failures_undelivered, key),
+        timeline(report, key),
+        gpus(report),
+        throughput(report),
+        times(report),
+        producers(report, key),
+        workers(report),
+        window(report, key),
+        slowest(report, key),
+        retried(report, key),
+        split_batches(report),
+        provenance(report),
+    ];
+    document(report, sections)
+}
+
+/// Returns the part of the outline that has room in another document: how the run ended, what limited it, and its parts.
+pub(super) fn summary(report: &RunReport, key: usize) -> Document<'_> {
+    let sections = [
+        Some(account(report)),
+        stages(report),
+        failures(report, FAILED, &report.failures, key),
+        producers(report, key),
+    ];
+    let mut document = document(report, sections);
+    let blocks = document.sections.iter_mut().flat_map(|section| &mut section.blocks);
+    for (_, block) in blocks {
+        if let Block::Table(table) = block {
+            table.omit_columns(SUMMARY_COLUMNS);
+        }
+    }
+    document
+}
+
+fn document<'a, const N: usize>(
+    report: &'a RunReport,
+    sections: [Option<Section<'a>>; N],
+) -> Document<'a> {
+    let status = match report.ending {
+        Ending::InProgress if !report.has_begun() => "No run yet",
+        Ending::InProgress => "Run in progress",
+        Ending::Finished => "Run finished",
+        Ending::Failed => "Run failed",
+        Ending::Cancelled => "Run cancelled",
+    };
+    Document {
+        title: headline(report),
+        ink: ink(report),
+        kind: "gangline run report",
+        heading: report.description.clone().unwrap_or_else(|| status.to_owned()),
+        status: report.description.is_some().then_some(status),
+        leads: leads(report),
+        sections: sections.into_iter().flatten().collect(),
+    }
+}
+
+fn ink(report: &RunReport) -> Ink {
+    match report.ending {
+        Ending::Failed => Ink::Bad,
+        Ending::Cancelled => Ink::Warning,
+        Ending::Finished if report.account.failed > 0 => Ink::Bad,
+        Ending::Finished => Ink::Good,
+        Ending::InProgress => Ink::Strong,
+    }
+}
+
+fn leads(report: &RunReport) -> Vec<(String, Option<Ink>)> {
+    let provenance = report.provenance.line().filter(|_| report.has_begun());
+    let conclusion = Some(&report.conclusion).filter(|conclusion| !conclusion.is_empty());
+    let fallbacks = report.fallbacks.iter().map(|fallback| format!("devices: {fallback}"));
+    let leads = provenance.map(|line| (line, Some(Ink::Faint))).into_iter();
+    // The title says that a run was cancelled, and its error says no more.
+    let error = report.error.clone().filter(|_| report.ending != Ending::Cancelled);
+    let leads = leads.chain(error.map(|error| (error, Some(Ink::Bad))));
+    let leads = leads.chain(conclusion.map(|it| (it.clone(), Some(Ink::Strong))));
+    leads.chain(fallbacks.map(|it| (it, Some(Ink::Warning)))).collect()
+}
+
+fn account(report: &RunReport) -> Section<'_> {
+    let account = report.account;
+    let count = |count: u64, ink: Option<Ink>| {
+        Some(Cell::Inked(Count(count).to_string(), ink.filter(|_| count > 0)))
+    };
+    let any = |number: u64, ink| count(number, ink).filter(|_| number > 0);
+    let latency = |of: Percentile| report.latency.map(|it| Time(of(it)).into());
+    let figures = [
+        ("lasted", Some(Time(report.lasted).into())),
+        ("ok", count(account.ok, Some(Ink::Good))),
+        ("failed", count(account.failed, Some(Ink::Bad))),
+        ("already done", any(account.already_done, None)),
+        ("cancelled", any(account.cancelled, Some(Ink::Warning))),
+        ("unread", any(account.unread.unwrap_or(0), None)),
+        ("retried", any(report.retries.items, None)),
+        ("ok per second", report.ok_per_second().map(|it| rate(it).into())),
+        ("median", latency(|it| it.p50)),
+        ("99th percentile", latency(|it| it.p99)),
+        ("slowest", latency(|it| it.max)),
+        ("threads abandoned", any(report.threads_abandoned(), Some(Ink::Bad))),
+    ];
+    let figures = figures.into_iter().filter_map(|(name, cell)| Some((name.to_owned(), cell?)));
+    Section::new("Account").with(Block::Figures(figures.collect()))
+}
+
+fn stages(report: &RunReport) -> Option<Section<'_>> {
+    if report.stages.is_empty() {
+        return None;
+    }
+    let mean = |report: &RunReport, of: fn(&RunReport, &ProducerReport) -> f64| {
+        let shares = report.producers.iter().map(|producer| of(report, producer));
+        Percent(shares.sum::<f64>() / report.producers.len().max(1) as f64)
+    };
+    let stages = report.stages.iter().map(|stage| (&stage.name, &stage.report)).enumerate();
+    let is_limiting = |number: usize| report.bottleneck_stage == Some(number + 1);
+    let tag = |number| if is_limiting(number) { "limited the run" } else { "" };
+    let table = TableOf::new("Items and times of each stage", RowLimits::NONE, stages)
+        .names("stage", LONGEST_STAGE, |it| Cell::Tagged(it.1.0.clone(), tag(it.0)))
+        .number("ok", 8, |(_, (_, it))| Count(it.account.ok))
+        .number("failed", 7, |(_, (_, it))| Count(it.account.failed))
+        .number("cancelled", 2, |(_, (_, it))| Count(it.account.cancelled))
+        .number(report.words().producers, 6, |(_, (_, it))| Count(it.producers.len() as u64))
+        .number("busy", 5, |(_, (_, it))| mean(it, |_, producer| producer.busy))
+        .number("waiting", 4, |(_, (_, it))| mean(it, |it, one| share(one.waiting, it.lasted)))
+        .number("window", 1, |(_, (_, it))| Count(it.window))
+        .number("full", 3, |(_, (_, it))| Percent(share(it.source_waiting, it.lasted)))
+        .rows(|row, it| row.ink = Some(Ink::Warning).filter(|_| is_limiting(it.0)));
+    let concluded = report.stages.iter().filter(|stage| !stage.report.conclusion.is_empty());
+    let conclusions = concluded.map(|it| format!("{}: {}", it.name, it.report.conclusion));
+    let section = Section::new("Stages")
+        .with(table.end())
+        .only(Medium::Page, Block::List("", conclusions.collect(), None))
+        .explain(format!(
+            "Busy, waiting: the average of the {}. Full: the time with a full window.",
+            report.words().producers
+        ));
+    Some(section)
+}
+
+const FAILED: &str = "Failures";
+
+/// The heading above what the account counts as cancelled. The program ends its running jobs with the run.
+fn undelivered(report: &RunReport) -> &'static str {
+    match report.vocabulary {
+        Vocabulary::Items | Vocabulary::Workers => {
+            "Failed before the run ended early, counted as cancelled"
+        }
+        Vocabulary::Jobs => "Ended with the run, counted as cancelled",
+    }
+}
+
+fn failures<'a>(
+    report: &'a RunReport,
+    heading: &'static str,
+    failures: &'a [Failure],
+    key: usize,
+) -> Option<Section<'a>> {
+    let others = if heading == FAILED { report.failures_left_out } else { 0 };
+    if failures.is_empty() && others == 0 {
+        return None;
+    }
+    let words = report.words();
+    let causes = by_cause(failures);
+    let is_shared = causes.iter().any(|cause| cause.others(1) > 0);
+    let note = format!("{NAME} stands for the key or the number of the {}.", words.item);
+    let table = TableOf::new("Final failures by cause", FAILURES, causes.iter())
+        .counting("cause", 0)
+        .text("failed", 0, usize::MAX, |it| it.count(report))
+        .errors("error", |it| it.errors())
+        .text("where", 0, usize::MAX, |it| it.site(report))
+        .text(words.items, 0, usize::MAX, |it| {
+            Cell::Names(it.names(report, key, NAMES), it.others(NAMES))
+        })
+        .lines(Layout::Lines, |it| it.lines(report, key))
+        .rows(|row, _| row.ink = Some(Ink::Bad));
+    let section = Section::new(heading).with(table.end()).remark(more(others, "failure"));
+    let retry = Some(&report.provenance.retry).filter(|it| heading == FAILED && !it.is_empty());
+    let retry =
+        retry.map(|it| ("runs these again".to_owned(), Cell::Code(Provenance::command_line(it))));
+    let section = match retry {
+        Some(retry) => section.only(Medium::Page, Block::Facts(vec![retry])),
+        None => section,
+    };
+    let section = if is_shared { section.explain(note) } else { section };
+    Some(Section { line: Some(format!("{}:", heading.to_lowercase())), ..section })
+}
+
+fn timeline(report: &RunReport, key: usize) -> Option<Section<'_>> {
+    let timeline = report.timeline.as_ref()?;
+    if timeline.busy_ns.is_empty() || report.producers.is_empty() || report.lasted.is_zero() {
+        return None;
+    }
+    let left_out = report.producers.len().saturating_sub(PRODUCERS) as u64;
+    let section = Section::new("Timeline")
+        .only(Medium::Page, Block::BusyChart(report, timeline))
+        .only(Medium::Page, stragglers(report, key));
+    Some(match more(left_out, report.words().producer) {
+        Some(more) => section.explain(more),
+        None => section,
+    })
+}
+
+fn gpus(report: &RunReport) -> Option<Section<'_>> {
+    if report.gpus.is_empty() || report.lasted.is_zero() {
+        return None;
+    }
+    let sentences = report.gpus.iter().map(GpuLoad::sentence);
+    let section = Section::new("GPUs")
+        .only(Medium::Page, Block::GpuChart(report))
+        .with(Block::List("", sentences.collect(), None))
+        .explain(
+            "Of each GPU, the upper row is the share of the time in which it computed, and the lower row the share \
+             of its memory in use. Other programs on the GPU count too.",
+        );
+    Some(section)
+}
+
+/// The stragglers of a run. A page names them below the chart that marks them.
+fn stragglers(report: &RunReport, key: usize) -> Block<'_> {
+    Block::List("  ", stragglers::sentences(report, key), Some(Ink::Warning))
+}
+
+fn throughput(report: &RunReport) -> Option<Section<'_>> {
+    let is_empty = report.throughput.rates(1, report.lasted).iter().all(|(_, rate)| *rate == 0.0);
+    let heading = format!("{} done over time", capitalised(report.words().items));
+    let chart = Block::ThroughputChart(report);
+    (!is_empty).then(|| Section::new(heading).only(Medium::Page, chart))
+}
+
+type Percentile = fn(Latencies) -> Duration;
+
+fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
+    if report.producers.is_empty() {
+        return None;
+    }
+    let words = report.words();
+    let title = format!("{} and times of each {}", capitalised(words.items), words.producer);
+    let (order, open) = stragglers::notable_first(report);
+    let limits = RowLimits { text: open, page: PRODUCERS, open };
+    let rows = order.into_iter().map(|number| (number, &report.producers[number]));
+    let mut table = TableOf::new(title, limits, rows)
+        .counting(words.producer, 0)
+        .numbers(words.producer, |it| it.0);
+    if !report.stages.is_empty() {
+        let stage = |it: &(usize, &ProducerReport)| it.1.stage.clone().unwrap_or_default();
+        table = table.text("stage", u32::MAX, LONGEST_STAGE, stage);
+    }
+    table = table
+        .text("place", 11, LONGEST_PLACE, |(_, it)| Cell::Tagged(it.place.clone(), tag(it)))
+        .number(words.items, 10, |(_, it)| Count(it.items))
+        .number("failed", 8, |(_, it)| Count(it.failed))
+        .number("busy", 9, |(_, it)| Cell::Share(it.busy))
+        .number("working", 3, |(_, it)| Time(it.working))
+        .number("waiting", 4, |(_, it)| Time(it.waiting))
+        .number("init", 2, |(_, it)| Time(it.init));
+    if report.has_item_events() {
+        let latencies: [(_, _, Percentile); 4] = [
+            ("p50", 7, |it| it.p50),
+            ("p90", 1, |it| it.p90),
+            ("p99", 5, |it| it.p99),
+            ("max", 6, |it| it.max),
+        ];
+        for (head, rank, of) in latencies {
+            let time = |it: Latencies| Time(of(it)).to_string();
+            table = table.number(head, rank, |(_, it)| it.latency.map_or_else(String::new, time));
+        }
+    }
+    let table = table.rows(|row, (number, it)| {
+        row.ink = Some(Ink::Bad).filter(|_| it.is_lost());
+        row.notes = losses(report, *number);
+    });
+    let mut section = Section::new(capitalised(words.producers)).with(table.end());
+    section = match batch_sizes(report) {
+        Some(sizes) => section.with(Block::Paragraph(sizes, None)),
+        None => section,
+    };
+    let section = section
+        .only(Medium::Text, stragglers(report, key))
+        .remark(lack_of_events(report))
+        .explain(explanation(report));
+    let is_all = open == report.producers.len();
+    let chosen = "First the lost ones, the slowest, the fastest, and those that failed most or worked least.";
+    let section = if is_all { section } else { section.explain(chosen) };
+    Some(section)
+}
+
+/// What the columns of producers mean.
+fn explanation(report: &RunReport) -> String {
+    let words = report.words();
+    let waiting = match report.window {
+        NO_WINDOW => "a call".to_owned(),
+        _ => format!(
+            "{} {}, for the source or for room in the {}",
+            words.article, words.item, words.window
+        ),
+    };
+    format!("Failed: failed attempts. Waiting: the time without {waiting}.")
+}
+
+/// The tag of a lost producer; a note has the reason.
+fn tag(producer: &ProducerReport) -> &'static str {
+    match producer {
+        ProducerReport { abandoned: true, .. } => "abandoned",
+        ProducerReport { quarantined: Some(_), .. } => "out of service",
+        ProducerReport { worker: Some(WorkerReport { lost: Some(_), .. }), .. } => "lost",
+        _ => "",
+    }
+}
+
+fn workers(report: &RunReport) -> Option<Section<'_>> {
+    let producers = report.producers.iter().enumerate();
+    let workers = producers.filter_map(|(number, it)| Some((number, it.worker.as_ref()?)));
+    let workers: Vec<(usize, &WorkerReport)> = workers.collect();
+    if workers.is_empty() {
+        return None;
+    }
+    let words = report.words();
+    let host = |it: &WorkerReport| it.host.as_deref().unwrap_or("this machine").to_owned();
+    let pid = |it: &WorkerReport| it.pid.map_or_else(String::new, |pid| pid.to_string());
+    let (heading, noun) = match report.vocabulary {
+        Vocabulary::Workers => ("Processes", "process"),
+        Vocabulary::Items | Vocabulary::Jobs => ("Workers", "worker"),
+    };
+    let title = format!("The {noun} of each {}", words.producer);
+    let table = TableOf::new(title, WORKERS, workers.into_iter())
+        .counting(noun, 0)
+        .numbers(words.producer, |it| it.0)
+        .text("host", 6, LONGEST_PLACE, |(_, it)| host(it))
+        .number("pid", 8, |(_, it)| pid(it))
+        .number("restarts", 7, |(_, it)| Count(it.restarts))
+        .number("returned", 1, |(_, it)| Count(it.returned))
+        .number("wire wait", 5, |(_, it)| Time(it.wire_wait))
+        .number("down", 4, |(_, it)| Bytes(it.bytes_down))
+        .number("up", 3, |(_, it)| Bytes(it.bytes_up));
+    let section = Section::new(heading).with(table.end()).explain(format!(
+        "Returned: items that came back before a {hook} began them. Wire wait: the time in which a {noun} had \
+         items while no {hook} ran. Down, up: bytes to the {noun}, and from it.",
+        hook = words.hook,
+    ));
+    Some(section)
+}
+
+fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
+    let waits = match report.ending {
+        Ending::InProgress => vec![],
+        _ => waits(report),
+    };
+    if waits.is_empty() && report.stalls.is_empty() {
+        return None;
+    }
+    let words = report.words();
+    let mut section = Section::new(format!("Source, {} and {}", words.window, words.consumer));
+    if !waits.is_empty() {
+        section = section.with(Block::List("", waits, None));
+    }
+    if !report.stalls.is_empty() {
+        let title = format!("The {} that blocked the head of line for the longest", words.items);
+        let name = |stall: &&Stall| item(words, stall.item, stall.key.as_deref(), key);
+        let table = TableOf::new(title, STALLS, report.stalls.iter())
+            .text(words.item, 0, usize::MAX, name)
+            .number("waited", 0, |stall| Time(stall.lasted))
+            .lines(Layout::Lines, |it| vec![format!("{} for {}", Time(it.lasted), name(it))]);
+        section = section.with(table.end());
+    }
+    Some(section.remark(lack_of_keys(report)))
+}
+
+fn times(report: &RunReport) -> Option<Section<'_>> {
+    let chart = Block::DistributionChart(AttemptCounts::of(&report.spans)?);
+    let section = Section::new("Times of attempts").only(Medium::Page, chart);
+    Some(match more(report.spans_left_out, "attempt") {
+        Some(more) => section.explain(more),
+        None => section,
+    })
+}
+
+fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {
+    if report.slowest.is_empty() {
+        return None;
+    }
+    let words = report.words();
+    let title = "The attempts that took the longest";
+    let table = TableOf::new(title, SLOWEST, report.slowest.iter())
+        .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref(), key))
+        .number("took", 0, |it| Time(it.took))
+        .number(words.producer, 0, |it| it.producer)
+        .number("attempt", 0, |it| it.attempt)
+        .number("batch of", 0, |it| Count(it.together));
+    let heading = format!("Slowest {}", words.items);
+    Some(Section::new(heading).only(Medium::Page, table.end()))
+}
+
+fn retried(report: &RunReport, key: usize) -> Option<Section<'_>> {
+    let summary = retries(report)?;
+    let words = report.words();
+    let title = format!("{} that were retried", capitalised(words.items));
+    let name = |it: &&Retried| part(words, it.item, it.key.as_deref(), key, &it.parts);
+    let table = TableOf::new(title, RETRIED, report.retries.list.iter())
+        .counting(words.item, report.retries.left_out)
+        .text(words.item, 0, usize::MAX, name)
+        .number("failed attempts", 0, |it| it.failed_attempts)
+        .text("outcome", 0, usize::MAX, |it| it.outcome.text())
+        .errors("last error", |it| vec![(&*it.error).into()]);
+    let section = Section::new("Retries").with(Block::Paragraph(summary, None));
+    Some(section.only(Medium::Page, table.end()))
+}
+
+fn split_batches(report: &RunReport) -> Option<Section<'_>> {
+    let words = report.words();
+    let summary = Block::Paragraph(report.splits.summary(words)?, Some(Ink::Warning));
+    Some(Section::new(format!("Split {}", words.batches)).with(summary))
+}
+
+fn provenance(report: &RunReport) -> Option<Section<'_>> {
+    // The settings of the library are no words of the program or the package.
+    let hides = |name: &str| {
+        report.vocabulary != Vocabulary::Items && report.provenance.settings.contains_key(name)
+    };
+    let facts = report.provenance.facts().filter(|(name, _)| !hides(name));
+    let facts = facts.map(|(name, value)| (name.to_owned(), value.into()));
+    let mut facts: Vec<(String, Cell<'_>)> = facts.collect();
+    let command = &report.provenance.command;
+    if !command.is_empty() {
+        facts.push(("command".to_owned(), Cell::Code(Provenance::command_line(command))));
+    }
+    let is_empty = facts.is_empty();
+    (!is_empty).then(|| Section::new("How it was run").only(Medium::Page, Block::Facts(facts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::TableRow;
+    use super::*;
+    use crate::formats::Plain;
+    use crate::samples::eventful;
+    use crate::text_style::TextStyle;
+
+    /// A page as its reader sees it.
+    fn seen(page: &str) -> String {
+        let body = page.split_once("<body>").unwrap().1;
+        let texts = body.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1));
+        let mut seen = texts.collect::<String>();
+        for (escaped, character) in
+            [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+        {
+            seen = seen.replace(escaped, character);
+        }
+        words(&seen)
+    }
+
+    fn words(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The sentences and cells of a block that both renderers show.
+    fn shared(block: &Block<'_>) -> Vec<String> {
+        match block {
+            Block::Paragraph(text, _) => vec![text.clone()],
+            Block::List(_, sentences, _) => sentences.clone(),
+            Block::Table(table) => {
+                let rows = table.rows.iter().take(table.limits.text);
+                let texts = |row: &TableRow<'_>| -> Vec<String> {
+                    let cells = row.cells.iter().map(|cell| cell.text().into_owned());
+                    let cells = cells.filter(|_| table.layout == Layout::Columns);
+                    cells.chain(row.notes.clone()).collect()
+                };
+                rows.flat_map(texts).collect()
+            }
+            _ => vec![],
+        }
+    }
+
+    #[test]
+    fn what_both_renderers_show_is_the_same() {
+        let mut report = eventful(64);
+        // The text clips longer ones.
+        for producer in &mut report.producers {
+            producer.place = "cuda:0".to_owned();
+            producer.worker.iter_mut().for_each(|worker| worker.host = None);
+        }
+        let style = TextStyle::plain().columns(10_000);
+        let (text, page) = (words(&report.styled(style).to_string()), seen(&report.to_html()));
+        let document = outline(&report, LONGEST_KEY);
+        let both = document.sections.iter().flat_map(|section| &section.blocks);
+        let both = both.filter(|(medium, _)| *medium == Medium::Both);
+        let shared: Vec<String> = both.flat_map(|(_, block)| shared(block)).collect();
+        assert!(shared.len() > 100, "{shared:?}");
+        for shown in shared.iter().map(|shown| words(&Plain(shown).to_string())) {
+            assert!(text.contains(&shown), "{shown}: {text}");
+            assert!(page.contains(&shown.replace('`', "")), "{shown}: {page}");
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! Builds a report from the events of a run.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gangline_scheduler::Order;
+
+use super::account::{Account, Ending};
+use super::advised_setting::Circumstances;
+use super::bins::nanos;
+use super::failure::Failure;
+use super::kept_failures::Failures;
+use super::producer_report::{ProducerReport, share};
+use super::provenance::Provenance;
+use super::recorded_times::{MOST_BINS, RecordedTimes};
+use super::report_lane::{LaneWork, ReportLane};
+use super::retries::{ConsumedItems, Retries};
+use super::run_report::leave_out_vacant;
+use super::run_report::{RunReport, Stall};
+use super::span::{IncidentKind, Incidents};
+use super::timeline::DoneCounts;
+use super::totals::Totals;
+use super::{bottleneck, head_cost};
+
+/// Records what happens in a run, and returns a report at any moment. Times are arguments, from the beginning of the run;
+/// what happened to different producers may be told in another order than it happened.
+///
+/// Its size is bounded for any run, apart from the length of places and of keys in progress.
+#[derive(Debug)]
+pub struct Recorder {
+    head: ReportHead,
+    /// The time of the last event.
+    now: Duration,
+    so_far: Account,
+    lanes: Vec<ReportLane>,
+    has_item_events: bool,
+    events_lost: u64,
+    times: RecordedTimes,
+    done: DoneCounts,
+    failures: Failures,
+    retries: Retries,
+    incidents: Incidents,
+    stalls: Vec<(u64, Duration, Option<Arc<str>>)>,
+    totals: Option<Arc<Totals>>,
+}
+
+/// What a report says of its run from the start.
+#[derive(Debug, Default)]
+struct ReportHead {
+    description: Option<String>,
+    provenance: Provenance,
+    order: Order,
+    items: Option<u64>,
+    fallbacks: Vec<String>,
+}
+
+const MOST_STALLS: usize = 20;
+
+impl ReportHead {
+    fn write(&self, report: &mut RunReport) {
+        report.description = self.description.clone();
+        report.provenance = self.provenance.clone();
+        report.order = self.order;
+        report.items = self.items;
+        report.fallbacks = self.fallbacks.clone();
+    }
+
+    /// The items of `report` that the consumer has come to.
+    fn consumed(&self, report: &RunReport) -> ConsumedItems {
+        let account = report.account;
+        match (report.ending, self.order) {
+            (Ending::InProgress, Order::Completion) => ConsumedItems::Before(0),
+            (Ending::InProgress, Order::Input) => ConsumedItems::Before(account.ok),
+            (_, _) if account.cancelled == 0 => ConsumedItems::All,
+            (_, Order::Input) => {
+                ConsumedItems::Before(account.ok + account.failed + account.already_done)
+            }
+            (_, Order::Completion) => ConsumedItems::Before(0),
+        }
+    }
+}
+
+impl Recorder {
+    /// Returns a recorder; every report carries the description of the work.
+    pub fn new(description: Option<String>) -> Self {
+        Self::of(ReportHead { description, ..ReportHead::default() }, &[])
+    }
+
+    fn of(head: ReportHead, producers: &[String]) -> Self {
+        Recorder {
+            head,
+            now: Duration::ZERO,
+            so_far: Account::default(),
+            lanes: producers.iter().map(|place| ReportLane::new(place)).collect(),
+            has_item_events: false,
+            events_lost: 0,
+            times: RecordedTimes::new(producers.len()),
+            done: DoneCounts::new(MOST_BINS),
+            failures: Failures::default(),
+            retries: Retries::default(),
+            incidents: Incidents::default(),
+            stalls: Vec::new(),
+            totals: None,
+        }
+    }
+
+    /// Adds where, when and how the run takes place.
+    pub fn is_of(&mut self, provenance: Provenance) {
+        self.head.provenance = provenance;
+    }
+
+    /// Returns the totals of a run that has ended.
+    pub fn totals(&self) -> Option<Arc<Totals>> {
+        self.totals.clone()
+    }
+
+    /// Returns the report up to the last event.
+    pub fn report(&self) -> RunReport {
+        let mut report = self.report_with_vacant();
+        leave_out_vacant(&mut report);
+        report
+    }
+
+    /// Returns the report with a row for each seat of a cluster, also for those that no worker has had.
+    pub fn report_with_vacant(&self) -> RunReport {
+        let mut report = match &self.totals {
+            Some(totals) => self.report_of_ended(totals),
+            None => self.report_of_running(),
+        };
+        self.head.write(&mut report);
+        self.add_failures(&mut report);
+        report.throughput = self.done.throughput(nanos(report.lasted.max(self.now)));
+        if self.has_item_events {
+            self.add_item_events(&mut report);
+        }
+        report
+    }
+
+    /// States that later events report items done after `at`.
+    pub fn is_counted(&mut self, at: Duration) {
+        let at = nanos(at);
+        self.done.count_until(at);
+        (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, at));
+        self.measure_what_was_cut_off();
+    }
+
+    fn report_of_ended(&self, totals: &Totals) -> RunReport {
+        let decided = bottleneck::decide(totals, &Circumstances::of(&self.head.provenance));
+        let producers = totals.producers.iter();
+        RunReport {
+            ending: match (&totals.error, totals.cancelled) {
+                (_, true) => Ending::Cancelled,
+                (Some(_), false) => Ending::Failed,
+                (None, false) => Ending::Finished,
+            },
+            error: totals.error.clone(),
+            bottleneck: decided.bottleneck,
+            conclusion: decided.sentence,
+            advice: decided.advice,
+            account: totals.account,
+            lasted: totals.lasted,
+            window: totals.window,
+            source_working: totals.source_working,
+            source_waiting: totals.source_waiting,
+            consumer_working: totals.consumer_working,
+            consumer_waiting: totals.consumer_waiting,
+            head_stalled: totals.head_stalled,
+            head_cost: head_cost::lost(totals),
+            stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
+            consumer_abandoned: totals.consumer_abandoned,
+            splits: totals.splits.clone(),
+            producers: producers.map(|it| ProducerReport::new(it, totals.lasted)).collect(),
+            ..RunReport::default()
+        }
+    }
+
+    fn report_of_running(&self) -> RunReport {
+        RunReport {
+            conclusion: match self.lanes.is_empty() {
+                true => String::new(),
+                false => bottleneck::IN_PROGRESS.to_owned(),
+            },
+            account: self.so_far,
+            lasted: self.now,
+            stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
+            producers: (0..self.lanes.len())
+                .map(|producer| self.producer_so_far(producer))
+                .collect(),
+            ..RunReport::default()
+        }
+    }
+
+    fn producer_so_far(&self, producer: usize) -> ProducerReport {
+        let lane = &self.lanes[producer];
+        let open =
+            lane.in_hand.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
+        let working = Duration::from_nanos(self.times.busy.sum(producer) + open);
+        ProducerReport {
+            place: lane.place.clone(),
+            items: lane.items,
+            failed: lane.failed,
+            busy: share(working, self.now),
+            working,
+            rebuilds: lane.rebuilds,
+            rebuilding: lane.rebuilding,
+            init: lane.init,
+            quarantined: lane.quarantined.as_deref().map(str::to_owned),
+            abandoned: lane.is_abandoned,
+            recycles: lane.recycles,
+            recycling: lane.recycling,
+            replacements: lane.replacements,
+            ..ProducerReport::default()
+        }
+    }
+
+    fn add_failures(&self, report: &mut RunReport) {
+        (report.failures, report.failures_left_out) = match self.totals {
+            None => self.failures.all(),
+            Some(_) => self.failures.delivered(),
+        };
+        if self.totals.is_some() {
+            report.failures_undelivered = self.failures.undelivered();
+        }
+        report.retries = self.retries.report(self.head.consumed(report));
+        report.incidents = self.incidents.kept.clone();
+        report.incidents_left_out = self.incidents.left_out;
+        report.events_lost = self.events_lost;
+    }
+
+    fn add_item_events(&self, report: &mut RunReport) {
+        let end = nanos(report.lasted.max(self.now));
+        let lanes = self.lanes.iter().enumerate();
+        // After the run, only abandoned producers have items in progress; of other items, the end was lost.
+        let may_be_open =
+            |lane: &ReportLane| self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned;
+        let lanes = lanes.filter(|(_, lane)| may_be_open(lane));
+        let open = lanes.filter_map(|(producer, lane)| {
+            lane.in_hand.open().map(|(works, since)| (producer, works, since))
+        });
+        self.times.write(report, open, end);
+    }
+
+    fn stall(&self, item: u64, lasted: Duration) -> Stall {
+        Stall { item, key: self.key(item), lasted }
+    }
+
+    /// The key of an item, if it is still kept.
+    fn key(&self, item: u64) -> Option<String> {
+        let stalled = self.stalls.iter().find(|stall| stall.0 == item);
+        let key = stalled.and_then(|stall| stall.2.as_deref());
+        key.or_else(|| self.times.slowest.key(item).map(|key| &**key))
+            .or_else(|| self.failures.key(item))
+            .or_else(|| self.retries.key(item))
+            .map(str::to_owned)
+    }
+
+    /// Forgets what it has recorded: another run begins, with producers at these places.
+    pub fn begin(
+        &mut self,
+        items: Option<u64>,
+        order: Order,
+        places: &[String],
+        fallbacks: &[String],
+    ) {
+        let head = std::mem::take(&mut self.head);
+        *self =
+            Self::of(ReportHead { items, order, fallbacks: fallbacks.to_vec(), ..head }, places);
+    }
+
+    /// Notes that the run has lasted this long.
+    pub fn pass(&mut self, at: Duration) {
+        self.now = self.now.max(at);
+    }
+
+    /// A producer began with an attempt at an item.
+    pub fn item_started(
+        &mut self,
+        at: Duration,
+        producer: usize,
+        item: u64,
+        key: Option<Arc<str>>,
+        attempt: u32,
+    ) {
+        self.pass(at);
+        let start = nanos(at);
+        self.has_item_events = true;
+        self.end_replaced(producer, start);
+        if let Some(lane) = self.lanes.get_mut(producer) {
+            lane.in_hand.begin(LaneWork { item, key, attempt, start, together: 0 });
+        }
+    }
+
+    /// A producer has ended its attempt at an item.
+    pub fn item_finished(&mut self, at: Duration, producer: usize, item: u64) {
+        self.pass(at);
+        let at = nanos(at);
+        self.has_item_events = true;
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        let busy_from = lane.in_hand.busy_from();
+        let Some(work) = lane.end(item) else { return };
+        let took = at.saturating_sub(work.start);
+        let since = lane.in_hand.busy_since(busy_from.unwrap_or(work.start), at);
+        let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
+        self.times.busy.add_time(producer, since, at);
+        if !is_measured {
+            self.times.measure(producer, &work, took);
+        }
+        self.times.spans.keep(producer, work, took);
+    }
+
+    fn measure_what_was_cut_off(&mut self) {
+        for producer in 0..self.lanes.len() {
+            let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
+            for work in in_hand {
+                self.times.measure(producer, &work, at.saturating_sub(work.start));
+            }
+        }
+    }
+
+    /// More items are done.
+    pub fn items_done(&mut self, at: Duration, items: u64) {
+        self.pass(at);
+        self.done.add(nanos(at), items);
+    }
+
+    /// More items were consumed.
+    pub fn items_consumed(&mut self, at: Duration, items: u64) {
+        self.pass(at);
+        self.so_far.ok += items;
+    }
+
+    /// An item was left out, since an earlier run had done it.
+    pub fn already_done(&mut self, at: Duration) {
+        self.pass(at);
+        self.so_far.already_done += 1;
+    }
+
+    /// A worker of a cluster takes part as this producer.
+    pub fn worker_joined(&mut self, at: Duration, producer: usize, place: &str) {
+        self.pass(at);
+        let lane = self.lanes.get_mut(producer);
+        lane.into_iter().for_each(|lane| lane.has_worker(place));
+    }
+
+    /// A worker of a cluster was lost.
+    pub fn worker_lost(&mut self, at: Duration, producer: usize, why: &str) {
+        self.pass(at);
+        self.incidents.keep_loss(at, IncidentKind::WorkerLost, producer, why);
+    }
+
+    /// A producer's state is ready.
+    pub fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
+        self.pass(at);
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        lane.init = took;
+        if is_rebuilt {
+            lane.rebuilds += 1;
+            lane.rebuilding += took;
+            self.incidents.keep_rebuild(at, producer, took);
+        }
+    }
+
+    /// The number of failures so far.
+    pub fn failures_so_far(&self) -> u64 {
+        self.failures.count()
+    }
+
+    /// Notes that the consumer has come to the failures of these numbers, counted from 0.
+    pub fn failures_delivered(&mut self, numbers: Range<u64>) {
+        self.failures.deliver(numbers);
+    }
+
+    /// An attempt failed, and its item is tried again.
+    pub fn retried(&mut self, at: Duration, failure: &Failure) {
+        self.pass(at);
+        self.retries.retried(failure);
+        self.attempt_failed(at, IncidentKind::Retried, failure);
+    }
+
+    /// An item failed for good, and the consumer comes to it at once.
+    pub fn failed_at_consumer(&mut self, at: Duration, failure: &Arc<Failure>) {
+        self.failed(at, failure);
+        self.failures.deliver_last();
+    }
+
+    /// Adds a failure that the consumer has yet to come to.
+    pub fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
+        self.pass(at);
+        self.so_far.failed += 1;
+        self.failures.keep(failure);
+        self.retries.failed(failure);
+        self.attempt_failed(at, IncidentKind::Failed, failure);
+    }
+
+    fn attempt_failed(&mut self, at: Duration, kind: IncidentKind, failure: &Failure) {
+        self.incidents.keep_failure(at, kind, failure);
+        let lane = failure.producer.and_then(|producer| self.lanes.get_mut(producer));
+        lane.into_iter().for_each(|lane| lane.failed += 1);
+    }
+
+    /// The consumer waits for this item. One stall is reported several times, each time longer.
+    pub fn head_stalled(&mut self, at: Duration, item: u64, lasted: Duration) {
+        self.pass(at);
+        // No producer has the item while it waits for a retry.
+        let key = || self.lanes.iter().find_map(|lane| lane.in_hand.key(item)).cloned();
+        match self.stalls.iter_mut().find(|stall| stall.0 == item) {
+            Some(stall) => {
+                stall.1 = stall.1.max(lasted);
+                stall.2 = stall.2.take().or_else(key);
+            }
+            None => self.stalls.push((item, lasted, key())),
+        }
+        self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.1));
+        self.stalls.truncate(MOST_STALLS);
+    }
+
+    /// A producer exceeded its time limit: the run has given up on the items in hand. The producer may continue, but the
+    /// items are over. How they ended is told later.
+    pub fn abandoned(&mut self, at: Duration, producer: usize) {
+        self.pass(at);
+        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
+        lane.into_iter().for_each(|lane| lane.cut_off_at = Some(nanos(at)));
+        let why = Arc::from("it did not return in time");
+        self.lost(at, IncidentKind::Abandoned, producer, &why);
+    }
+
+    /// A producer takes no more items: its device failed.
+    pub fn quarantined(&mut self, at: Duration, producer: usize, why: &Arc<str>) {
+        self.pass(at);
+        self.lost(at, IncidentKind::Quarantined, producer, why);
+    }
+
+    /// A producer has ended its state and built a new one.
+    pub fn recycled(&mut self, at: Duration, producer: usize, took: Duration) {
+        self.pass(at);
+        if let Some(lane) = self.lanes.get_mut(producer) {
+            lane.recycles += 1;
+            lane.recycling += took;
+        }
+    }
+
+    /// Observers did not keep up, and as many events were dropped.
+    pub fn events_lost(&mut self, at: Duration, events: u64) {
+        self.pass(at);
+        self.events_lost += events;
+    }
+
+    /// The run is over.
+    pub fn end(&mut self, at: Duration, totals: &Arc<Totals>) {
+        self.pass(at);
+        self.totals = Some(Arc::clone(totals));
+    }
+
+    fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        let is_known = match kind {
+            IncidentKind::Quarantined => lane.quarantined.replace(Arc::clone(why)).is_some(),
+            _ => std::mem::replace(&mut lane.is_abandoned, true),
+        };
+        if !is_known {
+            self.incidents.keep_loss(at, kind, producer, why);
+        }
+    }
+}
+
+impl Recorder {
+    /// Begins the time of another producer in this place. Events of items that began before may still come.
+    pub fn replaced(&mut self, at: Duration, producer: usize) {
+        self.pass(at);
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        lane.replace(nanos(at));
+        self.incidents.keep_loss(at, IncidentKind::Replaced, producer, "");
+    }
+
+    /// Ends what a producer had in hand when it was replaced, if that was before `until`.
+    fn end_replaced(&mut self, producer: usize, until: u64) {
+        let replaced = self.lanes.get_mut(producer).and_then(|lane| lane.end_replaced(until));
+        let Some((in_hand, at, is_measured)) = replaced else { return };
+        for work in in_hand {
+            let took = at.saturating_sub(work.start);
+            if !is_measured {
+                self.times.measure(producer, &work, took);
+            }
+            self.times.spans.keep(producer, work, took);
+        }
+    }
+}

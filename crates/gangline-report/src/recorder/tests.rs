@@ -1,0 +1,233 @@
+use super::*;
+use crate::recorded_times::MOST_MEASURED;
+use crate::samples::{PlayedRun, failure, micros};
+use crate::{Bottleneck, RetryOutcome};
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn busy(report: &RunReport) -> Vec<Duration> {
+    let timeline = report.timeline.as_ref().unwrap();
+    let sum = |bins: &Vec<u64>| Duration::from_nanos(bins.iter().sum());
+    timeline.busy_ns.iter().map(sum).collect()
+}
+
+#[test]
+fn a_batch_is_busy_once_and_measured_per_item() {
+    let mut played = PlayedRun::new(2);
+    (0..8).for_each(|item| played.start(1_000, 0, item, 1));
+    (0..8).for_each(|item| played.finish(5_000, 0, item));
+    played.consume(5_100, 8);
+    let report = played.end(6_000);
+    assert_eq!(busy(&report), [ms(4), ms(0)]);
+    let latency = report.producers[0].latency.unwrap();
+    assert_eq!((latency.count, latency.max), (8, ms(4)));
+    assert_eq!(report.producers[1].latency, None);
+    assert_eq!(report.latency, Some(latency));
+    let slow = &report.slowest[0];
+    assert_eq!((slow.item, slow.key.as_deref(), slow.together), (0, Some("key 0"), 8));
+    assert_eq!((report.spans.len(), report.throughput.items.iter().sum::<u64>()), (8, 8));
+}
+
+#[test]
+fn each_attempt_counts_by_itself() {
+    let mut played = PlayedRun::new(2);
+    played.start(0, 0, 0, 1);
+    played.finish(2_000, 0, 0);
+    played.retry(2_000, failure(0, 0, 1, "busy"));
+    played.start(3_000, 1, 0, 2);
+    played.finish(4_000, 1, 0);
+    played.consume(4_000, 1);
+    let report = played.end(5_000);
+    let attempts: Vec<_> = report.spans.iter().map(|span| (span.producer, span.attempt)).collect();
+    assert_eq!(attempts, [(0, 1), (1, 2)]);
+    assert_eq!((report.retries.items, report.retries.succeeded), (1, 1));
+    assert_eq!(report.retries.list[0].outcome, RetryOutcome::Succeeded);
+    assert_eq!(report.incidents[0].kind, IncidentKind::Retried);
+    assert!(report.failures.is_empty(), "the failure is not final");
+}
+
+#[test]
+fn a_run_that_ends_with_items_in_progress_has_their_time() {
+    let mut played = PlayedRun::new(1);
+    played.start(0, 0, 0, 1);
+    played.finish(1_000, 0, 0);
+    played.start(2_000, 0, 1, 1);
+    let report = played.end(10_000);
+    assert_eq!(busy(&report), [ms(9)]);
+    assert_eq!(report.latency.unwrap().count, 1, "an unfinished item has no latency");
+    let open = &report.spans[1];
+    assert_eq!((open.is_open, open.start, open.took), (true, ms(2), ms(8)));
+}
+
+#[test]
+fn lost_events_add_no_time() {
+    let mut played = PlayedRun::new(1);
+    played.start(0, 0, 0, 1);
+    // The end of item 0 and the beginning of item 1 are lost.
+    played.finish(20_000, 0, 1);
+    played.start(30_000, 0, 2, 1);
+    played.finish(31_000, 0, 2);
+    played.recorder.events_lost(micros(31_000), 2);
+    played.start(32_000, 0, 3, 1);
+    let report = played.end(40_000);
+    assert_eq!(busy(&report), [ms(1)]);
+    assert_eq!((report.latency.unwrap().count, report.events_lost), (1, 2));
+    assert_eq!(report.spans.len(), 1, "the end of 3 was lost too, or the run would not be over");
+}
+
+#[test]
+fn a_run_without_item_events_has_no_latencies_and_no_timeline() {
+    let mut played = PlayedRun::new(1);
+    played.consume(500_000, 10);
+    let report = played.end(1_000_000);
+    assert!(!report.has_item_events());
+    assert_eq!((report.timeline.as_ref(), report.latency, report.spans.len()), (None, None, 0));
+    assert_eq!(report.throughput.items.iter().sum::<u64>(), 10);
+}
+
+/// Items counted every 50 ms were done at any time in between.
+#[test]
+fn a_steady_pace_is_a_flat_line() {
+    let mut played = PlayedRun::new(1);
+    (1..=61).for_each(|look| played.consume(look * 50_000 - 700, 5));
+    let report = played.end(3_060_000);
+    let rates = report.throughput.rates(120, report.lasted);
+    assert!(rates.len() > 40, "{rates:?}");
+    assert!(rates.iter().all(|&(_, rate)| (80.0..=120.0).contains(&rate)), "{rates:?}");
+}
+
+#[test]
+fn items_after_a_pause_were_not_done_in_it() {
+    let mut played = PlayedRun::new(1);
+    (1..=40).for_each(|look| played.recorder.is_counted(ms(50 * look)));
+    played.consume(2_050_000, 100);
+    let items = played.end(2_050_000).throughput.items;
+    let (last, before) = items.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+    assert_eq!((last.iter().sum(), before.iter().sum()), (100_u64, 0_u64), "{items:?}");
+}
+
+#[test]
+fn a_run_in_progress_is_reported_up_to_the_last_event() {
+    let mut played = PlayedRun::new(2);
+    played.start(0, 1, 7, 1);
+    played.recorder.head_stalled(micros(3_000), 7, ms(2));
+    played.recorder.head_stalled(micros(4_000), 7, ms(3));
+    let report = played.recorder.report();
+    assert_eq!(report.ending, Ending::InProgress);
+    assert_eq!(report.bottleneck, Bottleneck::Unknown);
+    assert!(report.conclusion.contains("in progress"));
+    assert_eq!((report.lasted, report.producers[1].working), (ms(4), ms(4)));
+    assert_eq!(report.stalls, [Stall { item: 7, key: Some("key 7".to_owned()), lasted: ms(3) }]);
+    played.finish(5_000, 1, 7);
+    played.totals.worst_heads = vec![(7, ms(4))];
+    let report = played.end(6_000);
+    assert_eq!(report.stalls[0].key.as_deref(), Some("key 7"), "the key is kept");
+    assert_eq!(report.stalls[0].lasted, ms(4));
+}
+
+#[test]
+fn an_item_that_is_waited_for_keeps_its_key_also_between_attempts() {
+    let mut played = PlayedRun::new(1);
+    let failure = |item: u64| Failure {
+        item: Some(item),
+        key: Some(format!("key {item}")),
+        attempts: 1,
+        ..Failure::default()
+    };
+    // The first is with no producer when it is first waited for, and the second never is when it is looked for.
+    played.recorder.head_stalled(micros(1_000), 7, ms(1));
+    played.start(2_000, 0, 7, 2);
+    played.recorder.head_stalled(micros(3_000), 7, ms(2));
+    played.finish(4_000, 0, 7);
+    played.retry(5_000, failure(8));
+    played.totals.worst_heads = vec![(7, ms(3)), (8, ms(2)), (9, ms(1))];
+    let stalls = played.end(9_000).stalls;
+    let keys: Vec<_> = stalls.iter().map(|stall| stall.key.as_deref()).collect();
+    assert_eq!(keys, [Some("key 7"), Some("key 8"), None]);
+}
+
+#[test]
+fn the_report_says_what_ended_the_run() {
+    let ending = |error: Option<&str>, cancelled| {
+        let mut played = PlayedRun::new(1);
+        played.totals.error = error.map(str::to_owned);
+        played.totals.cancelled = cancelled;
+        played.end(1_000).ending
+    };
+    assert_eq!(ending(None, false), Ending::Finished);
+    assert_eq!(ending(Some("bad"), false), Ending::Failed);
+    assert_eq!(ending(Some("cancelled"), true), Ending::Cancelled);
+}
+
+#[test]
+fn the_next_run_starts_empty_with_the_same_description() {
+    let mut recorder = Recorder::new(Some("work".to_owned()));
+    let begin = |recorder: &mut Recorder| {
+        recorder.begin(Some(3), Order::Completion, &["cpu".to_owned()], &[]);
+    };
+    begin(&mut recorder);
+    recorder.items_done(ms(1), 3);
+    recorder.items_consumed(ms(1), 3);
+    recorder.events_lost(ms(1), 3);
+    begin(&mut recorder);
+    let report = recorder.report();
+    assert_eq!(report.description.as_deref(), Some("work"));
+    assert_eq!((report.items, report.order), (Some(3), Order::Completion));
+    assert_eq!((report.account, report.lasted), (Account::default(), Duration::ZERO));
+    assert_eq!((report.events_lost, report.throughput.items.len()), (0, 0));
+}
+
+#[test]
+fn lost_producers_are_reported_once() {
+    let mut played = PlayedRun::new(2);
+    played.recorder.quarantined(micros(1_000), 1, &"gone".into());
+    played.recorder.quarantined(micros(2_000), 1, &"gone".into());
+    played.recorder.abandoned(micros(3_000), 1);
+    let report = played.recorder.report();
+    assert_eq!(report.producers[1].quarantined.as_deref(), Some("gone"));
+    assert_eq!(report.threads_abandoned(), 1);
+    let kinds: Vec<_> = report.incidents.iter().map(|incident| incident.kind).collect();
+    assert_eq!(kinds, [IncidentKind::Quarantined, IncidentKind::Abandoned]);
+}
+
+#[test]
+fn a_timed_out_attempt_counts_up_to_its_timeout() {
+    let mut played = PlayedRun::new(1);
+    played.start(0, 0, 7, 1);
+    played.finish(10, 0, 7);
+    played.recorder.abandoned(micros(3_020), 0);
+    // Earlier events arrive late.
+    [8, 9].into_iter().for_each(|item| played.start(20, 0, item, 1));
+    played.recorder.is_counted(ms(4));
+    // The end, which may still arrive, changes nothing.
+    played.finish(4_500, 0, 8);
+    let report = played.end(5_000);
+    let slow: Vec<_> = report.slowest.iter().map(|slow| (slow.item, slow.took)).collect();
+    assert_eq!(slow[..2], [(8, ms(3)), (9, ms(3))]);
+    assert_eq!(report.latency.unwrap().count, 3);
+}
+
+#[test]
+fn producers_without_latencies_of_their_own_count_in_those_of_all() {
+    let mut played = PlayedRun::new(MOST_MEASURED + 1);
+    for producer in [0, MOST_MEASURED] {
+        played.start(0, producer, producer as u64, 1);
+        played.finish(1_000 + producer as u64, producer, producer as u64);
+    }
+    let report = played.end(2_000);
+    let latency = report.latency.unwrap();
+    assert_eq!((latency.count, latency.max), (2, Duration::from_micros(1_256)));
+    assert!(report.producers[0].latency.is_some());
+    assert_eq!(report.producers[MOST_MEASURED].latency, None);
+}
+
+#[test]
+fn an_unknown_producer_is_ignored() {
+    let mut played = PlayedRun::new(1);
+    played.start(0, 5, 0, 1);
+    played.recorder.item_finished(micros(10), 5, 0);
+    played.recorder.abandoned(micros(10), 5);
+    assert_eq!(busy(&played.end(1_000)), [Duration::ZERO]);
+}

@@ -1,0 +1,234 @@
+//! One report of all stages of a pipeline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gangline_scheduler::Order;
+
+use super::advised_setting::Circumstances;
+use super::bottleneck_stage::{self, StageDecision};
+use super::kept_failures::MOST as MOST_FAILURES;
+use super::retries::RetryReport;
+use super::run_report::{RunReport, StageReport};
+use super::slowest;
+use super::span::MOST_INCIDENTS;
+use super::split_report::SplitReport;
+use super::timeline::Timeline;
+use crate::account::{Account, Ending};
+use crate::failure::Failure;
+use crate::provenance::Provenance;
+use crate::totals::Totals;
+
+/// What the report of a pipeline is made of, for each stage.
+#[derive(Debug)]
+pub struct StagePart {
+    /// The name that the builder was given.
+    pub name: Option<String>,
+    pub report: RunReport,
+    /// `None` before the end of a run.
+    pub totals: Option<Arc<Totals>>,
+}
+
+/// Returns the report of a pipeline. `account` is that of all stages.
+///
+/// # Panics
+///
+/// Without stages.
+pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
+    let is_named = parts.iter().any(|part| part.name.is_some());
+    let name = |number: usize, name: Option<&String>| {
+        name.map_or_else(|| format!("stage {}", number + 1), Clone::clone)
+    };
+    let totals: Option<Vec<_>> = parts.iter().map(|part| part.totals.clone()).collect();
+    let stages = parts.into_iter().enumerate().map(|(number, part)| StageReport {
+        name: name(number, part.name.as_ref()),
+        report: part.report,
+    });
+    let mut stages: Vec<StageReport> = stages.collect();
+    let is_finished = |stage: &StageReport| stage.report.ending == Ending::Finished;
+    if stages.iter().all(is_finished) && account.cancelled == 0 {
+        settle_parts(&mut stages);
+    }
+    let reports = || stages.iter().map(|stage| &stage.report);
+    let first = reports().next().expect("a pipeline has stages");
+    let last = reports().next_back().expect("a pipeline has stages");
+    let names = || stages.iter().map(|stage| stage.name.as_str());
+    let decided = totals.map(|totals| decide(&stages, &totals, account));
+    let StageDecision { conclusion, stage: bottleneck_stage } = decided.unwrap_or_default();
+    let mut whole = RunReport {
+        description: is_named.then(|| names().collect::<Vec<_>>().join(", ")),
+        provenance: provenance(&stages),
+        ending: last.ending,
+        error: last.error.clone(),
+        bottleneck: conclusion.bottleneck,
+        conclusion: conclusion.sentence,
+        advice: conclusion.advice,
+        bottleneck_stage,
+        fallbacks: reports().flat_map(|report| report.fallbacks.clone()).collect(),
+        order: match reports().all(|report| report.order == Order::Input) {
+            true => Order::Input,
+            false => Order::Completion,
+        },
+        items: first.items,
+        account,
+        lasted: reports().map(|report| report.lasted).max().unwrap_or_default(),
+        window: reports().map(|report| report.window).fold(0, u64::saturating_add),
+        source_working: first.source_working,
+        source_waiting: first.source_waiting,
+        consumer_working: last.consumer_working,
+        consumer_waiting: last.consumer_waiting,
+        head_stalled: last.head_stalled,
+        head_cost: last.head_cost,
+        stalls: last.stalls.clone(),
+        consumer_abandoned: last.consumer_abandoned,
+        throughput: last.throughput.clone(),
+        timeline: timeline(&stages),
+        events_lost: reports().map(|report| report.events_lost).fold(0, u64::saturating_add),
+        spans_left_out: reports().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
+        retries: retries(&stages),
+        splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
+        ..RunReport::default()
+    };
+    add_lists(&mut whole, &stages);
+    whole.stages = stages;
+    whole
+}
+
+fn decide(stages: &[StageReport], totals: &[Arc<Totals>], account: Account) -> StageDecision {
+    let stages = stages.iter().zip(totals).map(|(StageReport { name, report }, totals)| {
+        (name.as_str(), totals, Circumstances::of(&report.provenance))
+    });
+    bottleneck_stage::decide(stages, account)
+}
+
+/// Says how retried parts ended, once all items have a verdict. Without all failures it is not known.
+fn settle_parts(stages: &mut [StageReport]) {
+    for StageReport { report, .. } in stages {
+        if report.failures_left_out == 0 {
+            report.retries.settle_parts(&report.failures);
+        }
+    }
+}
+
+/// Adds the lists about producers, which are numbered through all stages, and about failures.
+fn add_lists(whole: &mut RunReport, stages: &[StageReport]) {
+    for StageReport { name, report } in stages {
+        let before = whole.producers.len();
+        for producer in &report.producers {
+            let mut producer = producer.clone();
+            producer.stage = Some(name.clone());
+            whole.producers.push(producer);
+        }
+        for slow in &report.slowest {
+            let mut slow = slow.clone();
+            slow.producer += before;
+            whole.slowest.push(slow);
+        }
+        for incident in &report.incidents {
+            let mut incident = incident.clone();
+            incident.producer = incident.producer.map(|producer| producer + before);
+            whole.incidents.push(incident);
+        }
+        let of_stage = |failure: &Failure| Failure {
+            stage: Some(name.clone()),
+            producer: failure.producer.map(|producer| producer + before),
+            ..failure.clone()
+        };
+        whole.failures.extend(report.failures.iter().map(of_stage));
+        whole.failures_undelivered.extend(report.failures_undelivered.iter().map(of_stage));
+        whole.failures_left_out = whole.failures_left_out.saturating_add(report.failures_left_out);
+        whole.incidents_left_out =
+            whole.incidents_left_out.saturating_add(report.incidents_left_out);
+    }
+    whole.slowest.sort_by_key(|slow| std::cmp::Reverse(slow.took));
+    whole.slowest.truncate(slowest::MOST);
+    whole.failures.sort_by_key(|failure| failure.item);
+    whole.failures_left_out += cut(&mut whole.failures, MOST_FAILURES);
+    whole.failures_undelivered.sort_by_key(|failure| failure.item);
+    whole.failures_undelivered.truncate(MOST_FAILURES);
+    whole.incidents.sort_by_key(|incident| incident.at);
+    whole.incidents_left_out += cut(&mut whole.incidents, MOST_INCIDENTS);
+}
+
+/// Shortens a list, and returns by how much.
+fn cut<T>(list: &mut Vec<T>, most: usize) -> u64 {
+    let more = list.len().saturating_sub(most);
+    list.truncate(most);
+    more as u64
+}
+
+fn provenance(stages: &[StageReport]) -> Provenance {
+    let of = |stage: &StageReport| {
+        let settings = stage.report.provenance.settings.clone();
+        let name = stage.name.clone();
+        settings.into_iter().map(move |(setting, value)| (format!("{name}: {setting}"), value))
+    };
+    let devices = stages.iter().flat_map(|stage| stage.report.provenance.devices.clone());
+    Provenance {
+        settings: stages.iter().flat_map(of).collect(),
+        devices: devices.collect::<BTreeMap<_, _>>(),
+        ..stages[0].report.provenance.clone()
+    }
+}
+
+fn retries(stages: &[StageReport]) -> RetryReport {
+    let mut all = RetryReport::default();
+    for StageReport { report: RunReport { retries, .. }, .. } in stages {
+        all.attempts = all.attempts.saturating_add(retries.attempts);
+        all.items = all.items.saturating_add(retries.items);
+        all.succeeded = all.succeeded.saturating_add(retries.succeeded);
+        all.failed = all.failed.saturating_add(retries.failed);
+        all.list.extend_from_slice(&retries.list);
+        all.left_out = all.left_out.saturating_add(retries.left_out);
+    }
+    all.left_out += cut(&mut all.list, super::retries::MOST);
+    all
+}
+
+/// The timelines of all stages as one, with the widest of their bins. A stage without item events is idle in
+/// it.
+fn timeline(stages: &[StageReport]) -> Option<Timeline> {
+    let timelines = || stages.iter().filter_map(|stage| stage.report.timeline.as_ref());
+    let bin = timelines().map(|timeline| timeline.bin).max()?;
+    let mut busy_ns = Vec::new();
+    for StageReport { report, .. } in stages {
+        match &report.timeline {
+            Some(timeline) => {
+                let rows = timeline.busy_ns.iter().map(|row| widened(row, timeline.bin, bin));
+                busy_ns.extend(rows);
+            }
+            None => busy_ns.extend(report.producers.iter().map(|_| vec![])),
+        }
+    }
+    let bins = busy_ns.iter().map(Vec::len).max().unwrap_or(0);
+    busy_ns.iter_mut().for_each(|row| row.resize(bins, 0));
+    Some(Timeline { bin, busy_ns })
+}
+
+/// The bins of a row, added up to wider ones.
+fn widened(row: &[u64], from: Duration, to: Duration) -> Vec<u64> {
+    let mut wide: Vec<u64> = Vec::new();
+    for (index, busy) in row.iter().enumerate() {
+        let at = index as u128 * from.as_nanos() / to.as_nanos().max(1);
+        let at = usize::try_from(at).expect("wider bins are fewer");
+        if wide.len() <= at {
+            wide.resize(at + 1, 0);
+        }
+        wide[at] = wide[at].saturating_add(*busy);
+    }
+    wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wider_bins_have_the_same_sum() {
+        let ms = Duration::from_millis;
+        assert_eq!(widened(&[1, 2, 3, 4, 5], ms(10), ms(20)), [3, 7, 5]);
+        assert_eq!(widened(&[1, 2, 3], ms(10), ms(10)), [1, 2, 3]);
+        assert_eq!(widened(&[], ms(10), ms(80)), [0; 0]);
+    }
+}

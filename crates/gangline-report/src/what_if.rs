@@ -1,0 +1,149 @@
+//! Settings that a run might have had, and what they would have made of it.
+
+mod leases;
+pub(super) mod recorded;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use gangline_scheduler::batch::Batch;
+use gangline_scheduler::{HumanDuration, Order};
+
+use crate::run_report::RunReport;
+
+/// Settings that a run might have had: see [`RunReport::what_if`]. Settings that are not given stay as they were.
+///
+/// ```
+/// # mod gangline { pub mod report { pub use gangline_report::*; } }
+/// use gangline::report::Settings;
+///
+/// let twice_as_many = Settings::new().producers(4);
+/// assert_ne!(twice_as_many, Settings::new());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub(super) producers: Option<usize>,
+    pub(super) window: Option<usize>,
+    pub(super) batch: Option<Batch>,
+    pub(super) retries: Option<u32>,
+    pub(super) order: Option<Order>,
+}
+
+/// How long a run would have taken with other [settings](Settings), and which of them cannot be predicted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prediction {
+    /// The settings that this is about: those that were asked for, without the refused ones.
+    pub settings: Settings,
+    /// How long the run took.
+    pub recorded: Duration,
+    /// How long it would have taken. The same as `recorded` if all settings were refused.
+    pub lasted: Duration,
+    /// The settings that were left as they were.
+    pub refused: Vec<RefusedSetting>,
+}
+
+/// A setting that was refused, since the report does not show its effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedSetting {
+    /// The setting as text, such as `batch(64)`.
+    pub setting: String,
+    /// Why its effect is unknown.
+    pub why: String,
+}
+
+impl Settings {
+    /// Keeps all settings as they were.
+    pub fn new() -> Self {
+        Settings::default()
+    }
+
+    /// Sets the number of producers. Further ones are like those of the run, in turn, each on a device of its own.
+    #[must_use]
+    pub fn producers(self, producers: usize) -> Self {
+        Settings { producers: Some(producers), ..self }
+    }
+
+    /// Sets the [window](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window), in items.
+    #[must_use]
+    pub fn window(self, items: usize) -> Self {
+        Settings { window: Some(items), ..self }
+    }
+
+    /// Sets the [rule](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.batch) for batches.
+    #[must_use]
+    pub fn batch(self, batch: Batch) -> Self {
+        Settings { batch: Some(batch), ..self }
+    }
+
+    /// Sets the number of [retries](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.retries).
+    #[must_use]
+    pub fn retries(self, retries: u32) -> Self {
+        Settings { retries: Some(retries), ..self }
+    }
+
+    /// Sets the order of results.
+    #[must_use]
+    pub fn order(self, order: Order) -> Self {
+        Settings { order: Some(order), ..self }
+    }
+
+    fn list(&self) -> Vec<String> {
+        let order = self.order.map(|order| match order {
+            Order::Input => "order(input)",
+            Order::Completion => "order(completion)",
+        });
+        [
+            self.producers.map(|producers| format!("devices({producers})")),
+            self.window.map(|items| format!("window({items})")),
+            self.batch.map(|batch| format!("batch({batch})")),
+            self.retries.map(|retries| format!("retries({retries})")),
+            order.map(str::to_owned),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// A report that does not show what each producer did when, so that the run cannot be replayed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the report does not show the whole run: {why}")]
+#[non_exhaustive]
+pub struct Unrecorded {
+    /// What is missing.
+    pub why: String,
+}
+
+impl Prediction {
+    /// Refuses all settings.
+    fn none(report: &RunReport, settings: &Settings, why: &str) -> Self {
+        let refuse = |setting| RefusedSetting { setting, why: why.to_owned() };
+        Prediction {
+            settings: Settings::default(),
+            recorded: report.lasted,
+            lasted: report.lasted,
+            refused: settings.list().into_iter().map(refuse).collect(),
+        }
+    }
+}
+
+/// ``with `window(512)` this run would have taken 41.0 s, not 63.0 s``, and a line for each refused setting.
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings: Vec<_> = self.settings.list().iter().map(|it| format!("`{it}`")).collect();
+        if !settings.is_empty() {
+            let (lasted, recorded) = (HumanDuration(self.lasted), HumanDuration(self.recorded));
+            let with = settings.join(" and ");
+            write!(f, "with {with} this run would have taken {lasted}, not {recorded}")?;
+        }
+        for (at, RefusedSetting { setting, why }) in self.refused.iter().enumerate() {
+            let line_break = if at > 0 || !settings.is_empty() { "\n" } else { "" };
+            write!(f, "{line_break}what `{setting}` would have changed is not known: {why}")?;
+        }
+        Ok(())
+    }
+}
