@@ -24,6 +24,7 @@ mod phase;
 mod predict;
 mod refusal;
 mod routes;
+mod spoken_version;
 mod values;
 mod workers;
 

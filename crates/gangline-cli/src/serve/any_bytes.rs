@@ -9,6 +9,7 @@ use crate::serve::form::{BodyForm, form};
 use crate::serve::host::NamedHost;
 use crate::serve::multipart::only_part;
 use crate::serve::refusal::{Refusal, with_body};
+use crate::serve::spoken_version::SpokenVersion;
 use crate::serve::values::AskedValues;
 
 /// The largest number of values.
@@ -29,6 +30,15 @@ pub fn read_any_bytes(bytes: &[u8]) {
     if let Some(answer) = with_body(bytes) {
         assert!(answer.starts_with(b"HTTP/1.1 4") && answer.ends_with(b"}"), "it has a body");
     }
+    check_line(bytes);
+}
+
+/// In whatever pieces the first line comes, its version is the same.
+fn check_line(bytes: &[u8]) {
+    let (mut whole, mut pieces) = (SpokenVersion::default(), SpokenVersion::default());
+    whole.read(bytes);
+    bytes.chunks(3).for_each(|piece| pieces.read(piece));
+    assert_eq!(whole.is_of_other_version(), pieces.is_of_other_version());
 }
 
 fn check_json(body: &[u8]) {
@@ -76,7 +86,12 @@ fn check_part(body: &[u8]) {
         ),
         Err(refusal) => check_refusal(&refusal, &[400]),
     }
-    let form = [b"--x\r\ncontent-type: image/png\r\n\r\n", body, b"\r\n--x--\r\n"].concat();
+    let form = [
+        b"--x\r\ncontent-disposition: form-data; filename=a\r\ncontent-type: image/png\r\n\r\n",
+        body,
+        b"\r\n--x--\r\n",
+    ]
+    .concat();
     if !body.windows(3).any(|it| it == b"--x") {
         let read = AskedValues::read(&form, &BodyForm::Multipart("x".to_owned()), MOST);
         let (found, name) = content(read.expect("it is a form"));

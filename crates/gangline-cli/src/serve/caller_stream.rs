@@ -14,6 +14,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::serve::delivery::{AnswerDeliveries, UnansweredRequest};
 use crate::serve::refusal;
+use crate::serve::spoken_version::SpokenVersion;
 
 /// The time limit for reading what a caller still sends after its connection has had its last answer. It would not see
 /// the answer if the connection were closed before.
@@ -33,6 +34,7 @@ pub(crate) struct CallerStream {
     own: (Vec<u8>, usize),
     /// Whether the last read had bytes.
     has_read: bool,
+    spoken_version: SpokenVersion,
 }
 
 /// A wait, after which the caller is looked at.
@@ -49,7 +51,16 @@ impl CallerStream {
         deliveries: AnswerDeliveries,
     ) -> CallerStream {
         let own = (Vec::new(), 0);
-        CallerStream { stream, request, deliveries, patience: None, own, has_read: false }
+        let spoken_version = SpokenVersion::default();
+        CallerStream {
+            stream,
+            request,
+            deliveries,
+            patience: None,
+            own,
+            has_read: false,
+            spoken_version,
+        }
     }
 
     /// Takes an answer that hyper gives by itself, and begins to write one with a body. Returns whether it was one.
@@ -57,7 +68,10 @@ impl CallerStream {
         if self.request.writing(&self.deliveries) {
             return false;
         }
-        let own = refusal::with_body(bytes);
+        let own = match self.spoken_version.is_of_other_version() {
+            true => Some(refusal::of_version()),
+            false => refusal::with_body(bytes),
+        };
         let is_replaced = own.is_some();
         self.own = own.map_or_else(|| std::mem::take(&mut self.own), |own| (own, 0));
         is_replaced
@@ -132,6 +146,12 @@ pub(crate) async fn left(stream: &TcpStream) {
     let _ = stream.ready(Interest::PRIORITY).await;
 }
 
+/// Writes the answer to a connection that has had none for its last bytes. It has room for so few bytes, unless its
+/// caller reads nothing.
+pub(crate) fn write_last(stream: &TcpStream, answer: &[u8]) {
+    let _ = send(stream, answer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
 /// Ends a connection whose last answer is written, and reads what its caller still sends.
 pub(crate) async fn linger(stream: &TcpStream) {
     if rustix::net::shutdown(stream, Shutdown::Write).is_err() {
@@ -174,7 +194,9 @@ impl AsyncRead for CallerStream {
                 }
                 Ok(read) => {
                     self.has_read = read > 0;
+                    let read_before = buffer.filled().len();
                     buffer.advance(read);
+                    self.spoken_version.read(&buffer.filled()[read_before..]);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

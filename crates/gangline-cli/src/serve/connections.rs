@@ -17,9 +17,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::sleep;
 
-use crate::serve::caller_stream::{CallerStream, left, linger};
+use crate::serve::caller_stream::{CallerStream, left, linger, write_last};
 use crate::serve::delivery::{AnswerDeliveries, UnansweredRequest};
 use crate::serve::phase::{Phases, ServerPhase};
+use crate::serve::refusal;
 
 /// The pause before the next connection is accepted, if the system had no room for one.
 const NO_ROOM: Duration = Duration::from_millis(100);
@@ -124,9 +125,12 @@ fn connection(
             }
         };
         // Another error says that the caller has broken the connection, which harms no other.
-        if ended.is_err_and(|error| error.is_parse()) {
-            linger(&caller).await;
+        let Some(error) = ended.err().filter(hyper::Error::is_parse) else { return };
+        // hyper leaves this answer to a server of HTTP/2.
+        if error.is_parse_version_h2() {
+            write_last(&caller, &refusal::of_version());
         }
+        linger(&caller).await;
     }
 }
 

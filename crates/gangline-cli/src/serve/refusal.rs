@@ -118,6 +118,19 @@ pub(crate) fn with_body(head: &[u8]) -> Option<Vec<u8>> {
     after.ends_with("\r\n").then(|| [before, &fields, after, &body].concat().into_bytes())
 }
 
+/// The answer to a connection on which another version of HTTP is spoken, such as the preface of HTTP/2.
+pub(crate) fn of_version() -> Vec<u8> {
+    let status = StatusCode::HTTP_VERSION_NOT_SUPPORTED;
+    let text = "the server speaks HTTP/1.1 only: HTTP/2 needs a proxy in front of it";
+    let body = serde_json::to_string(&Refusal::new(status, text)).expect("texts are JSON");
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n\
+         {body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
 /// Whether the server has ended before the value had an answer.
 pub(crate) fn is_of_end(error: &Error) -> bool {
     error.is_closed()

@@ -117,9 +117,20 @@ fn bytes_of_any_type_have_it_beside_them() {
     let expected = "{\"base64\":\"MQ==\",\"type\":\"image/png\"}";
     ask(form, "", file.as_bytes()).check(200, expected);
     let two = [&file[..file.len() - 4], "\r\n\r\n2\r\n--b--"].concat();
-    for broken in [&two, "--b--", "", "1"] {
+    // An input field of a form, a file input of which no file was chosen, and a part that is none of a form.
+    let field = file.replace("; filename=\"a\"", "");
+    let chosen = file.replace("\"a\"", "\"\"");
+    let other = file.replace("form-data", "attachment");
+    let within = file.replace("name=\"f\"; filename=\"a\"", "name=\"f; filename=a\"");
+    let nameless = [&*field, &chosen, &other, &within, "--b\r\n\r\n1\r\n--b--"];
+    for (broken, text) in
+        [(&*two, "one part"), ("--b--", "one part"), ("", "boundary"), ("1", "boundary")]
+            .into_iter()
+            .chain(nameless.map(|form| (form, "no file name")))
+    {
         let reply = ask(form, "", broken.as_bytes());
         assert_eq!((reply.status, &reply.json()["status"]), (400, &json!(400)), "{reply:?}");
+        assert!(reply.body.contains(text), "{broken}: {}", reply.body);
     }
     for (form, body) in [("text/plain", &b"1"[..]), (form, file.as_bytes())] {
         for origin in ["http://evil.com", "null"] {
@@ -302,7 +313,8 @@ fn a_head_that_cannot_be_read_has_a_reason() {
     let fields: Vec<_> = (0..101).map(|at| format!("x{at}: 1\r\n")).collect();
     for (status, head) in [
         (400, "GET\r\n\r\n".to_owned()),
-        (400, "GET / HTTP/9.9\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/1.2\r\n\r\n".to_owned()),
+        (400, "GET / HTTP/2\r\n\r\n".to_owned()),
         // The beginning of TLS, which a proxy has to add.
         (400, "\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03".to_owned()),
         (400, "GET / HTTP/1.1\r\nhost localhost\r\n\r\n".to_owned()),
@@ -383,6 +395,42 @@ fn a_worker_that_crashes_in_a_list_costs_the_guilty_value_its_answer() {
     first.reply().check(200, "{\"wait\":\"go\"}");
     let failed = "{\"error\":\"the model failed for this value\",\"status\":500}";
     list.reply().check(200, &format!("[1,4,{failed},16]"));
+    server.end();
+}
+
+/// A caller of HTTP/2 begins with a text that is none of HTTP/1.1, so that it finds out.
+#[test]
+fn http_2_without_an_upgrade_is_refused() {
+    let server = Server::start("");
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings = "\0\0\0\x04\0\0\0\0\0";
+    let get = "GET /stats HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for (before, pieces) in [
+        ("", &[&*format!("{preface}{settings}")][..]),
+        ("", &["PRI * HTT", "P/2.0\r\n\r\nSM\r\n\r\n", settings]),
+        ("", &["PRI * HTTP/2.0\r\n\r\n"]),
+        ("", &["GET /stats HTTP/2.0\r\nhost: localhost\r\n\r\n"]),
+        ("", &["\r\nPOST /predict HTTP/3.0\r\nhost: localhost\r\n\r\n"]),
+        ("", &["GET / HTTP/0.9\r\n\r\n"]),
+        (get, &[preface]),
+    ] {
+        let mut caller = server.caller();
+        if !before.is_empty() {
+            caller.write(before);
+            assert_eq!(caller.reply().status, 200);
+        }
+        pieces.iter().for_each(|piece| caller.write(piece));
+        let reply = caller.reply();
+        assert_eq!((reply.status, &reply.json()["status"]), (505, &json!(505)), "{pieces:?}");
+        assert!(reply.json()["error"].as_str().unwrap().contains("HTTP/1.1 only"), "{reply:?}");
+        assert_eq!(reply.header("connection"), Some("close"), "{pieces:?}");
+        assert!(caller.try_reply().is_none(), "{pieces:?}");
+    }
+    // An upgrade is an offer, which a server may leave.
+    let upgrade = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__\r\n";
+    let mut caller = server.caller();
+    caller.write(request("GET /health/live", upgrade, ""));
+    assert_eq!(caller.reply().status, 200);
     server.end();
 }
 
