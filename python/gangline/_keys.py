@@ -63,17 +63,30 @@ def shown_text(key: Any) -> str:
 
 def key_text(key: Any, _: Any) -> str:
     """Return what a journal knows an item by that has a key."""
-    if not is_plain(key):
+    text = _plain_text(key)
+    if text is None:
         raise TypeError(f"with a journal, keys are plain JSON: texts, numbers, lists and objects; got {key!r}")
-    return json.dumps(key)
+    return text
 
 
 def input_text(_: Any, value: Any) -> str:
     """Return what a journal knows an item by that has no key."""
-    text = json.dumps(value) if is_plain(value) else None
+    text = _plain_text(value)
     if text is None or len(text) > LARGEST_TEXT:
         raise TypeError(
             "with a journal, inputs are plain JSON up to 64 KiB, texts, numbers, None, lists and objects of these, "
             "or have keys"
         )
     return text
+
+
+def _plain_text(value: Any) -> Optional[str]:
+    """Return the JSON of a plain value, or ``None``.
+
+    >>> [_plain_text(value) for value in (7, True, "caf\\u00e9", [1.5, None], (1, 2), 1 << 63)]
+    ['7', 'true', '"caf\\\\u00e9"', '[1.5, null]', None, None]
+    """
+    # Mostly a number or a name: each item of a journal has one.
+    if type(value) is int:
+        return repr(value) if -(1 << 63) <= value < 1 << 63 else None
+    return json.dumps(value) if is_plain(value) else None

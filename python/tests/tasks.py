@@ -48,6 +48,10 @@ def squares(_, xs):
     return [x * x for x in xs]
 
 
+def sizes(_, xs):
+    return [len(xs)] * len(xs)
+
+
 def context_of(context, _):
     return context
 

@@ -408,6 +408,13 @@ def test_a_journal_leaves_out_what_is_done(tmp_path):
             pool.map([(1, 2)])
 
 
+def test_short_inputs_fill_lists_with_a_journal_too(tmp_path):
+    with Pool(None, tasks.sizes, workers=1, batch=64, journal=tmp_path / "run.journal") as pool:
+        lists = sum(1 / size for size in pool.map(range(20_000)))
+    # One by one they made more than 5,000 lists.
+    assert lists < 2000
+
+
 def test_a_journal_knows_items_by_their_keys(tmp_path):
     journal = tmp_path / "run.journal"
     arrays = [np.full(50_000, at) for at in range(4)]

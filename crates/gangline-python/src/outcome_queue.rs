@@ -43,8 +43,10 @@ pub(crate) enum TakenOutcomes {
     Unwanted,
 }
 
-/// Records that wait for the caller.
-const WAITING: usize = 64;
+/// The largest number of records that wait for the caller. Each time that it is reached, the consumer waits too.
+const WAITING: usize = 256;
+/// The same if it is not known what they take in memory.
+const UNSIZED_WAITING: usize = 64;
 
 impl OutcomeQueue {
     /// A queue of at most `window` records, and of no more than so many small ones take in memory.
@@ -62,8 +64,9 @@ impl OutcomeQueue {
     /// Waits until there is room. Returns whether the caller still wants it.
     pub(crate) fn send(&self, outcome: Outcome) -> bool {
         let bytes = outcome.size();
+        let most = if bytes == 0 { self.most.min(UNSIZED_WAITING) } else { self.most };
         let is_full = |state: &mut OutcomeQueueState| {
-            let has_room = state.waiting.len() < self.most && state.bytes + bytes <= MOST_BYTES;
+            let has_room = state.waiting.len() < most && state.bytes + bytes <= MOST_BYTES;
             state.end == QueueEnd::Open && !has_room && !state.waiting.is_empty()
         };
         let waited = self.room.wait_while(lock(&self.state), is_full);
@@ -141,4 +144,4 @@ fn wake(waker: Option<Waker>) {
 }
 
 /// What the records that wait may take, beside one.
-const MOST_BYTES: u64 = SMALL * WAITING as u64;
+const MOST_BYTES: u64 = SMALL * UNSIZED_WAITING as u64;

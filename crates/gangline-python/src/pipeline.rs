@@ -79,6 +79,8 @@ pub(crate) struct NativePipeline {
     report: Arc<Mutex<Option<RunReport>>>,
     places: Vec<Vec<String>>,
     window: Option<usize>,
+    /// The window of the first stage.
+    first_window: Option<usize>,
 }
 
 /// Where the stages are.
@@ -116,6 +118,7 @@ impl NativePipeline {
         let recorder = Recorder { run: slot.clone(), stages: recorded(&stages, &places) };
         let failed = FailedLoad::of_stages(recorder.stages.clone());
         let bytes = bytes_of(&stages)?;
+        let first_window = stages.first().and_then(|stage| stage.window).or(keeping.window);
         let mut builders = vec![];
         for (number, mut stage) in stages.into_iter().enumerate() {
             let joining = match (stage.expansion.take(), stage.gathers) {
@@ -152,13 +155,14 @@ impl NativePipeline {
             report: Arc::default(),
             places: places.concat(),
             window: keeping.window,
+            first_window,
         })
     }
 
     /// Begins a run, once the one before has ended.
     fn open_run(&self, py: Python<'_>) -> PyResult<NativeRun> {
         // First: if it fails, the stages stay where they are.
-        let (ends, items) = RunEnds::new(self.window, self.token.clone())?;
+        let (ends, items) = RunEnds::new(self.window, self.first_window, self.token.clone())?;
         let line = self.take_line(py, LineState::Opening)?;
         let line =
             line.ok_or_else(|| raised(PoolErrorClass::Closed, "the pool was closed".to_owned()))?;

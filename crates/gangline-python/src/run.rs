@@ -19,9 +19,6 @@ use crate::run_input::{RunInput, RunItems};
 use crate::value::Value;
 use crate::wait::EventWait;
 
-/// The number of items that are sent at once, if reading them cannot block. Each waits until it is taken.
-const MOST_SENT: usize = 8;
-
 /// One run, as its caller sees it.
 #[pyclass(frozen, module = "gangline._native")]
 pub(crate) struct NativeRun {
@@ -75,10 +72,11 @@ impl RunEnds {
     /// Makes the ends of a run, and its input.
     pub(crate) fn new(
         window: Option<usize>,
+        first_window: Option<usize>,
         token: CancelToken,
     ) -> io::Result<(Arc<Self>, RunItems)> {
         let wait = EventWait::new()?;
-        let (inputs, items) = RunInput::new();
+        let (inputs, items) = RunInput::new(first_window);
         let outcomes = Arc::new(OutcomeQueue::new(window));
         let ends = Arc::new(RunEnds {
             inputs,
@@ -171,7 +169,7 @@ impl NativeRun {
     /// Returns for how many items there is room; 0 if no more are wanted.
     fn room(&self) -> usize {
         let is_open = self.ends.inputs.is_open() && self.ends.outcomes.is_wanted();
-        if is_open { MOST_SENT } else { 0 }
+        if is_open { self.ends.inputs.group() } else { 0 }
     }
 
     /// Returns for how many items there is room without a wait: 0 if no more are wanted. `None` if there is none yet: the
@@ -188,10 +186,7 @@ impl NativeRun {
     /// Sends items, and waits until they are taken.
     fn send(&self, py: Python<'_>, items: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let values: Vec<Value> = items.iter().map(Value::of_input).collect::<PyResult<_>>()?;
-        py.detach(|| {
-            // Once the run has ended, the rest is dropped.
-            values.into_iter().map(StageItem::new).all(|item| self.ends.inputs.send(item));
-        });
+        py.detach(|| self.ends.inputs.send(values.into_iter().map(StageItem::new).collect()));
         Ok(())
     }
 
