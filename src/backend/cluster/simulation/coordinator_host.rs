@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use self::items::InputWriting;
 use self::outputs::OutputReading;
+use self::reading::Silences;
 use super::client::{AGAIN, ANSWER, ClientTimer, Moment, SimulatedClient};
 use super::jetstream::{
     Acknowledgement as Ack, Answer, ConsumerConfig, Content, Message, Operation, Place, ReplyTo,
@@ -64,6 +65,7 @@ pub(super) struct CoordinatorHost<'a> {
     is_replaced: bool,
     is_ending: bool,
     pub(super) is_done: bool,
+    pub(super) silences: Silences,
 }
 
 /// How the results are read.
@@ -162,6 +164,7 @@ impl<'a> CoordinatorHost<'a> {
             is_replaced: false,
             is_ending: false,
             is_done: false,
+            silences: Silences::default(),
         }
     }
 
@@ -312,6 +315,7 @@ impl<'a> CoordinatorHost<'a> {
         if self.is_ending {
             return;
         }
+        event.iter().for_each(|event| self.silences.note(event, at.now));
         let (actions, until) = pool.handle(event, at.instant, &self.client.health);
         if let Some(until) = until {
             let until = SimulatedPool::time_of(until).max(at.now);

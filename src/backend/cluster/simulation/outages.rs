@@ -259,12 +259,40 @@ fn short_connections() -> Checked {
         let said = |it| format!("{most} messages: {it}");
         ends_in_time(&plan, SOON * 5, "the broker ").map_err(said)?;
     }
+    // Wider ones carry the run further, and the time counts from the last answer that they have carried.
+    for most in [12, 24, 40, 44, 48] {
+        let narrow = (SOON, Happening::Narrow(0, most));
+        let happenings = std::iter::once(narrow).chain(cuts.clone()).collect();
+        let (wait_for, lease) = (Duration::from_secs(60), Duration::from_secs(10));
+        let plan = Plan { wait_for, lease, happenings, ..plan_with(2_000, &[]) };
+        fails_after_silence(&plan).map_err(|it| format!("{most} messages: {it}"))?;
+    }
     for party in [0, 1] {
         let cuts = (0..200).map(|n| (SOON * n, Happening::Cut(party, SOON / 3)));
         let plan = Plan { retries: 3, wait_for: FOR_GOOD, ..plan_with(500, &[]) };
         completes(&Plan { happenings: cuts.collect(), ..plan })?;
     }
     Ok(())
+}
+
+/// Checks that the run fails, and that neither the key nor the results had no answer for longer than `wait_for` and 10 s
+/// before.
+fn fails_after_silence(plan: &Plan) -> Checked {
+    simulate_with(plan, 1, None, |world, _| {
+        let error = first_run(world)?.error.as_ref().map(|error| format!("{error:#}"));
+        let silences: Vec<_> = world
+            .processes()
+            .filter_map(|it| match it {
+                Process::Coordinator(host) => Some(host.silences.longest(world.now)),
+                Process::Worker(_) => None,
+            })
+            .collect();
+        let limit = plan.wait_for + Duration::from_secs(10);
+        match error {
+            Some(_) if silences.iter().flatten().all(|silence| *silence <= limit) => Ok(()),
+            other => Err(format!("{other:?} at {:?}: {silences:?}", world.now)),
+        }
+    })
 }
 
 fn suspended_parties() -> Checked {

@@ -3,11 +3,18 @@
 use std::time::Duration;
 
 use super::{CARDS, CoordinatorHost, CoordinatorTimer, CoordinatorWait, HEARTBEAT, RESULTS};
-use crate::backend::cluster::event::CoordinatorEvent;
+use crate::backend::cluster::event::{CoordinatorEvent, KeyState};
 use crate::backend::cluster::simulation::client::{AGAIN, ANSWER, Moment};
 use crate::backend::cluster::simulation::jetstream::{
     ConsumerConfig, Operation, Pull, PullStatus, Request,
 };
+
+/// For how long the broker has said nothing of the run's key, and of its results.
+#[derive(Debug, Default)]
+pub(in super::super) struct Silences {
+    heard: [Duration; 2],
+    longest: [Duration; 2],
+}
 
 impl CoordinatorHost<'_> {
     pub(super) fn open_results(&mut self, at: &mut Moment<'_>) {
@@ -63,5 +70,22 @@ impl CoordinatorHost<'_> {
         let (stream, subject) = self.names.all_cards();
         let request = Request::Watch { stream, subject, subscription: CARDS };
         self.client.ask(at, request, CoordinatorWait::Cards, ANSWER);
+    }
+}
+
+impl Silences {
+    pub(super) fn note(&mut self, event: &CoordinatorEvent, now: Duration) {
+        let about = match event {
+            CoordinatorEvent::KeyPut(state, _) if *state != KeyState::Unanswered => 0,
+            CoordinatorEvent::Results(_) | CoordinatorEvent::NoResult => 1,
+            _ => return,
+        };
+        self.longest = self.longest(now);
+        self.heard[about] = now;
+    }
+
+    /// The longest of each until now.
+    pub(in super::super) fn longest(&self, now: Duration) -> [Duration; 2] {
+        [0, 1].map(|about| self.longest[about].max(now - self.heard[about]))
     }
 }
