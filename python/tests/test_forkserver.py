@@ -289,6 +289,20 @@ def test_each_worker_has_its_environment(monkeypatch, tmp_path):
         assert pool.map([0])[0][:3] == ("a=b\nc", None, str(tmp_path))
 
 
+def test_a_module_that_is_imported_once_has_no_gpus_of_a_worker(module, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    module("early", "VISIBLE = os.environ.get('CUDA_VISIBLE_DEVICES')")
+
+    def visible(_, x):
+        import early
+
+        return early.VISIBLE, os.environ["CUDA_VISIBLE_DEVICES"]
+
+    for start, seen in [("spawn", "2"), (ForkServer(["early"]), None)]:
+        with Pool(None, visible, gpus=[2], start=start) as pool:
+            assert pool.map([0]) == [(seen, "2")]
+
+
 def test_random_numbers_of_workers_differ():
     numpy = pytest.importorskip("numpy")
 

@@ -11,6 +11,7 @@ use crate::suite::tests;
 
 tests![
     a_worker_forms_whole_batches,
+    a_worker_chooses_batches_of_at_most_128,
     the_default_window_fills_the_batches_of_all_workers,
     a_batch_that_no_item_can_fill_is_worked_on,
     a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
@@ -36,6 +37,15 @@ fn a_worker_forms_whole_batches() {
     }
     let text = pool.report().to_string();
     assert!(!text.contains("batches of"), "workers keep the sizes to themselves: {text}");
+}
+
+fn a_worker_chooses_batches_of_at_most_128() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().batch(Batch::auto()).build().unwrap();
+    let outputs = pool.run(vec![Chore::Batch; 20_000]).unwrap();
+    let sizes = outputs.iter().map(|text| text.split(' ').next().unwrap().parse().unwrap());
+    assert_eq!(sizes.max(), Some(128_usize));
 }
 
 fn the_default_window_fills_the_batches_of_all_workers() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gangline::cluster::Nats;
+use gangline::gpu::GpuLock;
 use gangline::process::Processes;
 use gangline::{CfgNode, Error, OrderedRunner};
 
@@ -84,6 +85,9 @@ fn settings_that_a_cluster_lacks_are_refused() {
     let builder = || in_cluster(Nats::connect("nats://127.0.0.1:1"));
     let refused = [
         (builder().devices(2), "devices"),
+        #[cfg(feature = "rayon")]
+        (builder().cpu_threads(1), "cpu_threads"),
+        (builder().lock_gpus(GpuLock::or_fail()), "lock_gpus"),
         (builder().recycle_after(5), "recycle_after"),
         (builder().replace_lost(1), "replace_lost"),
         (builder().min_producers(1), "min_producers"),

@@ -86,6 +86,21 @@ fn a_child_of_a_job_that_stops_is_not_noticed() {
     assert_eq!(ran.stderr, "");
 }
 
+/// Each of the two would have killed the job after the end of the other one. The first is stopped here, so that it sees
+/// nothing before it is killed too.
+#[test]
+fn a_job_outlives_two_processes_that_are_killed_at_once() {
+    let place = Place::new();
+    let running = place.start_typed("-j1 --shell -- 'touch started; exec sleep 1000' ::: a");
+    place.wait_for("started");
+    let (supervisor, engine) = (running.pid(), running.engine());
+    let signals = [(supervisor, Signal::STOP), (engine, Signal::KILL), (supervisor, Signal::KILL)];
+    signals.into_iter().for_each(|(pid, signal)| kill_process(pid, signal).unwrap());
+    running.ran();
+    wait_until("both have ended", || !place.living().contains(&engine));
+    assert_eq!(place.living().len(), 1, "the job");
+}
+
 /// A process without end would fill the memory.
 #[test]
 fn an_answer_of_a_worker_has_at_most_64_mib() {

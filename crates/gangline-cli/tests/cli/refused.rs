@@ -161,12 +161,27 @@ fn no_job_outlives_a_run_where_calls_are_refused() {
 }
 
 /// Runs jobs in a namespace with an empty `/proc` or `/dev`, as in an empty container.
+/// The options of `unshare` with which a program may hide a directory from itself.
+const HIDE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
+
+/// Whether the machine lets a test hide a directory.
+fn may_hide() -> bool {
+    let status = Command::new("unshare").args(HIDE).arg("true").status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Starts the program with an empty directory in the place of another.
+fn start_without(hidden: &str, place: &Place, line: &str) -> Running {
+    let program = env!("CARGO_BIN_EXE_gangline");
+    let script = format!("mount -t tmpfs none {hidden} && exec {program} {line}");
+    let mut command = Command::new("unshare");
+    command.args(HIDE).args(["sh", "-c", &script]).current_dir(place.directory());
+    place.start(command.env("TMPDIR", place.path("tmp")))
+}
+
 #[test]
 fn jobs_run_without_proc_and_without_dev() {
-    let hide = ["--user", "--map-root-user", "--mount"];
-    let may_hide = Command::new("unshare").args(hide).arg("true").status();
-    if !may_hide.is_ok_and(|status| status.success()) {
-        // The machine does not let a test hide it.
+    if !may_hide() {
         return;
     }
     for (line, hidden) in [
@@ -177,12 +192,23 @@ fn jobs_run_without_proc_and_without_dev() {
         ("run -j1 -- sh -c 'cat; echo $1' sh ::: a b", "/dev"),
     ] {
         let place = Place::new();
-        let program = env!("CARGO_BIN_EXE_gangline");
-        let script = format!("mount -t tmpfs none {hidden} && exec {program} {line}");
-        let mut command = Command::new("unshare");
-        command.args(hide).args(["sh", "-c", &script]).current_dir(place.directory());
-        let ran = place.start(command.env("TMPDIR", place.path("tmp"))).ran();
+        let ran = start_without(hidden, &place, line).ran();
         let direct = place.start(&mut place.typed(line)).ran();
         assert_eq!((ran.code, &ran.stdout), (direct.code, &direct.stdout), "{ran:?}");
     }
+}
+
+/// The supervisor finds them there.
+#[test]
+fn jobs_of_a_killed_child_live_on_without_proc() {
+    if !may_hide() {
+        return;
+    }
+    let place = Place::new();
+    let line = "run -j1 --shell -- 'touch started; exec sleep 1000' ::: a";
+    let running = start_without("/proc", &place, line);
+    place.wait_for("started");
+    kill_process(running.engine(), Signal::KILL).unwrap();
+    running.ran().check(137, "");
+    assert_eq!(place.living().len(), 1, "the job");
 }

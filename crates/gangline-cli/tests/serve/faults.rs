@@ -264,6 +264,21 @@ fn messages_that_are_never_read_are_dropped() {
     server.ended().check_said(0, &["job 1 failed: xxx", "bytes of messages were dropped"]);
 }
 
+/// A server has 80 files for itself and its worker here, and 20 for connections.
+#[test]
+fn connections_beyond_the_limit_wait_to_be_accepted() {
+    let server = Server::with_open_files(100);
+    let mut callers: Vec<_> = (0..20).map(|_| server.caller()).collect();
+    callers.iter_mut().for_each(|caller| caller.ask("2").check(200, "4"));
+    let mut further = server.post("3");
+    callers[0].ask("5").check(200, "25");
+    drop(callers.pop());
+    further.reply().check(200, "9");
+    let seen = server.place.read("seen");
+    assert!(seen.ends_with("[5]\n[3]\n"), "{seen}");
+    server.end();
+}
+
 #[test]
 fn idle_connections_keep_no_request_waiting() {
     let server = Server::start("");

@@ -1,6 +1,7 @@
 //! The server of a test, and its worker.
 
 use std::net::SocketAddr;
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -101,8 +102,27 @@ impl Server {
     #[track_caller]
     pub(crate) fn typed(place: Place, line: &str, variables: &[(&str, &str)]) -> Server {
         let mut command = place.typed(line);
-        command.envs(variables.iter().copied());
-        let mut running = place.start(&mut command);
+        Server::spawned(place, command.envs(variables.iter().copied()))
+    }
+
+    /// Starts a server with this limit on open files, and waits until its worker is ready.
+    #[track_caller]
+    pub(crate) fn with_open_files(limit: u64) -> Server {
+        let place = Place::new();
+        place.write("worker", WORKER);
+        let server = place.typed("serve --listen 127.0.0.1:0 -- python3 worker");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh"]);
+        command.arg(server.get_program()).args(server.get_args());
+        command.current_dir(place.directory()).env("TMPDIR", place.path("tmp"));
+        let server = Server::spawned(place, &mut command);
+        server.wait_until_ready();
+        server
+    }
+
+    #[track_caller]
+    fn spawned(place: Place, command: &mut Command) -> Server {
+        let mut running = place.start(command);
         let said = running.read_stderr_until(", while");
         let address = said.split("http://").nth(1).unwrap().split(',').next().unwrap();
         let address = address.parse().unwrap();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod limits;
+
 /// Pages for contributors, which are not in the documentation.
 const CONTRIBUTORS: &[&str] = &["architecture.md", "performance.md", "testing.md"];
 /// Pages of the program, which are in its own documentation.
