@@ -24,12 +24,12 @@ struct QueueState<M, P, O> {
     waiting: VecDeque<Waiting<M, P>>,
     hooks: HookThread,
     /// Of one call only: a worker keeps the outputs of no more than two, with the one in its hook.
-    outputs: Outputs<O>,
+    outputs: PendingOutputs<O>,
 }
 
 /// What the helper does with the outputs of a call.
 #[derive(Debug)]
-enum Outputs<O> {
+enum PendingOutputs<O> {
     None,
     Given(O),
     /// It finishes them.
@@ -89,7 +89,7 @@ pub(crate) type Received<M, P> = (M, Option<P>);
 
 impl<M, P, O> Default for CallQueue<M, P, O> {
     fn default() -> Self {
-        let (waiting, outputs) = (VecDeque::new(), Outputs::None);
+        let (waiting, outputs) = (VecDeque::new(), PendingOutputs::None);
         let state = QueueState { waiting, hooks: HookThread::Waits, outputs };
         CallQueue { state: Mutex::new(state), arrived: Condvar::new(), wanted: Condvar::new() }
     }
@@ -142,7 +142,7 @@ impl<M, P, O> CallQueue<M, P, O> {
     /// Hands the outputs of a call to the helper, once that has finished those of the call before.
     pub(crate) fn hand_over(&self, outputs: O) {
         let mut state = self.with_outputs_finished();
-        state.outputs = Outputs::Given(outputs);
+        state.outputs = PendingOutputs::Given(outputs);
         self.wanted.notify_one();
     }
 
@@ -154,19 +154,20 @@ impl<M, P, O> CallQueue<M, P, O> {
 
     fn with_outputs_finished(&self) -> MutexGuard<'_, QueueState<M, P, O>> {
         let mut state = lock(&self.state);
-        while !matches!(state.outputs, Outputs::None) {
+        while !matches!(state.outputs, PendingOutputs::None) {
             state = wait(&self.arrived, state);
         }
         state
     }
 
     /// Waits until there is something to do for the helper: outputs, or a message behind the call that a hook works on.
-    /// Outputs come first: the coordinator waits for them.
+    /// PendingOutputs come first: the coordinator waits for them.
     pub(crate) fn next_task(&self) -> HelperTask<M, O> {
         let mut state = lock(&self.state);
         loop {
-            if matches!(state.outputs, Outputs::Given(_))
-                && let Outputs::Given(outputs) = replace(&mut state.outputs, Outputs::Taken)
+            if matches!(state.outputs, PendingOutputs::Given(_))
+                && let PendingOutputs::Given(outputs) =
+                    replace(&mut state.outputs, PendingOutputs::Taken)
             {
                 return HelperTask::Finish(outputs);
             }
@@ -182,7 +183,7 @@ impl<M, P, O> CallQueue<M, P, O> {
 
     /// Notes that the helper has finished the outputs that it had.
     pub(crate) fn note_finished(&self) {
-        lock(&self.state).outputs = Outputs::None;
+        lock(&self.state).outputs = PendingOutputs::None;
         self.arrived.notify_one();
     }
 

@@ -1,23 +1,26 @@
-//! The answers of a worker to its calls.
+//! What a worker does around its hooks: it decodes the inputs of calls, and answers them. For batches, the helper does so, a
+//! thread beside that of the hooks.
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
-use super::frame::FrameKind;
+use super::frame::{Frame, FrameKind};
 use super::memory_writer::{FrameWithBytes, message_into};
-use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader};
+use super::message::{self, Done, Failed, HandedBack, ItemOutcome, ItemsHeader, WorkHook};
 use super::outlet::Outlet;
+use super::queued_calls::{CallTimes, HookOutputs, Inputs, QueuedCalls, call_parts};
 use super::spare_buffers::SpareBuffers;
+use crate::backend::memory::shared_bytes::{SharedBytes, reading};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
 use crate::backend::remote::item_codec::unsent;
 use crate::backend::remote::recipe::Recipe;
 use crate::base::Result;
 use crate::base::panic::drop_quietly;
+use crate::concurrency::call_queue::HelperTask;
 use crate::error::FrameError;
 use crate::runner::Runner;
 
 /// Writes and sends answers, for the thread of the hooks and for the helper.
-pub(super) struct Answers<R: Runner> {
+pub(super) struct CallAnswers<R: Runner> {
     pub(super) recipe: Recipe<R>,
     /// The largest frame, in bytes.
     pub(super) most: usize,
@@ -25,21 +28,6 @@ pub(super) struct Answers<R: Runner> {
     pub(super) outlet: Arc<Outlet>,
     /// The runner, once it is made: for the helper. The thread of the hooks drops it.
     pub(super) runner: Arc<OnceLock<Weak<R>>>,
-}
-
-/// What a hook has made of the items of a call.
-pub(super) struct HookOutputs<T> {
-    pub(super) header: ItemsHeader,
-    pub(super) outputs: Vec<Result<T>>,
-    pub(super) times: CallTimes,
-}
-
-/// How long a worker was busy with a call.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct CallTimes {
-    /// From its turn on, until the hook had returned.
-    pub(super) took: Duration,
-    pub(super) in_hook: Duration,
 }
 
 /// Whether the devices of the producer work in this process.
@@ -50,29 +38,14 @@ pub(super) enum DeviceState {
     Lost,
 }
 
-impl CallTimes {
-    /// In microseconds, and in nanoseconds, as messages have them.
-    pub(super) fn numbers(self) -> (u64, u64) {
-        let took = u64::try_from(self.took.as_micros()).unwrap_or(u64::MAX);
-        (took, u64::try_from(self.in_hook.as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-impl<T> HookOutputs<T> {
-    /// Whether no item has failed, and nothing is wrong with the device, as far as the hook knows.
-    pub(super) fn are_all_well(&self) -> bool {
-        self.outputs.iter().all(Result::is_ok)
-    }
-}
-
-impl<R: Runner> Answers<R> {
+impl<R: Runner> CallAnswers<R> {
     /// Finishes the outputs of a call, and answers it.
     pub(super) fn answer(
         &self,
         HookOutputs { header, mut outputs, times }: HookOutputs<R::Output>,
     ) -> Result<DeviceState, FrameError> {
         let (call, count) = (header.call, outputs.len());
-        if header.hook == message::WorkHook::Batch
+        if header.hook == WorkHook::Batch
             && let Some(runner) = self.runner.get().and_then(Weak::upgrade)
             && let Err(error) = self.recipe.finish(&runner, &mut outputs)
         {
@@ -97,7 +70,7 @@ impl<R: Runner> Answers<R> {
         Ok(device)
     }
 
-    /// Answers that a call has failed as a whole.
+    /// CallAnswers that a call has failed as a whole.
     pub(super) fn fail(&self, call: u64, failure: CallFailure) -> Result<DeviceState, FrameError> {
         let device = if failure.is_device_lost() { DeviceState::Lost } else { DeviceState::Works };
         let answer = message::encode(FrameKind::Failed, self.most, &Failed { call, failure })?;
@@ -153,9 +126,9 @@ impl<R: Runner> Answers<R> {
     }
 }
 
-impl<R: Runner> Clone for Answers<R> {
+impl<R: Runner> Clone for CallAnswers<R> {
     fn clone(&self) -> Self {
-        Answers {
+        CallAnswers {
             recipe: self.recipe,
             most: self.most,
             spares: self.spares.clone(),
@@ -163,4 +136,51 @@ impl<R: Runner> Clone for Answers<R> {
             runner: self.runner.clone(),
         }
     }
+}
+
+/// Prepares each call that can be prepared while the hook works on the one before, and answers the calls that are handed over,
+/// until the process ends.
+pub(super) fn help<R: Runner>(
+    answers: &CallAnswers<R>,
+    calls: &QueuedCalls<R::Input, R::Output>,
+) -> ! {
+    loop {
+        match calls.next_task() {
+            HelperTask::Finish(outputs) => {
+                // With a lost device, the coordinator ends this process when it has the answer.
+                if let Err(error) = answers.answer(outputs) {
+                    answers.outlet.refuse(error.to_string());
+                }
+                calls.note_finished();
+            }
+            HelperTask::Prepare(frame) => prepare(answers, calls, frame),
+        }
+    }
+}
+
+fn prepare<R: Runner>(
+    CallAnswers { recipe, outlet, runner, .. }: &CallAnswers<R>,
+    calls: &QueuedCalls<R::Input, R::Output>,
+    frame: Frame,
+) {
+    // In its turn, the thread of the hooks says what is wrong with the frame.
+    let prepared = runner.get().and_then(Weak::upgrade).and_then(|runner| {
+        let (_, parts) = call_parts(&frame).ok()?;
+        Some(decode_batch(recipe, &runner, &parts, &frame.attachments))
+    });
+    if let Some(call) = calls.put_prepared(frame, prepared) {
+        let calls = HandedBack { calls: vec![call] };
+        let back = message::encode(FrameKind::HandedBack, usize::MAX, &calls);
+        outlet.send_aside(&back.expect("a number can be encoded"));
+    }
+}
+
+pub(super) fn decode_batch<R: Runner>(
+    recipe: &Recipe<R>,
+    runner: &R,
+    parts: &[&[u8]],
+    attachments: &[SharedBytes],
+) -> Inputs<R::Input> {
+    let inputs = reading(attachments, || recipe.decode_batch(runner, parts));
+    inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
 }

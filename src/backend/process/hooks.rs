@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use super::answers::{Answers, CallTimes, DeviceState, HookOutputs};
+use super::answers::{CallAnswers, DeviceState, decode_batch, help};
 use super::connection::{CoordinatorConnection, die, refuse};
 use super::frame::{Frame, FrameKind};
 use super::memory_writer::MemoryWriter;
@@ -15,7 +15,7 @@ use super::message::{
     self, Bye, CallNumber, Failed, HandedBack, Init, ItemsHeader, Returned, WorkHook,
 };
 use super::outlet::Outlet;
-use super::queued_calls::{CommandReader, Inputs, QueuedCalls, call_parts, decode_batch, help};
+use super::queued_calls::{CallTimes, CommandReader, HookOutputs, Inputs, QueuedCalls, call_parts};
 use super::worker_entry::Serve;
 use crate::backend::memory::shared_bytes::{SharedBytes, reading};
 use crate::backend::remote::failure::{CallFailure, RemoteFailure};
@@ -59,7 +59,7 @@ fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: CoordinatorConnecti
     let mut reader =
         CommandReader { calls: calls.clone(), outlet: outlet.clone(), revoked: revoked.clone() };
     let runner = Arc::<OnceLock<Weak<R>>>::default();
-    let answers = Answers { recipe, most, spares, outlet: outlet.clone(), runner };
+    let answers = CallAnswers { recipe, most, spares, outlet: outlet.clone(), runner };
     let (queue, of_helper) = (calls.clone(), answers.clone());
     // Not joined: each ends the process, and both end with it.
     let started = spawn(READER.to_owned(), None, move || {
@@ -136,7 +136,7 @@ fn damaged(error: &BoxError) -> FrameError {
 
 /// This process's side of the connection.
 struct Side<R: Runner> {
-    answers: Answers<R>,
+    answers: CallAnswers<R>,
     /// The number of the last call that the coordinator gave up.
     revoked: Arc<AtomicU64>,
 }
@@ -245,7 +245,7 @@ impl<R: Runner> ChildHooks<R> {
         Ok(())
     }
 
-    /// Answers a call, or has the helper do it while the next hook works.
+    /// CallAnswers a call, or has the helper do it while the next hook works.
     fn answer(
         &self,
         call: u64,
