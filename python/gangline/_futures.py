@@ -16,6 +16,7 @@ from gangline._calls import Begin, CallItem, Waiting
 from gangline._errors import JobFailed
 from gangline._records import Record
 from gangline._types import Out
+from gangline._workers import Workers
 
 __all__ = ["CallFuture", "is_settling", "submit"]
 
@@ -35,6 +36,7 @@ class CallFuture(concurrent.futures.Future[Out]):
         self._calls = calls
         self._waits_only = waits_only
         self._number = -1
+        self._workers: Optional[Workers] = None
 
     def cancel(self) -> bool:
         """Give the call up. Returns whether it is cancelled."""
@@ -62,9 +64,12 @@ class CallFuture(concurrent.futures.Future[Out]):
             return
         # In a fork it does not.
         check_owner(self._calls.owner)
+        if self._workers is not None:
+            self._workers.refuse_own_thread()
         self._calls.serve(self, timeout)
 
     def _begin(self, begin: Begin, item: CallItem, deadline: Optional[float]) -> None:
+        self._workers = item.workers
         self._number = self._calls.begin(begin, item.packed, deadline, functools.partial(self._settle, item))
 
     def _settle(self, item: CallItem, taken: Any) -> None:

@@ -269,6 +269,8 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
         is_alone = self._options.journal is not None
         self._end_dropped()
         workers = self._started(has_keys, is_ordered)
+        if isinstance(workers, Workers):
+            workers.refuse_own_thread()
         name = self._name_of(has_keys, workers)
         call = Call(workers, self._values, items, keys_of(keys, self._key), name, observe, self._owner)
         is_dropped = False

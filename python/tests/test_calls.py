@@ -257,14 +257,25 @@ def test_threads_share_the_objects_of_calls():
         assert pool.submit(given).result() is given
 
 
-def test_a_task_on_a_thread_does_not_wait_for_its_own_pool():
-    pools = []
-    with Pool(None, lambda _, x: pools[0](x), workers=1, backend="threads") as pool:
-        pools.append(pool)
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda pool, x: pool(x),
+        lambda pool, x: pool.submit(x).result(),
+        lambda pool, x: pool.submit(x).exception(),
+        lambda pool, x: pool.map([x]),
+        lambda pool, x: next(pool.imap([x])),
+    ],
+    ids=["call", "result", "exception", "map", "imap"],
+)
+def test_a_task_on_a_thread_does_not_wait_for_its_own_pool(wait):
+    def work(_, x):
+        return wait(pool, x - 1) if x > 0 else x
+
+    with Pool(None, work, workers=1, backend="threads") as pool:
         with pytest.raises(JobFailed, match="a task on a thread of a pool must not wait for this pool"):
             pool(1)
-        pools[:] = [abs]
-        assert pool(-1) == 1
+        assert pool(-1) == -1
 
 
 def test_descriptors_are_not_lost():
