@@ -54,8 +54,8 @@ class Pool(WorkersOwner, Generic[State, In, Out]):
 
     With ``finish``, ``finish(state, returned)`` makes the outputs of what ``work`` has returned. For lists, it runs on
     a thread beside ``work``, which has the next list by then: let ``work`` launch what a GPU is to do, and return
-    tensors on it, and let ``finish`` copy them to the host. So ``work`` must not write again to memory that it has returned,
-    and two lists need memory.
+    tensors on it, and let ``finish`` copy them to the host. So ``work`` must not write again to memory that it has
+    returned, and two lists need memory.
 
     ====================  =========================================================================================
     ``gpus``              a worker for each GPU of this list: ``"all"``, ``"0-3"``, ``[0, 1]``
