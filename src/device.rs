@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::scheduler::Gpus;
+use gangline_scheduler::Gpus;
 
 use accelerator::Accelerator;
 use detect::Found;

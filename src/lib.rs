@@ -184,7 +184,6 @@ pub use gangline_scheduler::OnError;
 pub use gangline_scheduler::batch::Batch;
 
 pub(crate) use gangline_config as cfg;
-pub(crate) use gangline_scheduler as scheduler;
 
 /// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
 pub use crossbeam_channel;

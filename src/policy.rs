@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gangline_scheduler::{Backoff, OnError};
+
 use crate::base::MaxFailures;
 use crate::error::Error;
-use crate::scheduler::{Backoff, OnError};
 
 /// The decision about one failure, by [`Builder::classify`](crate::Builder::classify).
 ///

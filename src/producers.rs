@@ -21,6 +21,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use gangline_scheduler::Absence;
+use gangline_scheduler::batch::DeviceBatches;
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::alarm::Alarm;
@@ -44,8 +46,6 @@ use crate::run::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::run::run_shape::Rebuilt;
 use crate::run::time_limits::{tick_of, ticks_in};
 use crate::runner::Wanted;
-use crate::scheduler::Absence;
-use crate::scheduler::batch::DeviceBatches;
 
 /// The producers of a pool: one for each place.
 pub(crate) struct Producers<I, T> {

@@ -23,6 +23,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
+use gangline_scheduler::batch::{Batch, Batching};
+
 use super::pool::{OrderKind, Pool};
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::backend::cluster::nats::Nats;
@@ -58,7 +60,6 @@ use crate::run::time_limits::TimeLimits;
 #[cfg(test)]
 use crate::runner::ProducerSetup;
 use crate::runner::Runner;
-use crate::scheduler::batch::{Batch, Batching};
 
 /// Builds a runner: see [`Pool::builder`].
 ///

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::batch::Batch;
+
 use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
 use crate::backend::cluster::environment::OWN_VARIABLES;
@@ -21,7 +23,6 @@ use crate::base::Result;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;
 use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks};
-use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static> Host for Recipe<R> {
     fn recipe(&self) -> &'static str {

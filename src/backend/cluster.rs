@@ -10,7 +10,7 @@
 //!
 //! A lane leases items for its worker, but does not send a first attempt there: any idle worker may take it, which
 //! the broker balances. Until a worker says that it begins the item, the lease is in preparation; then it is
-//! [handed over](crate::scheduler::hand_over) to that worker's lane. So the scheduler knows at each time which
+//! [handed over](gangline_scheduler::hand_over) to that worker's lane. So the scheduler knows at each time which
 //! worker has which item, and only items in a hook are blamed on a lost worker. What was tried before goes to
 //! the worker of the lane that leased it.
 //!

@@ -6,6 +6,8 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use gangline_scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
+
 use crate::base::BoxError;
 use crate::error::{Error, Hook, Site};
 use crate::producers::backend::{Backend, NextStep};
@@ -16,7 +18,6 @@ use crate::run::call::call;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle::{self, FailedBatch};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
 
 /// What the backend does with the leases that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

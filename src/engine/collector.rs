@@ -3,6 +3,8 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::window::Window;
+
 use crate::base::Order;
 use crate::base::memory::Headroom;
 use crate::base::panic::drop_quietly;
@@ -14,7 +16,6 @@ use crate::run::handover::shared_budget::StageBudget;
 use crate::run::handover::{Handover, WakeReason, WakeThreshold};
 use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::Outcome;
-use crate::scheduler::window::Window;
 
 /// The pace is judged after this number of results.
 const RESULTS: u64 = if cfg!(shuttle) { u64::MAX } else { 32 };

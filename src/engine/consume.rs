@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use gangline_scheduler::window::Window;
+
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
@@ -21,7 +23,6 @@ use crate::run::outbox::Outcome;
 use crate::run::run_shape::Rebuilt;
 use crate::run::taken::{RunFailure, Taken};
 use crate::runner::{ConsumerContext, Runner};
-use crate::scheduler::window::Window;
 
 /// The result of a run, as the consumer reports it.
 pub(crate) struct Consumed<S> {

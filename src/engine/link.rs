@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::window::Window;
+
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -20,7 +22,6 @@ use crate::run::parts::PartStage;
 use crate::run::run_state::RunState;
 use crate::run::taken::Taken;
 use crate::runner::RunControl;
-use crate::scheduler::window::Window;
 
 /// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder
 /// of the second. It calls no hook, but the functions that measure items of the second run.

@@ -16,6 +16,10 @@ mod trials;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::Backoff;
+use gangline_scheduler::batch::{Batch, Batching, Size};
+use gangline_scheduler::window::Window;
+use gangline_scheduler::{FailureFacts, FailureVerdict, Inputs, Lease, Outcome};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
@@ -36,10 +40,6 @@ use crate::run::no_output::NoOutput;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::CarriedOver;
 use crate::run::run_shape::RunShape;
-use crate::scheduler::Backoff;
-use crate::scheduler::batch::{Batch, Batching, Size};
-use crate::scheduler::window::Window;
-use crate::scheduler::{FailureFacts, FailureVerdict, Inputs, Lease, Outcome};
 
 /// The schedules of each kind that most models are run under.
 const SCHEDULES: usize = 2_500;

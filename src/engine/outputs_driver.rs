@@ -8,6 +8,7 @@ use std::task::{Poll, Wake, Waker};
 use std::time::Instant;
 
 use gangline_report::Account;
+use gangline_scheduler::window::Window;
 
 use super::collector::Collector;
 use super::feed::Source;
@@ -27,7 +28,6 @@ use crate::run::Run;
 use crate::run::no_output::{Effect, FailedItem, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
-use crate::scheduler::window::Window;
 
 /// The most results that a thread replaces together. A slow source delays the next result by so many items.
 const MOST_IN_GROUP: usize = 32;

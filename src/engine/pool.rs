@@ -5,6 +5,7 @@ use std::mem::{forget, take};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gangline_report::Account;
+use gangline_scheduler::window::Window;
 use serde_json::Value;
 
 use super::session::{LinePlace, Lineup};
@@ -30,7 +31,6 @@ use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, Rebuilt, RunKind, RunShape};
 use crate::runner::RunControl;
-use crate::scheduler::window::Window;
 
 /// The engine of one pool.
 pub(crate) struct Engine<I, T> {

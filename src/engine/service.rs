@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gangline_report::{Account, RunReport};
+use gangline_scheduler::batch::Size;
+use gangline_scheduler::{Meta, Priority, Share};
 
 use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
 use self::places::Slot;
@@ -46,8 +48,6 @@ use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{InLine, Rebuilt, RunKind};
-use crate::scheduler::batch::Size;
-use crate::scheduler::{Meta, Priority, Share};
 
 const NAME: &str = "gangline-s";
 /// The least default for the number of open calls. Large batches raise it.

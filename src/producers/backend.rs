@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use gangline_scheduler::LeaseId;
+
 use crate::error::Error;
 use crate::run::Run;
 use crate::runner::Wanted;
-use crate::scheduler::LeaseId;
 
 /// Where the hooks of one producer run.
 ///

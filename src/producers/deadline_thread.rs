@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use gangline_scheduler::{Expired, Phase, RunTime, SchedulerEvent};
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
@@ -15,7 +16,6 @@ use crate::producers::producer_loop::{Join, Replace};
 use crate::run::Run;
 use crate::run::lost_producer::{Abandoned, LostProducer};
 use crate::run::time_limits::grace_of;
-use crate::scheduler::{Expired, Phase, RunTime, SchedulerEvent};
 
 const NAME: &str = "gangline-t";
 

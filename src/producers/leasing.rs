@@ -1,5 +1,8 @@
 //! What every backend does around the call of a hook under a lease.
 
+use gangline_scheduler::expansion;
+use gangline_scheduler::{Begin, Copies, Lease, Readiness};
+
 use crate::base::panic::drop_quietly;
 use crate::producers::backend::{Backend, NextStep};
 use crate::producers::shared::Shared;
@@ -7,8 +10,6 @@ use crate::run::Run;
 use crate::run::failures::withdrawn as withdrawn_part;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
-use crate::scheduler::expansion;
-use crate::scheduler::{Begin, Copies, Lease, Readiness};
 
 /// When inputs are cloned before a hook gets them, if they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::Generation;
+
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
-use crate::scheduler::Generation;
 
 /// The producers that are in a run, so that its end can wait for them.
 ///

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::batch::Batching;
+
 use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::{CancelToken, SeenRequests};
@@ -15,7 +17,6 @@ use crate::producers::producer_threads::ThreadSettings;
 use crate::producers::startup::FirstInit;
 use crate::producers::thread_wrapper::ThreadWrapper;
 use crate::runner::ProducerSetup;
-use crate::scheduler::batch::Batching;
 
 /// The settings of a pool, beside its runner and configuration.
 #[derive(Debug, Clone)]

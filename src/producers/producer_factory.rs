@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use gangline_scheduler::Bypass;
+
 use crate::producers::backend::Backend;
 use crate::producers::shared::Shared;
 use crate::run::run_settings::Overdue;
 use crate::runner::ProducerSetup;
-use crate::scheduler::Bypass;
 
 /// The runner of a pool, and the kind of backend that calls its producer hooks.
 pub(crate) struct ProducerFactory<I, T> {

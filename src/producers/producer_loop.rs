@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use gangline_scheduler::{Absence, Generation};
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::SubscriberGuard;
@@ -14,7 +15,6 @@ use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::run_state::RunState;
-use crate::scheduler::{Absence, Generation};
 
 /// Asks a producer to take part in a run. A closed channel asks it to end.
 pub(crate) struct Join<I, T> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::Generation;
+
 use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::bell::Bells;
 use crate::observe::event::Event;
 use crate::producers::participants::Away;
 use crate::run::handover::signals::Revocations;
 use crate::run::run_state::RunState;
-use crate::scheduler::Generation;
 
 /// State of a producer that other threads read.
 #[derive(Debug, Clone)]

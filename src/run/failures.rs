@@ -4,6 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gangline_report::Failure;
+use gangline_scheduler::{
+    Absence, Decision, FailureFacts, FailureVerdict, Generation, Inputs, OnError, SchedulerEvent,
+    TooFewProducers,
+};
 
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::lock;
@@ -17,10 +21,6 @@ use crate::run::lost_producer::{Abandoned, ItemTimeouts, LostProducer};
 use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::parts::ItemPath;
 use crate::run::run_state::RunState;
-use crate::scheduler::{
-    Absence, Decision, FailureFacts, FailureVerdict, Generation, Inputs, OnError, SchedulerEvent,
-    TooFewProducers,
-};
 
 /// Failed items, to be delivered.
 pub(crate) type FailedItems = Vec<(u64, Box<NoOutput>)>;

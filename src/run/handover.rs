@@ -71,6 +71,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
+use gangline_scheduler::batch::Batching;
+use gangline_scheduler::{Activity, Config, RunTime};
 
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,8 +86,6 @@ use crate::run::ordered_merge::OrderedMerge;
 use crate::run::outbox::{Outbox, OutboxReader, Outcome, outbox};
 use crate::run::run_shape::CarriedOver;
 use crate::runner::OpenItems;
-use crate::scheduler::batch::Batching;
-use crate::scheduler::{Activity, Config, RunTime};
 
 use self::intake::{FeederEnds, Gaps, Intake, Shares, largest_take};
 use self::lane::ProducerLane;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::IndexMap;
+
 use crate::journal::{JournalKey, JournalNames};
-use crate::scheduler::IndexMap;
 
 /// The names and journal keys of items, from being pulled until the collector has finished them.
 #[derive(Debug, Default)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gangline_scheduler::Generation;
+
 use crate::error::Error;
-use crate::scheduler::Generation;
 
 /// A producer that no longer takes part in runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::fmt;
 
+use gangline_scheduler::batch::Size;
+
 use crate::base::Measure;
 use crate::error::{Error, PanicMessage};
 use crate::journal::JournalError;
-use crate::scheduler::batch::Size;
 
 /// A number that items are measured by: `u32`, `u64` or `usize`.
 #[diagnostic::on_unimplemented(

@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
+use gangline_scheduler::reorder::Reorder;
+
 use crate::base::Order;
 use crate::run::outbox::{OutboxReader, Outcome};
-use crate::scheduler::reorder::Reorder;
 
 /// Merges the results of all lanes; a lane is the outbox of one producer.
 ///

@@ -5,12 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use gangline_scheduler::IndexMap;
+
 use crate::base::Order;
 use crate::concurrency::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::error::Error;
 use crate::runner::OpenItems;
-use crate::scheduler::IndexMap;
 
 /// The open parents of one expansion in one run.
 ///

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::RunTime;
+
 use crate::concurrency::atomic::{AtomicI64, Ordering};
 use crate::concurrency::now;
-use crate::scheduler::RunTime;
 
 #[derive(Debug)]
 pub(crate) struct RunClock {

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::OnError;
+use gangline_scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
+
 use crate::base::panic::catch;
 use crate::device::DeviceMemory;
 use crate::journal::{Journal, KeyKind};
@@ -10,8 +13,6 @@ use crate::policy::{Policy, Stragglers};
 use crate::run::measures::Measures;
 use crate::run::run_shape::{RunKind, RunShape};
 use crate::run::time_limits::TimeLimits;
-use crate::scheduler::OnError;
-use crate::scheduler::{Bypass, Config, Gpus, Input, LEAST_COPY_AFTER, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I, T> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::batch::{Batching, DeviceBatches};
+
 use crate::base::Order;
 use crate::concurrency::driver_bell::DriverBell;
 use crate::runner::RunControl;
-use crate::scheduler::batch::{Batching, DeviceBatches};
 
 /// The parameters of a run that do not depend on its item types.
 #[derive(Debug, Clone, Copy)]

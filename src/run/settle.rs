@@ -1,6 +1,8 @@
 //! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
 
 use gangline_report::CallInput;
+use gangline_scheduler::largest_device;
+use gangline_scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory, text_of};
@@ -9,8 +11,6 @@ use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::no_output::NoOutput;
 use crate::run::output_memory::measured;
-use crate::scheduler::largest_device;
-use crate::scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 /// The outcome of one item in a hook.
 type Worked<T> = Result<T, Error>;

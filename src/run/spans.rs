@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::IndexMap;
 use tracing::field::Empty;
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span};
@@ -11,7 +12,6 @@ use crate::concurrency::{Mutex, lock};
 use crate::device::Device;
 use crate::error::{Error, text_of};
 use crate::run::run_shape::{RunKind, RunShape};
-use crate::scheduler::IndexMap;
 
 /// The target of all spans, by which subscribers select them.
 const TARGET: &str = "gangline";

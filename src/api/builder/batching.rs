@@ -1,11 +1,12 @@
 //! Settings of batches, and of the sizes of items.
 
+use gangline_scheduler::batch::Batch;
+
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::base::Measure;
 use crate::run::measures::Amount;
 use crate::runner::Runner;
-use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Has a producer take several items at once.

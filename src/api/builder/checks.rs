@@ -1,10 +1,11 @@
 //! What [`build`](Builder::build) refuses.
 
+use gangline_scheduler::Backoff;
+
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::error::{BuildError, Error};
 use crate::runner::{BatchHook, Runner};
-use crate::scheduler::Backoff;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Checks that these values are consistent with each other and with `producers`.

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::{Backoff, OnError};
+
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::base::MaxFailures;
@@ -11,7 +13,6 @@ use crate::error::Error;
 use crate::journal::Journal;
 use crate::policy::{Stragglers, Verdict};
 use crate::runner::Runner;
-use crate::scheduler::{Backoff, OnError};
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Sets the handling of items that fail. By default the first error ends the run.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gangline_scheduler::OnError;
+
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::base::{HumanDuration, Measure, Order};
@@ -10,7 +12,6 @@ use crate::observe::event::Observer;
 use crate::observe::event_log::Detail;
 use crate::policy::Stragglers;
 use crate::runner::Runner;
-use crate::scheduler::OnError;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Adds an observer of each run: a closure, or a type of its own.

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::{Lease, LeaseId};
+
 use self::runs::BoardRuns;
 use self::seat::Seat;
 pub(super) use self::seat::{Departed, SeatedWorker};
@@ -17,7 +19,6 @@ use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::spawn::CallerSubscriber;
 use crate::concurrency::{Condvar, Mutex, lock};
-use crate::scheduler::{Lease, LeaseId};
 
 /// The seats of a pool, and its publications, under one lock.
 ///

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gangline_scheduler::batch::Size;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::SeatedWorker;
@@ -11,7 +12,6 @@ use super::publication::{Address, Reply};
 use super::wire::{Card, Command, Object};
 use crate::base::BoxError;
 use crate::error::ClusterError;
-use crate::scheduler::batch::Size;
 
 /// What a coordinator reacts to, one event after the other. A `u64` without a name is a publication.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
+use gangline_scheduler::batch::{Batch, Size};
 
 use super::hook_times::HookTimes;
 use crate::backend::remote::failure::CallFailure;
@@ -16,7 +17,6 @@ use crate::backend::remote::recipe::Terms;
 use crate::base::Hook;
 use crate::device::Devices;
 use crate::error::Crash;
-use crate::scheduler::batch::{Batch, Size};
 
 /// A recipe, as a worker of a cluster uses it.
 pub trait Host: Sync {

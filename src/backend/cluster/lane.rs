@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::LeaseId;
+
 use super::event::CoordinatorEvent;
 use super::health::Fatal;
 use super::hosting::BatchLimits;
@@ -24,7 +26,6 @@ use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::time_limits::TimeLimits;
 use crate::runner::{ProducerSetup, Runner, Wanted};
-use crate::scheduler::LeaseId;
 
 /// The largest batch that a worker may choose. It gets twice as many items for each of its producers.
 const MOST_CHOSEN: usize = 128;

@@ -5,6 +5,8 @@ mod settling;
 
 use std::sync::Arc;
 
+use gangline_scheduler::{Begin, Lease, Next, Readiness, RunTime, hand_over};
+
 use self::figures::{Figures, LaneAttempts};
 use super::board::{Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
@@ -20,7 +22,6 @@ use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
 use crate::runner::{ProducerSetup, Runner};
-use crate::scheduler::{Begin, Lease, Next, Readiness, RunTime, hand_over};
 
 /// A lane in one run.
 pub(super) struct LaneRun<'a, R: Runner> {

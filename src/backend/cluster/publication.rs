@@ -4,9 +4,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::Lease;
+
 use super::wire::WorkerOutcome;
 use crate::error::ClusterError;
-use crate::scheduler::Lease;
 
 /// A message with an item, as long as its lease has no outcome.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::batch::Batch;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, LoadedRunner};
@@ -11,7 +12,6 @@ use crate::backend::remote::failure::CallFailure;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::device::Devices;
-use crate::scheduler::batch::Batch;
 
 /// The one service that a worker has at a time.
 ///

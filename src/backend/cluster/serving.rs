@@ -12,6 +12,7 @@ use async_nats::jetstream;
 use async_nats::{Client, Request, StatusCode, SubscribeError, Subscriber};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use gangline_scheduler::batch::Size;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
@@ -34,7 +35,6 @@ use super::services::{ServiceInUse, Services};
 use super::wire::{self, ItemHeader, Notice, WorkerNews, WorkerOrder};
 use super::worker::WorkerEvent;
 use crate::concurrency::{Mutex, lock};
-use crate::scheduler::batch::Size;
 
 /// Sends events to a part, with their times.
 #[derive(Debug, Clone)]

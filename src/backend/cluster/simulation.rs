@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::{Backoff, Bypass, OnError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use self::coordinator_host::CoordinatorHost;
@@ -49,7 +50,6 @@ use crate::policy::Policy;
 use crate::run::Run;
 use crate::run::run_settings::RunSettings;
 use crate::runner::ProducerSetup;
-use crate::scheduler::{Backoff, Bypass, OnError};
 
 /// The largest output of most plans, as `Nats` has it.
 const LARGEST_OUTPUT: u64 = 1 << 30;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gangline_scheduler::{Copies, Lease};
+
 use super::frame::{Frame, FrameKind};
 use super::memory_writer::{FrameWithBytes, message_into};
 use super::message::{self, Done, Failed, ItemOutcome, ItemsHeader, WorkHook};
@@ -16,7 +18,6 @@ use crate::error::{Error, FrameError, Site, WorkerError, is_device_lost};
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::runner::ProducerContext;
-use crate::scheduler::{Copies, Lease};
 
 /// What came of a call for the items of a lease.
 pub(super) enum CallOutcome<T> {

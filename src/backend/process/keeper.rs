@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gangline_report::WorkerReport;
+use gangline_scheduler::Readiness;
 
 use super::child::{Child, Traffic};
 use super::waiting::Interest;
@@ -14,7 +15,6 @@ use crate::producers::lifetime::Lifetime;
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::runner::ProducerSetup;
-use crate::scheduler::Readiness;
 
 /// Keeps one child process, in which the hooks of one producer run.
 pub(crate) struct Keeper<I, T> {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::LeaseId;
+
 use super::frame::FrameKind;
 use super::keeper::Keeper;
 use super::message::{self, Bye};
@@ -14,7 +16,6 @@ use crate::producers::backend::{Backend, NextStep};
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::runner::Wanted;
-use crate::scheduler::LeaseId;
 
 /// How long a process that has said goodbye may take to end.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::{Begin, Copies, Inputs, Lease, Next};
+
 use super::ahead::Ahead;
 use super::frame::{Frame, FrameKind};
 use super::hook_calls::{CallOutcome, Sent};
@@ -24,7 +26,6 @@ use crate::producers::leasing;
 use crate::run::Run;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::settle;
-use crate::scheduler::{Begin, Copies, Inputs, Lease, Next};
 
 /// A keeper in a run.
 pub(super) struct Shift<'a, I, T> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::{Bypass, Lease, LeaseId};
+
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -21,7 +23,6 @@ use crate::run::output_memory::measured;
 use crate::run::run_settings::Overdue;
 use crate::run::spans::TraceSpans;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::{Bypass, Lease, LeaseId};
 
 /// A producer that calls its hooks on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {

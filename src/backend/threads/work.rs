@@ -1,5 +1,7 @@
 //! How a producer works on a lease: calls the hook and reports the outcomes.
 
+use gangline_scheduler::{Inputs, Lease, Readiness};
+
 use crate::backend::threads::producer::Producer;
 use crate::base::BoxError;
 use crate::base::panic::{catch, drop_quietly};
@@ -14,7 +16,6 @@ use crate::run::handover::item_queue::NextItem;
 use crate::run::settle;
 use crate::run::spans::TraceSpans;
 use crate::runner::{ProducerContext, Runner};
-use crate::scheduler::{Inputs, Lease, Readiness};
 
 /// The outcomes of a batch, one per input.
 type BatchOutputs<R> = Vec<Result<<R as Runner>::Output>>;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::batch::{Batch, Batching, Size};
+use gangline_scheduler::window::Window;
 use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
@@ -11,8 +13,6 @@ use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::run::handover::feeder::Feeder;
 use crate::run::measures::Measured;
-use crate::scheduler::batch::{Batch, Batching, Size};
-use crate::scheduler::window::Window;
 
 fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     let batching = Batching::new(batch);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::window::Window;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
@@ -21,7 +22,6 @@ use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::runner::RunControl;
-use crate::scheduler::window::Window;
 
 /// A run has two stages and a link, and takes longer than that of other models.
 const SCHEDULES: usize = 500;

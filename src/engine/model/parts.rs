@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use gangline_scheduler::OnError;
+use gangline_scheduler::batch::{Batch, Batching};
+use gangline_scheduler::window::Window;
 use shuttle::thread::{self, JoinHandle};
 
 use super::explore;
@@ -28,9 +31,6 @@ use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::run::settle;
 use crate::runner::RunControl;
-use crate::scheduler::OnError;
-use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::window::Window;
 
 /// A run has three stages and two links, and takes five times as long as that of other models.
 const SCHEDULES: usize = 500;

@@ -2,9 +2,10 @@
 //!
 //! The clock of a model stands still, so every item is slow at once.
 
+use gangline_scheduler::batch::Batch;
+
 use super::trials::{Fails, PASSES, Played, Scene, Slow, Until, all_ok_but, check};
 use crate::policy::Stragglers;
-use crate::scheduler::batch::Batch;
 
 const RACES: Scene = Scene { stragglers: Stragglers::Copy, ..PASSES };
 

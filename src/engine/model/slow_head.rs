@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gangline_scheduler::window::Window;
 use shuttle::sync::atomic::AtomicU64;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -9,7 +10,6 @@ use shuttle::thread;
 use super::{check, collect, feed, hub};
 use crate::base::Order;
 use crate::run::handover::item_queue::{ItemQueue, NextItem};
-use crate::scheduler::window::Window;
 
 const PRODUCERS: usize = 2;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use gangline_scheduler::window::Window;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
@@ -26,7 +27,6 @@ use crate::run::handover::item_queue::NextItem;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::runner::RunControl;
-use crate::scheduler::window::Window;
 
 /// Starts the producers of one stage. The item `fails_at` fails.
 pub(super) fn stage_producers(

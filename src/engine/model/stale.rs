@@ -4,6 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::Backoff;
+use gangline_scheduler::window::Window;
+use gangline_scheduler::{
+    Begin, Copies, Expired, FailureFacts, FailureVerdict, Inputs, Lease, LeaseId, Outcome, RunTime,
+    SchedulerEvent, Standing,
+};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 
@@ -14,12 +20,6 @@ use crate::policy::Policy;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::run_settings::RunSettings;
 use crate::run::time_limits::TimeLimits;
-use crate::scheduler::Backoff;
-use crate::scheduler::window::Window;
-use crate::scheduler::{
-    Begin, Copies, Expired, FailureFacts, FailureVerdict, Inputs, Lease, LeaseId, Outcome, RunTime,
-    SchedulerEvent, Standing,
-};
 
 const ITEMS: u64 = 4;
 

@@ -6,6 +6,9 @@ mod written_off;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_scheduler::batch::{Batch, Batching};
+use gangline_scheduler::window::Window;
+use gangline_scheduler::{Backoff, Gpus, OnError};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
@@ -32,9 +35,6 @@ use crate::run::run_settings::RunSettings;
 use crate::run::run_shape::{CarriedOver, InLine, RunShape};
 use crate::run::time_limits::TimeLimits;
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::window::Window;
-use crate::scheduler::{Backoff, Gpus, OnError};
 
 const SCHEDULES: usize = 1_000;
 

@@ -9,6 +9,8 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use gangline_report::Account;
+use gangline_scheduler::IndexMap;
+use gangline_scheduler::Priority;
 
 use super::places::{Left, PlaceRequest, PlaceState, Places, Slot, wake};
 use super::stream_channel::{Recipient, StreamChannel};
@@ -22,8 +24,6 @@ use crate::run::no_output::{FailedItem, NoOutput};
 use crate::run::outbox::Outcome;
 use crate::run::outbox::{End, ResultSink};
 use crate::runner::OpenItems;
-use crate::scheduler::IndexMap;
-use crate::scheduler::Priority;
 
 /// The open calls of a service, and the open items of its streams.
 ///

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use gangline_scheduler::batch::{Batch, Batching};
+use gangline_scheduler::{Outcome, Standing};
 use shuttle::thread::{self, JoinHandle};
 
 use super::background::BackgroundStream;
@@ -20,8 +22,6 @@ use crate::producers::producer_threads::ThreadIds;
 use crate::run::handover::item_queue::ItemQueue;
 use crate::run::recording::Recording;
 use crate::run::run_shape::{CarriedOver, InLine, RunShape};
-use crate::scheduler::batch::{Batch, Batching};
-use crate::scheduler::{Outcome, Standing};
 
 const PRODUCERS: usize = 2;
 const TASK_SCHEDULES: usize = 2_000;

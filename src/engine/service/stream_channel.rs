@@ -5,14 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use gangline_scheduler::Priority;
+use gangline_scheduler::budget::Room;
+
 use super::places::{Slot, wake};
 use super::stream_items::{IndexedResult, Leftover, NextResult, StreamItems, StreamLimits};
 use crate::base::Measure;
 use crate::base::panic::{PanicMessage, catch, drop_quietly};
 use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
-use crate::scheduler::Priority;
-use crate::scheduler::budget::Room;
 
 /// Measures what a value takes in memory, in bytes.
 pub(crate) type BytesOf<V> = Box<dyn Fn(&V) -> u64 + Send + Sync>;

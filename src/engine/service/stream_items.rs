@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
 
+use gangline_scheduler::budget::{MemoryBudget, Room};
+use gangline_scheduler::reorder::Reorder;
+
 use crate::base::Order;
 use crate::error::Error;
-use crate::scheduler::budget::{MemoryBudget, Room};
-use crate::scheduler::reorder::Reorder;
 
 /// A result, and the index of its item in the stream.
 pub(crate) type IndexedResult<T> = (u64, Result<T, Error>);

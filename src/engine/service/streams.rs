@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use gangline_scheduler::batch::Size;
+use gangline_scheduler::budget::Room;
+use gangline_scheduler::{Meta, Priority};
+
 use super::stream_channel::{BytesOf, StreamChannel};
 use super::stream_items::{IndexedResult, MemoryLimit, NextResult, StreamLimits};
 use super::{Calls, look};
@@ -17,9 +21,6 @@ use crate::run::Run;
 use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
 use crate::run::spans::SubscribedSpan;
-use crate::scheduler::batch::Size;
-use crate::scheduler::budget::Room;
-use crate::scheduler::{Meta, Priority};
 
 /// How a stream is opened.
 pub(crate) struct StreamSettings<I, T> {

@@ -1,19 +1,20 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
+use gangline_scheduler::ahead;
+use gangline_scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
+use gangline_scheduler::expansion;
+use gangline_scheduler::window::largest_batch;
+use gangline_scheduler::{
+    Activity, Bypass, Config, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
+    Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
+};
+
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
 use crate::concurrency::{Mutex, lock};
 use crate::run::handover::inputs::KeptInputs;
 use crate::run::handover::signals::{Pending, Signals, Tracking};
 use crate::run::run_clock::RunClock;
 use crate::run::run_shape::CarriedOver;
-use crate::scheduler::ahead;
-use crate::scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
-use crate::scheduler::expansion;
-use crate::scheduler::window::largest_batch;
-use crate::scheduler::{
-    Activity, Bypass, Config, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
-    Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
-};
 
 /// The scheduler, and the state that its backend needs beside it.
 #[derive(Debug)]
@@ -329,13 +330,14 @@ fn tracking(config: &Config) -> Tracking {
 mod tests {
     use std::time::Duration;
 
+    use gangline_scheduler::batch::Batch;
+    use gangline_scheduler::{Copies, Inputs, Memory};
+
     use super::*;
     use crate::base::Order;
     use crate::policy::{Policy, Stragglers};
     use crate::run::run_settings::RunSettings;
     use crate::run::run_shape::{RunKind, RunShape};
-    use crate::scheduler::batch::Batch;
-    use crate::scheduler::{self, Copies, Memory};
 
     /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in
     /// between, it drops the inputs of its lease.
@@ -421,12 +423,7 @@ mod tests {
         };
         let split = |lease: &Lease, inputs: Vec<(u64, u64)>| {
             dispatch.schedule(|state, now| {
-                state.scheduler.fail_together(
-                    lease.id,
-                    scheduler::Inputs::Kept,
-                    Memory::Sufficient,
-                    now,
-                );
+                state.scheduler.fail_together(lease.id, Inputs::Kept, Memory::Sufficient, now);
                 inputs.into_iter().for_each(|(index, input)| _ = state.keep(index, input));
             });
         };

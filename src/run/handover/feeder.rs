@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use gangline_scheduler::Activity;
+use gangline_scheduler::batch::Size;
+use gangline_scheduler::budget::Room;
+use gangline_scheduler::window::Window;
+
 use super::Handover;
 use super::intake::{FeederEnds, Gap};
 use crate::concurrency::atomic::Ordering;
@@ -10,10 +15,6 @@ use crate::run::handover::permits::Want;
 use crate::run::handover::signals::Tracking;
 use crate::run::measures::Measured;
 use crate::run::outbox::Outcome;
-use crate::scheduler::Activity;
-use crate::scheduler::batch::Size;
-use crate::scheduler::budget::Room;
-use crate::scheduler::window::Window;
 
 /// The feeder's end.
 #[derive(Debug)]

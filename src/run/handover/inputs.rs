@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 
-use crate::scheduler::IndexMap;
+use gangline_scheduler::IndexMap;
 
 /// The inputs of tracked items, by index.
 ///

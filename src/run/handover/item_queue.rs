@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::{Lease, Next, Readiness, RunTime};
+
 use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
 use super::lane::ProducerLane;
@@ -10,7 +12,6 @@ use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{IdleReason, Waits};
 use crate::run::outbox::{Outbox, Outcome, outbox};
-use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
 /// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
 /// long. With longer takes, more items would only have to be stolen back.

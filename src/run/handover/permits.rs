@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
+use gangline_scheduler::budget::Room;
 
 use super::shared_budget::StageBudget;
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
-use crate::scheduler::budget::Room;
 
 /// The permits for items in flight. The feeder sleeps here until permits are free, or memory has room.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::RunTime;
+
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::now;
 use crate::observe::run_stats::IdleReason;
-use crate::scheduler::RunTime;
 
 /// The time in which a producer watched for a retry: it had nothing else to do, and asks again when the retry is due.
 ///

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use gangline_scheduler::budget::{MemoryBudget, Room};
+
 use crate::concurrency::{Mutex, lock};
-use crate::scheduler::budget::{MemoryBudget, Room};
 
 /// The memory that the items in flight of all stages of a line may take, with the runs of these stages.
 pub(crate) struct SharedBudget {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
+use gangline_scheduler::{Expired, LeaseId, ProducerId, RunTime, Scheduler, SchedulerEvent};
 
 use super::retry_watch::RetryWatch;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +15,6 @@ use crate::concurrency::parker::Parker;
 use crate::concurrency::{Mutex, lock};
 use crate::run::run_clock::RunClock;
 use crate::runner::AbandonFlag;
-use crate::scheduler::{Expired, LeaseId, ProducerId, RunTime, Scheduler, SchedulerEvent};
 
 /// Which items are tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

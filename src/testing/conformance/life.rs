@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, bounded};
+use gangline_scheduler::OnError;
 
 use super::gate::HookGate;
 use super::probe::{Answer, Answers, Task, TaskWork, panic_text};
@@ -13,7 +14,6 @@ use super::record::{Act, PoolRecord};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Order, Result};
 use crate::runner::Runner;
-use crate::scheduler::OnError;
 
 pub(super) fn no_hang<R>(make: &Make<R>) -> Result<()>
 where

@@ -1,13 +1,14 @@
 //! The laws about results: accounted, named, bounded, ordered, prompt; and batches.
 
+use gangline_scheduler::OnError;
+use gangline_scheduler::batch::Batch;
+
 use super::gate::HookGate;
 use super::probe::{Answer, Answers, Task, TaskWork, failure_text, panic_text};
 use super::record::{Act, PoolRecord};
 use super::trial::{BOTH, Make, Setup, Trial, ensure, failed, passing, tasks, text_of};
 use crate::base::{Hook, Order, Result};
 use crate::runner::Runner;
-use crate::scheduler::OnError;
-use crate::scheduler::batch::Batch;
 
 /// Checks the account of a run that did not pull all of its items, or did.
 fn check_account<R>(trial: &Trial<R>, all: u64, ok: u64, failed: u64) -> Result<()>

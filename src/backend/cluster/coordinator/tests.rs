@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::batch::Size;
+use gangline_scheduler::{Bypass, Lease, Meta, Next, Priority, Readiness};
 use proptest::prelude::*;
 
 use super::Coordinator;
@@ -22,8 +24,6 @@ use crate::backend::cluster::wire::{
 use crate::concurrency::bell::Bell;
 use crate::run::Run;
 use crate::run::run_settings::RunSettings;
-use crate::scheduler::batch::Size;
-use crate::scheduler::{Bypass, Lease, Meta, Next, Priority, Readiness};
 
 const LEASE: Duration = Duration::from_secs(8);
 const WAIT: Duration = Duration::from_secs(30);

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::Lease;
+
 use crate::backend::cluster::board::{Departed, SeatedWorker};
 use crate::backend::cluster::hook_times::HookTimes;
 use crate::concurrency::now;
 use crate::observe::event::{Event, seat_name};
 use crate::observe::event_log::{EventLog, EventWriter};
 use crate::observe::run_stats::{RunStats, SeatTime};
-use crate::scheduler::Lease;
 
 /// Records the times of a lane's workers, and the cost of sending items to them.
 pub(super) struct Figures<'a> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::RunTime;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -21,7 +22,6 @@ use crate::run::handover::feeder::Feeder;
 use crate::run::no_output::NoOutput;
 use crate::run::ordered_merge::OrderedMerge;
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner};
-use crate::scheduler::RunTime;
 
 /// The number of bytes of a large value.
 const LARGE: usize = 300;

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
+use gangline_scheduler::IndexMap;
+
 use super::{Board, OpenCall, ServiceState};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::{MutexGuard, lock};
@@ -11,7 +13,6 @@ use crate::engine::service::stream_channel::{Recipient, StreamChannel};
 use crate::error::Error;
 use crate::run::no_output::NoOutput;
 use crate::run::outbox::Outcome;
-use crate::scheduler::IndexMap;
 
 impl<T> Board<T> {
     /// Adds a stream. If no more items are accepted, it ends with the reason.
