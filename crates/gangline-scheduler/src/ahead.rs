@@ -103,6 +103,22 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_after_the_hook_is_no_time_of_the_batch() {
+        let learned = |returned: Option<u64>, finished| {
+            let batching = Some(Batching::new(Batch::auto()));
+            let mut scheduler = offered(Config { batching, ..config(1) }, 9);
+            let first = lease(&mut scheduler, 0, at(0));
+            scheduler.begin(first.id, Copies::Missing, at(0));
+            returned.into_iter().for_each(|time| scheduler.note_returned(first.id, at(time)));
+            let outcomes = vec![Outcome::Succeeded; first.items.len()];
+            scheduler.finish(first.id, &outcomes, at(finished));
+            format!("{:?}", scheduler.learned())
+        };
+        assert_eq!(learned(Some(5), 25), learned(None, 5));
+        assert_ne!(learned(None, 25), learned(None, 5));
+    }
+
+    #[test]
     fn a_producer_with_room_is_told_of_a_full_batch() {
         let batching = Some(Batching::new(Batch::up_to(3)));
         let mut scheduler = offered(Config { batching, ..config(2) }, 8);

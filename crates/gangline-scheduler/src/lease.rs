@@ -63,6 +63,8 @@ pub(super) struct Held {
     pub(super) phase: Phase,
     /// The start of the phase.
     pub(super) since: RunTime,
+    /// When the hook returned, if its outcome comes later.
+    pub(super) returned: Option<RunTime>,
     pub(super) deadline: Option<RunTime>,
     pub(super) copies: Copies,
     /// The number of its items whose result may still count.
@@ -268,6 +270,7 @@ mod tests {
             attempt: 1,
             phase: Phase::Working,
             since: RunTime::START,
+            returned: None,
             deadline: None,
             copies: Copies::Missing,
             open: 1,

@@ -280,6 +280,14 @@ impl Scheduler {
         }
     }
 
+    /// Notes that the hook of a lease has returned, although its outcome is not known yet: what comes after that is no time
+    /// of the hook.
+    pub fn note_returned(&mut self, id: LeaseId, now: RunTime) {
+        if let Some(held) = self.workload.leases.get_mut(id) {
+            held.returned = Some(now);
+        }
+    }
+
     /// Ends a lease with an outcome for each of its items.
     pub fn finish(&mut self, id: LeaseId, outcomes: &[Outcome], now: RunTime) -> Vec<Standing> {
         let Scheduler { workload, producers, speculation, .. } = self;
@@ -288,14 +296,15 @@ impl Scheduler {
         };
         debug_assert_eq!(held.items.len(), outcomes.len(), "each item has an outcome");
         let has_worked = held.phase == Phase::Working && !outcomes.contains(&Outcome::Failed);
-        workload.batches.went_well(&held, has_worked.then(|| now.since(held.since)));
+        let took = held.returned.unwrap_or(now).since(held.since);
+        workload.batches.went_well(&held, has_worked.then_some(took));
         let is_copied = speculation.is_on() && workload.items.are_shared(&held.items);
         let each = held.items.iter().zip(outcomes);
         let standings: Vec<_> = each
             .map(|(&item, &outcome)| workload.settle(item, outcome, held.producer, producers, now))
             .collect();
         if speculation.is_on() && standings.contains(&Standing::Counts) {
-            speculation.note(now.since(held.since), is_copied);
+            speculation.note(took, is_copied);
         }
         standings
     }

@@ -129,6 +129,7 @@ impl Workload {
             attempt,
             open: items.len(),
             since: now,
+            returned: None,
             deadline,
             // The backend reports copies only when it has them.
             copies: Copies::Missing,

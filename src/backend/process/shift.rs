@@ -316,6 +316,8 @@ impl<'a, I, T> Shift<'a, I, T> {
             return self.take_answer(frame);
         };
         sent.has_returned = true;
+        let (dispatch, lease) = (&self.run.handover.dispatch, sent.lease.id);
+        dispatch.schedule(|state, now| state.scheduler.note_returned(lease, now));
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.finished_all(&sent.lease.items);
         }
