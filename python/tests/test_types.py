@@ -60,7 +60,7 @@ def test_all_public_types_are_known(pyright):
 
 def test_the_options_of_types_are_those_that_are_taken():
     pool = set(Pool.__init__.__annotations__) - {"load", "work", "return"}
-    assert set(PoolOptions.__annotations__) == pool - {"end", "batch"}
+    assert set(PoolOptions.__annotations__) == pool - {"finish", "end", "batch"}
     of_pools = {"order", "window", "journal", "resume", "progress"}
     assert set(ServiceOptions.__annotations__) == set(PoolOptions.__annotations__) - of_pools
     executor = set(Executor.__init__.__annotations__) - {"return", "options"}

@@ -20,6 +20,7 @@ pub(super) struct PlayedRun {
 }
 
 impl PlayedRun {
+    #[cfg(test)]
     pub(super) fn new(producers: usize) -> Self {
         Self::on(places(producers), None)
     }
@@ -119,6 +120,7 @@ pub(super) fn short_run() -> RunReport {
 }
 
 /// A run with every kind of entry: two lost producers, a slow item, failures with hostile texts, and retries.
+#[cfg(test)]
 pub(super) fn eventful(producers: usize) -> RunReport {
     let mut run = PlayedRun::on(places(producers), Some("Denoising <micrographs>"));
     let long = "long ".repeat(1_600);
@@ -149,6 +151,7 @@ pub(super) fn eventful(producers: usize) -> RunReport {
 }
 
 /// Busy at the beginning, alternating in the middle, and almost idle at the end.
+#[cfg(test)]
 fn took(round: u64, producer: usize) -> u64 {
     match round {
         0..100 => 39_000,
