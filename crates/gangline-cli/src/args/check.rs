@@ -54,7 +54,7 @@ pub(crate) struct CheckArgs {
     /// Read samples from the columns of FILE, commas between them
     #[arg(long, value_name = "FILE", conflicts_with = "input")]
     pub(crate) csv: Option<PathBuf>,
-    /// The same with tabs between the columns
+    /// Read samples from the columns of FILE, tabs between them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "csv"])]
     pub(crate) tsv: Option<PathBuf>,
     /// End a worker that takes longer than TIME, as in 30s, for a list [default: no limit]

@@ -17,7 +17,7 @@ pub(crate) struct InputArgs {
     /// Read inputs from the columns of FILE, commas between them; {name} is the column of that name
     #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
     pub(crate) csv: Option<PathBuf>,
-    /// The same with tabs between the columns
+    /// Read inputs from the columns of FILE, tabs between them; {name} is the column of that name
     #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
     pub(crate) tsv: Option<PathBuf>,
     /// Read one command from each line of FILE; commands after --no-gpu need no GPU and may overtake
@@ -64,11 +64,11 @@ pub(crate) struct InputArgs {
     #[arg(short = 'X', long, action = ArgAction::SetTrue)]
     #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
     pub(crate) many: bool,
-    /// The same, but a word with {} is split between inputs
+    /// Put as many inputs into a job as fit, spread over the slots; a word with {} is split between them
     #[arg(short = 'm', long, action = ArgAction::SetTrue, conflicts_with = "many")]
     #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
     pub(crate) many_split: bool,
-    /// The same as -m, and not spread over the slots
+    /// Put as many inputs into a job as fit, as -m does, but do not spread them over the slots
     #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["many", "many_split"])]
     #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
     pub(crate) xargs: bool,

@@ -93,7 +93,7 @@ fn every_option_is_in_the_manual() {
         assert!(!is_option || page.contains(option), "{option}");
     }
     for part in
-        [".TH gangline-run 1", "--tsv", "The same with tabs", "EXIT STATUS", "{//}", "EXAMPLES"]
+        [".TH gangline-run 1", "--tsv", "tabs between them", "EXIT STATUS", "{//}", "EXAMPLES"]
     {
         assert!(page.contains(part), "{part} is not in {page}");
     }
