@@ -238,7 +238,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         Ok(self)
     }
 
-    /// Like [`build`](Builder::build), with the producers that `factory` makes.
+    /// [Builds](Builder::build) a runner with the producers that `factory` makes.
     pub(crate) fn build_with(
         mut self,
         factory: impl FnOnce(Arc<R>) -> ProducerFactory<R::Input, R::Output>,

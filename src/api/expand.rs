@@ -138,7 +138,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
         Expand::new(line, Sound::new(expand), outer)
     }
 
-    /// As [`expand`](Pipeline::expand), for parts that can fail: see [`Pool::try_expand`](crate::Pool::try_expand).
+    /// [Expands](Pipeline::expand) outputs into parts that can fail: see [`Pool::try_expand`](crate::Pool::try_expand).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -219,7 +219,8 @@ where
         self.gathered(Whole { init, add }, AddOrder::OfStage)
     }
 
-    /// As [`gather`](Pipeline::gather), but `finish` makes the input of the next stage of a parent and what was gathered.
+    /// [Gathers](Pipeline::gather) parts, and has `finish` make the input of the next stage of the parent and what was
+    /// gathered.
     ///
     /// So the stage behind the gathering may have the type of those before, and a pipeline can be put together at run
     /// time: its type does not grow with its stages.
@@ -253,7 +254,7 @@ where
     ///
     /// # Errors
     ///
-    /// As for [`gather`](Pipeline::gather). If `finish` panics, the parent fails as an item of the next runner.
+    /// The errors of [`gather`](Pipeline::gather). If `finish` panics, the parent fails as an item of the next runner.
     pub fn gather_into<G, N, I, A, E>(
         self,
         init: I,
@@ -270,7 +271,7 @@ where
         self.gathered(Finished { fold: Whole { init, add }, finish }, AddOrder::OfStage)
     }
 
-    /// As [`gather`](Pipeline::gather), but adds parts as they come, even behind ordered stages.
+    /// [Gathers](Pipeline::gather) parts as they come, even behind ordered stages.
     ///
     /// No part waits for an earlier one of its parent. Parents still leave in their order.
     ///
@@ -298,7 +299,7 @@ where
         self.gathered(Whole { init, add }, AddOrder::Completion)
     }
 
-    /// As [`gather`](Pipeline::gather), but gathers the failure of a part in the part's place.
+    /// [Gathers](Pipeline::gather) parts, with the failure of a part in the part's place.
     ///
     /// `add` gets an `Err` for a part that its runner [skips](crate::Builder::on_error). The part counts as
     /// failed, and the parent goes on. If the iterator of a parent's parts panics, parts are missing, so the

@@ -83,8 +83,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
-    /// As [`Pool::run`](crate::Pool::run): the calling thread pulls the iterator lazily, no further ahead than the window of
-    /// the first stage, and not before `consumer_init` of the last stage has returned.
+    /// The calling thread pulls the iterator lazily, as in [`Pool::run`](crate::Pool::run): no further ahead than the
+    /// window of the first stage, and not before `consumer_init` of the last stage has returned.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -105,7 +105,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         run(&mut *self.line, consumer_of::<S>, Source::new(items, sound), sound)
     }
 
-    /// As [`run`](Pipeline::run), and returns the [report](Pipeline::report) beside the result.
+    /// Does a [`run`](Pipeline::run), and returns the [report](Pipeline::report) beside its result.
     ///
     /// ```
     /// use gangline::{OrderedRunner, each};
@@ -128,8 +128,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         (result, self.report())
     }
 
-    /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
-    /// place.
+    /// [Runs](Pipeline::run) an input that can fail: an `Err` of the iterator takes an item's place.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -143,7 +142,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     ///
     /// # Errors
     ///
-    /// As for [`Pool::try_run`](crate::Pool::try_run).
+    /// The errors of [`Pool::try_run`](crate::Pool::try_run).
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
@@ -153,9 +152,9 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Returns the outputs of the last stage for `items` as an iterator, without consumer hooks.
     ///
-    /// As [`Pool::outputs`](crate::Pool::outputs): the thread that calls `next` also pulls the input, and all stages work meanwhile. The
-    /// iterator yields every error, also the one of a closed runner. A [journal](crate::Builder::journal) is an
-    /// error.
+    /// The thread that calls `next` also pulls the input, as in [`Pool::outputs`](crate::Pool::outputs), and all stages
+    /// work meanwhile. The iterator yields every error, also the one of a closed runner. A
+    /// [journal](crate::Builder::journal) is an error.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -173,7 +172,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         Outputs::new(&mut *self.line, Source::new(items, sound))
     }
 
-    /// As [`outputs`](Pipeline::outputs), for an input that can fail: an `Err` of the iterator takes an item's
+    /// Returns the [`outputs`](Pipeline::outputs) for an input that can fail: an `Err` of `items` takes an item's
     /// place, as an error for which [`is_input`](Error::is_input) is true.
     ///
     /// ```
@@ -195,9 +194,10 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         Outputs::new(&mut *self.line, Source::new(items, fallible))
     }
 
-    /// As [`run`](Pipeline::run), for a stream of async code.
+    /// Returns a future that [runs](Pipeline::run) the items of a stream of async code.
     ///
-    /// As [`Pool::run_stream`](crate::Pool::run_stream). See [`RunStream`] for what dropping it does.
+    /// See [`Pool::run_stream`](crate::Pool::run_stream) for the task that polls the stream, and [`RunStream`] for what
+    /// dropping the future does.
     ///
     /// ```
     /// use futures_lite::stream;
@@ -214,7 +214,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](Pipeline::run). A panic of the stream is [`Error::InputPanicked`].
+    /// The errors of [`run`](Pipeline::run). A panic of the stream is [`Error::InputPanicked`].
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
     pub fn run_stream<T>(&mut self, stream: T) -> RunStream<'_, R, T, S>
@@ -224,8 +224,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         RunStream::new(&mut *self.line, Source::polled(stream, sound))
     }
 
-    /// As [`run_stream`](Pipeline::run_stream), for an input that can fail: an `Err` of the stream takes an item's
-    /// place, as for [`try_run`](Pipeline::try_run).
+    /// Returns a future that [runs](Pipeline::run_stream) a stream that can fail: an `Err` of the stream takes an
+    /// item's place, as for [`try_run`](Pipeline::try_run).
     ///
     /// ```
     /// use futures_lite::stream;
@@ -251,9 +251,10 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         RunStream::new(&mut *self.line, Source::polled(stream, fallible))
     }
 
-    /// As [`outputs`](Pipeline::outputs), from a stream of async code to another.
+    /// Returns the [`outputs`](Pipeline::outputs) for a stream of async code, as another stream.
     ///
-    /// As [`Pool::outputs_stream`](crate::Pool::outputs_stream). See [`OutputsStream`] for what dropping it does.
+    /// [`Pool::outputs_stream`](crate::Pool::outputs_stream) does so for one runner. See [`OutputsStream`] for what
+    /// dropping the stream does.
     ///
     /// ```
     /// use futures_lite::{StreamExt, stream};
@@ -279,8 +280,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         OutputsStream::new(&mut *self.line, Source::polled(stream, sound))
     }
 
-    /// As [`outputs_stream`](Pipeline::outputs_stream), for an input that can fail: an `Err` of the stream takes an
-    /// item's place.
+    /// Returns a stream of the [outputs](Pipeline::outputs_stream) for an input that can fail: an `Err` of `stream`
+    /// takes an item's place.
     ///
     /// ```
     /// use futures_lite::{StreamExt, stream};
@@ -309,8 +310,9 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Turns the pipeline into an iterator over the outputs of the last stage for `items`, without consumer hooks.
     ///
-    /// As [`Pool::into_outputs`](crate::Pool::into_outputs): a thread of its own pulls `items`, and starts at once. Dropping the iterator closes the
-    /// pools that the pipeline owns; [`into_pipeline`](IntoOutputs::into_pipeline) returns it.
+    /// A thread of its own pulls `items`, as in [`Pool::into_outputs`](crate::Pool::into_outputs), and starts at once.
+    /// Dropping the iterator closes the pools that the pipeline owns; [`into_pipeline`](IntoOutputs::into_pipeline)
+    /// returns it.
     ///
     /// ```
     /// use gangline::{Error, OrderedRunner, Result, map};
@@ -332,8 +334,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, sound))
     }
 
-    /// As [`into_outputs`](Pipeline::into_outputs), for an input that can fail: an `Err` of the iterator takes an item's
-    /// place.
+    /// Turns the pipeline [into the outputs](Pipeline::into_outputs) for an input that can fail: an `Err` of `items`
+    /// takes an item's place.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -284,7 +284,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Pool::new); the runner then stays closed.
+    /// The errors of [`new`](Pool::new); the runner then stays closed.
     pub fn activate(&mut self) -> Result<(), Error> {
         self.stage.activate()
     }

@@ -288,7 +288,7 @@ impl<R: Runner + 'static> Service<R> {
     ///
     /// # Errors
     ///
-    /// As [`Pool::close`].
+    /// The errors of [`Pool::close`].
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -315,7 +315,7 @@ impl<R: Runner + 'static> Service<R> {
     ///
     /// # Errors
     ///
-    /// As [`close`](Service::close). If another thread closes the service, that one has the error.
+    /// The errors of [`close`](Service::close). If another thread closes the service, that one has the error.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

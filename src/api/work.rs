@@ -40,11 +40,11 @@ use crate::runner::{ConsumerContext, ProducerContext, Runner, forward_hooks, one
 /// # }
 /// ```
 pub trait Work: Send + Sync {
-    /// As [`Runner::Input`].
+    /// One item, as the caller's iterator yields it: see [`Runner::Input`].
     type Input: Send;
-    /// As [`Runner::Output`].
+    /// What a producer makes of one item: see [`Runner::Output`].
     type Output: Send;
-    /// As [`Runner::ProducerState`].
+    /// What a producer keeps, such as a loaded model: see [`Runner::ProducerState`].
     type ProducerState;
 
     /// Makes the state of one producer: see [`Runner::producer_init`].

@@ -59,7 +59,7 @@ impl From<u64> for MaxFailures {
     }
 }
 
-/// As in `at most 5 % may fail`.
+/// Writes the limit as in `at most 5 % may fail`: `5 %`, or a number.
 impl fmt::Display for MaxFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

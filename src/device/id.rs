@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// One device: what a producer computes on.
 ///
-/// As text it is `cpu`, `cuda:N` or `metal:N`; `cuda` and `metal` alone mean the first one. This is
+/// Its text is `cpu`, `cuda:N` or `metal:N`; `cuda` and `metal` alone mean the first one. This is
 /// also its form in serde. Parsing does not ask the machine whether the device exists: that is
 /// checked when a runner is built.
 ///

@@ -239,7 +239,7 @@ impl<'a> ProducerContext<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`candle_device`](ProducerContext::candle_device).
+    /// The errors of [`candle_device`](ProducerContext::candle_device).
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_devices(&self) -> crate::Result<Vec<candle_core::Device>> {
@@ -291,8 +291,8 @@ impl<'a> ProducerContext<'a> {
     ///
     /// # Errors
     ///
-    /// As for [`candle_device`](ProducerContext::candle_device); and if a file cannot be read, or is no
-    /// safetensors file. A tensor that is missing or has another shape is an error of candle, when it is asked
+    /// The errors of [`candle_device`](ProducerContext::candle_device), and those of a file that cannot be read, or is
+    /// no safetensors file. A tensor that is missing or has another shape is an error of candle, when it is asked
     /// for.
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]

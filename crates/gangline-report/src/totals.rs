@@ -138,10 +138,10 @@ pub struct ProducerTotals {
     pub working: Duration,
     /// The time in which it waited for an item.
     pub waiting: Duration,
-    /// Of that, the time in which the window was full, so that no item was read.
+    /// The part of `waiting` in which the window was full, so that no item was read.
     #[serde(default)]
     pub held_up: Duration,
-    /// Of that, the time in which all items ready for it waited for a
+    /// The part of `waiting` in which all items ready for it waited for a
     /// [backoff](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.backoff).
     #[serde(default)]
     pub backing_off: Duration,

@@ -13,13 +13,13 @@ const GRACE: u32 = 16;
 /// The timeouts of a run. `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timeouts {
-    /// Of a hook, for each item of its lease.
+    /// The timeout of a hook, for each item of its lease.
     pub item: Option<Duration>,
-    /// Of a `producer_init`.
+    /// The timeout of a `producer_init`.
     pub init: Option<Duration>,
-    /// Of the whole run.
+    /// The timeout of the whole run.
     pub run: Option<Duration>,
-    /// Of a `producer_end` between two items.
+    /// The timeout of a `producer_end` between two items.
     pub end: Option<Duration>,
     /// The interval at which the backend checks them. Each deadline is one step later, since a hook that
     /// begins within a step could otherwise expire early.

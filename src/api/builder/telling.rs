@@ -63,7 +63,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self.observer(crate::Progress::new())
     }
 
-    /// As [`progress`](Builder::progress), with `work` as the name of the work, there and in
+    /// Shows the [`progress`](Builder::progress), with `work` as the name of the work, there and in
     /// [reports](crate::Pool::report).
     ///
     /// ```

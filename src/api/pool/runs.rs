@@ -46,7 +46,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// Turns the pool into an iterator over the outputs for `items`, in the pool's order, without the consumer
     /// hooks.
     ///
-    /// As [`outputs`](Pool::outputs), but the iterator owns the pool, and a thread of its own pulls `items`.
+    /// The iterator owns the pool, unlike that of [`outputs`](Pool::outputs), and a thread of its own pulls `items`.
     /// It starts at once. Dropping the iterator closes the pool; [`into_pool`](IntoOutputs::into_pool)
     /// returns it.
     ///
@@ -70,7 +70,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
         IntoOutputs::new(self, Self::ACCESS, GatedSource::new(items, sound))
     }
 
-    /// As [`into_outputs`](Pool::into_outputs), for an input that can fail: an `Err` of the iterator takes an
+    /// Turns the pool [into the outputs](Pool::into_outputs) for an input that can fail: an `Err` of `items` takes an
     /// item's place.
     ///
     /// ```
@@ -128,7 +128,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// As for [`new`](Pool::new).
+    /// The errors of [`new`](Pool::new).
     pub fn with_cfg(runner: R, devices: impl IntoDevices, cfg: CfgNode) -> Result<Self, Error> {
         Self::builder(runner).devices(devices).cfg(cfg).build()
     }
@@ -180,7 +180,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         run(&mut self.stage, consumer_of::<R>, Source::new(items, sound), sound)
     }
 
-    /// As [`run`](Pool::run), and returns the [report](Pool::report) beside the result.
+    /// Does a [`run`](Pool::run), and returns the [report](Pool::report) beside its result.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -203,7 +203,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         (result, self.report())
     }
 
-    /// As [`run`](Pool::run), for an input that can fail: an `Err` of the iterator takes an item's place.
+    /// [Runs](Pool::run) an input that can fail: an `Err` of the iterator takes an item's place.
     ///
     /// Such inputs are the lines of a file, or the [`Outputs`] of another runner. To join two runners,
     /// [`then`](Pool::then) is better: it does not wait with the source.
@@ -219,7 +219,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](Pool::run). In addition an `Err` of the iterator ends the run, unless errors are
+    /// The errors of [`run`](Pool::run). In addition an `Err` of the iterator ends the run, unless errors are
     /// [skipped](crate::Builder::on_error). Its error has the item's index and the cause, and
     /// [`is_input`](Error::is_input) is true for it.
     pub fn try_run<E: Into<BoxError>>(
@@ -254,8 +254,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         Outputs::new(&mut self.stage, Source::new(items, sound))
     }
 
-    /// As [`outputs`](Pool::outputs), for an input that can fail: an `Err` of the iterator takes an item's
-    /// place.
+    /// Returns the [`outputs`](Pool::outputs) for an input that can fail: an `Err` of `items` takes an item's place.
     ///
     /// It comes out as an error for which [`is_input`](Error::is_input) is true.
     ///
@@ -276,7 +275,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         Outputs::new(&mut self.stage, Source::new(items, fallible))
     }
 
-    /// As [`run`](Pool::run), for a stream of async code.
+    /// Returns a future that [runs](Pool::run) the items of a stream of async code.
     ///
     /// No runtime is needed. The task that awaits the future polls the stream, and only while the window has room.
     /// The hooks run on threads of the pool. The future does not block: while a producer rebuilds a state that a
@@ -296,7 +295,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// As for [`run`](Pool::run). A panic of the stream is [`Error::InputPanicked`].
+    /// The errors of [`run`](Pool::run). A panic of the stream is [`Error::InputPanicked`].
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
     pub fn run_stream<S>(&mut self, stream: S) -> RunStream<'_, R, S>
@@ -306,7 +305,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         RunStream::new(&mut self.stage, Source::polled(stream, sound))
     }
 
-    /// As [`run_stream`](Pool::run_stream), for an input that can fail: an `Err` of the stream takes an item's
+    /// Returns a future that [runs](Pool::run_stream) a stream that can fail: an `Err` of the stream takes an item's
     /// place, as for [`try_run`](Pool::try_run).
     ///
     /// ```
@@ -324,7 +323,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// As for [`try_run`](Pool::try_run).
+    /// The errors of [`try_run`](Pool::try_run).
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
     pub fn try_run_stream<S, E>(&mut self, stream: S) -> RunStream<'_, R, S>
@@ -335,7 +334,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         RunStream::new(&mut self.stage, Source::polled(stream, fallible))
     }
 
-    /// As [`outputs`](Pool::outputs), from a stream of async code to another.
+    /// Returns the [`outputs`](Pool::outputs) for a stream of async code, as another stream.
     ///
     /// ```
     /// use futures_lite::{StreamExt, stream};
@@ -359,8 +358,8 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         OutputsStream::new(&mut self.stage, Source::polled(stream, sound))
     }
 
-    /// As [`outputs_stream`](Pool::outputs_stream), for an input that can fail: an `Err` of the stream takes an
-    /// item's place.
+    /// Returns a stream of the [outputs](Pool::outputs_stream) for an input that can fail: an `Err` of `stream` takes
+    /// an item's place.
     ///
     /// ```
     /// use futures_lite::{StreamExt, stream};
@@ -450,7 +449,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
         Pipeline::new(self).expand(expand)
     }
 
-    /// As [`expand`](Pool::expand), for parts that can fail: an `Err` of the iterator takes a part's place.
+    /// [Expands](Pool::expand) outputs into parts that can fail: an `Err` of the iterator takes a part's place.
     ///
     /// The policy of the next runner decides whether it ends the run. Its error is a
     /// [`PartFailed`](Error::PartFailed), and [`is_input`](Error::is_input) is true for it.

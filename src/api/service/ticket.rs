@@ -94,7 +94,7 @@ impl<R: Runner> Ticket<R> {
     ///
     /// # Errors
     ///
-    /// As [`Service::call`](super::Service::call).
+    /// The errors of [`Service::call`](super::Service::call).
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -51,7 +51,7 @@ pub struct Written {
 }
 
 enum Out {
-    /// Of a run without a journal.
+    /// The file of a run without a journal. It gets its name at the end.
     Aside(AtomicFile),
     InPlace(Locked),
 }
@@ -151,7 +151,7 @@ impl<F> Sink<F> {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Sink::open).
+    /// The errors of [`open`](Sink::open).
     pub fn open_at(&self, length: u64) -> Result<Writer<F>, SinkError> {
         let path = &self.path;
         let old = fs::metadata(path).ok();
@@ -187,7 +187,7 @@ impl<F> Writer<F> {
     ///
     /// # Errors
     ///
-    /// As for [`append`](Writer::append).
+    /// The errors of [`append`](Writer::append).
     pub fn write<O: ?Sized>(&mut self, cx: &ConsumerContext<'_>, output: &O) -> Result<()>
     where
         F: Format<O>,

@@ -53,7 +53,7 @@ pub struct Lines;
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLines;
 
-/// As [`JsonLines`], with NaN and infinities as `null`: see
+/// A line of JSON for each output, with NaN and infinities as `null`: see
 /// [`non_finite_as_null`](crate::sink::Sink::non_finite_as_null).
 #[derive(Debug, Clone, Copy)]
 pub struct NullableJsonLines;

@@ -223,7 +223,7 @@ where
     /// Lets errors of this type keep their type on their way from a worker, so that
     /// [`classify`](crate::Builder::classify) can downcast them. Call it again for further types, up to 8.
     ///
-    /// Of other errors the texts arrive, as a [`RemoteError`](crate::error::RemoteError). The marks
+    /// Other errors arrive as their texts, in a [`RemoteError`](crate::error::RemoteError). The marks
     /// [`OutOfMemory`](crate::error::OutOfMemory) and [`DeviceLost`](crate::error::DeviceLost) arrive with either.
     ///
     /// # Panics
