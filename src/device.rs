@@ -151,7 +151,7 @@ pub struct Devices {
     // so that `cpu*65536` is one allocation and not 65,536.
     places: Vec<Place>,
     meaning: Meaning,
-    /// As in [`Parsed`].
+    /// The fallbacks in use, each as a sentence, without repeats.
     fallbacks: Vec<String>,
 }
 

@@ -61,9 +61,9 @@ pub(crate) use self::past::{ItemPlan, Past};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Journal {
-    /// As it was given: errors name it so.
+    /// The path as it was given: errors name it so.
     path: PathBuf,
-    /// The same from the root, once the runner is built.
+    /// The path from the root, once the runner is built.
     anchored: Option<PathBuf>,
     mode: Mode,
     runner: Option<(String, String)>,

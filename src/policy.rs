@@ -143,7 +143,7 @@ impl Policy {
         self.max_failures.is_some_and(|most| most.are_exceeded(failed, items, false))
     }
 
-    /// Like [`gives_up_at`](Self::gives_up_at), at the end of the run.
+    /// Whether `failed` of `items` finished items are too many at the end of the run.
     pub(crate) fn gives_up_at_end(&self, failed: u64, items: u64) -> bool {
         self.max_failures.is_some_and(|most| most.are_exceeded(failed, items, true))
     }

@@ -32,8 +32,8 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
     catch_unwind(AssertUnwindSafe(f)).map_err(message)
 }
 
-/// As [`catch`], where user code and ours take turns: `theirs` is true while user code runs. A panic of
-/// ours goes on.
+/// Calls code in which user code and ours take turns, and catches panics of the former: `theirs` is true while user
+/// code runs. A panic of ours goes on.
 pub(crate) fn catch_theirs<T>(
     theirs: &Cell<bool>,
     f: impl FnOnce() -> T,

@@ -15,7 +15,7 @@ pub(crate) enum Barrier {
     Asymmetric,
     /// Each side executes a fence of its own.
     Symmetric,
-    /// As `Asymmetric`, but every heavy side fails.
+    /// The heavy side always fails, as that of `Asymmetric` may.
     #[cfg(all(test, not(shuttle)))]
     Broken,
 }

@@ -23,7 +23,7 @@ pub(crate) struct CallQueue<M, P, O> {
 struct QueueState<M, P, O> {
     waiting: VecDeque<Waiting<M, P>>,
     hooks: HookThread,
-    /// Of one call only: a worker keeps the outputs of no more than two, with the one in its hook.
+    /// The outputs of one call only: a worker keeps those of no more than two, with the one in its hook.
     outputs: PendingOutputs<O>,
 }
 

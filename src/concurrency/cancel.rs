@@ -173,7 +173,7 @@ impl CancelToken {
         CancelWatch { id, token: self.clone() }
     }
 
-    /// As [`watch`](CancelToken::watch), without the requests made before.
+    /// Passes `target` every request made from now on until the returned value is dropped.
     pub(crate) fn watch_from_now(&self, target: &Arc<impl Interrupt + 'static>) -> CancelWatch {
         let weak = Arc::downgrade(target);
         let mut requests = self.lock();

@@ -140,7 +140,7 @@ impl EventCount {
         }
     }
 
-    /// Like [`wait_unless`](EventCount::wait_unless), but sleeps at most `most`.
+    /// Sleeps for at most `most` until notified, unless `is_ready`: see [`wait_unless`](EventCount::wait_unless).
     pub(crate) fn wait_at_most(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
         let epoch = self.enlist();
         let fenced = self.barrier.heavy();
@@ -195,7 +195,7 @@ impl EventCount {
         }
     }
 
-    /// Like `sleep`, but bounded, since a publisher may have looked too early.
+    /// Sleeps for at most `most`, since a publisher may have looked too early.
     fn doze(&self, epoch: u64, most: Duration) {
         let told = lock(&self.told);
         if told.epoch == epoch && told.sleepers == 0 {

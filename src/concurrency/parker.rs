@@ -76,7 +76,7 @@ pub(crate) fn block_on<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     block_on_with(|_| false, poll)
 }
 
-/// Like [`block_on`], for what is often ready within microseconds.
+/// Blocks the calling thread until `poll` is ready, for waits that often end within microseconds.
 pub(crate) fn block_on_soon<T>(
     yields: &Yields,
     poll: impl FnMut(&mut Context<'_>) -> Poll<T>,

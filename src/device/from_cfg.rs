@@ -60,7 +60,7 @@ impl Devices {
         Self::from_cfg_on(cfg, workers, &machine)
     }
 
-    /// As [`from_cfg`](Devices::from_cfg), on any machine.
+    /// Reads the devices of a [configuration](Devices::from_cfg), on any machine.
     fn from_cfg_on(
         cfg: &CfgNode,
         workers: usize,

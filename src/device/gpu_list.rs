@@ -282,7 +282,7 @@ impl GpuList {
         Devices::new(places?)
     }
 
-    /// As [`visible`](Self::visible), on any machine.
+    /// Checks the list against the GPUs of any machine, as [`visible`](Self::visible) does against those of this one.
     pub(super) fn visible_on(&self, machine: &Machine<'_>) -> Result<GpuList, DeviceError> {
         self.with_indices(
             |index| machine.visible().check(index),

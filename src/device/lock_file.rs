@@ -143,7 +143,7 @@ impl LockFile {
     /// `O_CREAT` (`fs.protected_fifos`). So opening and making it are separate steps.
     fn open(&self) -> io::Result<File> {
         loop {
-            // As a reader too, or opening it would need one.
+            // It is opened as a reader too, or opening it would need one.
             let file = match open_as(OpenOptions::new().read(true).write(true), &self.pipe) {
                 Err(error) if error.kind() == ErrorKind::NotFound => self.make()?,
                 opened => Some(opened?),

@@ -163,7 +163,7 @@ impl<T> Collector<T> {
         }
     }
 
-    /// Like [`done`](Collector::done), for an item that no hook worked on.
+    /// Counts the result handed out last as [consumed](Collector::done), if no hook worked on its item.
     pub(crate) fn done_without_work<I>(&mut self, handover: &Handover<I, T>) {
         // It says nothing about the pace of items. Those after it may be large and slow.
         self.measured.0 += 1;
@@ -273,8 +273,8 @@ impl<T> Collector<T> {
         handover.wait(&mut self.merge, (total, may_feed), wake_threshold, due)
     }
 
-    /// Like [`sleep`](Collector::sleep), for a task. `None` if it is to wait: then `waker` is kept, and the wait lasts
-    /// until [`end_wait`](Collector::end_wait).
+    /// Looks for the results that a thread [sleeps](Collector::sleep) for, in a task. `None` if it is to wait: then
+    /// `waker` is kept, and the wait lasts until [`end_wait`](Collector::end_wait).
     pub(crate) fn poll<I>(
         &mut self,
         handover: &Handover<I, T>,

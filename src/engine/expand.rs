@@ -58,7 +58,7 @@ pub(crate) struct Expansion<P> {
     /// `None`: twice the producers of the stage before.
     most: Option<usize>,
     holes: Mutex<Holes>,
-    /// Of the run in progress.
+    /// The open parents of the run in progress.
     parents: Mutex<Option<Arc<Parents<P>>>>,
 }
 

@@ -98,7 +98,7 @@ impl<I, T> Single<'_, I, T> {
         Single::holding(LineEngine::Own(Box::new(engine)))
     }
 
-    /// The same stage, lent to a line that is dropped before this one is used again.
+    /// Lends the stage to a line that is dropped before this one is used again.
     pub(crate) fn lend(&mut self) -> Single<'_, I, T> {
         Single::holding(LineEngine::Lent(self))
     }

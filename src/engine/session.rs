@@ -34,7 +34,7 @@ pub(super) struct Session<I, T> {
     pub(super) observing: Option<Observing>,
     /// `None` before the run is registered with its token.
     pub(super) watch: Option<CancelWatch>,
-    /// Of the line, if this is its only stage.
+    /// The counts of the line, if this is its only stage.
     pub(super) counts: Arc<LiveCounts>,
     /// The runs of all stages. `None` for a service.
     pub(super) all: Option<Arc<dyn Interrupt>>,

@@ -36,10 +36,10 @@ pub(crate) struct LineRun {
 
 /// The items of a run by outcome.
 pub(super) struct Accounts {
-    /// Of each stage.
+    /// The account of each stage.
     pub(super) stages: Vec<Account>,
-    /// Of the input. Each stage gets the items that are ok in the one before; those between an expansion and its
-    /// gathering get parts.
+    /// The account of the input. Each stage gets the items that are ok in the one before; those between an expansion
+    /// and its gathering get parts.
     pub(super) whole: Account,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn accounts(given: FeedCounts, relayed: &[Relayed], taken: Taken) -> 
     let flows: Vec<_> = given.zip(taken).collect();
     let depths = depths(relayed);
     let mut stands = true;
-    // Of a failure among parts, the input has one item that failed.
+    // Whether the failure is among parts. Then the input has one item that failed.
     let mut parts_failure = false;
     let mut stages = Vec::with_capacity(flows.len());
     for (&(given, taken), &depth) in flows.iter().zip(&depths).rev() {

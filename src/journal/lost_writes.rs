@@ -205,7 +205,7 @@ fn commits_are_due_as_the_user_said() {
 enum CrashStep {
     /// Items that were not there before, done or failed, and a note.
     Commit(Vec<JournalOutcome>, Option<Vec<u8>>),
-    /// The same without a commit.
+    /// Items, done or failed, without a commit.
     Record(Vec<JournalOutcome>),
     /// Some that failed are done.
     Rerun,

@@ -158,7 +158,7 @@ impl<I, T> DeadlineWatch<I, T> {
         }
     }
 
-    /// Like [`expire`](Self::expire), if too few producers are left then. Returns the error, unless the
+    /// Abandons a producer after its hook timed out, if too few producers are left then. Returns the error, unless the
     /// items have other live copies.
     fn expire_last(&self, expired: Expired) -> Option<Error> {
         let error = self.note_timeout(&expired);

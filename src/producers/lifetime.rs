@@ -25,7 +25,7 @@ enum Life {
 }
 
 impl Lifetime {
-    /// Of the first state.
+    /// Makes the lifetime of a first state.
     pub(crate) fn new() -> Self {
         Lifetime { worked: 0, life: Life::First }
     }

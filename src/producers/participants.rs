@@ -145,8 +145,8 @@ impl Participants {
         }
     }
 
-    /// Like [`end`](Self::end), for a task: returns `false` at once if threads have not left. Those ring the driver's bell
-    /// when they leave.
+    /// Returns whether every thread has left, except lost producers: a task cannot [wait](Self::end) for that. No
+    /// producer can enter afterwards. Threads that have not left ring the driver's bell when they do.
     #[cfg(feature = "futures")]
     pub(crate) fn have_ended(&self, has_lost: impl Fn(usize) -> bool) -> bool {
         let mut state = lock(&self.state);

@@ -35,7 +35,7 @@ pub(crate) struct PoolSettings {
     /// How long a `producer_end` may take.
     pub(crate) end_timeout: Option<Duration>,
     pub(crate) gpu_lock: Option<GpuLock>,
-    /// Of the random numbers of items.
+    /// The seed of the run, from which the random numbers of items come.
     pub(crate) seed: u64,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,

@@ -15,11 +15,11 @@ use crate::run::run_state::RunState;
 /// State of a producer that other threads read.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
-    /// Of all producers of its pool.
+    /// The state of all producers of its pool.
     pool: Arc<PoolShared>,
     own: Arc<Own>,
     pub(super) away: Away,
-    /// Of its calls in runs.
+    /// The revocations of its calls in runs.
     pub(crate) revocations: Revocations,
 }
 
@@ -69,7 +69,7 @@ struct Own {
 }
 
 impl Shared {
-    /// Of a producer that has no state yet.
+    /// Makes the shared part of a producer that has no state of its hooks yet.
     pub(crate) fn new(pool: &Arc<PoolShared>) -> Self {
         Shared {
             pool: pool.clone(),

@@ -114,7 +114,7 @@ pub(crate) struct Handover<I, T> {
     /// The collector sleeps here.
     waiting: CachePadded<EventCount>,
     pub(crate) permits: PermitPool,
-    /// Of all parties.
+    /// The yields of all parties before they sleep.
     pub(crate) yields: Yields,
     /// The feeder's ends, until the feeder takes them.
     feeding: Mutex<Option<FeederEnds<I, T>>>,

@@ -47,7 +47,7 @@ pub(crate) enum RunKind {
     /// From one input to one consumer. A failure may end the run.
     #[default]
     Stream,
-    /// As `Stream`, with a task as the collector.
+    /// From one input to one consumer, with a task as the collector.
     Task,
     /// From calls; each result goes back to its caller, and so does each failure.
     Service,

@@ -10,7 +10,7 @@ pub(crate) struct TimeLimits {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
-    /// Of `producer_end`. In a run, only states that are recycled end.
+    /// The time limit of a `producer_end`. In a run, only states that are recycled end.
     pub(crate) end: Option<Duration>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct ProducerSetup {
     pub(crate) cfg: Arc<CfgNode>,
     /// The number of places in the list.
     pub(crate) producers: usize,
-    /// Of the random numbers of items.
+    /// The seed of the run, from which the random numbers of items come.
     pub(crate) seed: u64,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,

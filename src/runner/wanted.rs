@@ -6,9 +6,9 @@ use crate::concurrency::bell::Bells;
 /// By which a hook learns that nothing waits for its call any more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AbandonFlag<'a> {
-    /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
+    /// The flag of one call within a run: it is set to the number of the call, or to the greatest for all.
     Call { revoked: &'a AtomicU64, call: u64 },
-    /// Of a hook outside of runs.
+    /// The flag of a hook outside of runs.
     Outside { is_left: &'a AtomicBool },
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn check_reported(ids: &[usize]) -> Result<(), String> {
         let list: GpuList =
             id.to_string().parse().map_err(|error: DeviceError| error.to_string())?;
         let on_machine = list.on_machine().map_err(|error| error.to_string())?;
-        // Of an entry that is a UUID only CUDA knows whether there is such a GPU, or a part of one.
+        // If the entry is a UUID, only CUDA knows whether there is such a GPU, or a part of one.
         let index = format!("{on_machine:#}").parse::<usize>().ok();
         let renamed = match index {
             Some(index) if index != *id => {

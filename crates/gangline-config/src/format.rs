@@ -19,7 +19,7 @@ pub(super) const MAX_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextFormat {
     Yaml,
-    /// As [`Schema::Yaml11`] reads it.
+    /// YAML as [`Schema::Yaml11`] reads it.
     Yaml11,
     Toml,
     Json,

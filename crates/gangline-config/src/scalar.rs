@@ -10,10 +10,10 @@ use super::tree::integer;
 /// Which plain scalars are no texts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Schema {
-    /// That of YAML 1.2.
+    /// The schema of YAML 1.2.
     #[default]
     Core,
-    /// As PyYAML reads truth values and integers of base 8 and 60. Dates are texts.
+    /// The schema of PyYAML for truth values and integers of base 8 and 60. Dates are texts.
     Yaml11,
 }
 

@@ -30,7 +30,7 @@ impl TreeFault {
         TreeFault { steps: Vec::new(), kind }
     }
 
-    /// The same fault, seen from the node that has it under `step`.
+    /// Returns the fault as seen from the node that has it under `step`.
     pub(super) fn under(mut self, step: impl fmt::Display) -> Self {
         self.steps.push(step.to_string());
         self

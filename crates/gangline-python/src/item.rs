@@ -37,7 +37,7 @@ impl StageItem {
         StageItem { content: Content::One(value), made: Made::default() }
     }
 
-    /// The same item behind a stage that passes everything on.
+    /// Turns the item into that behind a stage that passes everything on.
     pub(crate) fn passed(self, cx: &ProducerContext<'_>) -> Self {
         let made = Made { attempt: cx.attempt(), ..Made::default() };
         StageItem { made, ..self }

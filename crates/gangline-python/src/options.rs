@@ -26,7 +26,7 @@ use crate::shared;
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
-    /// As a worker process rebuilds them; or what makes a worker in this process.
+    /// The functions as a worker process rebuilds them; or what makes a worker in this process.
     functions: FunctionsOption,
     placement: Placement,
     /// How a worker is started: the interpreter, and its arguments.

@@ -22,7 +22,7 @@ struct OutcomeQueueState {
     /// What those take, in bytes.
     bytes: u64,
     end: QueueEnd,
-    /// Of the caller, if it waits.
+    /// The waker of the caller, if it waits.
     waker: Option<Waker>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum TakenOutcomes {
 
 /// The largest number of records that wait for the caller. Each time that it is reached, the consumer waits too.
 const WAITING: usize = 256;
-/// The same if it is not known what they take in memory.
+/// The largest number of records that wait if it is not known what they take in memory.
 const UNSIZED_WAITING: usize = 64;
 
 impl OutcomeQueue {

@@ -42,7 +42,7 @@ const GROUP_BYTES: u64 = SMALL * FIRST_GROUP as u64;
 #[derive(Default)]
 struct Asking {
     asks: AtomicBool,
-    /// Of an event loop that waits to send one.
+    /// The waker of an event loop that waits to send an item.
     waker: Mutex<Option<Waker>>,
 }
 

@@ -58,7 +58,7 @@ struct Stage {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Of this number of stages.
+    /// This number of stages, one after the other.
     Flat(usize),
     /// open, part, gathered.
     Expand,

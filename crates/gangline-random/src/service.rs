@@ -69,8 +69,9 @@ struct Answers {
     /// Refused before they had a place: as the queue was full, or the service had ended.
     refused: AtomicU64,
     given_up: AtomicU64,
-    /// Of streams: the items pulled, and the results taken.
+    /// The items that streams have pulled.
     pulled: AtomicU64,
+    /// The outputs that streams have handed out.
     taken_ok: AtomicU64,
     taken_failed: AtomicU64,
 }

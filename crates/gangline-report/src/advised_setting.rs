@@ -31,7 +31,7 @@ impl AdvisedSetting {
     }
 }
 
-/// As in code, without backquotes.
+/// Writes the setting as in code, without backquotes.
 impl fmt::Display for AdvisedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -40,7 +40,7 @@ struct WorkingPart {
 /// Decides which stage limited a run, and describes in a sentence what to change there. `account` is that of
 /// all stages.
 ///
-/// As in a single run, the part that works all the time sets the pace: the source, the producers of a stage,
+/// The part that works all the time sets the pace, as in a single run: the source, the producers of a stage,
 /// or the consumer. If there is none, the cause is a stage where producers
 /// waited for a reason of its own.
 pub(super) fn decide<'a>(

@@ -99,7 +99,7 @@ impl<'a> Cause<'a> {
         let (site, errors) = (self.site(report), errors.join(": "));
         let line = |what: &str| match (report.vocabulary, site.is_empty()) {
             (_, true) => format!("{what}: {errors}"),
-            // Of a program in Python, the exception says more than the place.
+            // For a program in Python, the exception says more than the place.
             (Vocabulary::Workers, false) => format!("{what}: {errors} ({site})"),
             (Vocabulary::Items | Vocabulary::Jobs, false) => format!("{what} {site}: {errors}"),
         };

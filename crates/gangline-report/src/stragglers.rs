@@ -25,7 +25,8 @@ const LEAST_SHARE: f64 = 0.02;
 const MOST_ITEMS: usize = 5;
 const MOST_PRODUCERS: usize = 5;
 
-/// Of more producers, only the notable ones are shown at once: these, and of each other kind a few.
+/// The largest number of producers of which all are shown at once. Of more, only the notable ones are: at most
+/// `MOST_PRODUCERS` that were lost or slow, and `FEW` of each other kind.
 const MOST_SHOWN: usize = 16;
 const FEW: usize = 2;
 

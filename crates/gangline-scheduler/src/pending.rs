@@ -153,7 +153,7 @@ impl PendingItems {
         let mut last = first;
         for &largest in sizes {
             load = load.with(self.at(largest.1));
-            // As in input order: another item of like size is here, and would cost too much.
+            // The batch is full, as in input order: another item of like size is here, and would cost too much.
             if are_alike(first.0, largest.0) && first != largest && limits.refuse_for_cost(load) {
                 return Some(Selection::Like { smallest: first, largest: last });
             }

@@ -21,8 +21,8 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 const GROWTH: usize = 4;
 /// The default number of batches per producer: one being worked on, one next, and one with its results in transit.
 const PER_PRODUCER: usize = 3;
-/// The same if items of like sizes go together: with more items to choose from, less is padded. Simulated on
-/// two devices with batches of 32: 16 took a fifth less time than 3.
+/// The default number of batches per producer if items of like sizes go together: with more items to choose from,
+/// less is padded. Simulated on two devices with batches of 32: 16 took a fifth less time than 3.
 const PER_PRODUCER_FOR_CHOICE: usize = 16;
 
 /// The items, or batches, per producer that the default window grows to behind a slow head of the line. Other producers
@@ -85,7 +85,7 @@ impl Window {
         Window { at_work, per_producer: PER_PRODUCER, ..Window::fixed(0) }.at_first()
     }
 
-    /// Like [`growing`](Window::growing), with more batches to choose items of like sizes from.
+    /// A [growing](Window::growing) window with more batches to choose items of like sizes from.
     pub(crate) fn growing_for_choice(producers: usize, batch: usize) -> Self {
         let per_producer = PER_PRODUCER_FOR_CHOICE;
         Window { per_producer, ..Self::growing(producers, batch) }.at_first()

@@ -102,7 +102,7 @@ impl<'a, R: Runner> LaneRun<'a, R> {
         let bell = dispatch.signals.bell(self.lane);
         dispatch.signals.bells.add(&bell);
         self.run.wanted.bells.add(&bell);
-        // As long as a lane is in the run, no other run is at this address.
+        // No other run is at this address while a lane is in the run.
         let id = std::ptr::from_ref(self.run).addr();
         self.session.board.enter(self.lane, id, bell);
         // A lane with a worker takes part from the start: retries wait for it.

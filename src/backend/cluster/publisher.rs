@@ -14,7 +14,7 @@ use super::health::{StoreLimits, StorePatience};
 /// A message for a stream: an item, a result, or a chunk of a large value.
 pub(super) struct StreamMessage<'a> {
     pub(super) subject: String,
-    /// The same in each try, so that the broker keeps one message although a confirmation was lost.
+    /// The id of the message, equal in each try: so the broker keeps one message although a confirmation was lost.
     pub(super) id: &'a str,
     pub(super) payload: Bytes,
     pub(super) limits: StoreLimits,

@@ -195,7 +195,7 @@ pub(super) fn frame<E: From<FrameError>>(
 ///
 /// # Errors
 ///
-/// As [`frame`].
+/// The errors of [`frame`].
 pub(super) fn frame_into<E: From<FrameError>>(
     mut bytes: Vec<u8>,
     kind: FrameKind,

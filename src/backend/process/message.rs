@@ -84,9 +84,9 @@ pub(super) struct Done {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Returned {
     pub(super) call: u64,
-    /// As in [`Done`].
+    /// How long the worker was busy with the call until its hook had returned, in microseconds.
     pub(super) took: u64,
-    /// As in [`Done`].
+    /// How long the hook took of that, in nanoseconds.
     pub(super) in_hook: u64,
 }
 

@@ -60,7 +60,7 @@ impl<'a, I, T> Shift<'a, I, T> {
     pub(super) fn new(keeper: &'a mut Keeper<I, T>, run: &'a Run<I, T>) -> Self {
         keeper.listen_to(run);
         if let Some(child) = &mut keeper.worker.child {
-            // Of an earlier run, or of the start.
+            // The traffic so far is that of an earlier run, or of the start.
             child.take_traffic();
         }
         keeper.note_worker(run, |_| {});
@@ -295,7 +295,7 @@ impl<'a, I, T> Shift<'a, I, T> {
     /// Takes the calls that the child hands back.
     fn take_back(&mut self, frame: Frame) {
         let Ok(HandedBack { calls }) = message::decode(&frame) else {
-            // As an answer, the frame is an error that says what is wrong with it.
+            // The frame is wrong. Taken as an answer, it is an error that says how.
             return self.take_answer(frame);
         };
         self.recall = RecallState::No;
@@ -312,7 +312,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         let Some((Returned { took, in_hook, .. }, sent)) =
             returned.zip(current).filter(|(returned, sent)| returned.call == sent.call)
         else {
-            // As an answer, the frame is an error that says what is wrong with it.
+            // The frame is wrong. Taken as an answer, it is an error that says how.
             return self.take_answer(frame);
         };
         sent.has_returned = true;

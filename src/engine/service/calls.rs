@@ -96,7 +96,7 @@ impl<I, T> PendingCall<I, T> {
         self.poll_at_home(cx)
     }
 
-    /// Like [`poll`](PendingCall::poll), in the process that began the call.
+    /// [Polls](PendingCall::poll) for the answer in the process that began the call.
     fn poll_at_home(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
         if let CallPhase::Queued { arrival, .. } = self.stage {
             let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());

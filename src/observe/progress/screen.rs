@@ -80,7 +80,8 @@ struct Suspension<'a>(&'a Screen);
 /// terminal, so frames of the old width are drawn meanwhile. Each line must have one row in them too.
 const CUT_LINES: &str = "\x1b[?7l";
 const WRAP_LINES: &str = "\x1b[?7h";
-/// As many frames of the old width may be drawn after a change: tmux tells programs of a new width after up to 250 ms.
+/// The number of frames of the old width that may be drawn after a change: tmux reports a new width to programs after
+/// up to 250 ms.
 const LATE_FRAMES: usize = 6;
 const CLEAR_ROW: &str = "\r\x1b[2K";
 const CLEAR_ROW_ABOVE: &str = "\x1b[A\x1b[2K";

@@ -117,7 +117,7 @@ impl<I> Dispatch<I> {
         (value, events)
     }
 
-    /// Like [`schedule`](Dispatch::schedule), for calls that cause no events but wake-ups.
+    /// [Calls](Dispatch::schedule) the scheduler for what causes no events but wake-ups.
     fn schedule_quietly<V>(&self, call: impl FnOnce(&mut Tracked<I>, RunTime) -> V) -> V {
         let (value, events) = self.schedule(call);
         debug_assert!(events.is_empty(), "{events:?}");
@@ -148,7 +148,7 @@ impl<I> Dispatch<I> {
             for lease in leases {
                 match state.take_inputs(&lease.items) {
                     Some(inputs) => leased.push((lease, inputs)),
-                    // As in `take_inputs`.
+                    // Some inputs are not wanted any more: see `take_inputs`.
                     None => state.scheduler.release(lease.id, now),
                 }
             }

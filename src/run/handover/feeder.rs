@@ -129,7 +129,8 @@ impl<I, T> Feeder<I, T> {
         self.waited
     }
 
-    /// Like [`wait_for_permit`](Feeder::wait_for_permit), but returns `false` at once if there is no permit.
+    /// Takes a permit if there is one, and room for the held item. Returns `false` where
+    /// [`wait_for_permit`](Feeder::wait_for_permit) would wait.
     pub(crate) fn has_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if !self.give_out_held(handover) || !self.has_next_room(handover) {
             return false;

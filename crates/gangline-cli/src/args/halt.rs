@@ -71,7 +71,7 @@ impl Halt {
     }
 }
 
-/// As `--halt` reads it.
+/// Writes the setting as `--halt` reads it.
 impl fmt::Display for Halt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (when, condition) = match self {

@@ -143,13 +143,13 @@ pub(crate) enum Trim {
 /// How many inputs a job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputGrouping {
-    /// As many as one reading of the sources gives.
+    /// The number that one reading of the sources gives.
     One,
     /// None: they are only counted.
     CountOnly,
-    /// As many as that number of readings give.
+    /// The number that several readings of the sources give.
     Several(usize),
-    /// As many as a command line has room for.
+    /// The number for which a command line has room.
     Fitting { most: usize, bytes: u64, spread: Spread },
 }
 

@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-/// Of the options with names like that of one that is not there, this number is shown.
+/// The most options that are shown because their names are like that of one that is not there.
 const MOST_ALIKE: usize = 3;
 
 /// The words that an entry of the file expands to.

@@ -54,7 +54,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// count yet.
 const LOAD_GAP: Duration = Duration::from_millis(100);
 
-/// The same wait is reported at most this often.
+/// The least time between two reports of a wait.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 impl Brake {

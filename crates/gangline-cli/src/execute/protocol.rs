@@ -264,7 +264,7 @@ fn lossy_text(value: &RawValue) -> serde_json::Result<String> {
         }
     }
 
-    // As bytes: a text must not have halves of pairs.
+    // The value is read as bytes, since a text must not have halves of pairs.
     serde_json::Deserializer::from_str(value.get()).deserialize_bytes(TextVisitor)
 }
 
@@ -294,7 +294,7 @@ fn replace_non_finite(text: &str) -> (Option<String>, Cow<'_, str>) {
 
 const MOST_SHOWN: usize = 200;
 
-/// Of the items that a worker has in hand, these many are named.
+/// The most items that are named of those that a worker has in hand.
 const MOST_NAMED: usize = 8;
 
 const ALLOWED: &str = "{\"item\":N,\"output\":..}, {\"item\":N,\"error\":\"text\"}, {\"oom\":true}, \

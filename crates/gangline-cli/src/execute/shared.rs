@@ -80,7 +80,7 @@ pub(crate) enum Output {
     LinesInOrder,
     /// The job itself prints.
     Direct,
-    /// As it arrives, through this process. A job that printed to a non-blocking stream itself would lose output.
+    /// This process prints it as it arrives. A job that printed to a non-blocking stream itself would lose output.
     Relayed,
 }
 

@@ -135,7 +135,7 @@ impl ResultTable {
                 let columns = *state.columns.get_or_insert(others + count);
                 let figures = figures(outcome, printed);
                 let inputs = outcome.fields.iter().map(|field| field.as_bytes().to_vec());
-                // Of a job with fewer inputs, the outputs have their columns too.
+                // A job with fewer inputs gets empty fields, so that its outputs are in their columns too.
                 let missing = vec![vec![]; columns.saturating_sub(others + count)];
                 let error = outcome.result.error().unwrap_or_default();
                 let outputs = [stdout, stderr, error.into_bytes()].into_iter().take(last.len());

@@ -9,7 +9,7 @@ use regex::bytes::{Captures, NoExpand, Regex};
 /// A change of an input.
 #[derive(Debug, Clone)]
 pub(crate) struct Edit {
-    /// As it is written inside the braces.
+    /// The operator as it is written inside the braces.
     operator: Vec<u8>,
     kind: EditKind,
 }

@@ -164,7 +164,7 @@ fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, L
 }
 
 impl JobFileError {
-    /// As a read error: the file was changed after the check.
+    /// Turns the error into a read error: the file was changed after the check.
     fn into_input(self) -> InputError {
         match self {
             JobFileError::Input(error) => error,

@@ -199,7 +199,7 @@ struct RecordPrinter<W> {
     failed: u64,
     /// The first line without a record.
     next: u64,
-    /// The same for the thread that waits for the end, or [`GIVEN_UP`].
+    /// The first line without a record, for the thread that waits for the end, or [`GIVEN_UP`].
     shown: Arc<AtomicU64>,
 }
 

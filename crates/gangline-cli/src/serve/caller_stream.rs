@@ -142,7 +142,7 @@ impl ReadingWait {
 /// Waits until the caller has closed its side of a connection. hyper looks for that only while it has no bytes of a
 /// further request.
 pub(crate) async fn left(stream: &TcpStream) {
-    // Of this interest the system reports the end of the stream only: bytes that are not read do not end the wait.
+    // This interest reports the end of the stream only: bytes that are not read do not end the wait.
     let _ = stream.ready(Interest::PRIORITY).await;
 }
 

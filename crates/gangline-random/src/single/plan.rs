@@ -60,7 +60,7 @@ impl Plan {
         self.inputs.cancels_at.is_some() || matches!(self.asks, Some(Ask::Cancel(_)))
     }
 
-    /// The same items and settings, without faults of the run itself.
+    /// Copies the items and settings, without faults of the run itself.
     pub(super) fn clone_for_resume(&self) -> Plan {
         let mut settings = self.settings.clone();
         settings.hooks =

@@ -142,7 +142,7 @@ impl Default for Tuner {
             candidate: None,
             refused: None,
             slow: Ceiling::patient(SLOW_PATIENCE),
-            // As if two batches had differed by 15 %.
+            // The scatter is as if two batches had differed by 15 %.
             scatter: Scatter { count: 2.0, squares: 2.0 * 0.15 * 0.15 },
             density: 1.0,
             since_probe: 0,

@@ -202,13 +202,13 @@ impl HeldFolder {
             _ => sync_folder(parent(&self.path))?,
         }
         let mut new = File::options();
-        // As the journal: only its owner can read it.
+        // Only its owner can read it, as with the journal.
         new.append(true).create_new(true).mode(0o600);
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let path = self.path.join(format!("{number}{NEW}"));
             match new.open(&path) {
-                // Of an earlier run.
+                // A file of an earlier run has this name.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 file => {
                     let file = file?;

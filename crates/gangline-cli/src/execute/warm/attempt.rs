@@ -161,7 +161,7 @@ impl Warm {
                 | JobResult::Refused(_)
                 | JobResult::Ended(ProcessEnd::TimedOut(_))
         );
-        // Of one that is left it is known that it is the guilty one, unless the list was too large.
+        // A single job that is left is the guilty one, unless the list was too large.
         let is_split = is_fault
             && match whole {
                 ListFailure::OutOfMemory => asked.len() > 1,
@@ -297,7 +297,7 @@ fn last_lines(said: &Captured) -> String {
     }
 }
 
-/// The same result for another job.
+/// Repeats a result for another job.
 fn repeated(result: &JobResult) -> JobResult {
     let copy = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
     match result {
