@@ -21,8 +21,8 @@
 //!
 //! 1. `lane_run`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
 //!    the item to the coordinator's thread.
-//! 2. `coordinator`: `publish` chooses who may take it: any worker, or one. `client/publishing` and `publisher` send the item
-//!    until the broker has confirmed it.
+//! 2. `coordinator`: `publish` chooses which worker may take it: any, or one. `client/publishing` and `publisher` send
+//!    the item until the broker has confirmed it.
 //! 3. [`part`], in a worker: `ask_for_items` asks for an item, `deliver` holds it, and `begin_items` has it submitted to the
 //!    service of `hosting` once a producer is idle. Before its hook begins, the worker sends `Begun`: `LaneBoard::begin` moves the publication to the lane of
 //!    this worker, and that lane takes over the lease.

@@ -29,7 +29,7 @@ use crate::run::no_output::{Effect, FailedItem, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
 
-/// The most results that a thread replaces together. A slow source delays the next result by so many items.
+/// The most results that a thread replaces together. A slow source delays the next result by this number of items.
 const MOST_IN_GROUP: usize = 32;
 
 /// The driver of a run whose outputs a caller takes. The sessions are kept by the engines, so that a leaked driver can

@@ -97,7 +97,7 @@ impl<I, T> Measures<I, T> {
         self.output = Some(Box::new(move |output| by(output).get()));
     }
 
-    /// Lets so many items be in flight whatever they take in memory.
+    /// Sets the number of items that may be in flight whatever they take in memory.
     pub(crate) fn set_least(&mut self, items: usize) {
         self.least = items;
     }

@@ -1,4 +1,4 @@
-//! What belongs to a worker, for how long, and what becomes of it then.
+//! What belongs to a worker, for how long, and where it goes then.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ fn every_page_is_a_module_of_the_documentation() {
     }
 }
 
-/// Checks once ran another command than readers, who found it red.
+/// Checks once ran another command than readers, for which it failed.
 #[test]
 fn the_test_command_of_the_front_page_is_the_first_that_is_checked() {
     let readme = read("README.md");

@@ -134,7 +134,7 @@ fn a_straggler_at_the_head_keeps_the_window() {
     }
 }
 
-/// Item 0 stays at work until so many others are done that the window must have grown to 16 items per producer.
+/// Item 0 stays at work until the number of others that are done shows a window of 16 items per producer.
 #[test]
 fn the_default_window_grows_behind_a_straggler_at_the_head() {
     // Which of the parties is last to see a full window is a race.

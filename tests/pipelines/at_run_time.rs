@@ -186,7 +186,7 @@ fn a_finish_that_panics_fails_its_parent_in_the_next_stage() {
     });
 }
 
-/// A skipped item, as the last consumer is told of it: its index in the input, and the stage where it failed.
+/// A skipped item, as the last consumer sees it: its index in the input, and the stage where it failed.
 type Skipped = (Option<u64>, Option<usize>);
 
 /// Passes lists on, and notes what was skipped.

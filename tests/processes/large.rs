@@ -97,7 +97,7 @@ fn builder(producers: usize) -> Builder<FnMap<(), Letter, String>, InputOrder> {
     builder.processes(&LETTERS, Processes::new().retries(2)).backoff(Duration::ZERO, Duration::ZERO)
 }
 
-/// A text of so many bytes, which differs from those with other numbers at both ends.
+/// A text of `length` bytes, which differs from those with other numbers at both ends.
 fn text(number: usize, length: usize) -> String {
     let mut text = char::from(b'a' + (number % 26) as u8).to_string().repeat(length);
     let mark = number.to_string();

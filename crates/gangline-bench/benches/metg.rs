@@ -46,7 +46,7 @@ mod linux {
     /// An item is the number of its steps.
     type Pool = FnMap<(), u64, u64>;
 
-    /// One backend: its name, the longest items, and how a pool of so many producers is built.
+    /// One backend: its name, the longest items, and how its pool is built.
     struct Backend<'a> {
         name: &'static str,
         longest: Duration,

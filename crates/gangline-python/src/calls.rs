@@ -138,7 +138,7 @@ impl NativeCalls {
         open.insert(number, begun);
     }
 
-    /// What was noted since the last look. A call that was woken to take its place is left out.
+    /// What was noted since the last look, without the calls that were woken to take their places.
     fn noted(&self) -> Vec<Noted> {
         let numbers = std::mem::take(&mut *lock(&self.ready.numbers));
         if numbers.is_empty() {

@@ -312,7 +312,7 @@ impl Limits {
         let builder = builder.init_in_run().min_producers(self.min_workers.unwrap_or(1));
         let builder = builder.replace_lost(self.max_restarts);
         let mut builder = builder.classify(move |error| {
-            // A death of the worker may be nobody's fault, so the builder's number of retries bounds it.
+            // A worker may die by no fault of its item, so the builder's number of retries bounds it.
             let is_spent = error.attempt().is_some_and(|attempt| attempt > retries);
             match error {
                 Error::HookCrashed { .. } => Verdict::Retry,

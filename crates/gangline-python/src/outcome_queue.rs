@@ -49,7 +49,7 @@ const WAITING: usize = 256;
 const UNSIZED_WAITING: usize = 64;
 
 impl OutcomeQueue {
-    /// A queue of at most `window` records, and of no more than so many small ones take in memory.
+    /// A queue of at most `window` records, which take at most `MOST_BYTES` in memory beside one.
     pub(crate) fn new(window: Option<usize>) -> Self {
         let state = OutcomeQueueState {
             waiting: VecDeque::new(),

@@ -151,7 +151,7 @@ impl NativePool {
         }
     }
 
-    /// Refuses new calls, and waits until those that were accepted are answered, for at most so many seconds. Returns
+    /// Refuses new calls, and waits until those that were accepted are answered, for at most `timeout` seconds. Returns
     /// whether all were.
     fn drain(&self, py: Python<'_>, timeout: f64) -> PyResult<bool> {
         let timeout = limit_of(Some(timeout))?.unwrap_or_default();

@@ -251,7 +251,7 @@ impl TimeShares {
         }
     }
 
-    /// What limited a run of few items for so many producers: a part that a few items show as well, or that they were few.
+    /// What limited a run of few items for its producers: a part that a few items show as well, or that they were few.
     /// They were if a producer worked all the time while others had none.
     pub(super) fn limit_of_few(&self, limit: Bottleneck, totals: &Totals) -> Bottleneck {
         match limit {

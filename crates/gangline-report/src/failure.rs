@@ -60,7 +60,7 @@ impl Failure {
 impl fmt::Display for Failure {
     /// Writes the error and its causes on one line, with control characters escaped. As in the alternate form of
     /// [`Error`](https://docs.rs/gangline/latest/gangline/error/enum.Error.html), a cause that the text before ends
-    /// with is left out.
+    /// with is not written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Plain(&self.error))?;
         let mut said = &self.error;

@@ -333,7 +333,7 @@ impl Recorder {
         self.so_far.ok += items;
     }
 
-    /// An item was left out, since an earlier run had done it.
+    /// An item was not worked on, since an earlier run had done it.
     pub fn already_done(&mut self, at: Duration) {
         self.pass(at);
         self.so_far.already_done += 1;

@@ -196,9 +196,9 @@ pub(super) fn failed(report: &RunReport, failure: &Failure, key: usize) -> Strin
     }
 }
 
-/// Returns the reason of a failure, or its causes from the outermost. The text of the failure itself is left out, since
-/// the line has the item and the place; so is that of a part, which names the same place again. A cause that the text
-/// before ends with is left out too.
+/// Returns the reason of a failure, or its causes from the outermost. The text of the failure itself is not among them,
+/// since the line has the item and the place. Nor is that of a part, which names the same place again, nor a cause that
+/// the text before ends with.
 pub(super) fn errors(failure: &Failure) -> Vec<&str> {
     if let Some(reason) = &failure.reason {
         return vec![reason];

@@ -3,7 +3,8 @@
 //! No item waits behind a slow one for that. Nothing is leased ahead while a producer is idle. A producer that begins
 //! to wait has the leases that were not begun [recalled](super::SchedulerEvent::Recall). Nothing is leased ahead while
 //! items of both priorities wait either, since the next free producer takes a normal one, nor while an overdue item is
-//! to be copied. A producer that has room for a further batch is told of the next full [one](super::SchedulerEvent::Ahead).
+//! to be copied. A producer that has room for a further batch learns of the next full
+//! [one](super::SchedulerEvent::Ahead).
 
 use super::Scheduler;
 use super::lease::{Lease, Phase, ProducerId};

@@ -66,7 +66,7 @@ impl MemoryBudget {
         MemoryBudget { most, total: 0, stages: stages.iter().map(stage).collect() }
     }
 
-    /// Lets each stage have so many items whatever they take, at least one.
+    /// Sets the number of items that each stage may have whatever they take, at least one.
     pub fn with_least(mut self, least: &[usize]) -> Self {
         for (stage, &least) in self.stages.iter_mut().zip(least) {
             stage.least = least.max(1);

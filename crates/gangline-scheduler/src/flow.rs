@@ -7,7 +7,7 @@ use crate::batch::{Batch, More};
 pub enum Input {
     /// By the feeder.
     MayCome,
-    /// By callers, each of whom may wait for the result of its last item. So no batch can count on more.
+    /// By callers, each of which may wait for the result of its last item. So no batch can count on more.
     Calls,
     /// No more items are offered.
     Ended,

@@ -16,7 +16,7 @@ pub(super) struct Waiters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaiterState {
     Busy,
-    /// Busy, and to be told of a full batch that it may lease ahead.
+    /// Busy, and to learn of a full batch that it may lease ahead.
     BusyWithRoom,
     Waiting {
         /// The time at which it asks again by itself.
@@ -61,7 +61,7 @@ impl Waiters {
         self.states[producer] = WaiterState::Busy;
     }
 
-    /// Notes that a busy producer is to be told of a full batch.
+    /// Notes that a busy producer is to learn of a full batch.
     pub(super) fn note_room(&mut self, producer: ProducerId) {
         if self.states[producer] == WaiterState::Busy {
             self.states[producer] = WaiterState::BusyWithRoom;
@@ -76,7 +76,7 @@ impl Waiters {
         }
     }
 
-    /// The busy producers that are to be told of a full batch, unless another producer is idle, which takes it.
+    /// The busy producers that are to learn of a full batch, unless another producer is idle, which takes it.
     pub(super) fn with_room(&self) -> impl Iterator<Item = ProducerId> {
         let is_idle = self.with_room == 0 || self.waiting > 0 || self.woken().next().is_some();
         self.those(move |state| !is_idle && *state == WaiterState::BusyWithRoom)

@@ -47,7 +47,7 @@ mod tables;
 mod tissue;
 
 const ROUNDS: usize = 5;
-/// The model alone gets the numbers of so many lists in turn, so that they fit into memory.
+/// The number of lists whose numbers the model alone gets in turn, so that they fit into memory.
 const LISTS: usize = 8;
 
 /// Seconds by the clock, and of processor time.

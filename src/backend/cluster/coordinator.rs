@@ -119,7 +119,7 @@ impl Clock {
         }
     }
 
-    /// Leaves out a pause of this process that ends now: nobody else was silent for that time.
+    /// Leaves out a pause of this process that ends now: it is no silence of a worker or the broker.
     fn skip(&mut self, pause: Duration) {
         let Clock { now, staffed, connected, answered, result, heard, .. } = self;
         for time in [staffed, connected, answered, result, heard] {

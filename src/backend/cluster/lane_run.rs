@@ -115,7 +115,7 @@ impl<'a, R: Runner> LaneRun<'a, R> {
         }
     }
 
-    /// Handles what there is, and leases what the worker has room for.
+    /// Handles the mail of the lane, and leases what the worker has room for.
     pub(super) fn step(&mut self) -> LaneStep {
         self.take_mail();
         self.lease()

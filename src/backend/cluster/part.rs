@@ -2,7 +2,7 @@
 //!
 //! [`WorkerPart`] has no client, task or clock. `serving` performs its actions, and hands it what they lead to.
 //!
-//! # Who calls what
+//! # Calls
 //!
 //! [`WorkerPart::handle`] takes one event. [`WorkerPart::flush`] ends a batch of events and returns the actions. So items
 //! that begin in one batch go in one notice, and hooks that end in one batch make room for one request. `flush` is to be called

@@ -89,7 +89,7 @@ impl Plan {
         let workers: Vec<_> = (0..count).map(|_| 1 + random.below(4) as usize).collect();
         let capacity: usize = workers.iter().sum();
         let lease = Duration::from_millis(500 + random.below(4_500));
-        // With so many workers, a few items each.
+        // From 100 workers on, a few items each.
         let items_each = if count < 100 { 40 } else { 4 };
         // Values in messages are smaller than the large ones.
         let (large, most_inline) = match random.one_in(4) {
@@ -446,7 +446,7 @@ fn small_plan(items: u64) -> Plan {
     }
 }
 
-/// The broker removes consumers that nobody has used for ten minutes.
+/// The broker removes consumers that were not used for ten minutes.
 #[test]
 fn workers_that_come_after_a_long_time_find_the_items() {
     let mut plan = small_plan(200);

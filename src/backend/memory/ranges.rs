@@ -88,7 +88,7 @@ impl Ranges {
         self.empty(self.kept)
     }
 
-    /// Takes the pages of so many free bytes. The first range that is large enough is taken, so those at the end are
+    /// Takes the pages of `bytes` free bytes. The first range that is large enough is taken, so those at the end are
     /// taken least.
     fn empty(&mut self, mut bytes: u64) -> Vec<Range> {
         let mut emptied = vec![];

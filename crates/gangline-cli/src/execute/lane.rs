@@ -268,7 +268,7 @@ impl Lanes {
         self.lanes.iter().any(|lane| !lane.gate.has_started_all())
     }
 
-    /// The jobs that were ended with the run, and what ended it, if jobs were ended or left out by that.
+    /// The jobs that were ended with the run, and what ended it, if that ended jobs or kept some from their start.
     pub(crate) fn early_end(&self) -> EarlyEnd {
         let EarlyEnd { halt, ended } = self.shared.early_end();
         let halt = halt.filter(|_| !ended.is_empty() || self.have_left_jobs());

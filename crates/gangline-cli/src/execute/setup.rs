@@ -84,8 +84,8 @@ pub(crate) fn lanes(args: &RunArgs, plans: &[Plan]) -> Result<Lanes, CliError> {
     Ok(Lanes::new(shared, lanes))
 }
 
-/// Whether jobs of an earlier run get records. With `--resume-failed` they do not: a job that is left out may not be
-/// done.
+/// Whether jobs of an earlier run get records. With `--resume-failed` they do not: a job that is not run again may not
+/// be done.
 fn done_jobs(args: &RunArgs) -> DoneJobs {
     match args.record.resume {
         true => DoneJobs::Shown,

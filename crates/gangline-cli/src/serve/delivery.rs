@@ -1,4 +1,4 @@
-//! What becomes of an answer between the worker and its caller.
+//! The way of an answer from the worker to its caller.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -271,7 +271,7 @@ impl TimeShares {
             }
             _ => None,
         });
-        // Calls come in an order that nobody chooses.
+        // The order of calls cannot be chosen.
         let order = if totals.window == NO_WINDOW { "" } else { "; put long items first" };
         format!(
             "uneven work limited the run: {} {producer} ({}) worked {} of the time, and {} \

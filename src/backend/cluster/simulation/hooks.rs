@@ -19,12 +19,12 @@ use crate::error::Crash;
 pub(super) struct HookSettings {
     /// The longest time of most hooks.
     pub(super) most: Duration,
-    /// One in so many takes a hundred times as long; 0 for none.
+    /// One hook in this number takes a hundred times as long; 0 for none.
     pub(super) slow: u64,
-    /// One in so many fails; 0 for none.
+    /// One hook in this number fails; 0 for none.
     pub(super) failing: u64,
     pub(super) failure: HookFailure,
-    /// One in so many outputs, and texts of failures, is large; 0 for none.
+    /// One output in this number is large, and one text of a failure; 0 for none.
     pub(super) large: u64,
 }
 

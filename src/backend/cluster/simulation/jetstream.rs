@@ -139,7 +139,7 @@ impl JetStream {
         self.note_interest(connection);
     }
 
-    /// Has the network let only so many messages through with each connection of a client.
+    /// Has the network let only `most` messages through with each connection of a client.
     pub(crate) fn narrow(&mut self, connection: ConnectionId, most: u64) {
         self.network.narrow(connection, most);
     }

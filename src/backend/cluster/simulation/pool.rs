@@ -99,7 +99,7 @@ pub(super) struct SimulatedPool<'a> {
     session: &'a ClusterSession,
     receiver: UnboundedReceiver<CoordinatorEvent>,
     setups: &'a [ProducerSetup],
-    /// One in so many values is large.
+    /// One value in this number is large.
     large: u64,
     /// The runs that have not begun yet, the next one last.
     waiting: Vec<(&'a Run<SimulatedValue, SimulatedValue>, u64)>,

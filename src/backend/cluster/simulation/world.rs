@@ -29,7 +29,7 @@ pub(super) enum Happening {
     Replace(usize),
     /// It has no network for this time.
     Cut(usize, Duration),
-    /// Each of its connections lets only so many messages through.
+    /// Each of its connections lets only this number of messages through.
     Narrow(usize, u64),
     Answer(usize, AnswerFault),
     KillBroker(Files, Duration),

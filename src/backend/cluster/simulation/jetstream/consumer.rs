@@ -296,7 +296,7 @@ impl StreamConsumer {
         }
     }
 
-    /// Sends what there is to those that wait.
+    /// Sends the messages to those that wait for them.
     pub(super) fn deliver(&mut self, messages: &StoredMessages, network: &mut Network) {
         loop {
             match &self.target {

@@ -160,7 +160,7 @@ impl Network {
         self.connections[connection].answer_fault = Some(fault);
     }
 
-    /// Lets so many messages through with each connection of a client.
+    /// Lets `most` messages through with each connection of a client.
     pub(super) fn narrow(&mut self, connection: ConnectionId, most: u64) {
         self.connections[connection].narrowness = Some((most, most));
     }

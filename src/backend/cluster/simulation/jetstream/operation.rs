@@ -251,7 +251,7 @@ pub(crate) enum PullStatus {
     NoMessages,
     /// 408
     Expired,
-    /// 408: others wait already for what there is.
+    /// 408: others wait already for the messages.
     RequestsPending,
     /// 409
     TooManyWaiting,
