@@ -17,17 +17,16 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod any_bytes;
+mod lossy_text;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer as _, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::lossy_text::{lossy_text, replace_non_finite};
 use crate::execute::job_runner::ListFailure;
 use crate::output::json_text::{compact, without_mark};
 use crate::plain::{Plain, beginning};
@@ -240,57 +239,11 @@ pub(crate) fn read_reply(
     }
 }
 
-/// The text that a JSON value is. Halves of surrogate pairs are replaced.
-fn lossy_text(value: &RawValue) -> serde_json::Result<String> {
-    struct TextVisitor;
-
-    impl Visitor<'_> for TextVisitor {
-        type Value = String;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a text")
-        }
-
-        fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
-            let mut text = String::with_capacity(bytes.len());
-            for chunk in bytes.utf8_chunks() {
-                text.push_str(chunk.valid());
-                // Half of a pair has three bytes, each of which is a chunk.
-                if chunk.invalid().first().is_some_and(|first| *first >= 0xc0) {
-                    text.push(char::REPLACEMENT_CHARACTER);
-                }
-            }
-            Ok(text)
-        }
-    }
-
-    // The value is read as bytes, since a text must not have halves of pairs.
-    serde_json::Deserializer::from_str(value.get()).deserialize_bytes(TextVisitor)
-}
-
 fn is_input(kind: &RawValue) -> bool {
     kind.get() == "\"input\""
 }
 
 const OUT_OF_MEMORY: &str = "the device is out of memory";
-
-/// Replaces `NaN`, `-Infinity` and the like, which are not JSON, by `null`. Returns the first of these words, and
-/// the new text.
-fn replace_non_finite(text: &str) -> (Option<String>, Cow<'_, str>) {
-    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r#""(?:[^"\\]|\\.)*"|([-+]?\b(?i:nan|inf(?:inity)?)\b)"#)
-            .expect("the pattern is valid")
-    });
-    let mut first = None;
-    let rest = WORDS.replace_all(text, |found: &Captures<'_>| match found.get(1) {
-        Some(word) => {
-            first.get_or_insert_with(|| word.as_str().to_owned());
-            "null".to_owned()
-        }
-        None => found[0].to_owned(),
-    });
-    (first, rest)
-}
 
 const MOST_SHOWN: usize = 200;
 
