@@ -18,10 +18,10 @@ use self::ticket::wait_for;
 pub use self::ticket::{Call, Full, Ticket};
 use crate::api::pool::{AnyOrderRunner, Pool};
 use crate::engine::service::ServiceHost;
-use crate::engine::service::board::Deadline;
 use crate::engine::service::calls::PendingCall;
 #[cfg(feature = "tower")]
 use crate::engine::service::calls::Reservation;
+use crate::engine::service::service_state::Deadline;
 use crate::error::Error;
 #[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;

@@ -10,6 +10,7 @@ pub(crate) mod calls;
 #[cfg(all(test, shuttle))]
 mod model;
 pub(crate) mod places;
+pub(crate) mod service_state;
 pub(crate) mod stream_channel;
 pub(crate) mod stream_items;
 pub(crate) mod streams;
@@ -23,8 +24,9 @@ use gangline_report::{Account, RunReport};
 use gangline_scheduler::batch::Size;
 use gangline_scheduler::{Meta, Priority, Share};
 
-use self::board::{Board, Deadline, Duty, ExpiredCall, ServiceEnd};
+use self::board::{Board, Duty, ExpiredCall, ServiceEnd};
 use self::places::Slot;
+use self::service_state::Deadline;
 use super::feed::measure;
 use super::pool::Engine;
 use super::session::Session;

@@ -13,7 +13,8 @@ use gangline_scheduler::IndexMap;
 use gangline_scheduler::Priority;
 
 use super::places::{Left, PlaceRequest, PlaceState, Places, Slot, wake};
-use super::stream_channel::{Recipient, StreamChannel};
+use super::service_state::{Deadline, Late, OpenCall, ServiceState};
+use super::stream_channel::Recipient;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::home_process::HomeProcess;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
@@ -35,49 +36,6 @@ pub(crate) struct Board<T> {
     changed: Condvar,
     event_log: Arc<EventLog>,
     home: HomeProcess,
-}
-
-struct ServiceState<T> {
-    /// By the index of their items.
-    open: IndexMap<OpenCall<T>>,
-    next: u64,
-    places: Places<Waker>,
-    deadlines: BTreeSet<(Instant, Late)>,
-    account: Account,
-    /// The streams whose receivers are still there.
-    streams: Vec<Arc<StreamChannel<T>>>,
-    /// The items of streams, which `account` also counts.
-    background: Account,
-    end: Option<End>,
-    /// Whether the streams know that the run was halted.
-    is_halt_told: bool,
-    /// Whether the run was halted before it was aborted.
-    is_drained: bool,
-    is_closed: bool,
-    is_cancelled: bool,
-    /// The error that has ended the service. Every call is then answered with it.
-    reason: Option<Arc<Error>>,
-}
-
-/// A call that is accepted, or an item of a stream. The latter has neither a deadline nor a place in the queue.
-struct OpenCall<T> {
-    recipient: Recipient<T>,
-    deadline: Option<Deadline>,
-}
-
-/// When a call has to be answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deadline {
-    pub(crate) at: Instant,
-    pub(crate) limit: Duration,
-}
-
-/// A call or a caller that is late once its deadline has passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Late {
-    Call(u64),
-    /// A caller that waits for a place, by the number of its arrival.
-    Caller(u64),
 }
 
 /// How a service ends.
@@ -435,28 +393,6 @@ impl<T> Board<T> {
     ) -> MutexGuard<'a, ServiceState<T>> {
         let waited = self.changed.wait_timeout(state, most);
         waited.expect("nothing panics under a lock of ours").0
-    }
-}
-
-impl<T> ServiceState<T> {
-    /// Fails if calls are not accepted. Between the abort of a run and its reason they still are: the service's own
-    /// thread then answers them with the others.
-    fn check(&self) -> Result<(), Error> {
-        if self.is_closed || self.is_drained { Err(self.why()) } else { Ok(()) }
-    }
-
-    /// The error for calls that are not accepted.
-    fn why(&self) -> Error {
-        match &self.reason {
-            None => Error::Closed {},
-            Some(source) => Error::ServiceEnded { source: source.clone() },
-        }
-    }
-
-    fn forget_deadline(&mut self, deadline: Option<Deadline>, what: Late) {
-        if let Some(Deadline { at, .. }) = deadline {
-            self.deadlines.remove(&(at, what));
-        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Calls;
-use super::board::Deadline;
 use super::places::{PlaceRequest, Slot};
+use super::service_state::Deadline;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::parker::{block_on, block_on_soon};
 use crate::error::Error;

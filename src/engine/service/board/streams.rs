@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use gangline_scheduler::IndexMap;
 
-use super::{Board, OpenCall, ServiceState};
+use super::Board;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::{MutexGuard, lock};
+use crate::engine::service::service_state::{OpenCall, ServiceState};
 use crate::engine::service::stream_channel::{Recipient, StreamChannel};
 use crate::error::Error;
 use crate::run::no_output::NoOutput;
