@@ -1,19 +1,18 @@
 //! The sections of a report.
 
+mod attempts;
+
 use std::time::Duration;
 
+use self::attempts::{retried, slowest, split_batches, times};
 use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
-use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, part, rate};
+use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, rate};
 use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
-use super::retries::Retried;
 use super::run_report::{RunReport, Stall};
-use super::sentences::{
-    batch_sizes, headline, lack_of_events, lack_of_keys, losses, retries, waits,
-};
-use super::span::AttemptCounts;
+use super::sentences::{batch_sizes, headline, lack_of_events, lack_of_keys, losses, waits};
 use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::account::Ending;
@@ -28,9 +27,7 @@ pub(super) const PRODUCERS: usize = 256;
 const WORKERS: RowLimits = RowLimits { text: 16, page: PRODUCERS, open: 16 };
 /// The first causes are open on the page, so that the rest of it is not far.
 const FAILURES: RowLimits = RowLimits { text: 10, page: 1_000, open: 10 };
-const RETRIED: RowLimits = RowLimits { text: 0, page: 1_000, open: 5 };
 const STALLS: RowLimits = RowLimits { text: 3, open: 5, ..RowLimits::NONE };
-const SLOWEST: RowLimits = RowLimits { text: 0, ..STALLS };
 
 /// The columns of a table in a summary.
 const SUMMARY_COLUMNS: usize = 8;
@@ -414,52 +411,6 @@ fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
         section = section.with(table.end());
     }
     Some(section.remark(lack_of_keys(report)))
-}
-
-fn times(report: &RunReport) -> Option<Section<'_>> {
-    let chart = Block::DistributionChart(AttemptCounts::of(&report.spans)?);
-    let section = Section::new("Times of attempts").only(Medium::Page, chart);
-    Some(match more(report.spans_left_out, "attempt") {
-        Some(more) => section.explain(more),
-        None => section,
-    })
-}
-
-fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {
-    if report.slowest.is_empty() {
-        return None;
-    }
-    let words = report.words();
-    let title = "The attempts that took the longest";
-    let table = TableOf::new(title, SLOWEST, report.slowest.iter())
-        .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref(), key))
-        .number("took", 0, |it| Time(it.took))
-        .number(words.producer, 0, |it| it.producer)
-        .number("attempt", 0, |it| it.attempt)
-        .number("batch of", 0, |it| Count(it.together));
-    let heading = format!("Slowest {}", words.items);
-    Some(Section::new(heading).only(Medium::Page, table.end()))
-}
-
-fn retried(report: &RunReport, key: usize) -> Option<Section<'_>> {
-    let summary = retries(report)?;
-    let words = report.words();
-    let title = format!("{} that were retried", capitalised(words.items));
-    let name = |it: &&Retried| part(words, it.item, it.key.as_deref(), key, &it.parts);
-    let table = TableOf::new(title, RETRIED, report.retries.list.iter())
-        .counting(words.item, report.retries.left_out)
-        .text(words.item, 0, usize::MAX, name)
-        .number("failed attempts", 0, |it| it.failed_attempts)
-        .text("outcome", 0, usize::MAX, |it| it.outcome.text())
-        .errors("last error", |it| vec![(&*it.error).into()]);
-    let section = Section::new("Retries").with(Block::Paragraph(summary, None));
-    Some(section.only(Medium::Page, table.end()))
-}
-
-fn split_batches(report: &RunReport) -> Option<Section<'_>> {
-    let words = report.words();
-    let summary = Block::Paragraph(report.splits.summary(words)?, Some(Ink::Warning));
-    Some(Section::new(format!("Split {}", words.batches)).with(summary))
 }
 
 fn provenance(report: &RunReport) -> Option<Section<'_>> {
