@@ -59,7 +59,7 @@ pub enum WorkerError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// The [fork server](crate::process::Processes::fork_server) cannot prepare.
+    /// The fork server of `Processes::fork_server` cannot prepare.
     #[non_exhaustive]
     Unprepared {
         /// What the server said.

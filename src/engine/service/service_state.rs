@@ -6,12 +6,12 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use gangline_report::Account;
+use gangline_scheduler::IndexMap;
 
 use super::places::Places;
 use super::stream_channel::{Recipient, StreamChannel};
 use crate::error::Error;
 use crate::run::outbox::End;
-use crate::scheduler::IndexMap;
 
 pub(super) struct ServiceState<T> {
     /// By the index of their items.
