@@ -7,7 +7,7 @@
 //! [one](super::SchedulerEvent::Ahead).
 
 use super::Scheduler;
-use super::lease::{Lease, Phase, ProducerId};
+use super::lease::{Lease, LeaseId, Phase, ProducerId};
 use super::priority::Priority;
 use super::producers::RunProducers;
 use super::time::RunTime;
@@ -29,6 +29,14 @@ pub fn lease_ahead(
         scheduler.producers.waiters.note_room(producer);
     }
     leases
+}
+
+/// Notes that the hook of a lease has returned, although its outcome is not known yet: the producer works on the next, and what
+/// comes after is no time of this hook.
+pub fn note_returned(scheduler: &mut Scheduler, id: LeaseId, now: RunTime) {
+    if let Some(held) = scheduler.workload.leases.get_mut(id) {
+        held.returned = Some(now);
+    }
 }
 
 fn lease_up_to(
@@ -110,7 +118,7 @@ mod tests {
             let mut scheduler = offered(Config { batching, ..config(1) }, 9);
             let first = lease(&mut scheduler, 0, at(0));
             scheduler.begin(first.id, Copies::Missing, at(0));
-            returned.into_iter().for_each(|time| scheduler.note_returned(first.id, at(time)));
+            returned.into_iter().for_each(|time| note_returned(&mut scheduler, first.id, at(time)));
             let outcomes = vec![Outcome::Succeeded; first.items.len()];
             scheduler.finish(first.id, &outcomes, at(finished));
             format!("{:?}", scheduler.learned())

@@ -280,14 +280,6 @@ impl Scheduler {
         }
     }
 
-    /// Notes that the hook of a lease has returned, although its outcome is not known yet: what comes after that is no time
-    /// of the hook.
-    pub fn note_returned(&mut self, id: LeaseId, now: RunTime) {
-        if let Some(held) = self.workload.leases.get_mut(id) {
-            held.returned = Some(now);
-        }
-    }
-
     /// Ends a lease with an outcome for each of its items.
     pub fn finish(&mut self, id: LeaseId, outcomes: &[Outcome], now: RunTime) -> Vec<Standing> {
         let Scheduler { workload, producers, speculation, .. } = self;

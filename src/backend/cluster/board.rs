@@ -25,8 +25,7 @@ use crate::concurrency::{Condvar, Mutex, lock};
 /// - **Seats.** Only the coordinator's thread seats and unseats workers.
 /// - **Publications.** A lane adds a publication with [`publish`](Self::publish). Only lanes remove it: with the
 ///   outcome of its lease, when its lease is stale and no worker has begun it, or when the lane leaves the run.
-/// - **Wanted.** A publication is wanted as long as the board has it. The tasks that send its input or read its output
-///   stop when it is gone.
+/// - **Wanted.** The tasks that send the input of a publication or read its output stop when the board has it no more.
 /// - **Holder.** The lane that leased an item holds its publication until a worker begins it. Then
 ///   [`begin`](Self::begin) moves it to the lane of that worker. News of a publication go to its holder.
 /// - **Wake-ups.** Each change that concerns a lane rings its bell. A woken lane takes its [`mail`](Self::mail).

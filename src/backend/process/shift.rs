@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use gangline_scheduler::ahead::note_returned;
 use gangline_scheduler::{Begin, Copies, Inputs, Lease, Next};
 
 use super::ahead::Ahead;
@@ -317,7 +318,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         };
         sent.has_returned = true;
         let (dispatch, lease) = (&self.run.handover.dispatch, sent.lease.id);
-        dispatch.schedule(|state, now| state.scheduler.note_returned(lease, now));
+        dispatch.schedule(|state, now| note_returned(&mut state.scheduler, lease, now));
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.finished_all(&sent.lease.items);
         }
