@@ -19,8 +19,7 @@ use crate::run::outbox::Outcome;
 
 /// The pace is judged after this number of results.
 const RESULTS: u64 = if cfg!(shuttle) { u64::MAX } else { 32 };
-/// The time within which [`RESULTS`] results make the pace high: one every 250 us. A wake-up for each result costs the
-/// producer 5 to 20 us of its items.
+/// The time within which [`RESULTS`] results make the pace high: one every 250 us. A wake-up costs a producer 5 to 20 us.
 const SPAN: Duration = Duration::from_millis(8);
 /// The pace is judged after this number of waits, if fewer results have arrived.
 const WAITS: u32 = if cfg!(shuttle) { u32::MAX } else { 8 };

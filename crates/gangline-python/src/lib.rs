@@ -20,6 +20,7 @@ mod outcome_queue;
 mod pipeline;
 mod pool;
 mod prints;
+mod recorded_stage;
 mod report;
 mod run;
 mod run_input;

@@ -8,8 +8,8 @@ use gangline::{CancelToken, Error};
 use pyo3::prelude::*;
 
 use crate::errors::{PoolErrorClass, lost_stage, pool_failure_in, raised, text_in};
-use crate::outcome::RecordedStage;
 use crate::prints::PrintSender;
+use crate::recorded_stage::RecordedStage;
 
 /// Passes on what a pool tells, and ends it if the first `load` fails.
 pub(crate) struct Messages {

@@ -10,6 +10,7 @@ use crate::answer::{Answer, Made};
 use crate::errors::{task_failed, text_in, text_of_item, text_of_place};
 use crate::item::{Content, StageItem};
 use crate::messages::FailedLoad;
+use crate::recorded_stage::RecordedStage;
 
 /// What became of an item.
 pub(crate) struct Outcome {
@@ -28,14 +29,6 @@ enum End {
     Failed(String),
     /// An earlier run had done it, so it has no record.
     AlreadyDone,
-}
-
-/// A stage, as records have it.
-pub(crate) struct RecordedStage {
-    /// What the texts of errors call it. `None` in a pool, which has no other.
-    pub(crate) name: Option<String>,
-    /// The number of its first worker among those of all stages.
-    pub(crate) first_worker: usize,
 }
 
 impl Outcome {

@@ -10,7 +10,8 @@ use crate::answer::OfAnswer;
 use crate::failure::TaskFailed;
 use crate::item::StageItem;
 use crate::objects::HeldObject;
-use crate::outcome::{Outcome, RecordedStage};
+use crate::outcome::Outcome;
+use crate::recorded_stage::RecordedStage;
 use crate::run::{RunGuard, RunSlot};
 use crate::runner::PyRunner;
 
