@@ -30,6 +30,7 @@ tests![
     finishing_that_hangs_is_killed,
     finished_outputs_of_another_number_fail_their_batch,
     a_lack_of_memory_in_finishing_divides_the_batch,
+    a_crash_is_not_blamed_on_the_batch_before_which_is_not_finished,
     a_slow_batch_keeps_no_batch_back_that_was_sent_behind_it,
     a_crash_costs_the_batch_behind_no_attempt,
     a_pool_without_items_ahead_works_the_same,
@@ -41,7 +42,8 @@ type Numbers = BoxRunner<u64, u64, Vec<u64>>;
 pub static PREPARED: Recipe<Numbers> = Recipe::new("prepared", make).prepare_batch(prepare);
 
 /// Adds one to each output in `finish_batch`. The hook doubles.
-pub static FINISHED: Recipe<Numbers> = Recipe::new("finished", make_doubling).finish_batch(finish);
+pub static FINISHED: Recipe<Numbers> =
+    Recipe::new("finished", make_doubling).prepare_batch(note).finish_batch(finish);
 
 /// An input that cannot be prepared, or whose output cannot be finished, and one that panics there.
 const UNPREPARED: u64 = 1_000_001;
@@ -52,6 +54,10 @@ const ABORTS: u64 = 1_000_003;
 const HANGS: u64 = 1_000_004;
 const DROPPED: u64 = 1_000_005;
 const LARGE: u64 = 1_000_006;
+/// One whose output is not finished for a while, and not at all once the hook of the next has begun. That ends the process.
+const FINISHES_LATE: u64 = 1_000_007;
+const CRASHES: u64 = 1_000_008;
+static HAS_BEGUN_TO_CRASH: AtomicBool = AtomicBool::new(false);
 /// The hook of a batch that begins with one of these takes 1 ms.
 const SLOW: Range<u64> = 2_000..4_000;
 
@@ -110,6 +116,13 @@ fn make(_: &CfgNode) -> Result<Numbers> {
     Ok(BoxRunner::new(gangline::map_batches(|_| Ok(()), work)))
 }
 
+#[expect(clippy::ptr_arg, reason = "the form that a recipe asks for")]
+#[expect(clippy::unnecessary_wraps, reason = "the form that a recipe asks for")]
+fn note(_: &Numbers, inputs: &mut Vec<u64>) -> Result<()> {
+    LAST_PREPARED.fetch_max(inputs[0], Ordering::Release);
+    Ok(())
+}
+
 fn finish(_: &Numbers, outputs: &mut Vec<Result<u64>>) -> Result<()> {
     let has = |input: u64| outputs.iter().flatten().any(|output| *output == 2 * input);
     if has(UNPREPARED) {
@@ -121,6 +134,13 @@ fn finish(_: &Numbers, outputs: &mut Vec<Result<u64>>) -> Result<()> {
     }
     while has(HANGS) {
         thread::park();
+    }
+    let since = Instant::now();
+    while has(FINISHES_LATE) && since.elapsed() < Duration::from_millis(500) {
+        while HAS_BEGUN_TO_CRASH.load(Ordering::Relaxed) {
+            thread::park();
+        }
+        thread::yield_now();
     }
     if has(LARGE) && outputs.len() > 1 {
         return Err(gangline::error::OutOfMemory::new("no room for this").into());
@@ -140,6 +160,18 @@ fn make_doubling(_: &CfgNode) -> Result<Numbers> {
     let work = |_: &ProducerContext<'_>, (): &mut (), inputs: &mut Vec<u64>| {
         if inputs[0] == COUNT {
             return Ok(vec![Ok(MEANWHILE.load(Ordering::Relaxed))]);
+        }
+        let since = Instant::now();
+        let is_next_prepared = || LAST_PREPARED.load(Ordering::Acquire) >= CRASHES;
+        while inputs[0] == FINISHES_LATE
+            && !is_next_prepared()
+            && since.elapsed() < Duration::from_millis(500)
+        {
+            thread::yield_now();
+        }
+        if inputs[0] == CRASHES {
+            HAS_BEGUN_TO_CRASH.store(true, Ordering::Relaxed);
+            std::process::abort();
         }
         WORKS.store(true, Ordering::Relaxed);
         if SLOW.contains(&inputs[0]) {
@@ -288,6 +320,17 @@ fn a_lack_of_memory_in_finishing_divides_the_batch() {
     let mut pool = doubled(1).build().unwrap();
     let items = (1_000..1_100).chain([LARGE]).chain(1_100..1_200);
     assert_eq!(pool.run(items.clone()).unwrap(), worked(items));
+}
+
+fn a_crash_is_not_blamed_on_the_batch_before_which_is_not_finished() {
+    let builder = doubled(1).batch(Batch::of(1)).on_error(OnError::Skip);
+    let mut pool = builder.processes(&FINISHED, Processes::new().retries(0)).build().unwrap();
+    let items = (1_000..1_040).chain([FINISHES_LATE, CRASHES]).chain(1_040..1_080);
+    let expected = worked((1_000..1_040).chain([FINISHES_LATE]).chain(1_040..1_080));
+    assert_eq!(pool.run(items).unwrap(), expected);
+    let failed: Vec<_> = pool.failures().iter().map(|failure| failure.item().unwrap()).collect();
+    assert_eq!(failed, [41]);
+    assert_eq!(pool.report().producers[0].worker.as_ref().unwrap().restarts, 1);
 }
 
 /// After more quick batches than the window has, one waits for an item of the batch behind it.
