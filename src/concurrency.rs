@@ -22,6 +22,7 @@ pub(crate) mod queue;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;
 pub(crate) mod spawn;
+pub(crate) mod time_aside;
 pub(crate) mod waiting;
 pub(crate) mod yields;
 

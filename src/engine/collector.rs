@@ -325,6 +325,11 @@ impl<T> Collector<T> {
         self.time.heads.news()
     }
 
+    /// Counts a time as written to the journal, and not as work of the consumer.
+    pub(crate) fn has_written(&mut self, took: Duration) {
+        self.time.journal += took;
+    }
+
     /// The total time that it has waited.
     pub(crate) fn waited(&self) -> Duration {
         self.time.waited + self.time.stalled

@@ -359,11 +359,13 @@ impl<R: Runner> Consumer<R> {
         else {
             return Ok(());
         };
+        let since = now();
         let flush = |cx: &ConsumerContext<'_>| self.runner.consumer_flush(cx, state);
         let committed = self
             .call(Hook::ConsumerFlush, None, flush)
             .map_err(|error| *error)
             .and_then(|()| Ok(journal_writer.commit()?));
+        self.collector.has_written(now() - since);
         committed.map_err(|error| {
             self.journal_state = JournalState::Spoilt;
             let seq = self.collector.consumed();

@@ -192,7 +192,7 @@ impl<I, T> Source<I, T> {
                 in_iterator.set(false);
                 match pulling {
                     Some(Ok(item)) if is_plain => feeder.push(&run.handover, item),
-                    Some(Ok(item)) => match look_and_push(run, feeder, *pulled, item) {
+                    Some(Ok(item)) => match name_and_push(run, feeder, *pulled, item) {
                         Ok(()) => {}
                         Err(rejected) => return Pause::Rejected(rejected),
                     },
@@ -311,7 +311,21 @@ impl FeederTime {
     }
 }
 
-/// Names and measures an item, and gives it out.
+/// Names and measures an item that was read, and gives it out.
+#[cold]
+fn name_and_push<I, T>(
+    run: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
+    seq: u64,
+    item: I,
+) -> Result<(), Rejected> {
+    let since = now();
+    let looked = look(run, seq, &item);
+    run.handover.stats.source_named(now() - since);
+    push_looked(run, feeder, item, looked)
+}
+
+/// Names and measures an item of the stage before, and gives it out.
 #[cold]
 pub(super) fn look_and_push<I, T>(
     run: &Run<I, T>,
@@ -319,14 +333,25 @@ pub(super) fn look_and_push<I, T>(
     seq: u64,
     item: I,
 ) -> Result<(), Rejected> {
-    let admitted = run.admit(seq, &item).and_then(|plan| match plan {
-        ItemPlan::Run => Ok(()),
-        ItemPlan::AlreadyDone => Err(Rejected::AlreadyDone),
-    });
-    let measured = admitted.and_then(|()| {
-        run.run_settings.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))
-    });
-    match measured {
+    let looked = look(run, seq, &item);
+    push_looked(run, feeder, item, looked)
+}
+
+fn look<I, T>(run: &Run<I, T>, seq: u64, item: &I) -> Result<Option<Measured>, Rejected> {
+    match run.admit(seq, item)? {
+        ItemPlan::Run => {}
+        ItemPlan::AlreadyDone => return Err(Rejected::AlreadyDone),
+    }
+    run.run_settings.measures.as_ref().map_or(Ok(None), |measures| measure(measures, item))
+}
+
+fn push_looked<I, T>(
+    run: &Run<I, T>,
+    feeder: &mut Feeder<I, T>,
+    item: I,
+    looked: Result<Option<Measured>, Rejected>,
+) -> Result<(), Rejected> {
+    match looked {
         Ok(None) => feeder.push(&run.handover, item),
         Ok(Some(measured)) => feeder.push_measured(&run.handover, item, measured),
         Err(rejected) => {

@@ -18,7 +18,7 @@ use crate::engine::link::{FeedCounts, LinkKind, Relayed};
 use crate::error::{Error, text_of};
 use crate::observe::event::{Event, ProducerTotals, Totals, seat_name};
 use crate::observe::event_log::EventLog;
-use crate::observe::run_stats::{CollectorTime, ProducerTime};
+use crate::observe::run_stats::{CollectorTime, ProducerTime, SourceTime};
 use crate::producers::Producers;
 use crate::run::Run;
 use crate::run::handover::shared_budget::StageBudget;
@@ -225,10 +225,11 @@ impl<I, T> Engine<I, T> {
         error: Option<&Error>,
     ) -> Totals {
         let stats = &run.handover.stats;
-        let CollectorTime { window, present, init, waited, stalled, heads, .. } = stats.collector();
-        let (source_working, source_waiting) = stats.source();
+        let CollectorTime { window, present, init, waited, stalled, journal, heads, .. } =
+            stats.collector();
+        let SourceTime { working: source_working, waited: source_waiting, naming } = stats.source();
         let (origin, destination) = stats.ends();
-        let consumer_working = present.saturating_sub(waited + stalled);
+        let consumer_working = present.saturating_sub(waited + stalled + journal);
         let was_full = run.handover.permits.memory().is_some_and(StageBudget::was_full);
         let measures = self.run_settings.measures.as_ref().filter(|_| was_full);
         let window_memory = measures.and_then(|it| it.most(Measure::Memory));
@@ -252,6 +253,9 @@ impl<I, T> Engine<I, T> {
         totals.destination = destination;
         totals.source_working = source_working;
         totals.source_waiting = source_waiting;
+        totals.source_naming = naming;
+        totals.journal_writing = journal;
+        totals.held_back_by = stats.held_back_by();
         totals.consumer_working = consumer_working;
         totals.consumer_waiting = waited;
         totals.head_stalled = stalled;
@@ -290,6 +294,7 @@ impl<I, T> Engine<I, T> {
         totals.rebuilding = rebuilds.took;
         totals.working = all.working();
         totals.waiting = waited.all;
+        totals.aside = all.aside;
         totals.held_up = waited.for_permits;
         totals.backing_off = waited.for_retries;
         totals.batch_ceiling = producers.and_then(|producers| producers.ceiling(producer));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[doc(inline)]
-pub use gangline_report::{Destination, Origin, ProducerTotals, Totals};
+pub use gangline_report::{Destination, Origin, ProducerTotals, TimeKind, Totals};
 use gangline_report::{Failure, Recorder};
 
 use crate::base::Order;
+pub use crate::concurrency::time_aside::count_as;
 
 /// Something that happened in a run.
 ///
@@ -60,6 +61,26 @@ pub enum Event {
         item: u64,
         /// The producer.
         producer: usize,
+    },
+    /// A hook has counted its time up to now as no work: see [`count_as`].
+    #[non_exhaustive]
+    HookPaused {
+        /// The producer.
+        producer: usize,
+        /// What the time went to.
+        kind: TimeKind,
+        /// Its length.
+        took: Duration,
+    },
+    /// A producer has waited up to now, for at least 1 ms and for another reason than a lack of input.
+    #[non_exhaustive]
+    ProducerWaited {
+        /// The producer.
+        producer: usize,
+        /// What the time went to.
+        kind: TimeKind,
+        /// Its length.
+        took: Duration,
     },
     /// More items were read from the input, came from the stage before, or were offered to a service.
     #[non_exhaustive]
@@ -247,6 +268,12 @@ impl Event {
                 recorder.item_started(at, *producer, *item, key.clone(), *attempt);
             }
             Event::ItemFinished { item, producer } => recorder.item_finished(at, *producer, *item),
+            Event::HookPaused { producer, kind, took } => {
+                recorder.hook_paused(at, *producer, *kind, *took);
+            }
+            Event::ProducerWaited { producer, kind, took } => {
+                recorder.producer_waited(at, *producer, *kind, *took);
+            }
             Event::ItemsDone { items } => recorder.items_done(at, *items),
             Event::ItemsConsumed { items } => recorder.items_consumed(at, *items),
             Event::ProducerReady { producer, took, is_rebuilt } => {

@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver as Woken, Sender as Waker, bounded};
 use crossbeam_utils::CachePadded;
-use gangline_report::{Failure, Recorder};
+use gangline_report::{Failure, Recorder, TimeKind};
 
 use super::event::Event;
 use super::failure::failure_of;
 use super::provenance::provenance_now;
+use super::run_stats::Waits;
 use crate::base::panic::catch;
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
 use crate::concurrency::spawn::CallerSubscriber;
+use crate::concurrency::time_aside::TimeAside;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 
@@ -109,21 +111,50 @@ pub(crate) struct EventWriter {
     wake: Waker<()>,
 }
 
-/// An item was started or finished.
+/// What a producer did, and when.
 #[derive(Debug)]
 pub(super) struct LogEntry {
     /// Nanoseconds since the run began.
     pub(super) nanos: u64,
-    pub(super) item: u64,
-    pub(super) key: Option<Arc<str>>,
-    /// 0: the item was finished.
-    pub(super) attempt: u32,
+    pub(super) step: Step,
+}
+
+/// What a producer did.
+#[derive(Debug)]
+pub(super) enum Step {
+    Started {
+        item: u64,
+        key: Option<Arc<str>>,
+        attempt: u32,
+    },
+    Finished {
+        item: u64,
+    },
+    /// Its hook counted the time up to now as no work.
+    Paused(TimeKind, Duration),
+    /// It had no item to work on.
+    Waited(TimeKind, Duration),
+}
+
+impl Step {
+    pub(super) fn event(self, producer: usize) -> Event {
+        match self {
+            Step::Started { item, key, attempt } => {
+                Event::ItemStarted { item, key, producer, attempt }
+            }
+            Step::Finished { item } => Event::ItemFinished { item, producer },
+            Step::Paused(kind, took) => Event::HookPaused { producer, kind, took },
+            Step::Waited(kind, took) => Event::ProducerWaited { producer, kind, took },
+        }
+    }
 }
 
 /// The largest number of unread entries of one producer: 1.3 MB.
 const MOST_UNREAD: u64 = 32_768;
 /// A producer wakes the observing thread each time that it has written this number of entries.
 const MANY: u64 = 4_096;
+/// A shorter wait has no event.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// The largest number of unread rare events.
 pub(super) const MOST_RARE: usize = 65_536;
 
@@ -331,7 +362,7 @@ impl EventWriter {
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
         let nanos = self.done_at.take().unwrap_or_else(|| self.now());
-        self.write(LogEntry { nanos, item, key, attempt });
+        self.write(LogEntry { nanos, step: Step::Started { item, key, attempt } });
     }
 
     /// Records that the producer has finished an item.
@@ -339,7 +370,7 @@ impl EventWriter {
     pub(crate) fn finished(&mut self, item: u64) {
         let nanos = self.now();
         self.done_at = Some(nanos);
-        self.write(LogEntry { nanos, item, key: None, attempt: 0 });
+        self.write(LogEntry { nanos, step: Step::Finished { item } });
     }
 
     /// Counts an item that the producer has done, before the consumer can see its result.
@@ -348,10 +379,16 @@ impl EventWriter {
         self.backlog.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the producer has waited or done other work since its last item.
+    /// Notes that the producer has waited or done other work since its last item, and records the long ones of the waits
+    /// that have just ended.
     #[inline]
-    pub(crate) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self, waits: Waits) {
         self.done_at = None;
+        let kinds = [(TimeKind::Order, waits.for_permits), (TimeKind::HeldBack, waits.for_retries)];
+        for (kind, took) in kinds.into_iter().filter(|(_, took)| *took >= SHORTEST_WAIT) {
+            let nanos = self.now();
+            self.write(LogEntry { nanos, step: Step::Waited(kind, took) });
+        }
     }
 
     /// Records that the producer starts the items of a batch.
@@ -362,16 +399,22 @@ impl EventWriter {
         attempt: u32,
     ) {
         let nanos = self.now();
-        items
-            .iter()
-            .for_each(|&item| self.write(LogEntry { nanos, item, key: key(item), attempt }));
+        for &item in items {
+            self.write(LogEntry { nanos, step: Step::Started { item, key: key(item), attempt } });
+        }
     }
 
     pub(crate) fn finished_all(&mut self, items: &[u64]) {
         let nanos = self.now();
-        items.iter().for_each(|&item| {
-            self.write(LogEntry { nanos, item, key: None, attempt: 0 });
-        });
+        for &item in items {
+            self.write(LogEntry { nanos, step: Step::Finished { item } });
+        }
+    }
+
+    /// Records a time within the present call of the hook that was no work.
+    pub(crate) fn set_aside(&mut self, aside: &TimeAside) {
+        let nanos = aside.ended.saturating_duration_since(self.begun).as_nanos() as u64;
+        self.write(LogEntry { nanos, step: Step::Paused(aside.kind, aside.took) });
     }
 
     fn now(&self) -> u64 {

@@ -9,7 +9,7 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use gangline_report::{Account, Failure};
+use gangline_report::{Account, Failure, TimeAccount, TimeKind};
 
 use super::event::{Event, Observer, Totals};
 
@@ -89,6 +89,7 @@ struct ProducerMetrics {
     abandoned: Counter,
     worker_lost: Counter,
     replaced: Counter,
+    times: Vec<(TimeKind, Histogram)>,
 }
 
 /// The producers of one place.
@@ -127,6 +128,8 @@ struct RunSoFar {
 /// What a producer works on.
 struct OpenWork {
     since: Duration,
+    /// The time since then that was no work.
+    aside: Duration,
     /// The number of items begun, and of those that are not finished.
     items: u64,
     left: u64,
@@ -149,6 +152,9 @@ impl Metrics {
         let hook = |hook| histogram!("gangline_hook_duration_seconds", with("hook", hook));
         let lost = |reason| counter!("gangline_producers_lost_total", with("reason", reason));
         let runs = |outcome| counter!("gangline_runs_total", with("outcome", outcome));
+        let time = |kind: TimeKind| {
+            (kind, histogram!("gangline_producer_time_seconds", with("kind", kind.name())))
+        };
         let runner = runner.to_vec();
         Metrics {
             outcomes: OutcomeMetrics {
@@ -179,6 +185,7 @@ impl Metrics {
                 abandoned: lost("abandoned"),
                 worker_lost: lost("worker_lost"),
                 replaced: counter!("gangline_producers_replaced_total", runner.clone()),
+                times: TimeKind::ALL.map(time).to_vec(),
             },
             devices: BTreeMap::new(),
             runs: RunMetrics {
@@ -230,7 +237,12 @@ impl Metrics {
                 call.items += 1;
                 call.left += 1;
             }
-            _ => drop(run.calls.insert(caller, OpenWork { since: at, items: 1, left: 1 })),
+            _ => {
+                drop(run.calls.insert(
+                    caller,
+                    OpenWork { since: at, aside: Duration::ZERO, items: 1, left: 1 },
+                ))
+            }
         }
     }
 
@@ -238,7 +250,7 @@ impl Metrics {
         let caller = self.run.caller(producer, item);
         let Some(call) = self.run.calls.get_mut(&caller) else { return };
         let is_first = call.left == call.items;
-        let (items, took) = (call.items, at.saturating_sub(call.since));
+        let (items, took) = (call.items, at.saturating_sub(call.since + call.aside));
         call.left -= 1;
         if call.left == 0 {
             self.run.calls.remove(&caller);
@@ -248,6 +260,12 @@ impl Metrics {
             self.hooks.batch_items.record(items as f64);
             self.run.device(producer).into_iter().for_each(|device| device.busy.record(took));
         }
+    }
+
+    /// The call of a producer's hook did not work for this long.
+    fn hook_paused(&mut self, producer: usize, took: Duration) {
+        let of_producer = self.run.calls.iter_mut().filter(|((caller, _), _)| *caller == producer);
+        of_producer.for_each(|(_, call)| call.aside += took);
     }
 
     fn attempt_failed(&self, failure: &Failure) {
@@ -327,6 +345,10 @@ impl Metrics {
             (Some(_), true) => self.runs.cancelled.increment(1),
         }
         self.hooks.consumer.record(totals.consumer_working);
+        for producer in &totals.producers {
+            let times = TimeAccount::of(producer);
+            self.producers.times.iter().for_each(|(kind, it)| it.record(times.of_kind(*kind)));
+        }
         self.runs.seconds.record(totals.lasted);
         self.show_producers();
         self.show_flow();
@@ -364,6 +386,7 @@ impl Observer for Metrics {
             }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
             Event::ItemFinished { item, producer } => self.item_finished(at, *producer, *item),
+            Event::HookPaused { producer, took, .. } => self.hook_paused(*producer, *took),
             Event::ItemsRead { items } => self.run.read += items,
             Event::ItemsDone { items } => {
                 self.run.ok += items;
@@ -431,6 +454,8 @@ fn describe() {
     describe_counter!("gangline_reinits_total", count, "States rebuilt after a panic");
     describe_gauge!("gangline_producers", count, "Producers that take items");
     describe_gauge!("gangline_producers_busy", count, "Producers in a call of a hook");
+    let seconds = Unit::Seconds;
+    describe_histogram!("gangline_producer_time_seconds", seconds, "Time of producers by kind");
     describe_gauge!("gangline_workers", count, "Workers of a cluster that take part");
     describe_counter!("gangline_producers_lost_total", count, "Producers lost in runs");
     describe_counter!("gangline_producers_replaced_total", count, "Producers replaced");

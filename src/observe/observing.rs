@@ -126,18 +126,13 @@ impl<'a> Dispatcher<'a> {
         let mut recorder = lock(self.event_log.recorder());
         for Ring { entries, backlog } in &mut self.rings {
             let mut read = 0;
-            while let Some(LogEntry { nanos, item, key, attempt }) = entries.pop() {
+            while let Some(LogEntry { nanos, step }) = entries.pop() {
                 read += 1;
                 // A hook that was replaced has returned.
                 if nanos > backlog.replaced_at.load(Ordering::Relaxed) {
                     continue;
                 }
-                let producer = backlog.producer;
-                let event = match attempt {
-                    0 => Event::ItemFinished { item, producer },
-                    attempt => Event::ItemStarted { item, key, producer, attempt },
-                };
-                self.batch.push((Duration::from_nanos(nanos), event));
+                self.batch.push((Duration::from_nanos(nanos), step.event(backlog.producer)));
             }
             backlog.read.fetch_add(read, Ordering::Relaxed);
             let lost = backlog.lost.swap(0, Ordering::Relaxed);

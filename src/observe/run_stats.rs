@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use gangline_report::{CallInput, SplitReport, WorkerReport};
+use gangline_report::{CallInput, SplitReport, TimeKind, TimesAside, WorkerReport};
 
 use super::event::{Destination, Origin};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::time_aside::TimeAside;
 use crate::concurrency::{Mutex, lock, now};
 
 /// The times and counts of one run, from which its report is made.
@@ -16,6 +17,10 @@ pub(crate) struct RunStats {
     /// The time that the feeder took part, and the part of it without a permit; in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
+    /// The time in which what was read was named and measured; in nanoseconds.
+    source_named: AtomicU64,
+    /// What held work back, and for how long.
+    held_back_by: Mutex<BTreeMap<&'static str, Duration>>,
     /// The time in which the producers got ready before the run, if it is the first; in nanoseconds.
     start_up: AtomicU64,
     producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
@@ -40,6 +45,8 @@ pub(crate) struct ProducerTime {
     pub(crate) failed: u64,
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
+    /// What hooks counted as no work.
+    pub(crate) aside: TimesAside,
     /// The beginning of the present wait for a lease. It is not yet part of `waited`.
     pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
@@ -64,7 +71,7 @@ impl ProducerTime {
 
     /// The time in which the producer worked on items, or looked for them.
     pub(crate) fn working(&self) -> Duration {
-        self.present.saturating_sub(self.waited.all + self.rebuilds.took_in_run)
+        self.present.saturating_sub(self.waited.all + self.rebuilds.took_in_run + self.aside.sum())
     }
 
     /// Replaces the times of the lane's thread, which only waits for workers, by those of the workers.
@@ -152,6 +159,15 @@ pub(crate) enum IdleReason {
 }
 
 impl Waits {
+    /// The waits since `before`.
+    pub(crate) fn since(&self, before: &Waits) -> Waits {
+        Waits {
+            all: self.all - before.all,
+            for_permits: self.for_permits - before.for_permits,
+            for_retries: self.for_retries - before.for_retries,
+        }
+    }
+
     pub(crate) fn add(&mut self, lack: IdleReason, waited: Duration) {
         self.all += waited;
         match lack {
@@ -160,6 +176,17 @@ impl Waits {
             IdleReason::Retries => self.for_retries += waited,
         }
     }
+}
+
+/// The times of the source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SourceTime {
+    /// It was asked for items.
+    pub(crate) working: Duration,
+    /// The feeder had no permit to pull from it.
+    pub(crate) waited: Duration,
+    /// What was read was named and measured.
+    pub(crate) naming: Duration,
 }
 
 /// The times of the collector.
@@ -173,6 +200,8 @@ pub(crate) struct CollectorTime {
     pub(crate) window: u64,
     /// The time without any result.
     pub(crate) waited: Duration,
+    /// The time in which the journal was written.
+    pub(crate) journal: Duration,
     /// The time without the next result in order, while later ones had arrived.
     pub(crate) stalled: Duration,
     pub(crate) heads: AwaitedHeads,
@@ -255,6 +284,8 @@ impl RunStats {
         RunStats {
             source_present: AtomicU64::new(0),
             source_waited: AtomicU64::new(0),
+            source_named: AtomicU64::new(0),
+            held_back_by: Mutex::default(),
             start_up: AtomicU64::new(0),
             producers: (0..producers).map(|_| CachePadded::default()).collect(),
             collector: CachePadded::default(),
@@ -301,11 +332,29 @@ impl RunStats {
         self.source_waited.store(nanos(waited), Ordering::Relaxed);
     }
 
-    /// Returns the time that the source was at work, and the time that the feeder had no permit to pull from it.
-    pub(crate) fn source(&self) -> (Duration, Duration) {
+    /// Adds the time in which an item that was read was named and measured.
+    pub(crate) fn source_named(&self, took: Duration) {
+        self.source_named.fetch_add(nanos(took), Ordering::Relaxed);
+    }
+
+    /// Returns the times of the source.
+    pub(crate) fn source(&self) -> SourceTime {
         let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let (present, waited) = (time(&self.source_present), time(&self.source_waited));
-        (present.saturating_sub(waited), waited)
+        let naming = time(&self.source_named);
+        SourceTime { working: present.saturating_sub(waited + naming), waited, naming }
+    }
+
+    /// Notes a time within a call of a producer's hook that was no work.
+    pub(crate) fn set_aside(&self, producer: usize, aside: &TimeAside) {
+        lock(&self.producers[producer]).aside.add(aside.kind, aside.took);
+        if aside.kind == TimeKind::HeldBack {
+            *lock(&self.held_back_by).entry(aside.cause).or_default() += aside.took;
+        }
+    }
+
+    pub(crate) fn held_back_by(&self) -> BTreeMap<String, Duration> {
+        lock(&self.held_back_by).iter().map(|(cause, time)| ((*cause).to_owned(), *time)).collect()
     }
 
     /// Notes that the producer joins the run. Returns its waits so far, if it comes back.
@@ -459,6 +508,7 @@ impl RunStats {
     pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
         let mut noted = lock(&self.collector);
         (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);
+        noted.journal = time.journal;
     }
 
     /// Notes that the collector has left. `seen`: the number of results that it saw of each producer; an abandoned one

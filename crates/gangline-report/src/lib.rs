@@ -14,6 +14,7 @@
 //! |---|---|
 //! | what is in a report, and in its JSON? | `run_report`, `producer_report` and a file for each other part |
 //! | what is recorded of a run, of which events? | `recorder`, with `report_lane` for a producer |
+//! | what did the time of a producer go to? | `time_kind` |
 //! | what limited the run, and what is advised? | `bottleneck`, after `totals`; of a pipeline, `bottleneck_stage` |
 //! | what would other settings have made of it? | `what_if` |
 //! | what is shown, in which order? | `outline`; of two reports, `comparison` |
@@ -63,6 +64,7 @@ pub mod stages;
 mod stragglers;
 mod styled;
 mod text_style;
+mod time_kind;
 mod timeline;
 mod totals;
 mod trace;
@@ -111,7 +113,8 @@ use self::styled::Styled;
 pub use self::text_style::{Colors, TextStyle};
 #[doc(hidden)]
 pub use self::text_style::{Ink, wrapped};
-pub use self::timeline::{Throughput, Timeline};
+pub use self::time_kind::{HeldBackBy, TimeAccount, TimeKind, TimeSpan, TimesAside};
+pub use self::timeline::{KindTimeline, Throughput, Timeline};
 #[doc(hidden)]
 pub use self::totals::NO_WINDOW;
 pub use self::totals::{Destination, Origin, ProducerTotals, Totals};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::latency::Latencies;
 use crate::batch_choice::BatchChoice;
 use crate::seconds;
+use crate::time_kind::TimeAccount;
 use crate::totals::ProducerTotals;
 use crate::worker_report::WorkerReport;
 
@@ -36,6 +37,8 @@ pub struct ProducerReport {
     /// How long it waited without an item. In a cluster, since its worker joined.
     #[serde(with = "seconds")]
     pub waiting: Duration,
+    /// Its time in the run, by kind.
+    pub times: TimeAccount,
     /// How often it lost its state to a panic of a hook, or to the end of its child process.
     pub states_lost: u64,
     /// How often it called `producer_init` again to rebuild a lost state.
@@ -93,6 +96,7 @@ impl ProducerReport {
             busy: share(totals.working, lasted),
             working: totals.working,
             waiting: totals.waiting,
+            times: TimeAccount::of(totals),
             states_lost: totals.states_lost,
             rebuilds: totals.rebuilds,
             rebuilding: totals.rebuilding,

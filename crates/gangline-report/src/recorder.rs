@@ -1,5 +1,6 @@
 //! Builds a report from the events of a run.
 
+mod producer_events;
 #[cfg(test)]
 mod tests;
 
@@ -165,8 +166,11 @@ impl Recorder {
             lasted: totals.lasted,
             window: totals.window,
             source_working: totals.source_working,
+            source_naming: totals.source_naming,
             source_waiting: totals.source_waiting,
             consumer_working: totals.consumer_working,
+            journal_writing: totals.journal_writing,
+            held_back_by: totals.held_back_by.clone(),
             consumer_waiting: totals.consumer_waiting,
             head_stalled: totals.head_stalled,
             head_cost: head_cost::lost(totals),
@@ -196,15 +200,15 @@ impl Recorder {
 
     fn producer_so_far(&self, producer: usize) -> ProducerReport {
         let lane = &self.lanes[producer];
-        let open =
-            lane.in_hand.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
-        let working = Duration::from_nanos(self.times.busy.sum(producer) + open);
+        let since = lane.in_hand.open().map(|(_, since)| since);
+        let times = self.times.account(producer, since, nanos(self.now));
         ProducerReport {
             place: lane.place.clone(),
             items: lane.items,
             failed: lane.failed,
-            busy: share(working, self.now),
-            working,
+            busy: share(times.work, self.now),
+            working: times.work,
+            times,
             rebuilds: lane.rebuilds,
             rebuilding: lane.rebuilding,
             init: lane.init,
@@ -290,7 +294,7 @@ impl Recorder {
         self.has_item_events = true;
         self.end_replaced(producer, start);
         if let Some(lane) = self.lanes.get_mut(producer) {
-            lane.in_hand.begin(LaneWork { item, key, attempt, start, together: 0 });
+            lane.in_hand.begin(LaneWork { item, key, attempt, start, ..LaneWork::default() });
         }
     }
 
@@ -302,10 +306,10 @@ impl Recorder {
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         let busy_from = lane.in_hand.busy_from();
         let Some(work) = lane.end(item) else { return };
-        let took = at.saturating_sub(work.start);
+        let took = work.took(at);
         let since = lane.in_hand.busy_since(busy_from.unwrap_or(work.start), at);
         let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
-        self.times.busy.add_time(producer, since, at);
+        self.times.work(producer, since, at);
         if !is_measured {
             self.times.measure(producer, &work, took);
         }
@@ -316,7 +320,7 @@ impl Recorder {
         for producer in 0..self.lanes.len() {
             let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
             for work in in_hand {
-                self.times.measure(producer, &work, at.saturating_sub(work.start));
+                self.times.measure(producer, &work, work.took(at));
             }
         }
     }
@@ -337,31 +341,6 @@ impl Recorder {
     pub fn already_done(&mut self, at: Duration) {
         self.pass(at);
         self.so_far.already_done += 1;
-    }
-
-    /// A worker of a cluster takes part as this producer.
-    pub fn worker_joined(&mut self, at: Duration, producer: usize, place: &str) {
-        self.pass(at);
-        let lane = self.lanes.get_mut(producer);
-        lane.into_iter().for_each(|lane| lane.has_worker(place));
-    }
-
-    /// A worker of a cluster was lost.
-    pub fn worker_lost(&mut self, at: Duration, producer: usize, why: &str) {
-        self.pass(at);
-        self.incidents.keep_loss(at, IncidentKind::WorkerLost, producer, why);
-    }
-
-    /// A producer's state is ready.
-    pub fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
-        self.pass(at);
-        let Some(lane) = self.lanes.get_mut(producer) else { return };
-        lane.init = took;
-        if is_rebuilt {
-            lane.rebuilds += 1;
-            lane.rebuilding += took;
-            self.incidents.keep_rebuild(at, producer, took);
-        }
     }
 
     /// The number of failures so far.
@@ -418,31 +397,6 @@ impl Recorder {
         self.stalls.truncate(MOST_STALLS);
     }
 
-    /// A producer exceeded its time limit: the run has given up on the items in hand. The producer may continue, but the
-    /// items are over. How they ended is told later.
-    pub fn abandoned(&mut self, at: Duration, producer: usize) {
-        self.pass(at);
-        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
-        lane.into_iter().for_each(|lane| lane.cut_off_at = Some(nanos(at)));
-        let why = Arc::from("it did not return in time");
-        self.lost(at, IncidentKind::Abandoned, producer, &why);
-    }
-
-    /// A producer takes no more items: its device failed.
-    pub fn quarantined(&mut self, at: Duration, producer: usize, why: &Arc<str>) {
-        self.pass(at);
-        self.lost(at, IncidentKind::Quarantined, producer, why);
-    }
-
-    /// A producer has ended its state and built a new one.
-    pub fn recycled(&mut self, at: Duration, producer: usize, took: Duration) {
-        self.pass(at);
-        if let Some(lane) = self.lanes.get_mut(producer) {
-            lane.recycles += 1;
-            lane.recycling += took;
-        }
-    }
-
     /// Observers did not keep up, and as many events were dropped.
     pub fn events_lost(&mut self, at: Duration, events: u64) {
         self.pass(at);
@@ -453,39 +407,5 @@ impl Recorder {
     pub fn end(&mut self, at: Duration, totals: &Arc<Totals>) {
         self.pass(at);
         self.totals = Some(Arc::clone(totals));
-    }
-
-    fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
-        let Some(lane) = self.lanes.get_mut(producer) else { return };
-        let is_known = match kind {
-            IncidentKind::Quarantined => lane.quarantined.replace(Arc::clone(why)).is_some(),
-            _ => std::mem::replace(&mut lane.is_abandoned, true),
-        };
-        if !is_known {
-            self.incidents.keep_loss(at, kind, producer, why);
-        }
-    }
-}
-
-impl Recorder {
-    /// Begins the time of another producer in this place. Events of items that began before may still come.
-    pub fn replaced(&mut self, at: Duration, producer: usize) {
-        self.pass(at);
-        let Some(lane) = self.lanes.get_mut(producer) else { return };
-        lane.replace(nanos(at));
-        self.incidents.keep_loss(at, IncidentKind::Replaced, producer, "");
-    }
-
-    /// Ends what a producer had in hand when it was replaced, if that was before `until`.
-    fn end_replaced(&mut self, producer: usize, until: u64) {
-        let replaced = self.lanes.get_mut(producer).and_then(|lane| lane.end_replaced(until));
-        let Some((in_hand, at, is_measured)) = replaced else { return };
-        for work in in_hand {
-            let took = at.saturating_sub(work.start);
-            if !is_measured {
-                self.times.measure(producer, &work, took);
-            }
-            self.times.spans.keep(producer, work, took);
-        }
     }
 }

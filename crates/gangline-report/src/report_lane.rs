@@ -14,6 +14,15 @@ pub(super) struct LaneWork {
     pub(super) start: u64,
     /// The size of the item's batch, set once the first of the items has ended.
     pub(super) together: u64,
+    /// The time since `start` that was no work, in nanoseconds.
+    pub(super) aside: u64,
+}
+
+impl LaneWork {
+    /// The time of work up to `at`, in nanoseconds.
+    pub(super) fn took(&self, at: u64) -> u64 {
+        at.saturating_sub(self.start).saturating_sub(self.aside)
+    }
 }
 
 /// What events have reported of one producer.
@@ -21,6 +30,8 @@ pub(super) struct LaneWork {
 pub(super) struct ReportLane {
     pub(super) place: String,
     pub(super) init: Duration,
+    /// Whether it has had a state in this run.
+    pub(super) has_been_ready: bool,
     pub(super) rebuilds: u64,
     pub(super) rebuilding: Duration,
     /// The number of items that have ended.
@@ -142,6 +153,12 @@ impl ItemsInHand {
         let since = from.max(self.busy_until);
         self.busy_until = self.busy_until.max(until);
         since
+    }
+
+    /// Counts a time up to `until` as no work of the items in hand.
+    pub(super) fn set_aside(&mut self, until: u64, took: u64) {
+        self.busy_until = self.busy_until.max(until);
+        self.items.iter_mut().for_each(|work| work.aside += took);
     }
 
     /// The items, and the start of the time not yet counted as busy.

@@ -15,6 +15,7 @@ use super::retries::RetryReport;
 use super::slowest::SlowItem;
 use super::span::{Incident, Span};
 use super::split_report::SplitReport;
+use super::time_kind::{HeldBackBy, TimeSpan};
 use super::timeline::{Throughput, Timeline};
 use super::vocabulary::{Vocabulary, Words};
 use crate::account::{Account, Ending};
@@ -77,6 +78,10 @@ pub struct RunReport {
     /// delivered nothing.
     #[serde(with = "seconds")]
     pub source_working: Duration,
+    /// How long what was read got its key, was measured or was looked up in the journal. It is not part of
+    /// `source_working`.
+    #[serde(with = "seconds")]
+    pub source_naming: Duration,
     /// How long the feeder did not ask the source because the window was full.
     #[serde(with = "seconds")]
     pub source_waiting: Duration,
@@ -84,6 +89,9 @@ pub struct RunReport {
     /// before another: how long the next stage took none.
     #[serde(with = "seconds")]
     pub consumer_working: Duration,
+    /// How long the consumer's thread wrote the journal, with `consumer_flush`. It is not part of `consumer_working`.
+    #[serde(with = "seconds")]
+    pub journal_writing: Duration,
     /// How long the consumer waited with no result available.
     #[serde(with = "seconds")]
     pub consumer_waiting: Duration,
@@ -134,6 +142,13 @@ pub struct RunReport {
     pub spans: Vec<Span>,
     /// How many attempts are not in `spans`.
     pub spans_left_out: u64,
+    /// Times of producers from 1 ms that were no work, and no mere wait for input: at most the first 10,000. They need
+    /// item events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub time_spans: Vec<TimeSpan>,
+    /// The time for which each cause held work back, of all producers together, in seconds.
+    #[serde(skip_serializing_if = "HeldBackBy::is_empty", with = "seconds::by_name")]
+    pub held_back_by: HeldBackBy,
     /// Failures, retries, rebuilt states and lost producers over time: the first 10,000 of the first three,
     /// and every lost producer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -228,9 +243,15 @@ pub fn leave_out_vacant(report: &mut RunReport) {
     let row = |seat: usize| rows.get(seat).copied().unwrap_or(seat);
     report.producers.retain(|it| !it.place.is_empty());
     if let Some(timeline) = &mut report.timeline {
-        let mut is_row = is_row.iter();
+        let is_row_of = &is_row;
+        let mut is_row = is_row_of.iter();
         timeline.busy_ns.retain(|_| is_row.next().is_none_or(|is_row| *is_row));
+        for other in &mut timeline.others {
+            let mut is_row = is_row_of.iter();
+            other.ns.retain(|_| is_row.next().is_none_or(|is_row| *is_row));
+        }
     }
+    report.time_spans.iter_mut().for_each(|it| it.producer = row(it.producer));
     report.slowest.iter_mut().for_each(|it| it.producer = row(it.producer));
     report.spans.iter_mut().for_each(|it| it.producer = row(it.producer));
     report.incidents.iter_mut().for_each(|it| it.producer = it.producer.map(row));

@@ -28,7 +28,9 @@ pub struct Span {
     /// When the attempt began, from the start of the run.
     #[serde(with = "seconds")]
     pub start: Duration,
-    /// How long the attempt took. Items of a batch begin and end together.
+    /// How long the attempt took, without the time that its hook
+    /// [counted](https://docs.rs/gangline/latest/gangline/struct.ProducerContext.html#method.count_as) as no work. Items of
+    /// a batch begin and end together.
     #[serde(with = "seconds")]
     pub took: Duration,
     /// Whether the attempt had not ended when the report was made or the run ended.
@@ -148,7 +150,8 @@ pub(super) fn span(producer: usize, work: &LaneWork, took: u64) -> Span {
         key: work.key.as_ref().map(|key| short(key).to_string()),
         producer,
         attempt: work.attempt,
-        start: Duration::from_nanos(work.start),
+        // Mostly the time aside comes first, as that for `--load` does.
+        start: Duration::from_nanos(work.start.saturating_add(work.aside)),
         took: Duration::from_nanos(took),
         is_open: false,
     }

@@ -14,7 +14,8 @@ use super::run_report::{RunReport, StageReport};
 use super::slowest;
 use super::span::MOST_INCIDENTS;
 use super::split_report::SplitReport;
-use super::timeline::Timeline;
+use super::time_kind::{HeldBackBy, TimeKind, TimeSpan};
+use super::timeline::{KindTimeline, Timeline};
 use crate::account::{Account, Ending};
 use crate::failure::Failure;
 use crate::provenance::Provenance;
@@ -76,8 +77,10 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         window: reports().map(|report| report.window).fold(0, u64::saturating_add),
         source_working: first.source_working,
         source_waiting: first.source_waiting,
+        source_naming: first.source_naming,
         consumer_working: last.consumer_working,
         consumer_waiting: last.consumer_waiting,
+        journal_writing: last.journal_writing,
         head_stalled: last.head_stalled,
         head_cost: last.head_cost,
         stalls: last.stalls.clone(),
@@ -87,6 +90,7 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         events_lost: reports().map(|report| report.events_lost).fold(0, u64::saturating_add),
         spans_left_out: reports().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
         retries: retries(&stages),
+        held_back_by: held_back_by(&stages),
         splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
         ..RunReport::default()
     };
@@ -130,6 +134,8 @@ fn add_lists(whole: &mut RunReport, stages: &[StageReport]) {
             incident.producer = incident.producer.map(|producer| producer + before);
             whole.incidents.push(incident);
         }
+        let span = |span: &TimeSpan| TimeSpan { producer: span.producer + before, ..span.clone() };
+        whole.time_spans.extend(report.time_spans.iter().map(span));
         let of_stage = |failure: &Failure| Failure {
             stage: Some(name.clone()),
             producer: failure.producer.map(|producer| producer + before),
@@ -172,6 +178,14 @@ fn provenance(stages: &[StageReport]) -> Provenance {
     }
 }
 
+fn held_back_by(stages: &[StageReport]) -> HeldBackBy {
+    let mut all = HeldBackBy::new();
+    for (cause, time) in stages.iter().flat_map(|stage| &stage.report.held_back_by) {
+        *all.entry(cause.clone()).or_default() += *time;
+    }
+    all
+}
+
 fn retries(stages: &[StageReport]) -> RetryReport {
     let mut all = RetryReport::default();
     for StageReport { report: RunReport { retries, .. }, .. } in stages {
@@ -191,19 +205,32 @@ fn retries(stages: &[StageReport]) -> RetryReport {
 fn timeline(stages: &[StageReport]) -> Option<Timeline> {
     let timelines = || stages.iter().filter_map(|stage| stage.report.timeline.as_ref());
     let bin = timelines().map(|timeline| timeline.bin).max()?;
-    let mut busy_ns = Vec::new();
+    let busy_ns = rows(stages, bin, |timeline| Some(&timeline.busy_ns));
+    let of_kind = |kind: TimeKind| {
+        let ns = rows(stages, bin, |it| Some(&it.others.iter().find(|it| it.kind == kind)?.ns));
+        KindTimeline { kind, ns }
+    };
+    let others = TimeKind::DRAWN.into_iter().map(of_kind).filter(KindTimeline::has_time).collect();
+    Some(Timeline { bin, busy_ns, others })
+}
+
+/// The rows of all producers, in bins of this width. A stage for which `of` returns none has no time in them.
+fn rows(
+    stages: &[StageReport],
+    bin: Duration,
+    of: impl Fn(&Timeline) -> Option<&Vec<Vec<u64>>>,
+) -> Vec<Vec<u64>> {
+    let mut rows = Vec::new();
     for StageReport { report, .. } in stages {
-        match &report.timeline {
-            Some(timeline) => {
-                let rows = timeline.busy_ns.iter().map(|row| widened(row, timeline.bin, bin));
-                busy_ns.extend(rows);
-            }
-            None => busy_ns.extend(report.producers.iter().map(|_| vec![])),
+        let timeline = report.timeline.as_ref();
+        match timeline.and_then(|timeline| Some((timeline.bin, of(timeline)?))) {
+            Some((own, bins)) => rows.extend(bins.iter().map(|row| widened(row, own, bin))),
+            None => rows.extend(report.producers.iter().map(|_| vec![])),
         }
     }
-    let bins = busy_ns.iter().map(Vec::len).max().unwrap_or(0);
-    busy_ns.iter_mut().for_each(|row| row.resize(bins, 0));
-    Some(Timeline { bin, busy_ns })
+    let bins = rows.iter().map(Vec::len).max().unwrap_or(0);
+    rows.iter_mut().for_each(|row| row.resize(bins, 0));
+    rows
 }
 
 /// The bins of a row, added up to wider ones.

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::bins::Bins;
+use super::time_kind::TimeKind;
 use crate::seconds;
 
-/// Working time of each producer, in bins.
+/// Time of each producer, in bins: its working time, and that of other kinds. What is left is a wait for input.
 ///
 /// There are up to 512 bins, fewer for more than 256 producers. Bins widen as the run gets longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,26 @@ pub struct Timeline {
     pub bin: Duration,
     /// For each producer and bin, the working time in nanoseconds.
     pub busy_ns: Vec<Vec<u64>>,
+    /// The time of other kinds, as far as there was any. Waits from 1 ms are in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<KindTimeline>,
+}
+
+/// Time of one kind of each producer, in the bins of its [`Timeline`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct KindTimeline {
+    /// What the time went to.
+    pub kind: TimeKind,
+    /// For each producer and bin, the time in nanoseconds.
+    pub ns: Vec<Vec<u64>>,
+}
+
+impl KindTimeline {
+    pub(super) fn has_time(&self) -> bool {
+        self.ns.iter().flatten().any(|bin| *bin > 0)
+    }
 }
 
 /// Items done over time: the items that a producer succeeded at.
@@ -66,10 +87,9 @@ impl DoneCounts {
 }
 
 impl Timeline {
-    /// Returns the shares of time that a producer worked, from 0 to 1, in at most `columns` columns. Columns
-    /// have equally many bins; the last is cut at the end of the run.
-    pub(super) fn shares(&self, producer: usize, columns: usize, lasted: Duration) -> Vec<f64> {
-        let bins = &self.busy_ns[producer];
+    /// Returns the shares of the time in these bins, from 0 to 1, in at most `columns` columns. Columns have equally many
+    /// bins; the last is cut at the end of the run.
+    pub(super) fn shares(&self, bins: &[u64], columns: usize, lasted: Duration) -> Vec<f64> {
         let bins_each = bins.len().div_ceil(columns).max(1);
         let column = self.bin.as_secs_f64() * bins_each as f64;
         let share = |(index, bins): (usize, &[u64])| {
@@ -124,10 +144,10 @@ mod tests {
     #[test]
     fn shares_are_of_the_duration_of_the_run() {
         let busy_ns = vec![vec![500_000_000, 1_000_000_000, 250_000_000]];
-        let timeline = Timeline { bin: Duration::from_secs(1), busy_ns };
+        let timeline = Timeline { bin: Duration::from_secs(1), busy_ns, others: vec![] };
         let lasted = Duration::from_millis(2_500);
-        assert_eq!(timeline.shares(0, 10, lasted), [0.5, 1.0, 0.5]);
-        assert_eq!(timeline.shares(0, 2, lasted), [0.75, 0.5]);
+        assert_eq!(timeline.shares(&timeline.busy_ns[0], 10, lasted), [0.5, 1.0, 0.5]);
+        assert_eq!(timeline.shares(&timeline.busy_ns[0], 2, lasted), [0.75, 0.5]);
         assert_eq!(timeline.extent(2), Duration::from_secs(4));
         assert_eq!(timeline.extent(10), Duration::from_secs(3));
     }

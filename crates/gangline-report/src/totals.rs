@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::account::Account;
 use super::batch_choice::BatchChoice;
 use super::split_report::SplitReport;
+use super::time_kind::{HeldBackBy, TimesAside};
 use super::worker_report::WorkerReport;
 
 /// The window of a service, which has none: its callers wait.
@@ -60,11 +61,19 @@ pub struct Totals {
     pub destination: Destination,
     /// The time spent in the source's `next()`.
     pub source_working: Duration,
+    /// The time in which what was read got its key, was measured or was looked up in the journal. It is not part of
+    /// `source_working`.
+    #[serde(default)]
+    pub source_naming: Duration,
     /// The time in which the source was not asked, since the window was full.
     pub source_waiting: Duration,
     /// The time in which the consumer was busy; for
     /// [`Outputs`](https://docs.rs/gangline/latest/gangline/struct.Outputs.html), the time between calls of `next`.
     pub consumer_working: Duration,
+    /// The time in which the consumer's thread wrote the journal, with `consumer_flush`. It is not part of
+    /// `consumer_working`.
+    #[serde(default)]
+    pub journal_writing: Duration,
     /// The time in which the consumer waited with no result ready.
     pub consumer_waiting: Duration,
     /// The time in which it waited for one item while results of later items were ready.
@@ -77,6 +86,10 @@ pub struct Totals {
     /// The batches that were split.
     #[serde(default)]
     pub splits: SplitReport,
+    /// The time for which each cause held work back, of all producers together: see
+    /// [`ProducerContext::count_as`](https://docs.rs/gangline/latest/gangline/struct.ProducerContext.html#method.count_as).
+    #[serde(default)]
+    pub held_back_by: HeldBackBy,
 }
 
 /// The kind of source of a run's items.
@@ -138,6 +151,9 @@ pub struct ProducerTotals {
     pub working: Duration,
     /// The time in which it waited for an item.
     pub waiting: Duration,
+    /// The time within calls of hooks that was no work. It is part of neither `working` nor `waiting`.
+    #[serde(default)]
+    pub aside: TimesAside,
     /// The part of `waiting` in which the window was full, so that no item was read.
     #[serde(default)]
     pub held_up: Duration,

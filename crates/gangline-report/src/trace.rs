@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::run_report::RunReport;
 use super::span::{Incident, Span};
+use super::time_kind::{TimeKind, TimeSpan};
 
 /// Chrome's Trace Event Format, as an object.
 #[derive(Serialize)]
@@ -126,7 +127,8 @@ fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Trac
     let batches = spans.chunk_by(|one, other| batch_of(one) == batch_of(other));
     let batches = batches.map(|batch| tracks.place(report, lasted(batch)));
     let rebuilds = report.incidents.iter().filter(|incident| !incident.took.is_zero());
-    let extents = nested(batches.chain(rebuilds.map(rebuilt)).collect());
+    let spent = report.time_spans.iter().filter(|span| span.kind != TimeKind::Loading).map(spent);
+    let extents = nested(batches.chain(rebuilds.map(rebuilt)).chain(spent).collect());
     let mut events = names(name, report, pid);
     events.extend(tracks.names(report));
     if report.lacks_item_events() {
@@ -282,6 +284,18 @@ fn rebuilt(incident: &Incident) -> Extent<'_> {
     let until = incident.at.as_nanos();
     let from = until.saturating_sub(incident.took.as_nanos());
     Extent { thread: thread(incident.producer), from, until, event }
+}
+
+/// A time that was no work. That of loading has its incident.
+fn spent<'a>(span: &TimeSpan) -> Extent<'a> {
+    let event = TraceEvent {
+        name: span.kind.text().to_owned(),
+        cat: Some("wait"),
+        args: Args::Note { note: "no item was worked on" },
+        ..TraceEvent::default()
+    };
+    let from = span.start.as_nanos();
+    Extent { thread: thread(Some(span.producer)), from, until: from + span.took.as_nanos(), event }
 }
 
 fn no_item_events<'a>() -> TraceEvent<'a> {

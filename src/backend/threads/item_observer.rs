@@ -1,6 +1,8 @@
 //! Observes the untracked items of a producer.
 
+use crate::concurrency::time_aside::TimeAside;
 use crate::observe::event_log::EventWriter;
+use crate::observe::run_stats::Waits;
 use crate::run::Run;
 
 /// Observes the untracked items of a producer.
@@ -9,8 +11,11 @@ pub(super) trait ItemObserver {
     fn finished(&mut self, item: u64);
     /// Counts an item that the producer succeeded at, before its result is delivered.
     fn done(&self);
-    /// Notes that the producer has waited or done other work since its last item.
-    fn pause(&mut self);
+    /// Records times within the hook that were no work.
+    fn set_aside(&mut self, times: &[TimeAside]);
+    /// Notes that the producer has waited or done other work since its last item, and records the waits that
+    /// `take_waits` returns.
+    fn pause(&mut self, take_waits: impl FnOnce() -> Waits);
 }
 
 /// Ignores everything, at no cost.
@@ -26,8 +31,10 @@ impl ItemObserver for NoObserver {
     #[inline]
     fn done(&self) {}
 
+    fn set_aside(&mut self, _: &[TimeAside]) {}
+
     #[inline]
-    fn pause(&mut self) {}
+    fn pause(&mut self, _: impl FnOnce() -> Waits) {}
 }
 
 impl ItemObserver for EventWriter {
@@ -46,8 +53,12 @@ impl ItemObserver for EventWriter {
         EventWriter::done(self);
     }
 
+    fn set_aside(&mut self, times: &[TimeAside]) {
+        times.iter().for_each(|aside| EventWriter::set_aside(self, aside));
+    }
+
     #[inline]
-    fn pause(&mut self) {
-        EventWriter::pause(self);
+    fn pause(&mut self, take_waits: impl FnOnce() -> Waits) {
+        EventWriter::pause(self, take_waits());
     }
 }

@@ -7,6 +7,7 @@ use gangline_scheduler::{Bypass, Lease, LeaseId};
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
+use crate::concurrency::time_aside::{TimeAside, has_aside, take_aside};
 use crate::error::{Error, Hook, Site, costs_state};
 use crate::observe::event_log::EventWriter;
 use crate::producers::backend::{Backend, NextStep};
@@ -53,6 +54,8 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, wanted, &[]).with_abandon_flag(flag);
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
+        // All of it is loading.
+        take_aside();
         self.shared.note_init(now() - since);
         self.state = Some(state.map_err(|error| *error)?);
         self.lifetime.worked = 0;
@@ -75,7 +78,7 @@ impl<R: Runner> Producer<R> {
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.setup.producer, self.lifetime.span(run, &self.setup));
         let is_unbounded = run.handover.permits.memory().is_none();
-        observer.pause();
+        observer.pause(|| item_queue.take_waits());
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
             if run.wanted.gave_up_on(Some(seq)) || run.is_withdrawn(seq) {
@@ -87,6 +90,9 @@ impl<R: Runner> Producer<R> {
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
             let worked = self.work(run, seq, input, None);
+            if has_aside() {
+                observer.set_aside(&self.settle_aside(run));
+            }
             observer.finished(seq);
             let outcome = match worked {
                 Ok(output) if is_unbounded => {
@@ -117,7 +123,7 @@ impl<R: Runner> Producer<R> {
                 Some(item) => (seq, input) = item,
                 None => match item_queue.refill() {
                     Some(NextItem::Untracked(next, item)) => {
-                        observer.pause();
+                        observer.pause(|| item_queue.take_waits());
                         (seq, input) = (next, item);
                     }
                     leased => return leased,
@@ -179,6 +185,14 @@ impl<R: Runner> Producer<R> {
             self.lose_state_in(run);
         }
         outcome
+    }
+
+    /// Notes the times that the hook has counted as no work, and returns them.
+    #[cold]
+    pub(super) fn settle_aside(&self, run: &Run<R::Input, R::Output>) -> Vec<TimeAside> {
+        let times = take_aside();
+        times.iter().for_each(|it| run.handover.stats.set_aside(self.setup.producer, it));
+        times
     }
 
     /// Whether the state is to be recycled before the next item.

@@ -2,9 +2,11 @@
 
 use gangline_scheduler::{Inputs, Lease, Readiness};
 
+use crate::backend::threads::item_observer::ItemObserver;
 use crate::backend::threads::producer::Producer;
 use crate::base::BoxError;
 use crate::base::panic::{catch, drop_quietly};
+use crate::concurrency::time_aside::has_aside;
 use crate::error::{Error, Hook, OutputCount, Result, costs_state, is_device_lost};
 use crate::observe::event_log::EventWriter;
 use crate::producers::backend::{Backend, NextStep};
@@ -73,7 +75,7 @@ impl<R: Runner> Producer<R> {
         let inputs = leasing::take_inputs(run, &mut lease, leasing::Clones::Always, desk);
         let Some(inputs) = inputs else { return leasing::leave(&self.shared) };
         if let Some(event_writer) = event_writer {
-            event_writer.pause();
+            event_writer.pause(desk.take_waits());
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
         }
         match run.handover.batching() {
@@ -94,6 +96,7 @@ impl<R: Runner> Producer<R> {
         let (producer, seq) = (self.setup.producer, lease.items[0]);
         let input = inputs.into_iter().next().expect("each item has its input");
         let came = self.work(run, seq, input, Some(&lease));
+        self.note_aside(run, event_writer);
         if let Some(event_writer) = event_writer {
             event_writer.finished(seq);
         }
@@ -117,6 +120,7 @@ impl<R: Runner> Producer<R> {
         if came.as_ref().is_ok_and(|outputs| outputs.iter().any(is_lost)) {
             self.lose_state_in(run);
         }
+        self.note_aside(run, event_writer);
         if let Some(event_writer) = event_writer {
             event_writer.finished_all(&lease.items);
         }
@@ -134,6 +138,14 @@ impl<R: Runner> Producer<R> {
                 inputs.into_iter().for_each(drop_quietly);
             }
             Err(error) => self.fail_batch(run, &lease, inputs, error, desk),
+        }
+    }
+
+    /// Notes the times that the hook has counted as no work.
+    fn note_aside(&self, run: &Run<R::Input, R::Output>, event_writer: &mut Option<EventWriter>) {
+        if has_aside() {
+            let times = self.settle_aside(run);
+            event_writer.iter_mut().for_each(|it| ItemObserver::set_aside(it, &times));
         }
     }
 

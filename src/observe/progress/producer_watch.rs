@@ -121,6 +121,15 @@ impl ProducerWatch {
         }
     }
 
+    /// The hook has counted this much of its time up to now as no work.
+    pub(super) fn has_paused(&mut self, at: Duration, took: Duration) {
+        self.count_up_to(at);
+        self.busy = self.busy.saturating_sub(took);
+        if let ShownActivity::Working(call) = &mut self.doing {
+            call.since += took;
+        }
+    }
+
     /// Returns the name of an item that the producer works on, and for how long it has.
     pub(super) fn works_on(&self, item: u64, at: Duration) -> Option<(String, Duration)> {
         let calls = match &self.doing {

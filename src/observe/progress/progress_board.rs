@@ -131,10 +131,12 @@ impl ProgressBoard {
             | Event::ItemsRead { .. }
             | Event::WindowFull { .. }
             | Event::ItemsConsumed { .. }
+            | Event::ProducerWaited { .. }
             | Event::ProducerRecycled { .. } => {}
             Event::ProducerReady { .. }
             | Event::ItemStarted { .. }
             | Event::ItemFinished { .. }
+            | Event::HookPaused { .. }
             | Event::ProducerQuarantined { .. }
             | Event::ProducerAbandoned { .. }
             | Event::ProducerReplaced { .. } => return self.produce(at, event),
@@ -228,6 +230,7 @@ impl ProgressBoard {
         let (Event::ProducerReady { producer, .. }
         | Event::ItemStarted { producer, .. }
         | Event::ItemFinished { producer, .. }
+        | Event::HookPaused { producer, .. }
         | Event::ProducerQuarantined { producer, .. }
         | Event::ProducerAbandoned { producer }
         | Event::ProducerReplaced { producer }) = event
@@ -240,6 +243,7 @@ impl ProgressBoard {
                 watch.starts(at, *item, key.as_ref(), *attempt);
             }
             Event::ItemFinished { item, .. } => watch.finishes(at, *item),
+            Event::HookPaused { took, .. } => watch.has_paused(at, *took),
             Event::ProducerQuarantined { reason, .. } => {
                 return self.lose(*producer, "out of service", reason);
             }

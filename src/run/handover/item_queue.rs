@@ -34,6 +34,8 @@ pub(crate) struct ItemQueue<'a, I, T> {
     is_careful: bool,
     came: Instant,
     waited: Waits,
+    /// The part of `waited` that was taken to be recorded.
+    taken: Waits,
 }
 
 impl<'a, I, T> ItemQueue<'a, I, T> {
@@ -57,6 +59,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             readiness: Readiness::Ready,
             is_careful: false,
             came,
+            taken: waited,
             waited,
         }
     }
@@ -152,6 +155,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Makes the scheduler track an item, and returns the lease of this producer on it.
     pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
         self.handover.dispatch.track((seq, item), self.producer, self.readiness)
+    }
+
+    /// Takes the waits since the last call.
+    pub(crate) fn take_waits(&mut self) -> Waits {
+        let waits = self.waited.since(&self.taken);
+        self.taken = self.waited;
+        waits
     }
 
     /// Records that the producer had nothing to do between `since` and now.

@@ -42,6 +42,8 @@ struct BrakeState {
 pub(crate) struct StartDelay {
     /// When to look again, unless a job ends before.
     pub(crate) look_again: Duration,
+    /// The option that holds it back.
+    pub(crate) by: &'static str,
     /// A message for the user.
     pub(crate) message: Option<String>,
 }
@@ -53,6 +55,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The least time between two starts with a limit on the load: a process that was just started does not
 /// count yet.
 const LOAD_GAP: Duration = Duration::from_millis(100);
+
+const LOAD: &str = "--load";
 
 /// The least time between two reports of a wait.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -97,12 +101,12 @@ impl Brake {
     }
 
     fn held(&self, state: &mut BrakeState) -> Option<StartDelay> {
-        let quietly = |look_again| Some(StartDelay { look_again, message: None });
+        let quietly = |look_again, by| Some(StartDelay { look_again, by, message: None });
         if let Some(path) = &self.limits.jobs {
             let now = in_file(path).map(|amount| amount.count(num_cpus::get(), None));
             state.most = now.or(state.most);
             if state.most.is_some_and(|most| state.running >= most) {
-                return quietly(INTERVAL);
+                return quietly(INTERVAL, "-j");
             }
         }
         let gap = match self.limits.load {
@@ -113,14 +117,16 @@ impl Brake {
         if let Some(left) =
             since.and_then(|since| gap.checked_sub(since)).filter(|left| !left.is_zero())
         {
-            return quietly(left);
+            let by = if gap > self.limits.delay { LOAD } else { "--delay" };
+            return quietly(left, by);
         }
-        let message = self.load_message().or_else(|| self.memory_message())?;
+        let by_load = self.load_message().map(|message| (LOAD, message));
+        let (by, message) = by_load.or_else(|| Some(("--memfree", self.memory_message()?)))?;
         let is_due = state.told.is_none_or(|told| told.elapsed() >= REPORT_EVERY);
         if is_due {
             state.told = Some(Instant::now());
         }
-        Some(StartDelay { look_again: INTERVAL, message: Some(message).filter(|_| is_due) })
+        Some(StartDelay { look_again: INTERVAL, by, message: Some(message).filter(|_| is_due) })
     }
 
     fn load_message(&self) -> Option<String> {

@@ -26,6 +26,7 @@ use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
 use crate::plan::texts::{self, OnSlot, Texts};
 use gangline::CancelToken;
+use gangline::event::{TimeKind, count_as};
 
 /// State that the hooks and the signal thread of one lane share.
 #[derive(Clone)]
@@ -145,7 +146,8 @@ impl Lanes {
     pub(crate) fn hold(&self, lane: &Lane, slot: usize, ended: &[EndedJob<'_>]) {
         let Some(held) = &lane.held else { return };
         let before = || self.shared.sync_unprinted();
-        if let Err(error) = held.keep(slot, ended, self.shared.rules.showing, &before) {
+        let keep = || held.keep(slot, ended, self.shared.rules.showing, &before);
+        if let Err(error) = count_as(TimeKind::Journal, "--journal", keep) {
             self.shared.fail(held.error(error));
             self.close();
         }
@@ -195,7 +197,8 @@ impl Lanes {
             if let Some(message) = held.message {
                 self.shared.terminal.tell(&message);
             }
-            if !lane.gate.rest_until_nudged(seen, held.look_again) {
+            let rest = || lane.gate.rest_until_nudged(seen, held.look_again);
+            if !count_as(TimeKind::HeldBack, held.by, rest) {
                 return false;
             }
         }

@@ -13,7 +13,8 @@ use crate::producer_report::ProducerReport;
 use crate::run_report::RunReport;
 use crate::span::{AttemptCounts, IncidentKind, Span};
 use crate::stragglers::{notable_first, slow_items, slow_producers, stage_of};
-use crate::timeline::Timeline;
+use crate::time_kind::TimeKind;
+use crate::timeline::{KindTimeline, Timeline};
 
 /// The units of a drawing, which is stretched to the width of the page.
 const WIDTH: f64 = 1_000.0;
@@ -40,7 +41,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
     let words = report.words();
     let mut chart = format!(
         "<figure class=\"chart\" aria-label=\"When each {} worked: {}, each a row from the beginning of the \
-         run to its end; the darker, the more of the time it worked.\">\n",
+         run to its end; the darker, the more of the time it worked. Other colours are other kinds of its time.\">\n",
         words.producer,
         Many(rows as u64, words.producer),
     );
@@ -52,7 +53,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
     };
     push_lanes(&mut chart, &order[..open]);
     push_time_axis(&mut chart, report.lasted);
-    chart.push_str(&legend());
+    chart.push_str(&legend(timeline));
     if open < rows {
         push!(chart, "<details class=\"rest\"><summary>{} more</summary>\n", rows - open);
         push_lanes(&mut chart, &order[open..rows]);
@@ -80,7 +81,17 @@ fn push_lane(
         Html(&name)
     );
     push!(chart, "{}<title>{}</title>\n", drawing(TALL), Html(&title));
-    push_shades(chart, &busy_columns(report, timeline, producer));
+    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
+    push_shades(
+        chart,
+        TimeKind::Work.name(),
+        &columns(report, timeline, &timeline.busy_ns[producer]),
+    );
+    for KindTimeline { kind, ns } in &timeline.others {
+        if let Some(bins) = ns.get(producer) {
+            push_shades(chart, kind.name(), &columns(report, timeline, bins));
+        }
+    }
     push_stragglers(chart, report, producer);
     let marks = marks(report, producer);
     if !marks.is_empty() {
@@ -105,15 +116,15 @@ fn push_seen(chart: &mut String, class: &str, path: &str, title: &str) {
 /// Shares of a row of a chart: where each ends, and the share from 0 to 1.
 type Columns = Vec<(f64, f64)>;
 
-fn busy_columns(report: &RunReport, timeline: &Timeline, producer: usize) -> Columns {
-    let shares = timeline.shares(producer, MOST_BUSY_COLUMNS, report.lasted);
+fn columns(report: &RunReport, timeline: &Timeline, bins: &[u64]) -> Columns {
+    let shares = timeline.shares(bins, MOST_BUSY_COLUMNS, report.lasted);
     let extent = timeline.extent(MOST_BUSY_COLUMNS).as_secs_f64() / report.lasted.as_secs_f64();
     let column = WIDTH * extent / shares.len().max(1) as f64;
     (1..).map(|number| f64::from(number) * column).zip(shares).collect()
 }
 
-/// Adds a row. It has one path per shade: adjacent columns of one shade form one rectangle.
-fn push_shades(chart: &mut String, columns: &Columns) {
+/// Adds shares to a row. They have one path per shade: adjacent columns of one shade form one rectangle.
+fn push_shades(chart: &mut String, class: &str, columns: &Columns) {
     let mut paths = BTreeMap::<u32, String>::new();
     let mut from = 0.0;
     for run in columns.chunk_by(|one, other| shade(one.1) == shade(other.1)) {
@@ -126,10 +137,9 @@ fn push_shades(chart: &mut String, columns: &Columns) {
         }
         from = until;
     }
-    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
     for (shade, path) in paths {
         let opacity = f64::from(shade) / f64::from(SHADES);
-        push!(chart, "<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>");
+        push!(chart, "<path class=\"{class}\" fill-opacity=\"{opacity}\" d=\"{path}\"/>");
     }
 }
 
@@ -168,11 +178,15 @@ fn marks(report: &RunReport, producer: usize) -> String {
     places.into_iter().map(|x| format!("M{x} 0v{TALL}")).collect()
 }
 
-fn legend() -> String {
+fn legend(timeline: &Timeline) -> String {
+    let other = |it: &KindTimeline| {
+        format!("<span><i class=\"kind {}\"></i> {}</span> ", it.kind.name(), it.kind.text())
+    };
+    let others: String = timeline.others.iter().map(other).collect();
     format!(
-        "<p class=\"legend\">{} <span><i class=\"failure\"></i> failure</span> \
+        "<p class=\"legend\">{} {others}<span><i class=\"failure\"></i> failure</span> \
          <span><i class=\"outline\"></i> straggler</span></p>\n",
-        shade_scale("idle", "busy")
+        shade_scale("waiting for input", "work")
     )
 }
 
@@ -213,7 +227,8 @@ fn push_gpu_row(chart: &mut String, device: &str, what: &str, columns: &Columns)
          {}<title>{device}: {what}</title>\n",
         drawing(TALL)
     );
-    push_shades(chart, columns);
+    push!(chart, "<rect class=\"track\" width=\"{WIDTH}\" height=\"{TALL}\"/>");
+    push_shades(chart, TimeKind::Work.name(), columns);
     chart.push_str("</svg></div>\n");
 }
 

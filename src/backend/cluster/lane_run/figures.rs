@@ -11,6 +11,7 @@ use crate::backend::cluster::hook_times::HookTimes;
 use crate::concurrency::now;
 use crate::observe::event::{Event, seat_name};
 use crate::observe::event_log::{EventLog, EventWriter};
+use crate::observe::run_stats::Waits;
 use crate::observe::run_stats::{RunStats, SeatTime};
 
 /// Records the times of a lane's workers, and the cost of sending items to them.
@@ -160,7 +161,7 @@ impl<'a> LaneAttempts<'a> {
         let Some(writer) = &mut self.writer else { return };
         let item = lease.items[0];
         // Between two items the worker may have waited.
-        writer.pause();
+        writer.pause(Waits::default());
         writer.started(item, key, lease.attempt);
         self.begun.insert(publication, item);
     }

@@ -19,6 +19,7 @@ use crate::execute::worker_slots::SlotWorker;
 use crate::output::capture::Captured;
 use crate::output::outcome::JobResult;
 use crate::plan::template::{Template, Values};
+use gangline::event::{TimeKind, count_as};
 use gangline::report::HumanDuration;
 
 /// The errors of a program that is there and cannot be executed: it would not be at the next start either.
@@ -57,7 +58,9 @@ impl Warm {
             return Err(JobResult::WorkerFailed("could not be started, as on another slot".into()));
         }
         worker.unready += 1;
-        let Err((result, fault)) = self.try_start(slot, worker, command, said) else {
+        let start = || self.try_start(slot, worker, command, said);
+        let Err((result, fault)) = count_as(TimeKind::Loading, "the start of a worker", start)
+        else {
             self.history.got_ready(&self.typed[slot]);
             (worker.failed_start, worker.verdict, worker.unready) = Default::default();
             return Ok(());

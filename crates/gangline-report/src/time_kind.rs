@@ -1,0 +1,198 @@
+//! What the time of a producer went to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::seconds;
+use crate::totals::ProducerTotals;
+
+/// What a moment of a producer's time goes to. Each moment has one kind.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TimeKind {
+    /// The hook works on items, or the producer looks for them.
+    #[default]
+    Work,
+    /// A state is built: `producer_init` in the run, also after a loss; or what a hook counts as loading.
+    Loading,
+    /// There is work, and a setting or a limit holds it back, such as the backoff before a retry.
+    HeldBack,
+    /// No item has been read that the producer could work on.
+    Input,
+    /// The window is full of items in front: see [`window`](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window).
+    Order,
+    /// A journal, or a record of results, is written to a disk.
+    Journal,
+    /// A worker was lost, and that is not known before its lease ends.
+    Dead,
+}
+
+/// The time of a producer, by kind. The sum is the time that it took part in the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TimeAccount {
+    /// Of the kind [`Work`](TimeKind::Work).
+    #[serde(with = "seconds")]
+    pub work: Duration,
+    /// Of the kind [`Loading`](TimeKind::Loading).
+    #[serde(with = "seconds")]
+    pub loading: Duration,
+    /// Of the kind [`HeldBack`](TimeKind::HeldBack).
+    #[serde(with = "seconds")]
+    pub held_back: Duration,
+    /// Of the kind [`Input`](TimeKind::Input).
+    #[serde(with = "seconds")]
+    pub input: Duration,
+    /// Of the kind [`Order`](TimeKind::Order).
+    #[serde(with = "seconds")]
+    pub order: Duration,
+    /// Of the kind [`Journal`](TimeKind::Journal).
+    #[serde(with = "seconds")]
+    pub journal: Duration,
+    /// Of the kind [`Dead`](TimeKind::Dead).
+    #[serde(with = "seconds")]
+    pub dead: Duration,
+}
+
+/// Times that are neither work nor a wait for items, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TimesAside {
+    /// Hooks counted it as [loading](TimeKind::Loading).
+    pub loading: Duration,
+    /// Hooks counted it as [held back](TimeKind::HeldBack).
+    pub held_back: Duration,
+    /// Hooks counted it as waiting for [input](TimeKind::Input) or [order](TimeKind::Order).
+    pub waiting: Duration,
+    /// Hooks counted it as written to a [journal](TimeKind::Journal).
+    pub journal: Duration,
+    /// A worker was [dead](TimeKind::Dead).
+    pub dead: Duration,
+}
+
+/// A time of a producer that is not work.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct TimeSpan {
+    /// The producer's number.
+    pub producer: usize,
+    /// What the time went to.
+    pub kind: TimeKind,
+    /// When it began, from the start of the run.
+    #[serde(with = "seconds")]
+    pub start: Duration,
+    /// How long it lasted.
+    #[serde(with = "seconds")]
+    pub took: Duration,
+}
+
+/// The time for which each setting held work back, such as `--load`.
+pub type HeldBackBy = BTreeMap<String, Duration>;
+
+impl TimeKind {
+    /// All kinds.
+    pub const ALL: [TimeKind; 7] = [
+        TimeKind::Work,
+        TimeKind::Loading,
+        TimeKind::HeldBack,
+        TimeKind::Input,
+        TimeKind::Order,
+        TimeKind::Journal,
+        TimeKind::Dead,
+    ];
+
+    /// The kinds of which a timeline has rows beside those of work. A wait for input is what is left.
+    pub(crate) const DRAWN: [TimeKind; 5] =
+        [TimeKind::Loading, TimeKind::HeldBack, TimeKind::Order, TimeKind::Journal, TimeKind::Dead];
+
+    /// The kind in a table, a legend and a trace.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            TimeKind::Work => "work",
+            TimeKind::Loading => "loading",
+            TimeKind::HeldBack => "held back",
+            TimeKind::Input => "waiting for input",
+            TimeKind::Order => "waiting for order",
+            TimeKind::Journal => "journal",
+            TimeKind::Dead => "dead",
+        }
+    }
+
+    /// The kind in JSON, in metrics, and as a class on a page.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeKind::Work => "work",
+            TimeKind::Loading => "loading",
+            TimeKind::HeldBack => "held_back",
+            TimeKind::Input => "input",
+            TimeKind::Order => "order",
+            TimeKind::Journal => "journal",
+            TimeKind::Dead => "dead",
+        }
+    }
+}
+
+impl TimeAccount {
+    /// The account of a producer.
+    pub fn of(totals: &ProducerTotals) -> Self {
+        let TimesAside { loading, held_back, waiting, journal, dead } = totals.aside;
+        let no_item = totals.waiting.saturating_sub(totals.held_up + totals.backing_off);
+        TimeAccount {
+            work: totals.working,
+            loading: totals.loading + totals.rebuilding + totals.recycling + loading,
+            held_back: totals.backing_off + held_back,
+            input: no_item + waiting,
+            order: totals.held_up,
+            journal,
+            dead,
+        }
+    }
+
+    /// The time of a kind.
+    pub fn of_kind(&self, kind: TimeKind) -> Duration {
+        match kind {
+            TimeKind::Work => self.work,
+            TimeKind::Loading => self.loading,
+            TimeKind::HeldBack => self.held_back,
+            TimeKind::Input => self.input,
+            TimeKind::Order => self.order,
+            TimeKind::Journal => self.journal,
+            TimeKind::Dead => self.dead,
+        }
+    }
+
+    /// The time in which the producer took part in the run.
+    pub fn sum(&self) -> Duration {
+        TimeKind::ALL.iter().map(|kind| self.of_kind(*kind)).sum()
+    }
+}
+
+impl TimesAside {
+    /// Adds a time of a kind. Work is no time aside.
+    #[doc(hidden)]
+    pub fn add(&mut self, kind: TimeKind, took: Duration) {
+        match kind {
+            TimeKind::Work => {}
+            TimeKind::Loading => self.loading += took,
+            TimeKind::HeldBack => self.held_back += took,
+            TimeKind::Input | TimeKind::Order => self.waiting += took,
+            TimeKind::Journal => self.journal += took,
+            TimeKind::Dead => self.dead += took,
+        }
+    }
+
+    /// The sum of all kinds.
+    #[doc(hidden)]
+    pub fn sum(&self) -> Duration {
+        let TimesAside { loading, held_back, waiting, journal, dead } = *self;
+        loading + held_back + waiting + journal + dead
+    }
+}

@@ -1,0 +1,102 @@
+//! Time of a hook that is no work.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use gangline_report::TimeKind;
+
+use super::now;
+
+/// A time within a call of a hook that is no work.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimeAside {
+    pub(crate) kind: TimeKind,
+    pub(crate) cause: &'static str,
+    pub(crate) ended: Instant,
+    pub(crate) took: Duration,
+}
+
+/// More times of one call are added to those that the thread has.
+const MOST: usize = 64;
+
+thread_local! {
+    static HAS_ANY: Cell<bool> = const { Cell::new(false) };
+    static TIMES: RefCell<Vec<TimeAside>> = const { RefCell::new(Vec::new()) };
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `run` within a hook of a producer, and counts its time as `kind`, and not as work.
+///
+/// A report says where the time of each producer went, and what limited the run. It takes the time of a hook for work. A
+/// hook that loads a model for its first item, waits for a limit on its rate, or writes a record says so with this
+/// function. `cause` names what [holds work back](TimeKind::HeldBack): the report adds up the times of each cause.
+///
+/// Only the outermost call on a thread counts. Elsewhere than on the thread of a hook, and in child processes and
+/// workers of a cluster, it only calls `run`.
+///
+/// ```
+/// use std::thread::sleep;
+/// use std::time::Duration;
+/// use gangline::event::{TimeKind, count_as};
+/// use gangline::{OrderedRunner, map};
+///
+/// let polite = map(
+///     |_| Ok(()),
+///     |_, (), page: u64| {
+///         count_as(TimeKind::HeldBack, "the limit of the site", || sleep(Duration::from_millis(2)));
+///         Ok(page)
+///     },
+/// );
+/// let mut pool = OrderedRunner::new(polite, 1)?;
+/// pool.run(0..5)?;
+///
+/// let report = pool.report();
+/// assert!(report.producers[0].times.held_back >= Duration::from_millis(10));
+/// assert!(report.held_back_by["the limit of the site"] >= Duration::from_millis(10));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+pub fn count_as<T>(kind: TimeKind, cause: &'static str, run: impl FnOnce() -> T) -> T {
+    if kind == TimeKind::Work || IS_INSIDE.replace(true) {
+        return run();
+    }
+    let _inside = Inside { kind, cause, began: now() };
+    run()
+}
+
+/// A call of [`count_as`], which may end by a panic.
+struct Inside {
+    kind: TimeKind,
+    cause: &'static str,
+    began: Instant,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let Inside { kind, cause, began } = *self;
+        IS_INSIDE.set(false);
+        let ended = now();
+        let took = ended - began;
+        TIMES.with_borrow_mut(|times| {
+            let same = |it: &&mut TimeAside| it.kind == kind && it.cause == cause;
+            match times.len() < MOST {
+                true => times.push(TimeAside { kind, cause, ended, took }),
+                false => {
+                    times.iter_mut().rev().find(same).into_iter().for_each(|it| it.took += took)
+                }
+            }
+        });
+        HAS_ANY.set(true);
+    }
+}
+
+/// Whether the hook that was called last on this thread has counted time as no work.
+#[inline]
+pub(crate) fn has_aside() -> bool {
+    HAS_ANY.get()
+}
+
+/// Takes the times of the hook that was called last on this thread.
+pub(crate) fn take_aside() -> Vec<TimeAside> {
+    HAS_ANY.set(false);
+    TIMES.take()
+}
