@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline_report::{
-    Account, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport, conclude_up_to_now,
-    leave_out_vacant, quote_larger_window, stages,
+    Account, BACKOFF, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport,
+    conclude_up_to_now, leave_out_vacant, quote_larger_window, stages,
 };
 
 use super::consume::SkippedItem;
@@ -249,13 +249,17 @@ impl<I, T> Engine<I, T> {
         totals.producers = (0..self.settings.devices.len())
             .map(|producer| self.producer_totals(run, producer))
             .collect();
+        totals.held_back_by = stats.held_back_by();
+        let backing_off: Duration = totals.producers.iter().map(|it| it.backing_off).sum();
+        if !backing_off.is_zero() {
+            totals.held_back_by.insert(BACKOFF.to_owned(), backing_off);
+        }
         totals.origin = origin;
         totals.destination = destination;
         totals.source_working = source_working;
         totals.source_waiting = source_waiting;
         totals.source_naming = naming;
         totals.journal_writing = journal;
-        totals.held_back_by = stats.held_back_by();
         totals.consumer_working = consumer_working;
         totals.consumer_waiting = waited;
         totals.head_stalled = stalled;

@@ -1,9 +1,10 @@
 //! The working times in a report.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use gangline::event::{TimeKind, count_as};
 use gangline::report::Bottleneck;
 use gangline::{Batch, OnError, OrderedRunner};
 
@@ -114,6 +115,95 @@ fn an_iterator_that_waits_is_not_at_work() {
             assert!(report.source_working + report.source_waiting <= report.lasted, "{report}");
             assert_ne!(report.bottleneck, Bottleneck::Source, "{report}");
         }
+    });
+}
+
+/// Adds up the time of a closure by the clock of the test.
+fn timed<T>(all: &Mutex<Duration>, run: impl FnOnce() -> T) -> T {
+    let since = Instant::now();
+    let value = run();
+    *all.lock().unwrap() += since.elapsed();
+    value
+}
+
+/// Items alone, under a lease, in batches, and with an error or a panic within the time that is no work.
+#[test]
+fn time_that_a_hook_counts_as_no_work_is_of_its_kind() {
+    no_hang(|| {
+        for (retries, batch) in [(0, None), (1, None), (0, Some(Batch::up_to(3)))] {
+            let (aside, work) = (Arc::new(Mutex::default()), Arc::new(Mutex::default()));
+            let (no_work, at_work) = (aside.clone(), work.clone());
+            let hooks = Hooks::new().work(move |cx, x| {
+                timed(&at_work, || take_a_while(&Cell::default()));
+                count_as(TimeKind::HeldBack, "the limit", || {
+                    timed(&no_work, || {
+                        // One within another counts once.
+                        count_as(TimeKind::Loading, "a model", || take_a_while(&Cell::default()));
+                        match x {
+                            7 if cx.attempt() == 1 => std::panic::resume_unwind(Box::new("seven")),
+                            _ => {}
+                        }
+                    });
+                });
+                Ok(x)
+            });
+            let builder = OrderedRunner::builder(hooks).devices(1).retries(retries).timeline();
+            let builder = match batch {
+                Some(batch) => builder.batch(batch),
+                None => builder,
+            };
+            let skips = builder.on_error(OnError::Skip).build();
+            let (_, report) = skips.unwrap().run_with_report(0..20);
+            let times = report.producers[0].times;
+            let (aside, work) = (*aside.lock().unwrap(), *work.lock().unwrap());
+            assert!(times.held_back >= aside, "{aside:?} {report}");
+            assert!(times.work >= work, "{work:?} {report}");
+            assert!(times.sum() <= report.lasted, "{times:?} {report}");
+            assert!(report.held_back_by["the limit"] >= aside, "{report}");
+            let causes: Vec<_> = report.held_back_by.keys().collect();
+            assert!(causes == ["the limit"] || causes == ["backoff", "the limit"], "{causes:?}");
+            assert_eq!(report.held_back_by.values().sum::<Duration>(), times.held_back);
+            let busy = &report.timeline.as_ref().unwrap().busy_ns[0];
+            let busy = Duration::from_nanos(busy.iter().sum());
+            assert!(busy + aside <= report.lasted, "{report}");
+            let others = &report.timeline.as_ref().unwrap().others;
+            assert!(others.iter().any(|it| it.kind == TimeKind::HeldBack), "{others:?}");
+            assert!(report.latency.unwrap().count >= 20, "{report}");
+        }
+    });
+}
+
+/// A key and a journal that take their time are neither the iterator nor the consumer.
+#[test]
+fn names_and_the_journal_have_times_of_their_own() {
+    no_hang(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let (naming, flushing) = (Arc::new(Mutex::default()), Arc::new(Mutex::default()));
+        let (of_keys, of_flushes) = (naming.clone(), flushing.clone());
+        let hooks = Hooks::new().flush(move |_| {
+            timed(&of_flushes, || take_a_while(&Cell::default()));
+            Ok(())
+        });
+        let mut runner = OrderedRunner::builder(hooks)
+            .devices(1)
+            .key(move |x: &u64| {
+                timed(&of_keys, || {
+                    take_a_while(&Cell::default());
+                    x.to_string()
+                })
+            })
+            .journal(directory.path().join("journal"))
+            .build()
+            .unwrap();
+        let (result, report) = runner.run_with_report(0..30);
+        result.unwrap();
+        let (naming, flushing) = (*naming.lock().unwrap(), *flushing.lock().unwrap());
+        assert!(flushing > Duration::ZERO, "a journal is flushed before its end");
+        assert!(report.source_naming >= naming, "{naming:?} {report}");
+        assert!(report.journal_writing >= flushing, "{flushing:?} {report}");
+        let source = report.source_working + report.source_naming + report.source_waiting;
+        assert!(source <= report.lasted, "{report}");
+        assert!(report.consumer_working + report.journal_writing <= report.lasted, "{report}");
     });
 }
 

@@ -116,7 +116,7 @@ pub use self::text_style::{Ink, wrapped};
 pub use self::time_kind::{HeldBackBy, TimeAccount, TimeKind, TimeSpan, TimesAside};
 pub use self::timeline::{KindTimeline, Throughput, Timeline};
 #[doc(hidden)]
-pub use self::totals::NO_WINDOW;
+pub use self::totals::{BACKOFF, NO_WINDOW};
 pub use self::totals::{Destination, Origin, ProducerTotals, Totals};
 pub use self::vocabulary::Vocabulary;
 pub use self::what_if::{Prediction, RefusedSetting, Settings, Unrecorded};

@@ -13,6 +13,9 @@ use super::worker_report::WorkerReport;
 /// The window of a service, which has none: its callers wait.
 pub const NO_WINDOW: u64 = 0;
 
+/// The cause of the time in which items waited for a retry, among the causes that held work back.
+pub const BACKOFF: &str = "backoff";
+
 /// The totals of a run. They are measured at waits only, which costs nothing for an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

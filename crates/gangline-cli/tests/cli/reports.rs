@@ -1,5 +1,7 @@
 //! `gangline report`.
 
+use serde_json::Value;
+
 use crate::support::Place;
 
 /// Two reports of three jobs each; another job fails in each.
@@ -130,4 +132,42 @@ fn a_report_of_no_job_gives_no_advice_for_programs() {
             assert!(!text.contains("builder"), "{line}: {text}");
         }
     }
+}
+
+/// The times of a kind, of all slots together.
+fn time_of(report: &Value, kind: &str) -> f64 {
+    let slots = report["producers"].as_array().unwrap();
+    slots.iter().map(|slot| slot["times"][kind].as_f64().unwrap()).sum()
+}
+
+#[test]
+fn a_job_that_is_held_back_is_not_at_work() {
+    let place = Place::new();
+    place.run_typed("-j4 --delay 200ms --report r.json -- true ::: 1 2 3 4").check(0, "");
+    let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
+    let held_back = report["held_back_by"]["--delay"].as_f64().unwrap();
+    assert!(held_back >= 0.55, "three delays: {report}");
+    assert_eq!(time_of(&report, "held_back"), held_back, "{report}");
+    let slowest = report["slowest"][0]["took"].as_f64().unwrap();
+    assert!(slowest <= report["lasted"].as_f64().unwrap() - held_back, "{report}");
+}
+
+#[test]
+fn the_start_of_a_warm_worker_is_loading() {
+    let place = Place::new();
+    place.write(
+        "worker",
+        "read hello; sleep 0.3; echo '{\"gangline\":1}'\n\
+         while read line; do\n\
+         item=${line#*\\\"item\\\":}; echo \"{\\\"item\\\":${item%%,*},\\\"output\\\":\\\"done\\\"}\"\n\
+         done\n",
+    );
+    let ran = place.run_typed("-j1 --warm --report r.json -- sh worker ::: a b c");
+    ran.check(0, "done\ndone\ndone\n");
+    let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
+    let loading = time_of(&report, "loading");
+    assert!(loading >= 0.3, "{report}");
+    let rest = report["lasted"].as_f64().unwrap() - loading;
+    assert!(time_of(&report, "work") <= rest, "{report}");
+    assert!(report["slowest"][0]["took"].as_f64().unwrap() <= rest, "{report}");
 }

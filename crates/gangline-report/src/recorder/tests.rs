@@ -1,7 +1,7 @@
 use super::*;
 use crate::recorded_times::MOST_MEASURED;
 use crate::samples::{PlayedRun, failure, micros};
-use crate::{Bottleneck, RetryOutcome};
+use crate::{Bottleneck, RetryOutcome, TimeKind};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -28,6 +28,61 @@ fn a_batch_is_busy_once_and_measured_per_item() {
     let slow = &report.slowest[0];
     assert_eq!((slow.item, slow.key.as_deref(), slow.together), (0, Some("key 0"), 8));
     assert_eq!((report.spans.len(), report.throughput.items.iter().sum::<u64>()), (8, 8));
+}
+
+/// A job waits for `--load` for 8 ms, works for 2 ms, waits again and works on.
+#[test]
+fn time_that_a_hook_counts_as_no_work_is_not_that_of_its_items() {
+    let mut played = PlayedRun::new(2);
+    (0..2).for_each(|item| played.start(1_000, 0, item, 1));
+    played.recorder.hook_paused(micros(9_000), 0, TimeKind::HeldBack, ms(8));
+    let so_far = played.recorder.report().producers[0].times;
+    assert_eq!((so_far.work, so_far.held_back, so_far.input), (ms(0), ms(8), ms(1)));
+    played.recorder.hook_paused(micros(14_000), 0, TimeKind::Journal, ms(3));
+    (0..2).for_each(|item| played.finish(15_000, 0, item));
+    // A producer that is not at work is not paused.
+    played.recorder.hook_paused(micros(16_000), 1, TimeKind::Loading, ms(1));
+    played.recorder.hook_paused(micros(16_000), 9, TimeKind::Loading, ms(1));
+    played.recorder.producer_waited(micros(19_000), 1, TimeKind::Order, ms(4));
+    let report = played.end(20_000);
+    assert_eq!(busy(&report), [ms(3), ms(0)]);
+    let latency = report.latency.unwrap();
+    assert_eq!((latency.count, latency.max), (2, ms(3)));
+    let span = &report.spans[0];
+    assert_eq!((span.start, span.took), (ms(12), ms(3)), "it ends when it ended");
+    let others = &report.timeline.as_ref().unwrap().others;
+    let sums = others.iter().map(|it| {
+        let sum = |bins: &Vec<u64>| Duration::from_nanos(bins.iter().sum());
+        (it.kind, it.ns.iter().map(sum).collect::<Vec<_>>())
+    });
+    let wanted = [
+        (TimeKind::HeldBack, vec![ms(8), ms(0)]),
+        (TimeKind::Order, vec![ms(0), ms(4)]),
+        (TimeKind::Journal, vec![ms(3), ms(0)]),
+    ];
+    assert_eq!(sums.collect::<Vec<_>>(), wanted);
+    let spans = report.time_spans.iter().map(|it| (it.producer, it.kind, it.start, it.took));
+    let wanted = [
+        (0, TimeKind::HeldBack, ms(1), ms(8)),
+        (0, TimeKind::Journal, ms(11), ms(3)),
+        (1, TimeKind::Order, ms(15), ms(4)),
+    ];
+    assert_eq!(spans.collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn a_state_that_is_built_in_the_run_is_loading() {
+    let mut played = PlayedRun::new(3);
+    // One was ready before the run, one is in it, and one builds its state again.
+    played.recorder.ready(micros(10), 0, ms(500), false);
+    played.recorder.ready(micros(6_000), 1, ms(5), false);
+    played.recorder.ready(micros(10), 2, ms(500), false);
+    played.recorder.ready(micros(9_000), 2, ms(2), true);
+    played.start(9_000, 2, 0, 1);
+    played.finish(10_000, 2, 0);
+    let so_far = played.recorder.report();
+    let loading: Vec<_> = so_far.producers.iter().map(|it| it.times.loading).collect();
+    assert_eq!(loading, [ms(0), ms(5), ms(2)]);
 }
 
 #[test]
