@@ -20,7 +20,7 @@ pub(super) struct Document<'a> {
     pub(super) kind: &'static str,
     pub(super) heading: String,
     /// A line below the heading of the page, in the ink of the title.
-    pub(super) status: Option<&'static str>,
+    pub(super) status: Option<String>,
     /// Paragraphs between the title and the first section. An error is bad, the time and the machine are faint.
     pub(super) leads: Vec<(String, Option<Ink>)>,
     pub(super) sections: Vec<Section<'a>>,
@@ -149,7 +149,20 @@ impl RowLimits {
         RowLimits { text: usize::MAX, page: usize::MAX, open: usize::MAX };
 }
 
+/// A table of this many columns has room in half of a wide page.
+const NARROW_COLUMNS: usize = 5;
+
 impl<'a> Section<'a> {
+    /// Whether the section needs no more than half of a wide page.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.blocks.iter().all(|(_, block)| match block {
+            Block::ThroughputChart(_) | Block::DistributionChart(_) | Block::List(..) => true,
+            Block::Paragraph(..) => true,
+            Block::Table(table) => table.columns.len() <= NARROW_COLUMNS,
+            _ => false,
+        })
+    }
+
     pub(super) fn new(heading: impl Into<String>) -> Self {
         Section { heading: heading.into(), line: None, blocks: Vec::new() }
     }

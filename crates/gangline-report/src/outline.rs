@@ -6,10 +6,11 @@ mod producers;
 use std::time::Duration;
 
 use self::attempts::{retried, slowest, split_batches, times};
+pub(super) use self::producers::matters;
 use self::producers::producers;
 use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
-use super::formats::{Bytes, Count, Percent, Time, capitalised, item, more, rate};
+use super::formats::{Bytes, Count, Many, Percent, Time, capitalised, item, more, rate};
 use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
@@ -98,10 +99,25 @@ fn document<'a, const N: usize>(
         title: headline(report),
         ink: ink(report),
         kind: "gangline run report",
-        heading: report.description.clone().unwrap_or_else(|| status.to_owned()),
-        status: report.description.is_some().then_some(status),
+        heading: report
+            .description
+            .clone()
+            .unwrap_or_else(|| status.to_owned() + &some_failed(report)),
+        status: report.description.is_some().then(|| status.to_owned() + &some_failed(report)),
         leads: leads(report),
         sections: sections.into_iter().flatten().collect(),
+    }
+}
+
+/// How many items of a run that has finished failed, if any did.
+fn some_failed(report: &RunReport) -> String {
+    let account = report.account;
+    match (report.ending, account.failed) {
+        (Ending::Finished, 1..) => {
+            let all = Many(account.ok.saturating_add(account.failed), report.words().item);
+            format!(": {} of {all} failed", Count(account.failed))
+        }
+        _ => String::new(),
     }
 }
 
@@ -109,7 +125,8 @@ fn ink(report: &RunReport) -> Ink {
     match report.ending {
         Ending::Failed => Ink::Bad,
         Ending::Cancelled => Ink::Warning,
-        Ending::Finished if report.account.failed > 0 => Ink::Bad,
+        // What failed is red where it is counted.
+        Ending::Finished if report.account.failed > 0 => Ink::Warning,
         Ending::Finished => Ink::Good,
         Ending::InProgress => Ink::Strong,
     }

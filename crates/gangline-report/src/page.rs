@@ -79,7 +79,10 @@ fn push_section(page: &mut String, section: &Section<'_>) {
         [(_, Block::Figures(_))] => {
             push!(page, "<section aria-label=\"{heading}\">\n");
         }
-        _ => push!(page, "<section>\n<h2>{heading}</h2>\n"),
+        _ => {
+            let half = if section.is_narrow() { " class=\"half\"" } else { "" };
+            push!(page, "<section{half}>\n<h2>{heading}</h2>\n");
+        }
     }
     let blocks = section.blocks.iter().filter(|(medium, _)| *medium != Medium::Text);
     for (_, block) in blocks {
@@ -295,7 +298,7 @@ mod tests {
             "<h2>Items done over time</h2>",
             "<h2>Times of attempts</h2>",
             "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
-            "item 17 (key 17)",
+            "item 17",
             "threads abandoned",
             "<h2>Slowest items</h2>",
             "<h2>How it was run</h2>",

@@ -9,7 +9,7 @@ use super::report_lane::LaneWork;
 use super::span::short;
 use crate::seconds;
 
-/// An attempt that took long.
+/// An attempt that took long. A batch is one, with its first item.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -47,9 +47,20 @@ struct SlowAttempt {
 }
 
 impl Slowest {
+    /// Whether an item of the same batch is kept. Items of a batch take equally long.
+    fn has_batch(&self, producer: usize, work: &LaneWork, took: u64) -> bool {
+        let is_of_batch = |(other_took, other): &(u64, SlowAttempt)| {
+            let of = (*other_took, other.producer, other.together, other.attempt);
+            of == (took, producer, work.together, work.attempt)
+        };
+        work.together > 1 && self.0.iter().any(is_of_batch)
+    }
+
     /// Considers an attempt that took `took` nanoseconds.
     pub(super) fn see(&mut self, producer: usize, work: &LaneWork, took: u64) {
-        if self.0.len() == MOST && self.0[MOST - 1].0 >= took {
+        if self.0.len() == MOST && self.0[MOST - 1].0 >= took
+            || self.has_batch(producer, work, took)
+        {
             return;
         }
         let slow = SlowAttempt {

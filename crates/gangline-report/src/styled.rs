@@ -300,7 +300,7 @@ mod tests {
     fn only_colours_differ_between_styles() {
         let report = eventful(2);
         let colored = report.styled(TextStyle::plain().colors(Colors::On)).to_string();
-        assert!(colored.starts_with("\u{1b}[31mDenoising"), "{colored}");
+        assert!(colored.starts_with("\u{1b}[33mDenoising"), "{colored}");
         assert_eq!(textwrap::core::display_width(&colored), display_width(&report.to_string()));
         let escapes = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[33m"];
         let plain = escapes.iter().fold(colored, |text, escape| text.replace(escape, ""));

@@ -26,12 +26,16 @@ pub(super) fn slowest(report: &RunReport, key: usize) -> Option<Section<'_>> {
     }
     let words = report.words();
     let title = "The attempts that took the longest";
-    let table = TableOf::new(title, SLOWEST, report.slowest.iter())
+    let mut table = TableOf::new(title, SLOWEST, report.slowest.iter())
         .text(words.item, 0, usize::MAX, |it| item(words, it.item, it.key.as_deref(), key))
         .number("took", 0, |it| Time(it.took))
-        .number(words.producer, 0, |it| it.producer)
-        .number("attempt", 0, |it| it.attempt)
-        .number("batch of", 0, |it| Count(it.together));
+        .number(words.producer, 0, |it| it.producer);
+    if report.slowest.iter().any(|it| it.attempt > 1) {
+        table = table.number("attempt", 0, |it| it.attempt);
+    }
+    if report.slowest.iter().any(|it| it.together > 1) {
+        table = table.number("batch of", 0, |it| Count(it.together));
+    }
     let heading = format!("Slowest {}", words.items);
     Some(Section::new(heading).only(Medium::Page, table.end()))
 }

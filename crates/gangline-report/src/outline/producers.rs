@@ -44,7 +44,10 @@ pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     for kind in kinds_that_matter(report) {
         table = table.number(kind.text(), 4, move |(_, it)| Time(it.times.of_kind(kind)));
     }
-    table = table.number("init", 2, |(_, it)| Time(it.init));
+    let longest = report.producers.iter().map(|it| it.init).max().unwrap_or_default();
+    if share(longest, report.lasted) >= LEAST_SHARE {
+        table = table.number("init", 2, |(_, it)| Time(it.init));
+    }
     if report.has_item_events() {
         let latencies: [(_, _, Percentile); 4] = [
             ("p50", 7, |it| it.p50),
@@ -76,13 +79,16 @@ pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     Some(section)
 }
 
-/// The kinds of time that have a column: those that took a producer at least [`LEAST_SHARE`] of the run.
+/// The kinds of time that have a column.
 fn kinds_that_matter(report: &RunReport) -> impl Iterator<Item = TimeKind> {
     let shown = [TimeKind::Loading, TimeKind::HeldBack, TimeKind::Journal, TimeKind::Dead];
-    shown.into_iter().filter(|kind| {
-        let times = report.producers.iter().map(|it| it.times.of_kind(*kind));
-        share(times.max().unwrap_or_default(), report.lasted) >= LEAST_SHARE
-    })
+    shown.into_iter().filter(|kind| matters(report, *kind))
+}
+
+/// Whether a kind of time took a producer at least [`LEAST_SHARE`] of the run.
+pub(crate) fn matters(report: &RunReport, kind: TimeKind) -> bool {
+    let times = report.producers.iter().map(|it| it.times.of_kind(kind));
+    share(times.max().unwrap_or_default(), report.lasted) >= LEAST_SHARE
 }
 
 /// What the columns of producers mean.

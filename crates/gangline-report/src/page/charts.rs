@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::ticks::{self, Tick};
 use crate::formats::{Count, Html, Many, Percent, Time, capitalised, clipped, item, push, rate};
 use crate::gpu_load::GpuSample;
-use crate::outline::{LONGEST_KEY, PRODUCERS};
+use crate::outline::{LONGEST_KEY, PRODUCERS, matters};
 use crate::producer_report::ProducerReport;
 use crate::run_report::RunReport;
 use crate::span::{AttemptCounts, IncidentKind, Span};
 use crate::stragglers::{notable_first, slow_items, slow_producers, stage_of};
 use crate::time_kind::TimeKind;
-use crate::timeline::{KindTimeline, Timeline};
+use crate::timeline::{KindTimeline, Throughput, Timeline};
 
 /// The units of a drawing, which is stretched to the width of the page.
 const WIDTH: f64 = 1_000.0;
@@ -29,6 +29,10 @@ const SHADES: u32 = 8;
 
 /// More columns would show how the ends of batches fall into them.
 const MOST_RATES: usize = 120;
+
+/// A chart of rates has at least this many columns, and in each of more on average at least so many items.
+const LEAST_RATES: usize = 12;
+const FEWEST_OF_A_RATE: u64 = 10;
 
 /// A longer place or stage is clipped, since labels have one line.
 const LONGEST_LABEL: usize = 12;
@@ -53,7 +57,7 @@ pub(super) fn busy_chart(report: &RunReport, timeline: &Timeline) -> String {
     };
     push_lanes(&mut chart, &order[..open]);
     push_time_axis(&mut chart, report.lasted);
-    chart.push_str(&legend(timeline));
+    chart.push_str(&legend(report, timeline));
     if open < rows {
         push!(chart, "<details class=\"rest\"><summary>{} more</summary>\n", rows - open);
         push_lanes(&mut chart, &order[open..rows]);
@@ -87,15 +91,21 @@ fn push_lane(
         TimeKind::Work.name(),
         &columns(report, timeline, &timeline.busy_ns[producer]),
     );
-    for KindTimeline { kind, ns } in &timeline.others {
+    for KindTimeline { kind, ns } in shown_kinds(report, timeline) {
         if let Some(bins) = ns.get(producer) {
             push_shades(chart, kind.name(), &columns(report, timeline, bins));
         }
     }
     push_stragglers(chart, report, producer);
-    let marks = marks(report, producer);
-    if !marks.is_empty() {
-        push_seen(chart, "mark", &marks, "");
+    let marked: [(_, fn(IncidentKind) -> bool); 2] = [
+        ("again", |kind| kind == IncidentKind::Retried),
+        ("mark", |kind| kind != IncidentKind::Retried),
+    ];
+    for (class, is_shown) in marked {
+        let marks = marks(report, producer, is_shown);
+        if !marks.is_empty() {
+            push_seen(chart, class, &marks, "");
+        }
     }
     chart.push_str("</svg></div>\n");
 }
@@ -167,24 +177,36 @@ fn push_stragglers(chart: &mut String, report: &RunReport, producer: usize) {
     }
 }
 
-/// Marks failures, at most one per distinguishable position.
-fn marks(report: &RunReport, producer: usize) -> String {
-    let here = report.incidents.iter().filter(|incident| {
-        incident.producer == Some(producer) && incident.kind != IncidentKind::Retried
-    });
+/// Marks incidents of a producer, at most one per distinguishable position.
+fn marks(report: &RunReport, producer: usize, is_shown: fn(IncidentKind) -> bool) -> String {
+    let here = report.incidents.iter();
+    let here = here.filter(|it| it.producer == Some(producer) && is_shown(it.kind));
     let mut places: Vec<u64> =
         here.map(|incident| position(incident.at.as_secs_f64(), report) as u64).collect();
     places.dedup();
     places.into_iter().map(|x| format!("M{x} 0v{TALL}")).collect()
 }
 
-fn legend(timeline: &Timeline) -> String {
+/// The kinds of time that have a colour, beside work.
+fn shown_kinds<'a>(
+    report: &'a RunReport,
+    timeline: &'a Timeline,
+) -> impl Iterator<Item = &'a KindTimeline> {
+    timeline.others.iter().filter(|it| matters(report, it.kind))
+}
+
+fn legend(report: &RunReport, timeline: &Timeline) -> String {
     let other = |it: &KindTimeline| {
         format!("<span><i class=\"kind {}\"></i> {}</span> ", it.kind.name(), it.kind.text())
     };
-    let others: String = timeline.others.iter().map(other).collect();
+    let is_retried = report.incidents.iter().any(|it| it.kind == IncidentKind::Retried);
+    let again = match is_retried {
+        true => "<span><i class=\"failure retried\"></i> failure that was retried</span> ",
+        false => "",
+    };
+    let others: String = shown_kinds(report, timeline).map(other).collect();
     format!(
-        "<p class=\"legend\">{} {others}<span><i class=\"failure\"></i> failure</span> \
+        "<p class=\"legend\">{} {others}{again}<span><i class=\"failure\"></i> failure</span> \
          <span><i class=\"outline\"></i> straggler</span></p>\n",
         shade_scale("waiting for input", "work")
     )
@@ -234,7 +256,7 @@ fn push_gpu_row(chart: &mut String, device: &str, what: &str, columns: &Columns)
 
 /// Draws the items done per second over time.
 pub(super) fn throughput_chart(report: &RunReport) -> String {
-    let rates = report.throughput.rates(MOST_RATES, report.lasted);
+    let rates = report.throughput.rates(rate_columns(&report.throughput), report.lasted);
     let most = rates.iter().map(|&(_, rate)| rate).fold(f64::MIN_POSITIVE, f64::max);
     let items = capitalised(report.words().items);
     let text = format!(
@@ -253,6 +275,13 @@ pub(super) fn throughput_chart(report: &RunReport) -> String {
     push_plot(&mut chart, &format!("{items} per second"), &text, &marks, &line);
     push_time_axis(&mut chart, report.lasted);
     chart + "</figure>\n"
+}
+
+/// The number of columns of a chart of rates. With few items in each, whole numbers would look like pulses.
+fn rate_columns(throughput: &Throughput) -> usize {
+    let items = throughput.items.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
+    let enough = usize::try_from(items / FEWEST_OF_A_RATE).unwrap_or(MOST_RATES);
+    enough.clamp(LEAST_RATES, MOST_RATES)
 }
 
 /// Draws how many attempts took how long.
