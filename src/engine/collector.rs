@@ -3,7 +3,7 @@
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use gangline_scheduler::window::Window;
+use gangline_scheduler::window::{Shortage, Window};
 
 use crate::base::Order;
 use crate::base::memory::Headroom;
@@ -40,7 +40,7 @@ pub(crate) struct Collector<T> {
     /// The value of `consumed`, and the time, when the window last grew. Results that no hook worked on are
     /// added to the value.
     measured: (u64, Instant),
-    shortage: Shortage,
+    shortage: ShortageSoFar,
     /// What results that are held back may take, from the first time that one slow item or larger batches made the
     /// window grow.
     headroom: Option<Headroom>,
@@ -55,11 +55,8 @@ pub(crate) struct Collector<T> {
 
 /// What the run lacked during the collector's last wait.
 #[derive(Debug, Default)]
-struct Shortage {
-    /// Producers ran out of items for lack of permits, with nothing held back for order.
-    ran_dry: bool,
-    /// The feeder had no permit.
-    was_full: bool,
+struct ShortageSoFar {
+    lacked: Shortage,
     /// The window was full, and did not grow.
     stayed: bool,
 }
@@ -120,7 +117,7 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             memory: handover.permits.memory().map(|memory| (memory.clone(), None)),
             measured: (0, now),
-            shortage: Shortage::default(),
+            shortage: ShortageSoFar::default(),
             headroom: None,
             is_lent: false,
             wait: None,
@@ -208,20 +205,27 @@ impl<T> Collector<T> {
         self.give_back(handover, 0);
     }
 
-    /// Returns all permits, and additional ones if the window grows. Call it when [`pop`](Collector::pop)
-    /// found nothing.
-    ///
-    /// The window grows if producers ran out of items for lack of permits while this collector waited: up to the
-    /// pace of the items if nothing is held back for order, and else [less](Window::grow_behind_head). So a slow
-    /// consumer does not make it grow.
+    /// Returns all permits, and additional ones if the window [grows](Window::settle). Call it when
+    /// [`pop`](Collector::pop) found nothing.
     pub(crate) fn settle<I>(&mut self, handover: &Handover<I, T>) {
-        let Shortage { ran_dry, was_full, .. } = self.shortage;
-        let more = match self.merge.holds_back() {
-            false if ran_dry => self.growth(),
-            true if was_full => self.growth_behind_head(),
-            _ => 0,
+        let held_back = if self.merge.holds_back() { self.held_back() } else { 0 };
+        let Collector { window, headroom, measured, consumed, .. } = self;
+        let mut from_now = || *headroom.get_or_insert_with(Headroom::from_now);
+        let pace = || {
+            let now = now();
+            let (before, since) = std::mem::replace(measured, (*consumed, now));
+            (*consumed - before, now - since)
         };
-        self.shortage = Shortage { stayed: was_full && more == 0, ..Shortage::default() };
+        let more = window.settle(self.shortage.lacked, held_back, pace, || from_now().is_left());
+        if more > 0 {
+            if held_back > 0 {
+                // Before results take memory.
+                from_now();
+            }
+            self.quarter = self.window.quarter();
+        }
+        let stayed = self.shortage.lacked.was_full && more == 0;
+        self.shortage = ShortageSoFar { stayed, ..ShortageSoFar::default() };
         self.give_back(handover, more);
     }
 
@@ -343,9 +347,9 @@ impl<T> Collector<T> {
 
     fn note_dryness<I>(&mut self, handover: &Handover<I, T>) {
         let is_behind = self.merge.holds_back();
-        self.shortage.ran_dry =
-            self.window.may_grow() && !is_behind && handover.window_hints.ran_dry();
-        self.shortage.was_full = handover.window_hints.is_starving();
+        let ran_dry = self.window.may_grow() && !is_behind && handover.window_hints.ran_dry();
+        let was_full = handover.window_hints.is_starving();
+        self.shortage.lacked = Shortage { ran_dry, was_full };
     }
 
     /// Checks the size of the window after a wait. The window is too large if it is full of slow items that
@@ -358,29 +362,6 @@ impl<T> Collector<T> {
     /// The number of results that arrived and are not consumed.
     fn held_back(&self) -> usize {
         self.merge.seen().sum::<u64>().saturating_sub(self.consumed) as usize
-    }
-
-    /// Grows the window at the current pace, and returns by how many items.
-    fn growth(&mut self) -> usize {
-        let now = now();
-        let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
-        let more = self.window.grow(self.consumed - consumed, now - since);
-        self.quarter = self.window.quarter();
-        more
-    }
-
-    /// Grows the window while one item holds others back, and returns by how many items.
-    fn growth_behind_head(&mut self) -> usize {
-        let held_back = self.held_back();
-        let Collector { window, headroom, .. } = self;
-        let mut from_now = || *headroom.get_or_insert_with(Headroom::from_now);
-        let more = window.grow_behind_head(held_back, || from_now().is_left());
-        if more > 0 {
-            // Before results take memory.
-            from_now();
-            self.quarter = self.window.quarter();
-        }
-        more
     }
 
     /// Leaves the run, and returns the results that were held back. More may remain in the hand-over.

@@ -18,7 +18,7 @@ use super::priority::Priority;
 use super::reorder::Reorder;
 use super::retry::{Decision, FailureFacts, FailureVerdict, Inputs};
 use super::time::RunTime;
-use super::window::Window;
+use super::window::{Shortage, Window};
 
 /// How long each part of a run takes, and how attempts end.
 pub trait RunModel {
@@ -330,19 +330,13 @@ impl<M: RunModel> VirtualRun<'_, M> {
         self.give_back();
         let is_full = self.feeder == SourcePhase::Waits && self.in_flight >= self.window.size();
         let starves = self.producers.iter().any(|doing| matches!(doing, ProducerPhase::Waits(_)));
-        if !is_full || !starves {
-            return has_returned;
-        }
-        let more = match self.results.held() {
-            0 if self.window.may_grow() => {
-                let (items, since) = self.measured;
-                let more = self.window.grow(self.done.items - items, self.now.since(since));
-                self.measured = (self.done.items, self.now);
-                more
-            }
-            0 => 0,
-            held_back => self.window.grow_behind_head(held_back, || true),
+        let shortage = Shortage { ran_dry: is_full && starves, was_full: is_full };
+        let (measured, done, now) = (&mut self.measured, self.done.items, self.now);
+        let pace = || {
+            let (items, since) = std::mem::replace(measured, (done, now));
+            (done - items, now.since(since))
         };
+        let more = self.window.settle(shortage, self.results.held(), pace, || true);
         if more > 0 {
             self.model.note(self.now, &ReplayStep::WindowGrew(self.window.size()));
         }

@@ -50,7 +50,40 @@ pub struct Window {
     surplus: usize,
 }
 
+/// What a run lacked while its consumer had nothing to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shortage {
+    /// Producers ran out of items for lack of permits.
+    pub ran_dry: bool,
+    /// The feeder had no permit.
+    pub was_full: bool,
+}
+
 impl Window {
+    /// Grows the window if the run lacked permits, and returns the number of items added. `held_back` results wait for an
+    /// earlier one. `pace` gives the number of items consumed since the last call, and the time; `has_memory` says whether
+    /// more results may be held back.
+    ///
+    /// With nothing held back for order, the window grows up to the [pace](Window::grow) of the items, and else
+    /// [less](Window::grow_behind_head). So a slow consumer does not make it grow. A prediction asks this function too.
+    pub fn settle(
+        &mut self,
+        shortage: Shortage,
+        held_back: usize,
+        pace: impl FnOnce() -> (u64, Duration),
+        has_memory: impl FnOnce() -> bool,
+    ) -> usize {
+        match held_back {
+            0 if shortage.ran_dry && self.may_grow() => {
+                let (items, elapsed) = pace();
+                self.grow(items, elapsed)
+            }
+            0 => 0,
+            held_back if shortage.was_full => self.grow_behind_head(held_back, has_memory),
+            _ => 0,
+        }
+    }
+
     /// The window of a run: of `size` items, or one that grows by itself.
     pub fn new(size: Option<usize>, producers: usize, batching: Option<Batching>) -> Self {
         match (size, batching) {
@@ -150,7 +183,7 @@ impl Window {
     /// It grows fourfold, up to the items that the run finishes in 2 ms, at the pace of `items` in
     /// `elapsed`. Producers that ran out of items make this pace an underestimate, which later growth
     /// corrects.
-    pub fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
+    pub(crate) fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
         let most = ahead(items, elapsed).min(self.most);
         let target = self.size.saturating_mul(GROWTH).min(most).max(self.size);
         let more = target - self.size;
@@ -173,7 +206,7 @@ impl Window {
     ///
     /// It grows fourfold once the producers have no items beside those in their hooks. If it grew earlier, the order of
     /// results alone would make it grow.
-    pub fn grow_behind_head(
+    pub(crate) fn grow_behind_head(
         &mut self,
         held_back: usize,
         has_memory: impl FnOnce() -> bool,
