@@ -25,6 +25,7 @@ mod predict;
 mod refusal;
 mod routes;
 mod spoken_version;
+mod unread_body;
 mod values;
 mod workers;
 

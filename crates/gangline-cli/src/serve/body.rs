@@ -4,15 +4,16 @@ use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_LENGTH, EXPECT};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::serve::app::{App, ending};
 use crate::serve::memory::HeldMemory;
 use crate::serve::phase::ServerPhase;
 use crate::serve::refusal::Refusal;
+use crate::serve::unread_body::{discard, refuse};
 
 /// The time limit for a pause in a body, unless that of connections is shorter.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -22,9 +23,6 @@ const SLOWEST: f64 = 4_096.0;
 
 /// The size up to which the memory for a body is allocated at once, in bytes.
 const SMALL: u64 = 16 << 10;
-
-/// The time limit for reading the rest of a refused body. A caller that still writes would not see the answer.
-const LINGER: Duration = Duration::from_secs(2);
 
 /// A body, and the memory that it takes until its request is answered.
 pub(crate) struct ReadBody {
@@ -83,19 +81,6 @@ pub(crate) async fn read(
         let earned = Duration::from_secs_f64(data.len() as f64 / SLOWEST);
         until = (until + earned).min(Instant::now() + pause);
     }
-}
-
-/// Returns a refusal once the body that it is for has been sent.
-pub(crate) async fn refuse(headers: &HeaderMap, body: Body, refusal: Refusal) -> Refusal {
-    // A caller that asks first sends nothing.
-    if !headers.contains_key(EXPECT) {
-        discard(body).await;
-    }
-    refusal
-}
-
-async fn discard(mut body: Body) {
-    let _ = timeout(LINGER, async { while let Some(Ok(_)) = body.frame().await {} }).await;
 }
 
 fn too_large(most: u64) -> Refusal {

@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::serve::body;
 use crate::serve::refusal::Refusal;
+use crate::serve::unread_body::refuse;
 
 /// What the host of a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) async fn check_request(mut request: Request, next: Next) -> Response 
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             let (parts, body) = request.into_parts();
-            body::refuse(&parts.headers, body, refusal).await.into_response()
+            refuse(&parts.headers, body, refusal).await.into_response()
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::serve::body::{self, ReadBody};
 use crate::serve::form::{BodyForm, form};
 use crate::serve::memory::{HeldMemory, ServedAnswer, answer_bytes};
 use crate::serve::refusal::{Refusal, json};
+use crate::serve::unread_body::refuse;
 use crate::serve::values::AskedValues;
 use gangline::Service;
 use gangline::service::Ticket;
@@ -33,7 +34,7 @@ async fn answer(app: &App, request: Request) -> Result<Response, Refusal> {
         Ok(admitted) => admitted,
         Err(refusal) => {
             drop(upload);
-            return Err(body::refuse(&parts.headers, body, refusal).await);
+            return Err(refuse(&parts.headers, body, refusal).await);
         }
     };
     let ReadBody { bytes, memory } = body::read(app, &parts.headers, body).await?;

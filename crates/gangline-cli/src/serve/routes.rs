@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 
 use crate::serve::app::App;
 use crate::serve::refusal::Refusal;
-use crate::serve::{body, host, predict};
+use crate::serve::{host, predict, unread_body};
 use gangline::Service;
 
 const PAGE: &str = include_str!("page.html");
@@ -42,7 +42,7 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
 
 async fn refuse(request: Request, refusal: Refusal) -> Refusal {
     let (parts, body) = request.into_parts();
-    body::refuse(&parts.headers, body, refusal).await
+    unread_body::refuse(&parts.headers, body, refusal).await
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
