@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline_report::{
-    Account, BACKOFF, BatchChoice, Ending, ProducerReport, RunReport, WorkerReport,
+    Account, BACKOFF, BatchChoice, CopyReport, Ending, ProducerReport, RunReport, WorkerReport,
     conclude_up_to_now, leave_out_vacant, quote_larger_window, stages,
 };
+use gangline_scheduler::CopyCounts;
 
 use super::consume::SkippedItem;
 use super::pool::Engine;
@@ -265,6 +266,8 @@ impl<I, T> Engine<I, T> {
         totals.head_stalled = stalled;
         totals.worst_heads = heads.into_worst();
         totals.consumer_abandoned = stats.is_consumer_abandoned();
+        let CopyCounts { made, won } = run.handover.dispatch.copies();
+        totals.copies = CopyReport::new(made, won);
         totals.splits = stats.splits();
         totals
     }

@@ -139,7 +139,7 @@ fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&str>) {
     let input = match (lease.piece, lease.items.len()) {
         (Piece::Whole, 2..) => CallInput::Batch,
         _ if run.handover.batching().is_none() => return,
-        (Piece::Part, _) => CallInput::Part,
+        (Piece::Part | Piece::Copy, _) => CallInput::Part,
         (Piece::Whole, _) => CallInput::Single,
     };
     run.handover.stats.batch_called(input, split_by);

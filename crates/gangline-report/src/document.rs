@@ -301,6 +301,12 @@ impl<'a, T> TableOf<'a, T> {
         self.rows(|row, thing| row.lines = lines(thing))
     }
 
+    /// Omits the columns of the lowest rank, so that at most this many are left.
+    pub(super) fn at_most(mut self, columns: usize) -> Self {
+        self.table.omit_columns(columns);
+        self
+    }
+
     pub(super) fn end(self) -> Block<'a> {
         Block::Table(self.table)
     }

@@ -30,6 +30,7 @@ mod bottleneck;
 mod bottleneck_stage;
 mod causes;
 mod comparison;
+mod copy_report;
 mod document;
 mod failure;
 mod formats;
@@ -85,6 +86,7 @@ use self::advised_setting::Circumstances;
 pub use self::batch_choice::BatchChoice;
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
+pub use self::copy_report::CopyReport;
 pub use self::failure::Failure;
 #[doc(hidden)]
 pub use self::formats::{bounded, shortened};

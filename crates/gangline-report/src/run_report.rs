@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advised_setting::AdvisedSetting;
 use super::bottleneck::Bottleneck;
+use super::copy_report::CopyReport;
 use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
 use super::producer_report::ProducerReport;
@@ -126,6 +127,8 @@ pub struct RunReport {
     pub retries: RetryReport,
     /// Batches that were split.
     pub splits: SplitReport,
+    /// Copies of slow items.
+    pub copies: CopyReport,
     /// How many items were done in each bin of time. Empty unless
     /// [`timeline`](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.timeline) or an
     /// [`observer`](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.observer) is set.

@@ -1,10 +1,13 @@
 //! Sentences of a report.
 
+use std::time::Duration;
+
 use super::formats::{Count, LONGEST_TEXT, Many, Time, Times, clipped, item, part};
 use super::run_report::RunReport;
 use super::vocabulary::Vocabulary;
 use crate::account::Ending;
 use crate::failure::Failure;
+use crate::producer_report::share;
 use crate::totals::NO_WINDOW;
 
 /// A report names the batch sizes of this many producers.
@@ -56,16 +59,18 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
     // A service has neither a source nor a consumer.
     if window != NO_WINDOW {
         waits.push(format!(
-            "source: worked {}, held back {}; the {} has {}",
+            "source: worked {}{}, held back {}; the {} has {}",
             Time(report.source_working),
+            share_of(report, ", named and measured items for ", report.source_naming),
             Time(report.source_waiting),
             words.window,
             Many(window, words.item),
         ));
         waits.push(format!(
-            "{}: worked {}, waited {} without a result",
+            "{}: worked {}{}, waited {} without a result",
             words.consumer,
             Time(report.consumer_working),
+            share_of(report, ", wrote the journal for ", report.journal_writing),
             Time(report.consumer_waiting),
         ));
     }
@@ -73,12 +78,23 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
         let consumer = words.consumer;
         waits.push(format!("the {consumer} did not return in time: its thread was abandoned"));
     }
-    if !report.head_stalled.is_zero() {
+    if matters(report, report.head_stalled) {
         let stalled = Time(report.head_stalled);
         let item = words.item;
         waits.push(format!("order: later results waited {stalled} for one missing {item}"));
     }
+    waits.extend(report.copies.sentence(words));
     waits
+}
+
+/// Says how long something took, if it [matters].
+fn share_of(report: &RunReport, what: &str, time: Duration) -> String {
+    if matters(report, time) { format!("{what}{}", Time(time)) } else { String::new() }
+}
+
+/// Whether a time is at least 1 % of the run. Less is noise.
+fn matters(report: &RunReport, time: Duration) -> bool {
+    share(time, report.lasted) >= 0.01
 }
 
 /// Summarises the retried items.

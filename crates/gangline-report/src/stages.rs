@@ -8,6 +8,7 @@ use gangline_scheduler::Order;
 
 use super::advised_setting::Circumstances;
 use super::bottleneck_stage::{self, StageDecision};
+use super::copy_report::CopyReport;
 use super::kept_failures::MOST as MOST_FAILURES;
 use super::retries::RetryReport;
 use super::run_report::{RunReport, StageReport};
@@ -90,6 +91,7 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         events_lost: reports().map(|report| report.events_lost).fold(0, u64::saturating_add),
         spans_left_out: reports().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
         retries: retries(&stages),
+        copies: reports().fold(CopyReport::default(), |all, report| all.and(report.copies)),
         held_back_by: held_back_by(&stages),
         splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
         ..RunReport::default()

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::batch_choice::BatchChoice;
+use super::copy_report::CopyReport;
 use super::split_report::SplitReport;
 use super::time_kind::{HeldBackBy, TimesAside};
 use super::worker_report::WorkerReport;
@@ -89,6 +90,9 @@ pub struct Totals {
     /// The batches that were split.
     #[serde(default)]
     pub splits: SplitReport,
+    /// The copies of slow items.
+    #[serde(default)]
+    pub copies: CopyReport,
     /// The time for which each cause held work back, of all producers together: see
     /// [`ProducerContext::count_as`](https://docs.rs/gangline/latest/gangline/struct.ProducerContext.html#method.count_as).
     #[serde(default)]

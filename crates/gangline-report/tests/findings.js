@@ -139,7 +139,7 @@ function findings(window, isPaper) {
       if (contrast(over(colour(ink, alpha * opacityOf(element)), ground), ground) < 3) say("does not stand out", element);
     };
     // A bar may have any shade, so a mark stands out from what is drawn below it.
-    for (const mark of page.querySelectorAll(".mark, .straggler")) {
+    for (const mark of page.querySelectorAll(".mark, .again, .straggler")) {
       const halo = mark.previousElementSibling;
       const [ink, below] = [mark, halo].map((it) => style(it));
       const ground = over(colour(below.stroke, below.strokeOpacity * opacityOf(halo)), [128, 128, 128]);
@@ -151,9 +151,9 @@ function findings(window, isPaper) {
     for (const curve of page.querySelectorAll(".curve"))
       stands(curve, style(curve).stroke, style(curve).strokeOpacity, groundOf(curve));
     // The shade of a column is its opacity.
-    for (const column of page.querySelectorAll(".busy"))
+    for (const column of page.querySelectorAll("path.work, path.loading, path.held_back, path.order, path.journal, path.dead"))
       stands(column, style(column).fill, style(column).fillOpacity / column.getAttribute("fill-opacity"), groundOf(column));
-    for (const swatch of page.querySelectorAll(".failure, .shade:last-of-type i, .bar span"))
+    for (const swatch of page.querySelectorAll(".failure, .kind, .shade:last-of-type i, .bar span"))
       if (swatch.checkVisibility()) stands(swatch, shown(swatch), 1, groundOf(swatch.parentElement));
     for (const swatch of page.querySelectorAll(".outline")) stands(swatch, style(swatch).borderTopColor, 1, groundOf(swatch));
   }

@@ -44,7 +44,19 @@ struct Frame {
 #[test]
 fn a_report_can_be_read_on_every_screen_and_on_paper() {
     let Some(browser) = browser() else { return skipped() };
-    let drawn = [".mark", ".straggler", ".curve", ".busy", ".failure", ".outline", ".bar span"];
+    let drawn = [
+        ".mark",
+        ".again",
+        ".straggler",
+        ".curve",
+        ".failure",
+        ".retried",
+        ".outline",
+        ".bar span",
+    ];
+    let kinds =
+        ["path.work", "path.loading", "path.held_back", "path.order", "path.journal", "path.dead"];
+    let drawn = [&drawn[..], &kinds].concat();
     check(&browser, &crowded().to_html(), &drawn);
 }
 
@@ -71,7 +83,7 @@ const BREAKS: [(&str, &str, &str); 15] = [
     ("phone", "table td::before { content: none }", "not there"),
     ("phone", ".whole { display: inline }", "broken at a hyphen"),
     ("phone", ".mark { opacity: 0.3 }", "does not stand out"),
-    ("phone", ".busy { fill: #cfe0fa }", "does not stand out"),
+    ("phone", ".work { fill: #cfe0fa }", "does not stand out"),
     ("phone", ".note { color: #a9b3be }", "hard to read"),
     ("paper", "section:nth-of-type(3) { display: none }", "not there"),
     ("paper", "details::details-content { content-visibility: hidden }", "not there"),
@@ -188,6 +200,7 @@ fn crowded() -> RunReport {
             "place": format!("cuda:{producer}+cuda:{}", producer + 1), "items": 123_456_789,
             "failed": 12_345, "busy": 0.987, "working": 86_399.0, "waiting": 3_599.0, "init": 35.6,
             "states_lost": 3, "rebuilds": 3, "rebuilding": 106.8,
+            "times": {"loading": 1_000.0, "held_back": 1_000.0, "order": 1_000.0, "journal": 1_000.0, "dead": 1_000.0},
             "latency": {"count": 1_000, "p50": if producer == 3 { 3.0 } else { 1.0 }, "p90": 119.0,
                 "p99": 3_599.0, "max": 7_199.0},
             "quarantined": (producer == 5).then_some(&long), "abandoned": producer == 6,
@@ -228,6 +241,10 @@ fn crowded() -> RunReport {
     let options = (1..40).map(|n| format!("--option-{}", "x".repeat(n % 13 + 1)));
     let name = "denoise".to_owned();
     let retry: Vec<_> = [name].into_iter().chain(options).chain([long.replace('/', "-")]).collect();
+    let kinds = ["loading", "held_back", "order", "journal", "dead"];
+    let others = kinds.map(
+        |kind| serde_json::json!({ "kind": kind, "ns": vec![vec![450_000_000_000_u64; 64]; 24] }),
+    );
     let report = serde_json::json!({
         "description": format!("Denoising {long}"), "ending": "failed", "error": long, "window": 64,
         "conclusion": format!("The producers limited the run: see {long}."),
@@ -236,9 +253,10 @@ fn crowded() -> RunReport {
         "latency": {"count": 1_000, "p50": 1.0, "p90": 2.0, "p99": 3.0, "max": 7_199.0},
         "stalls": [{"item": 7, "key": long, "lasted": 5.0}], "head_stalled": 7.0,
         "throughput": {"bin": 1_350.0, "items": vec![123_456_789; 64]},
-        "timeline": {"bin": 1_350.0, "busy_ns": rows}, "stages": stages, "bottleneck_stage": 1,
+        "timeline": {"bin": 1_350.0, "busy_ns": rows, "others": others}, "stages": stages, "bottleneck_stage": 1,
         "spans": spans, "spans_left_out": 123_456_789,
-        "incidents": [{"at": 86_400.0, "kind": "failed", "producer": 2, "item": 7, "text": "x"}],
+        "incidents": [{"at": 86_400.0, "kind": "failed", "producer": 2, "item": 7, "text": "x"},
+            {"at": 43_200.0, "kind": "retried", "producer": 2, "item": 7, "text": "x"}],
         "retries": {"attempts": 3, "items": 1, "failed": 1,
             "list": [{"item": 7, "key": long, "failed_attempts": 3, "outcome": "failed", "error": long}]},
         "fallbacks": [format!("\"cuda:7|cpu\" came to cpu, since {long}")],

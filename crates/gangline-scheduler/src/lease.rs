@@ -42,8 +42,10 @@ pub struct Lease {
 pub enum Piece {
     /// From the items that wait.
     Whole,
-    /// A part of a batch that was split, or a copy of what another producer works on.
+    /// A part of a batch that was split.
     Part,
+    /// A copy of what another producer works on.
+    Copy,
 }
 
 /// An item with its size and its priority.
@@ -67,6 +69,7 @@ pub(super) struct Held {
     pub(super) returned: Option<RunTime>,
     pub(super) deadline: Option<RunTime>,
     pub(super) copies: Copies,
+    pub(super) piece: Piece,
     /// The number of its items whose result may still count.
     pub(super) open: usize,
 }
@@ -273,6 +276,7 @@ mod tests {
             returned: None,
             deadline: None,
             copies: Copies::Missing,
+            piece: Piece::Whole,
             open: 1,
         }
     }

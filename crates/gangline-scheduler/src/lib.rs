@@ -124,5 +124,5 @@ pub use self::lease::{
 pub use self::priority::{Priority, Share};
 pub use self::retry::{Backoff, Decision, FailureFacts, FailureVerdict, Inputs, OnError};
 pub use self::scheduler::Scheduler;
-pub use self::speculation::LEAST_COPY_AFTER;
+pub use self::speculation::{CopyCounts, LEAST_COPY_AFTER};
 pub use self::time::{HumanDuration, RunTime};

@@ -9,13 +9,13 @@ use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
 use super::lease::{
-    Chosen, Copies, Generation, Lease, LeaseId, Leases, Phase, ProducerId, Readiness, Sized,
+    Chosen, Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized,
     priority_of,
 };
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
 use super::retry::{Decision, FailureFacts, Inputs, RetryPolicy};
-use super::speculation::{CopyTurn, Speculation};
+use super::speculation::{CopyCounts, CopyTurn, Speculation};
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
@@ -297,6 +297,7 @@ impl Scheduler {
             .collect();
         if speculation.is_on() && standings.contains(&Standing::Counts) {
             speculation.note(took, is_copied);
+            speculation.counts.won += u64::from(held.piece == Piece::Copy);
         }
         standings
     }
@@ -420,6 +421,11 @@ impl Scheduler {
     /// Which producers are live, suspected and replaced.
     pub fn health(&self) -> &ProducerHealth {
         &self.producers.health
+    }
+
+    /// The copies of slow calls so far.
+    pub fn copies(&self) -> CopyCounts {
+        self.speculation.counts
     }
 
     /// Whether another producer works on an item of this lease, or has settled it.

@@ -48,6 +48,16 @@ pub(super) struct Speculation {
     won: u32,
     /// The number of copied items with a first result from an overdue call.
     useless: u32,
+    pub(super) counts: CopyCounts,
+}
+
+/// The copies of slow calls in a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CopyCounts {
+    /// How many were made.
+    pub made: u64,
+    /// How many gave the result that counts.
+    pub won: u64,
 }
 
 /// The point at which a producer that asks for work is offered a copy.
@@ -83,7 +93,14 @@ enum Chance {
 
 impl Speculation {
     pub(super) fn new(least: Option<Duration>) -> Self {
-        Speculation { least, times: AttemptTimes::default(), copies: 0, won: 0, useless: 0 }
+        Speculation {
+            least,
+            times: AttemptTimes::default(),
+            copies: 0,
+            won: 0,
+            useless: 0,
+            counts: CopyCounts::default(),
+        }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -183,6 +200,7 @@ impl Speculation {
             Chance::Now(slow) => {
                 let copy = workload.take_copy(slow)?;
                 self.copies = self.copies.saturating_add(1);
+                self.counts.made += 1;
                 Some(copy)
             }
             Chance::At(_) | Chance::None => None,

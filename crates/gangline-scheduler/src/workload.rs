@@ -109,7 +109,7 @@ impl Workload {
             record.history.attempt = attempt;
             record.carriers += 1;
         }
-        (!items.is_empty()).then_some(Chosen { items, attempt, piece: Piece::Part })
+        (!items.is_empty()).then_some(Chosen { items, attempt, piece: Piece::Copy })
     }
 
     /// Leases these items to a producer.
@@ -133,6 +133,7 @@ impl Workload {
             deadline,
             // The backend reports copies only when it has them.
             copies: Copies::Missing,
+            piece,
             items,
         };
         Lease { id: self.leases.insert(held), items: indices, attempt, piece }

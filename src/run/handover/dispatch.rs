@@ -5,8 +5,8 @@ use gangline_scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
 use gangline_scheduler::expansion;
 use gangline_scheduler::window::largest_batch;
 use gangline_scheduler::{
-    Activity, Bypass, Config, Generation, Lease, LeaseId, Meta, Next, Priority, ProducerId,
-    Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
+    Activity, Bypass, Config, CopyCounts, Generation, Lease, LeaseId, Meta, Next, Priority,
+    ProducerId, Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
 };
 
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
@@ -271,6 +271,11 @@ impl<I> Dispatch<I> {
     /// What is learned about batches, for each place.
     pub(crate) fn learned(&self) -> Vec<DeviceBatches> {
         self.with_state(|state| state.scheduler.learned().to_vec())
+    }
+
+    /// The copies of slow calls so far.
+    pub(crate) fn copies(&self) -> CopyCounts {
+        self.with_state(|state| state.scheduler.copies())
     }
 
     /// The batch size that was chosen for a producer, if sizes are chosen.

@@ -18,6 +18,9 @@ use crate::worker_report::WorkerReport;
 /// A kind of time below this share of the run is noise.
 const LEAST_SHARE: f64 = 0.01;
 
+/// A desk has no room for more columns.
+const MOST_COLUMNS: usize = 12;
+
 pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     if report.producers.is_empty() {
         return None;
@@ -60,7 +63,7 @@ pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
             table = table.number(head, rank, |(_, it)| it.latency.map_or_else(String::new, time));
         }
     }
-    let table = table.rows(|row, (number, it)| {
+    let table = table.at_most(MOST_COLUMNS).rows(|row, (number, it)| {
         row.ink = Some(Ink::Bad).filter(|_| it.is_lost());
         row.notes = losses(report, *number);
     });
