@@ -268,6 +268,7 @@ impl<I, T> Engine<I, T> {
         totals.consumer_abandoned = stats.is_consumer_abandoned();
         let CopyCounts { made, won } = run.handover.dispatch.copies();
         totals.copies = CopyReport::new(made, won);
+        totals.calls = run.open_items().and_then(|it| it.calls());
         totals.splits = stats.splits();
         totals
     }
@@ -333,6 +334,7 @@ impl<I, T> Engine<I, T> {
         let mut totals = self.totals(run, None, reason);
         totals.account = account;
         (report.account, report.lasted) = (account, totals.lasted);
+        (report.calls, report.copies) = (totals.calls, totals.copies);
         for (it, totals) in report.producers.iter_mut().zip(&totals.producers) {
             let mut row = ProducerReport::new(totals, report.lasted);
             row.latency = it.latency.take();

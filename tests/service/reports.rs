@@ -86,10 +86,18 @@ fn a_call_that_is_late_in_the_queue_is_a_failure_of_no_producer() {
         assert_eq!((error.item(), error.producer()), (Some(1), None));
         let report = service.report();
         assert_eq!((report.account.failed, report.producers[0].failed), (1, 0));
+        let calls = report.calls.unwrap();
+        assert_eq!((calls.answered, calls.late, calls.latency), (0, 1, None));
         assert_eq!(report.failures[0].key.as_deref(), Some("call 7"));
         gate.open();
         first.wait().unwrap();
-        assert_eq!(service.into_pool().unwrap().report().failures.len(), 1);
+        let report = service.into_pool().unwrap().report();
+        assert_eq!(report.failures.len(), 1);
+        let calls = report.calls.unwrap();
+        assert_eq!((calls.answered, calls.late, calls.latency.unwrap().count), (1, 1, 1));
+        assert!(calls.latency.unwrap().max >= SOON, "it waited for the other: {report}");
+        let text = report.to_string();
+        assert!(text.contains("calls: 1 of 2 calls missed their deadline; answered in "), "{text}");
     });
 }
 

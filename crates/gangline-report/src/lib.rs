@@ -28,6 +28,7 @@ mod batch_choice;
 mod bins;
 mod bottleneck;
 mod bottleneck_stage;
+mod call_report;
 mod causes;
 mod comparison;
 mod copy_report;
@@ -85,6 +86,9 @@ pub use self::account::{Account, Ending};
 use self::advised_setting::Circumstances;
 pub use self::batch_choice::BatchChoice;
 pub use self::bottleneck::Bottleneck;
+pub use self::call_report::CallReport;
+#[doc(hidden)]
+pub use self::call_report::CallTimes;
 pub use self::comparison::Comparison;
 pub use self::copy_report::CopyReport;
 pub use self::failure::Failure;

@@ -151,6 +151,8 @@ fn account(report: &RunReport) -> Section<'_> {
     };
     let any = |number: u64, ink| count(number, ink).filter(|_| number > 0);
     let latency = |of: Percentile| report.latency.map(|it| Time(of(it)).into());
+    let answers = report.calls.and_then(|calls| calls.latency);
+    let answer = |of: Percentile| answers.map(|it| Time(of(it)).into());
     let figures = [
         ("lasted", Some(Time(report.lasted).into())),
         ("ok", count(account.ok, Some(Ink::Good))),
@@ -163,6 +165,9 @@ fn account(report: &RunReport) -> Section<'_> {
         ("median", latency(|it| it.p50)),
         ("99th percentile", latency(|it| it.p99)),
         ("slowest", latency(|it| it.max)),
+        ("calls that were late", any(report.calls.map_or(0, |it| it.late), Some(Ink::Bad))),
+        ("median answer", answer(|it| it.p50)),
+        ("99 % of the answers", answer(|it| it.p99)),
         ("threads abandoned", any(report.threads_abandoned(), Some(Ink::Bad))),
     ];
     let figures = figures.into_iter().filter_map(|(name, cell)| Some((name.to_owned(), cell?)));

@@ -177,6 +177,7 @@ impl Recorder {
             stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
             consumer_abandoned: totals.consumer_abandoned,
             splits: totals.splits.clone(),
+            calls: totals.calls,
             copies: totals.copies,
             producers: producers.map(|it| ProducerReport::new(it, totals.lasted)).collect(),
             ..RunReport::default()

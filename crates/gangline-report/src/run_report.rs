@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::advised_setting::AdvisedSetting;
 use super::bottleneck::Bottleneck;
+use super::call_report::CallReport;
 use super::copy_report::CopyReport;
 use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
@@ -127,6 +128,9 @@ pub struct RunReport {
     pub retries: RetryReport,
     /// Batches that were split.
     pub splits: SplitReport,
+    /// How long callers waited for their answers. `None` if the run was not that of a service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallReport>,
     /// Copies of slow items.
     pub copies: CopyReport,
     /// How many items were done in each bin of time. Empty unless

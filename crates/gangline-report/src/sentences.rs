@@ -83,6 +83,7 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
         let item = words.item;
         waits.push(format!("order: later results waited {stalled} for one missing {item}"));
     }
+    waits.extend(report.calls.and_then(|it| it.sentence()));
     waits.extend(report.copies.sentence(words));
     waits
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::batch_choice::BatchChoice;
+use super::call_report::CallReport;
 use super::copy_report::CopyReport;
 use super::split_report::SplitReport;
 use super::time_kind::{HeldBackBy, TimesAside};
@@ -90,6 +91,9 @@ pub struct Totals {
     /// The batches that were split.
     #[serde(default)]
     pub splits: SplitReport,
+    /// The calls, if the run was that of a service.
+    #[serde(default)]
+    pub calls: Option<CallReport>,
     /// The copies of slow items.
     #[serde(default)]
     pub copies: CopyReport,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gangline_report::Account;
+use gangline_report::{Account, CallReport, CallTimes};
 use gangline_scheduler::IndexMap;
 use gangline_scheduler::Priority;
 
@@ -75,6 +75,7 @@ impl<T> Board<T> {
             places: Places::new(places),
             deadlines: BTreeSet::new(),
             account: Account::default(),
+            times: CallTimes::default(),
             streams: vec![],
             background: Account::default(),
             end: None,
@@ -176,7 +177,7 @@ impl<T> Board<T> {
         state.next += 1;
         self.event_log.read(state.next);
         let recipient = Recipient::Call(slot.clone());
-        state.open.insert(index, OpenCall { recipient, deadline });
+        state.open.insert(index, OpenCall { recipient, deadline, since: Some(now()) });
         self.note_deadline(&mut state, deadline, Late::Call(index));
         Ok(index)
     }
@@ -272,6 +273,7 @@ impl<T> Board<T> {
         let (mut late, mut wakers) = (vec![], vec![]);
         while let Some(&(at, what)) = state.deadlines.first().filter(|(at, _)| *at <= now) {
             state.deadlines.remove(&(at, what));
+            state.times.missed();
             match what {
                 Late::Caller(arrival) => match state.places.leave(arrival) {
                     Left::PassedOn(waker) | Left::Waiting(waker) => wakers.extend(waker),
@@ -328,7 +330,7 @@ impl<T> Board<T> {
         index: u64,
         count: impl Fn(&mut Account),
     ) -> Option<Recipient<T>> {
-        let OpenCall { recipient, deadline } = state.open.remove(&index)?;
+        let OpenCall { recipient, deadline, .. } = state.open.remove(&index)?;
         state.forget_deadline(deadline, Late::Call(index));
         count(&mut state.account);
         let waker = match recipient.priority() {
@@ -362,6 +364,8 @@ impl<T> Board<T> {
             return drop_quietly(outcome);
         }
         let is_ok = outcome.is_ok();
+        let mut state = state;
+        state.note_answer(index);
         let recipient = self.settle(state, index, |account| match is_ok {
             true => account.ok += 1,
             false => account.failed += 1,
@@ -413,6 +417,10 @@ impl<T: Send> ResultSink<T> for Board<T> {
 impl<T: Send> OpenItems for Board<T> {
     fn is_open(&self, item: u64) -> bool {
         lock(&self.state).open.contains_key(&item)
+    }
+
+    fn calls(&self) -> Option<CallReport> {
+        Some(lock(&self.state).times.report())
     }
 }
 

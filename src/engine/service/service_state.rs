@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use gangline_report::Account;
+use gangline_report::{Account, CallTimes};
 use gangline_scheduler::IndexMap;
 
 use super::places::Places;
 use super::stream_channel::{Recipient, StreamChannel};
+use crate::concurrency::now;
 use crate::error::Error;
 use crate::run::outbox::End;
 
@@ -20,6 +21,7 @@ pub(super) struct ServiceState<T> {
     pub(super) places: Places<Waker>,
     pub(super) deadlines: BTreeSet<(Instant, Late)>,
     pub(super) account: Account,
+    pub(super) times: CallTimes,
     /// The streams whose receivers are still there.
     pub(super) streams: Vec<Arc<StreamChannel<T>>>,
     /// The items of streams, which `account` also counts.
@@ -39,6 +41,8 @@ pub(super) struct ServiceState<T> {
 pub(super) struct OpenCall<T> {
     pub(super) recipient: Recipient<T>,
     pub(super) deadline: Option<Deadline>,
+    /// When the call had its place in the queue. `None` for an item of a stream.
+    pub(super) since: Option<Instant>,
 }
 
 /// When a call has to be answered.
@@ -68,6 +72,13 @@ impl<T> ServiceState<T> {
         match &self.reason {
             None => Error::Closed {},
             Some(source) => Error::ServiceEnded { source: source.clone() },
+        }
+    }
+
+    /// A producer answers a call, if it is open.
+    pub(super) fn note_answer(&mut self, index: u64) {
+        if let Some(since) = self.open.get(&index).and_then(|call| call.since) {
+            self.times.answered(now() - since);
         }
     }
 

@@ -43,7 +43,7 @@ impl<T> Board<T> {
         let first = state.next;
         for (index, in_stream) in (first..).zip(in_stream) {
             let recipient = Recipient::Stream(stream.clone(), in_stream);
-            state.open.insert(index, OpenCall { recipient, deadline: None });
+            state.open.insert(index, OpenCall { recipient, deadline: None, since: None });
             state.next = index + 1;
         }
         self.event_log.read(state.next);
