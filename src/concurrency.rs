@@ -23,7 +23,6 @@ pub(crate) mod queue;
 mod ring;
 pub(crate) mod spawn;
 pub(crate) mod time_aside;
-pub(crate) mod waiting;
 pub(crate) mod yields;
 
 #[cfg(not(shuttle))]

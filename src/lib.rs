@@ -71,7 +71,7 @@ pub mod gpu {
 pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
     pub use crate::concurrency::guard::{Guard, GuardedReceiver};
-    pub use crate::concurrency::waiting::waiting;
+    pub use crate::concurrency::time_aside::waiting;
     pub use crate::run::measures::Amount;
 }
 

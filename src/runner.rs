@@ -7,10 +7,10 @@ mod wanted;
 
 use std::sync::Arc;
 
+pub(crate) use self::context::RunControl;
 pub use self::context::{ConsumerContext, ProducerContext};
-pub(crate) use self::context::{OpenItems, RunControl};
 pub(crate) use self::producer_setup::ProducerSetup;
-pub(crate) use self::wanted::{AbandonFlag, Wanted};
+pub(crate) use self::wanted::{AbandonFlag, OpenItems, Wanted};
 
 use crate::error::{Error, Result};
 

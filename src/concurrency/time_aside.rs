@@ -1,4 +1,4 @@
-//! Time of a hook that is no work.
+//! Time that a hook or an input spends, and that is no work.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ thread_local! {
     static HAS_ANY: Cell<bool> = const { Cell::new(false) };
     static TIMES: RefCell<Vec<TimeAside>> = const { RefCell::new(Vec::new()) };
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// How long inputs have waited on this thread.
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Calls `run` within a hook of a producer, and counts its time as `kind`, and not as work.
@@ -59,20 +61,20 @@ pub fn count_as<T>(kind: TimeKind, cause: &'static str, run: impl FnOnce() -> T)
     if kind == TimeKind::Work || IS_INSIDE.replace(true) {
         return run();
     }
-    let _inside = Inside { kind, cause, began: now() };
+    let _inside = OutermostAside { kind, cause, began: now() };
     run()
 }
 
 /// A call of [`count_as`], which may end by a panic.
-struct Inside {
+struct OutermostAside {
     kind: TimeKind,
     cause: &'static str,
     began: Instant,
 }
 
-impl Drop for Inside {
+impl Drop for OutermostAside {
     fn drop(&mut self) {
-        let Inside { kind, cause, began } = *self;
+        let OutermostAside { kind, cause, began } = *self;
         IS_INSIDE.set(false);
         let ended = now();
         let took = ended - began;
@@ -99,4 +101,38 @@ pub(crate) fn has_aside() -> bool {
 pub(crate) fn take_aside() -> Vec<TimeAside> {
     HAS_ANY.set(false);
     TIMES.take()
+}
+
+/// Calls `wait` for an input, and counts its time as waiting.
+///
+/// A report counts the time inside an input's `next` as work of the source, and may say that the source
+/// limited the run. An iterator that holds items back on purpose, until a limit of its own allows the next
+/// one, wraps that wait in this function. The report then has it in
+/// [`source_waiting`](crate::RunReport::source_waiting). Elsewhere it only calls `wait`.
+///
+/// ```
+/// use std::thread::sleep;
+/// use std::time::Duration;
+/// use gangline::{OrderedRunner, input, map};
+///
+/// let one_each_millisecond = (0..20_u64).inspect(|_| {
+///     input::waiting(|| sleep(Duration::from_millis(1)));
+/// });
+/// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1)?;
+/// let sum: u64 = pool.outputs(one_each_millisecond).map(Result::unwrap).sum();
+///
+/// assert_eq!(sum, 190);
+/// assert!(pool.report().source_waiting >= Duration::from_millis(20));
+/// # Ok::<(), gangline::Error>(())
+/// ```
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let began = now();
+    let waited = wait();
+    WAITED.set(WAITED.get() + (now() - began));
+    waited
+}
+
+/// How long inputs have waited on this thread since the last call.
+pub(crate) fn take_waited() -> Duration {
+    WAITED.take()
 }

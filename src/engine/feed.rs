@@ -12,7 +12,7 @@ use futures_core::Stream;
 
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
-use crate::concurrency::waiting::take_waited;
+use crate::concurrency::time_aside::take_waited;
 use crate::error::{BoxError, Error, PanicMessage};
 use crate::journal::{ItemPlan, JournalError};
 use crate::observe::event::Event;

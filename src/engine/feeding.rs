@@ -15,7 +15,7 @@ use super::link::FeedCounts;
 use super::own_feeder::OwnFeeder;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
-use crate::concurrency::waiting::take_waited;
+use crate::concurrency::time_aside::take_waited;
 use crate::run::Run;
 use crate::run::handover::feeder::Feeder;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[doc(inline)]
 pub use gangline_report::{Destination, Origin, ProducerTotals, TimeKind, Totals};
-use gangline_report::{Failure, Recorder};
+use gangline_report::{Failure, Recorder, SpentIn, SpentTime};
 
 use crate::base::Order;
 pub use crate::concurrency::time_aside::count_as;
@@ -269,10 +269,12 @@ impl Event {
             }
             Event::ItemFinished { item, producer } => recorder.item_finished(at, *producer, *item),
             Event::HookPaused { producer, kind, took } => {
-                recorder.hook_paused(at, *producer, *kind, *took);
+                let spent = SpentTime { kind: *kind, took: *took, place: SpentIn::Hook };
+                recorder.time_spent(at, *producer, spent);
             }
             Event::ProducerWaited { producer, kind, took } => {
-                recorder.producer_waited(at, *producer, *kind, *took);
+                let spent = SpentTime { kind: *kind, took: *took, place: SpentIn::Wait };
+                recorder.time_spent(at, *producer, spent);
             }
             Event::ItemsDone { items } => recorder.items_done(at, *items),
             Event::ItemsConsumed { items } => recorder.items_consumed(at, *items),

@@ -107,6 +107,10 @@ pub(crate) struct EventWriter {
     /// The time at which the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
     /// are half of the cost of an observed item.
     done_at: Option<u64>,
+    /// The time of the last entry, in nanoseconds.
+    last: u64,
+    /// The waits of the producer that were recorded, or were too short.
+    waits: Waits,
     backlog: Arc<CachePadded<Backlog>>,
     wake: Waker<()>,
 }
@@ -116,12 +120,12 @@ pub(crate) struct EventWriter {
 pub(super) struct LogEntry {
     /// Nanoseconds since the run began.
     pub(super) nanos: u64,
-    pub(super) step: Step,
+    pub(super) step: ProducerStep,
 }
 
 /// What a producer did.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum ProducerStep {
     Started {
         item: u64,
         key: Option<Arc<str>>,
@@ -136,15 +140,15 @@ pub(super) enum Step {
     Waited(TimeKind, Duration),
 }
 
-impl Step {
+impl ProducerStep {
     pub(super) fn event(self, producer: usize) -> Event {
         match self {
-            Step::Started { item, key, attempt } => {
+            ProducerStep::Started { item, key, attempt } => {
                 Event::ItemStarted { item, key, producer, attempt }
             }
-            Step::Finished { item } => Event::ItemFinished { item, producer },
-            Step::Paused(kind, took) => Event::HookPaused { producer, kind, took },
-            Step::Waited(kind, took) => Event::ProducerWaited { producer, kind, took },
+            ProducerStep::Finished { item } => Event::ItemFinished { item, producer },
+            ProducerStep::Paused(kind, took) => Event::HookPaused { producer, kind, took },
+            ProducerStep::Waited(kind, took) => Event::ProducerWaited { producer, kind, took },
         }
     }
 }
@@ -340,8 +344,16 @@ impl Feed {
         let backlog = Arc::new(CachePadded::new(Backlog::of(producer)));
         let (begun, wake) = (self.begun, self.wake.clone());
         let of_writer = backlog.clone();
-        let writer =
-            EventWriter { begun, ring, written: 0, done_at: None, backlog: of_writer, wake };
+        let writer = EventWriter {
+            begun,
+            ring,
+            written: 0,
+            done_at: None,
+            last: 0,
+            waits: Waits::default(),
+            backlog: of_writer,
+            wake,
+        };
         (Track { writer: Some(writer), backlog: backlog.clone() }, Ring { entries, backlog })
     }
 
@@ -362,7 +374,7 @@ impl EventWriter {
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
         let nanos = self.done_at.take().unwrap_or_else(|| self.now());
-        self.write(LogEntry { nanos, step: Step::Started { item, key, attempt } });
+        self.write(LogEntry { nanos, step: ProducerStep::Started { item, key, attempt } });
     }
 
     /// Records that the producer has finished an item.
@@ -370,7 +382,7 @@ impl EventWriter {
     pub(crate) fn finished(&mut self, item: u64) {
         let nanos = self.now();
         self.done_at = Some(nanos);
-        self.write(LogEntry { nanos, step: Step::Finished { item } });
+        self.write(LogEntry { nanos, step: ProducerStep::Finished { item } });
     }
 
     /// Counts an item that the producer has done, before the consumer can see its result.
@@ -379,15 +391,19 @@ impl EventWriter {
         self.backlog.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that the producer has waited or done other work since its last item, and records the long ones of the waits
-    /// that have just ended.
+    /// Notes that the producer has waited or done other work since its last item. `waits` are its waits in this run, of
+    /// which the new ones are recorded if they were long.
     #[inline]
     pub(crate) fn pause(&mut self, waits: Waits) {
         self.done_at = None;
-        let kinds = [(TimeKind::Order, waits.for_permits), (TimeKind::HeldBack, waits.for_retries)];
+        let Waits { for_permits, for_retries, .. } = waits.since(&self.waits);
+        self.waits = waits;
+        let kinds = [(TimeKind::Order, for_permits), (TimeKind::HeldBack, for_retries)];
         for (kind, took) in kinds.into_iter().filter(|(_, took)| *took >= SHORTEST_WAIT) {
             let nanos = self.now();
-            self.write(LogEntry { nanos, step: Step::Waited(kind, took) });
+            // Of a producer that has replaced another, the first waits have those of the other.
+            let took = took.min(Duration::from_nanos(nanos.saturating_sub(self.last)));
+            self.write(LogEntry { nanos, step: ProducerStep::Waited(kind, took) });
         }
     }
 
@@ -400,21 +416,24 @@ impl EventWriter {
     ) {
         let nanos = self.now();
         for &item in items {
-            self.write(LogEntry { nanos, step: Step::Started { item, key: key(item), attempt } });
+            self.write(LogEntry {
+                nanos,
+                step: ProducerStep::Started { item, key: key(item), attempt },
+            });
         }
     }
 
     pub(crate) fn finished_all(&mut self, items: &[u64]) {
         let nanos = self.now();
         for &item in items {
-            self.write(LogEntry { nanos, step: Step::Finished { item } });
+            self.write(LogEntry { nanos, step: ProducerStep::Finished { item } });
         }
     }
 
     /// Records a time within the present call of the hook that was no work.
     pub(crate) fn set_aside(&mut self, aside: &TimeAside) {
         let nanos = aside.ended.saturating_duration_since(self.begun).as_nanos() as u64;
-        self.write(LogEntry { nanos, step: Step::Paused(aside.kind, aside.took) });
+        self.write(LogEntry { nanos, step: ProducerStep::Paused(aside.kind, aside.took) });
     }
 
     fn now(&self) -> u64 {
@@ -433,6 +452,7 @@ impl EventWriter {
             return;
         }
         self.written += 1;
+        self.last = entry.nanos;
         self.ring.push(entry);
     }
 }

@@ -9,7 +9,7 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use gangline_report::{Account, Failure, TimeAccount, TimeKind};
+use gangline_report::{Account, Failure, TimeKind};
 
 use super::event::{Event, Observer, Totals};
 
@@ -346,7 +346,7 @@ impl Metrics {
         }
         self.hooks.consumer.record(totals.consumer_working);
         for producer in &totals.producers {
-            let times = TimeAccount::of(producer);
+            let times = producer.times();
             self.producers.times.iter().for_each(|(kind, it)| it.record(times.of_kind(*kind)));
         }
         self.runs.seconds.record(totals.lasted);

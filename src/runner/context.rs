@@ -2,23 +2,11 @@
 
 use std::sync::Arc;
 
-use gangline_report::CallReport;
-
 use crate::cfg::CfgNode;
 use crate::device::Device;
 use crate::runner::item_seed::seed_of;
 use crate::runner::producer_setup::ProducerSetup;
-use crate::runner::wanted::{AbandonFlag, Wanted};
-
-/// The items that callers of a service still wait for.
-pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
-    fn is_open(&self, item: u64) -> bool;
-
-    /// How the calls of a service fared so far. `None` for other items.
-    fn calls(&self) -> Option<CallReport> {
-        None
-    }
-}
+use crate::runner::wanted::{AbandonFlag, OpenItems, Wanted};
 
 /// The context of a producer's hook: the device, the configuration, the items.
 ///

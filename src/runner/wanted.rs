@@ -1,7 +1,19 @@
 //! Which results are still wanted, as hooks learn it.
 
+use gangline_report::CallReport;
+
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::bell::Bells;
+
+/// The items that callers of a service still wait for.
+pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
+    fn is_open(&self, item: u64) -> bool;
+
+    /// How the calls of a service fared so far. `None` for other items.
+    fn calls(&self) -> Option<CallReport> {
+        None
+    }
+}
 
 /// By which a hook learns that nothing waits for its call any more.
 #[derive(Debug, Clone, Copy)]

@@ -24,12 +24,12 @@ pub struct CallReport {
 /// The calls of a service so far. It takes up to 40 KB.
 #[doc(hidden)]
 #[derive(Debug, Default)]
-pub struct CallTimes {
+pub struct AnswerTimes {
     latency: Option<Box<Distribution>>,
     late: u64,
 }
 
-impl CallTimes {
+impl AnswerTimes {
     /// A call was answered after this time.
     pub fn answered(&mut self, took: Duration) {
         self.latency.get_or_insert_default().record(nanos(took));

@@ -86,9 +86,9 @@ pub use self::account::{Account, Ending};
 use self::advised_setting::Circumstances;
 pub use self::batch_choice::BatchChoice;
 pub use self::bottleneck::Bottleneck;
-pub use self::call_report::CallReport;
 #[doc(hidden)]
-pub use self::call_report::CallTimes;
+pub use self::call_report::AnswerTimes;
+pub use self::call_report::CallReport;
 pub use self::comparison::Comparison;
 pub use self::copy_report::CopyReport;
 pub use self::failure::Failure;
@@ -120,6 +120,8 @@ pub use self::text_style::{Colors, TextStyle};
 #[doc(hidden)]
 pub use self::text_style::{Ink, wrapped};
 pub use self::time_kind::{HeldBackBy, TimeAccount, TimeKind, TimeSpan, TimesAside};
+#[doc(hidden)]
+pub use self::time_kind::{SpentIn, SpentTime};
 pub use self::timeline::{KindTimeline, Throughput, Timeline};
 #[doc(hidden)]
 pub use self::totals::{BACKOFF, NO_WINDOW};

@@ -3,20 +3,16 @@
 mod attempts;
 mod producers;
 
-use std::time::Duration;
-
 use self::attempts::{retried, slowest, split_batches, times};
-pub(super) use self::producers::matters;
-use self::producers::producers;
+use self::producers::{LONGEST_PLACE, LONGEST_STAGE, Percentile, producers, stragglers};
+pub(super) use self::producers::{PRODUCERS, matters};
 use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
 use super::formats::{Bytes, Count, Many, Percent, Time, capitalised, item, more, rate};
 use super::gpu_load::GpuLoad;
-use super::latency::Latencies;
 use super::producer_report::{ProducerReport, share};
 use super::run_report::{RunReport, Stall};
 use super::sentences::{headline, lack_of_keys, waits};
-use super::stragglers;
 use super::vocabulary::Vocabulary;
 use crate::account::Ending;
 use crate::failure::Failure;
@@ -24,8 +20,6 @@ use crate::provenance::Provenance;
 use crate::text_style::Ink;
 use crate::worker_report::WorkerReport;
 
-/// A page only counts more producers.
-pub(super) const PRODUCERS: usize = 256;
 const WORKERS: RowLimits = RowLimits { text: 16, page: PRODUCERS, open: 16 };
 /// The first causes are open on the page, so that the rest of it is not far.
 const FAILURES: RowLimits = RowLimits { text: 10, page: 1_000, open: 10 };
@@ -39,10 +33,6 @@ const NAMES: usize = 1_000;
 
 /// A page shortens keys to this many characters.
 pub(super) const LONGEST_KEY: usize = 160;
-
-/// The text clips the name of a stage, and of a place or host.
-const LONGEST_STAGE: usize = 16;
-const LONGEST_PLACE: usize = 24;
 
 /// Returns what a report shows, with keys of at most `key` characters.
 pub(super) fn outline(report: &RunReport, key: usize) -> Document<'_> {
@@ -286,19 +276,12 @@ fn gpus(report: &RunReport) -> Option<Section<'_>> {
     Some(section)
 }
 
-/// The stragglers of a run. A page names them below the chart that marks them.
-fn stragglers(report: &RunReport, key: usize) -> Block<'_> {
-    Block::List("  ", stragglers::sentences(report, key), Some(Ink::Warning))
-}
-
 fn throughput(report: &RunReport) -> Option<Section<'_>> {
     let is_empty = report.throughput.rates(1, report.lasted).iter().all(|(_, rate)| *rate == 0.0);
     let heading = format!("{} done over time", capitalised(report.words().items));
     let chart = Block::ThroughputChart(report);
     (!is_empty).then(|| Section::new(heading).only(Medium::Page, chart))
 }
-
-type Percentile = fn(Latencies) -> Duration;
 
 fn workers(report: &RunReport) -> Option<Section<'_>> {
     let producers = report.producers.iter().enumerate();

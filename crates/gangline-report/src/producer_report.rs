@@ -96,7 +96,7 @@ impl ProducerReport {
             busy: share(totals.working, lasted),
             working: totals.working,
             waiting: totals.waiting,
-            times: TimeAccount::of(totals),
+            times: totals.times(),
             states_lost: totals.states_lost,
             rebuilds: totals.rebuilds,
             rebuilding: totals.rebuilding,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bins::Bins;
 use super::latency::Distribution;
-use super::report_lane::LaneWork;
+use super::report_lane::{LaneWork, ReportLane};
 use super::run_report::RunReport;
 use super::slowest::Slowest;
 use super::span::{RecordedSpans, Span, span};
@@ -99,6 +99,14 @@ impl RecordedTimes {
             None => self.other_latencies.record(took),
         }
         self.slowest.see(producer, work, took);
+    }
+
+    /// Measures the attempts that the run has given up.
+    pub(super) fn measure_what_was_cut_off(&mut self, lanes: &mut [ReportLane]) {
+        for (producer, lane) in lanes.iter_mut().enumerate() {
+            let Some((in_hand, at)) = lane.cut_off() else { continue };
+            in_hand.iter().for_each(|work| self.measure(producer, work, work.took(at)));
+        }
     }
 
     /// Writes the times up to `end` into a report. `open` has, for each producer with attempts in progress, its number, those

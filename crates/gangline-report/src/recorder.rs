@@ -146,7 +146,7 @@ impl Recorder {
         let at = nanos(at);
         self.done.count_until(at);
         (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, at));
-        self.measure_what_was_cut_off();
+        self.times.measure_what_was_cut_off(&mut self.lanes);
     }
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
@@ -316,15 +316,6 @@ impl Recorder {
             self.times.measure(producer, &work, took);
         }
         self.times.spans.keep(producer, work, took);
-    }
-
-    fn measure_what_was_cut_off(&mut self) {
-        for producer in 0..self.lanes.len() {
-            let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
-            for work in in_hand {
-                self.times.measure(producer, &work, work.took(at));
-            }
-        }
     }
 
     /// More items are done.

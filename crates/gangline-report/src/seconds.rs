@@ -19,8 +19,10 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
 /// Durations by name, such as `{"--load": 1.5}`.
 pub(super) mod by_name {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
-    use super::*;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(
         times: &BTreeMap<String, Duration>,

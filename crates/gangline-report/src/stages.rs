@@ -39,15 +39,8 @@ pub struct StagePart {
 /// Without stages.
 pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     let is_named = parts.iter().any(|part| part.name.is_some());
-    let name = |number: usize, name: Option<&String>| {
-        name.map_or_else(|| format!("stage {}", number + 1), Clone::clone)
-    };
     let totals: Option<Vec<_>> = parts.iter().map(|part| part.totals.clone()).collect();
-    let stages = parts.into_iter().enumerate().map(|(number, part)| StageReport {
-        name: name(number, part.name.as_ref()),
-        report: part.report,
-    });
-    let mut stages: Vec<StageReport> = stages.collect();
+    let mut stages: Vec<StageReport> = (1..).zip(parts).map(named).collect();
     let is_finished = |stage: &StageReport| stage.report.ending == Ending::Finished;
     if stages.iter().all(is_finished) && account.cancelled == 0 {
         settle_parts(&mut stages);
@@ -99,6 +92,10 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     add_lists(&mut whole, &stages);
     whole.stages = stages;
     whole
+}
+
+fn named((number, StagePart { name, report, .. }): (usize, StagePart)) -> StageReport {
+    StageReport { name: name.unwrap_or_else(|| format!("stage {number}")), report }
 }
 
 fn decide(stages: &[StageReport], totals: &[Arc<Totals>], account: Account) -> StageDecision {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::seconds;
-use crate::totals::ProducerTotals;
 
 /// What a moment of a producer's time goes to. Each moment has one kind.
 #[derive(
@@ -94,6 +93,25 @@ pub struct TimeSpan {
     pub took: Duration,
 }
 
+/// A time that a producer has just spent on something other than an item.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpentTime {
+    pub kind: TimeKind,
+    pub took: Duration,
+    pub place: SpentIn,
+}
+
+/// Where a producer spent a time.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpentIn {
+    /// In a call of its hook.
+    Hook,
+    /// Between two calls.
+    Wait,
+}
+
 /// The time for which each setting held work back, such as `--load`.
 pub type HeldBackBy = BTreeMap<String, Duration>;
 
@@ -141,21 +159,6 @@ impl TimeKind {
 }
 
 impl TimeAccount {
-    /// The account of a producer.
-    pub fn of(totals: &ProducerTotals) -> Self {
-        let TimesAside { loading, held_back, waiting, journal, dead } = totals.aside;
-        let no_item = totals.waiting.saturating_sub(totals.held_up + totals.backing_off);
-        TimeAccount {
-            work: totals.working,
-            loading: totals.loading + totals.rebuilding + totals.recycling + loading,
-            held_back: totals.backing_off + held_back,
-            input: no_item + waiting,
-            order: totals.held_up,
-            journal,
-            dead,
-        }
-    }
-
     /// The time of a kind.
     pub fn of_kind(&self, kind: TimeKind) -> Duration {
         match kind {

@@ -9,7 +9,7 @@ use super::batch_choice::BatchChoice;
 use super::call_report::CallReport;
 use super::copy_report::CopyReport;
 use super::split_report::SplitReport;
-use super::time_kind::{HeldBackBy, TimesAside};
+use super::time_kind::{HeldBackBy, TimeAccount, TimesAside};
 use super::worker_report::WorkerReport;
 
 /// The window of a service, which has none: its callers wait.
@@ -197,6 +197,21 @@ pub struct ProducerTotals {
 }
 
 impl ProducerTotals {
+    /// Its time in the run, by kind.
+    pub fn times(&self) -> TimeAccount {
+        let TimesAside { loading, held_back, waiting, journal, dead } = self.aside;
+        let no_item = self.waiting.saturating_sub(self.held_up + self.backing_off);
+        TimeAccount {
+            work: self.working,
+            loading: self.loading + self.rebuilding + self.recycling + loading,
+            held_back: self.backing_off + held_back,
+            input: no_item + waiting,
+            order: self.held_up,
+            journal,
+            dead,
+        }
+    }
+
     /// Whether it is a seat of a cluster that no worker has had.
     pub(super) fn is_vacant(&self) -> bool {
         self.place.is_empty()

@@ -73,6 +73,7 @@ pub mod budget;
 #[doc(hidden)]
 pub mod causes;
 mod config;
+mod copied;
 mod deadlines;
 mod events;
 pub mod expansion;
@@ -112,6 +113,7 @@ mod tests;
 
 pub use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
 pub use self::config::{Bypass, Config, Meta, Order};
+pub use self::copied::copies;
 pub use self::deadlines::{Absence, Timeouts};
 pub use self::events::{Expired, SchedulerEvent};
 pub use self::flow::{Activity, Input};

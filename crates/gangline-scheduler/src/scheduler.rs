@@ -15,7 +15,7 @@ use super::lease::{
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
 use super::retry::{Decision, FailureFacts, Inputs, RetryPolicy};
-use super::speculation::{CopyCounts, CopyTurn, Speculation};
+use super::speculation::{CopyTurn, Speculation};
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::workload::Workload;
@@ -421,11 +421,6 @@ impl Scheduler {
     /// Which producers are live, suspected and replaced.
     pub fn health(&self) -> &ProducerHealth {
         &self.producers.health
-    }
-
-    /// The copies of slow calls so far.
-    pub fn copies(&self) -> CopyCounts {
-        self.speculation.counts
     }
 
     /// Whether another producer works on an item of this lease, or has settled it.

@@ -240,7 +240,7 @@ impl<'a, I, T> Shift<'a, I, T> {
         sent.is_stale = begin == Begin::Stale;
         self.since = now();
         if let Some(event_writer) = &mut self.event_writer {
-            event_writer.pause(self.desk.take_waits());
+            event_writer.pause(self.desk.waited);
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
         }
         self.watch.begin(self.keeper.worker.limit_of(lease));

@@ -13,9 +13,8 @@ pub(super) trait ItemObserver {
     fn done(&self);
     /// Records times within the hook that were no work.
     fn set_aside(&mut self, times: &[TimeAside]);
-    /// Notes that the producer has waited or done other work since its last item, and records the waits that
-    /// `take_waits` returns.
-    fn pause(&mut self, take_waits: impl FnOnce() -> Waits);
+    /// Notes that the producer has waited or done other work since its last item, and records its waits of this run.
+    fn pause(&mut self, waits: impl FnOnce() -> Waits);
 }
 
 /// Ignores everything, at no cost.
@@ -58,7 +57,7 @@ impl ItemObserver for EventWriter {
     }
 
     #[inline]
-    fn pause(&mut self, take_waits: impl FnOnce() -> Waits) {
-        EventWriter::pause(self, take_waits());
+    fn pause(&mut self, waits: impl FnOnce() -> Waits) {
+        EventWriter::pause(self, waits());
     }
 }

@@ -78,7 +78,7 @@ impl<R: Runner> Producer<R> {
     ) -> Option<NextItem<R::Input>> {
         let (producer, lifespan) = (self.setup.producer, self.lifetime.span(run, &self.setup));
         let is_unbounded = run.handover.permits.memory().is_none();
-        observer.pause(|| item_queue.take_waits());
+        observer.pause(|| item_queue.waited);
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
             if run.wanted.gave_up_on(Some(seq)) || run.is_withdrawn(seq) {
@@ -90,10 +90,7 @@ impl<R: Runner> Producer<R> {
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
             let worked = self.work(run, seq, input, None);
-            if has_aside() {
-                observer.set_aside(&self.settle_aside(run));
-            }
-            observer.finished(seq);
+            self.finished(run, seq, observer);
             let outcome = match worked {
                 Ok(output) if is_unbounded => {
                     observer.done();
@@ -123,7 +120,7 @@ impl<R: Runner> Producer<R> {
                 Some(item) => (seq, input) = item,
                 None => match item_queue.refill() {
                     Some(NextItem::Untracked(next, item)) => {
-                        observer.pause(|| item_queue.take_waits());
+                        observer.pause(|| item_queue.waited);
                         (seq, input) = (next, item);
                     }
                     leased => return leased,
@@ -185,6 +182,15 @@ impl<R: Runner> Producer<R> {
             self.lose_state_in(run);
         }
         outcome
+    }
+
+    /// Tells the observer that the hook has returned.
+    #[inline]
+    fn finished(&self, run: &Run<R::Input, R::Output>, seq: u64, observer: &mut impl ItemObserver) {
+        if has_aside() {
+            observer.set_aside(&self.settle_aside(run));
+        }
+        observer.finished(seq);
     }
 
     /// Notes the times that the hook has counted as no work, and returns them.

@@ -75,7 +75,7 @@ impl<R: Runner> Producer<R> {
         let inputs = leasing::take_inputs(run, &mut lease, leasing::Clones::Always, desk);
         let Some(inputs) = inputs else { return leasing::leave(&self.shared) };
         if let Some(event_writer) = event_writer {
-            event_writer.pause(desk.take_waits());
+            event_writer.pause(desk.waited);
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
         }
         match run.handover.batching() {

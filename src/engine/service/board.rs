@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use gangline_report::{Account, CallReport, CallTimes};
+use gangline_report::{Account, AnswerTimes, CallReport};
 use gangline_scheduler::IndexMap;
 use gangline_scheduler::Priority;
 
@@ -75,7 +75,7 @@ impl<T> Board<T> {
             places: Places::new(places),
             deadlines: BTreeSet::new(),
             account: Account::default(),
-            times: CallTimes::default(),
+            times: AnswerTimes::default(),
             streams: vec![],
             background: Account::default(),
             end: None,

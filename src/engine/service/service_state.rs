@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use gangline_report::{Account, CallTimes};
+use gangline_report::{Account, AnswerTimes};
 use gangline_scheduler::IndexMap;
 
 use super::places::Places;
@@ -21,7 +21,7 @@ pub(super) struct ServiceState<T> {
     pub(super) places: Places<Waker>,
     pub(super) deadlines: BTreeSet<(Instant, Late)>,
     pub(super) account: Account,
-    pub(super) times: CallTimes,
+    pub(super) times: AnswerTimes,
     /// The streams whose receivers are still there.
     pub(super) streams: Vec<Arc<StreamChannel<T>>>,
     /// The items of streams, which `account` also counts.

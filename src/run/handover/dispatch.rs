@@ -6,7 +6,7 @@ use gangline_scheduler::expansion;
 use gangline_scheduler::window::largest_batch;
 use gangline_scheduler::{
     Activity, Bypass, Config, CopyCounts, Generation, Lease, LeaseId, Meta, Next, Priority,
-    ProducerId, Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until,
+    ProducerId, Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until, copies,
 };
 
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
@@ -275,7 +275,7 @@ impl<I> Dispatch<I> {
 
     /// The copies of slow calls so far.
     pub(crate) fn copies(&self) -> CopyCounts {
-        self.with_state(|state| state.scheduler.copies())
+        self.with_state(|state| copies(&state.scheduler))
     }
 
     /// The batch size that was chosen for a producer, if sizes are chosen.

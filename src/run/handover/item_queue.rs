@@ -33,9 +33,7 @@ pub(crate) struct ItemQueue<'a, I, T> {
     /// The producer asks the scheduler before it takes new items.
     is_careful: bool,
     came: Instant,
-    waited: Waits,
-    /// The part of `waited` that was taken to be recorded.
-    taken: Waits,
+    pub(crate) waited: Waits,
 }
 
 impl<'a, I, T> ItemQueue<'a, I, T> {
@@ -59,7 +57,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             readiness: Readiness::Ready,
             is_careful: false,
             came,
-            taken: waited,
             waited,
         }
     }
@@ -157,20 +154,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.handover.dispatch.track((seq, item), self.producer, self.readiness)
     }
 
-    /// Takes the waits since the last call.
-    pub(crate) fn take_waits(&mut self) -> Waits {
-        let waits = self.waited.since(&self.taken);
-        self.taken = self.waited;
-        waits
-    }
-
     /// Records that the producer had nothing to do between `since` and now.
     pub(super) fn has_waited(&mut self, lack: IdleReason, since: Instant) {
         self.waited.add(lack, now() - since);
         self.note_waits();
     }
 
-    /// Called at the end of each wait, not when the producer leaves: an abandoned one never does.
+    /// At the end of each wait: an abandoned producer never leaves.
     #[cold]
     fn note_waits(&self) {
         self.handover.stats.producer_waited(self.producer, self.waited);

@@ -1,19 +1,26 @@
 //! The section about producers.
 
-use super::{
-    LONGEST_PLACE, LONGEST_STAGE, PRODUCERS, Percentile, stragglers as list_of_stragglers,
-};
+use std::time::Duration;
+
 use crate::document::{Block, Cell, Medium, RowLimits, Section, TableOf};
 use crate::formats::{Count, Time, capitalised};
 use crate::latency::Latencies;
 use crate::producer_report::{ProducerReport, share};
 use crate::run_report::RunReport;
 use crate::sentences::{batch_sizes, lack_of_events, losses};
-use crate::stragglers;
+use crate::stragglers as held_up;
 use crate::text_style::Ink;
 use crate::time_kind::TimeKind;
 use crate::totals::NO_WINDOW;
 use crate::worker_report::WorkerReport;
+
+/// A page only counts more producers.
+pub(crate) const PRODUCERS: usize = 256;
+pub(super) const LONGEST_PLACE: usize = 24;
+/// The text clips the name of a stage, and of a place or host.
+pub(super) const LONGEST_STAGE: usize = 16;
+
+pub(super) type Percentile = fn(Latencies) -> Duration;
 
 /// A kind of time below this share of the run is noise.
 const LEAST_SHARE: f64 = 0.01;
@@ -27,7 +34,7 @@ pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
     }
     let words = report.words();
     let title = format!("{} and times of each {}", capitalised(words.items), words.producer);
-    let (order, open) = stragglers::notable_first(report);
+    let (order, open) = held_up::notable_first(report);
     let limits = RowLimits { text: open, page: PRODUCERS, open };
     let rows = order.into_iter().map(|number| (number, &report.producers[number]));
     let mut table = TableOf::new(title, limits, rows)
@@ -73,7 +80,7 @@ pub(super) fn producers(report: &RunReport, key: usize) -> Option<Section<'_>> {
         None => section,
     };
     let section = section
-        .only(Medium::Text, list_of_stragglers(report, key))
+        .only(Medium::Text, stragglers(report, key))
         .remark(lack_of_events(report))
         .explain(explanation(report));
     let is_all = open == report.producers.len();
@@ -115,4 +122,9 @@ fn tag(producer: &ProducerReport) -> &'static str {
         ProducerReport { worker: Some(WorkerReport { lost: Some(_), .. }), .. } => "lost",
         _ => "",
     }
+}
+
+/// The stragglers of a run. A page names them below the chart that marks them.
+pub(super) fn stragglers(report: &RunReport, key: usize) -> Block<'_> {
+    Block::List("  ", held_up::sentences(report, key), Some(Ink::Warning))
 }

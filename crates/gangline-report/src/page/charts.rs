@@ -97,7 +97,7 @@ fn push_lane(
         }
     }
     push_stragglers(chart, report, producer);
-    let marked: [(_, fn(IncidentKind) -> bool); 2] = [
+    let marked: [MarkedKinds; 2] = [
         ("again", |kind| kind == IncidentKind::Retried),
         ("mark", |kind| kind != IncidentKind::Retried),
     ];
@@ -176,6 +176,9 @@ fn push_stragglers(chart: &mut String, report: &RunReport, producer: usize) {
         push_seen(chart, "straggler", &path, &title);
     }
 }
+
+/// The class of a mark, and the kinds of incidents that have it.
+type MarkedKinds = (&'static str, fn(IncidentKind) -> bool);
 
 /// Marks incidents of a producer, at most one per distinguishable position.
 fn marks(report: &RunReport, producer: usize, is_shown: fn(IncidentKind) -> bool) -> String {

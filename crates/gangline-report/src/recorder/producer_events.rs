@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bins::nanos;
 use crate::recorder::Recorder;
 use crate::span::IncidentKind;
-use crate::time_kind::TimeKind;
+use crate::time_kind::{SpentIn, SpentTime, TimeKind};
 
 impl Recorder {
     /// A worker of a cluster takes part as this producer.
@@ -39,31 +39,19 @@ impl Recorder {
         }
     }
 
-    /// A hook counted its time up to now as no work.
-    pub fn hook_paused(&mut self, at: Duration, producer: usize, kind: TimeKind, took: Duration) {
+    /// A producer has spent time up to now on something other than an item: within a call of its hook, or between two.
+    pub fn time_spent(&mut self, at: Duration, producer: usize, spent: SpentTime) {
         self.pass(at);
+        let SpentTime { kind, took, place } = spent;
         let (from, until) = (nanos(at.saturating_sub(took)), nanos(at));
         let Some(lane) = self.lanes.get_mut(producer) else { return };
-        let Some(busy_from) = lane.in_hand.busy_from() else { return };
-        let since = lane.in_hand.busy_since(busy_from, from);
-        lane.in_hand.set_aside(until, until - from);
-        self.times.work(producer, since, from);
-        self.times.set_aside(producer, kind, from, until);
-    }
-
-    /// A producer has waited up to now, without an item.
-    pub fn producer_waited(
-        &mut self,
-        at: Duration,
-        producer: usize,
-        kind: TimeKind,
-        took: Duration,
-    ) {
-        self.pass(at);
-        if producer < self.lanes.len() {
-            let from = nanos(at.saturating_sub(took));
-            self.times.set_aside(producer, kind, from, nanos(at));
+        if place == SpentIn::Hook {
+            let Some(busy_from) = lane.in_hand.busy_from() else { return };
+            let since = lane.in_hand.busy_since(busy_from, from);
+            lane.in_hand.set_aside(until, until - from);
+            self.times.work(producer, since, from);
         }
+        self.times.set_aside(producer, kind, from, until);
     }
 
     /// A producer exceeded its time limit: the run has given up on the items in hand. The producer may continue, but the

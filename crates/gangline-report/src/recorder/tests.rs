@@ -1,10 +1,23 @@
 use super::*;
 use crate::recorded_times::MOST_MEASURED;
 use crate::samples::{PlayedRun, failure, micros};
-use crate::{Bottleneck, RetryOutcome, TimeKind};
+use crate::{Bottleneck, RetryOutcome, SpentIn, SpentTime, TimeKind};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+impl PlayedRun {
+    fn spent(
+        &mut self,
+        at: Duration,
+        producer: usize,
+        kind: TimeKind,
+        took: Duration,
+        place: SpentIn,
+    ) {
+        self.recorder.time_spent(at, producer, SpentTime { kind, took, place });
+    }
 }
 
 fn busy(report: &RunReport) -> Vec<Duration> {
@@ -35,15 +48,15 @@ fn a_batch_is_busy_once_and_measured_per_item() {
 fn time_that_a_hook_counts_as_no_work_is_not_that_of_its_items() {
     let mut played = PlayedRun::new(2);
     (0..2).for_each(|item| played.start(1_000, 0, item, 1));
-    played.recorder.hook_paused(micros(9_000), 0, TimeKind::HeldBack, ms(8));
+    played.spent(micros(9_000), 0, TimeKind::HeldBack, ms(8), SpentIn::Hook);
     let so_far = played.recorder.report().producers[0].times;
     assert_eq!((so_far.work, so_far.held_back, so_far.input), (ms(0), ms(8), ms(1)));
-    played.recorder.hook_paused(micros(14_000), 0, TimeKind::Journal, ms(3));
+    played.spent(micros(14_000), 0, TimeKind::Journal, ms(3), SpentIn::Hook);
     (0..2).for_each(|item| played.finish(15_000, 0, item));
     // A producer that is not at work is not paused.
-    played.recorder.hook_paused(micros(16_000), 1, TimeKind::Loading, ms(1));
-    played.recorder.hook_paused(micros(16_000), 9, TimeKind::Loading, ms(1));
-    played.recorder.producer_waited(micros(19_000), 1, TimeKind::Order, ms(4));
+    played.spent(micros(16_000), 1, TimeKind::Loading, ms(1), SpentIn::Hook);
+    played.spent(micros(16_000), 9, TimeKind::Loading, ms(1), SpentIn::Hook);
+    played.spent(micros(19_000), 1, TimeKind::Order, ms(4), SpentIn::Wait);
     let report = played.end(20_000);
     assert_eq!(busy(&report), [ms(3), ms(0)]);
     let latency = report.latency.unwrap();
