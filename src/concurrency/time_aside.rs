@@ -80,11 +80,10 @@ impl Drop for OutermostAside {
         let took = ended - began;
         TIMES.with_borrow_mut(|times| {
             let same = |it: &&mut TimeAside| it.kind == kind && it.cause == cause;
-            match times.len() < MOST {
-                true => times.push(TimeAside { kind, cause, ended, took }),
-                false => {
-                    times.iter_mut().rev().find(same).into_iter().for_each(|it| it.took += took)
-                }
+            if times.len() < MOST {
+                times.push(TimeAside { kind, cause, ended, took });
+            } else if let Some(last) = times.iter_mut().rev().find(same) {
+                last.took += took;
             }
         });
         HAS_ANY.set(true);

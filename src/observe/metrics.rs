@@ -238,10 +238,8 @@ impl Metrics {
                 call.left += 1;
             }
             _ => {
-                drop(run.calls.insert(
-                    caller,
-                    OpenWork { since: at, aside: Duration::ZERO, items: 1, left: 1 },
-                ))
+                let call = OpenWork { since: at, aside: Duration::ZERO, items: 1, left: 1 };
+                run.calls.insert(caller, call);
             }
         }
     }
