@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use gangline_report::{CallInput, SplitReport, TimeKind, TimesAside, WorkerReport};
+use gangline_report::{CallInput, Failure, SplitReport, TimeKind, TimesAside, WorkerReport};
 
 use super::event::{Destination, Origin};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -452,7 +452,7 @@ impl RunStats {
     }
 
     /// Notes a call of the hook for batches. `error` is that of a batch that is split.
-    pub(crate) fn batch_called(&self, input: CallInput, error: Option<&str>) {
+    pub(crate) fn batch_called(&self, input: CallInput, error: Option<&Failure>) {
         lock(&self.splits).note(input, error);
     }
 
