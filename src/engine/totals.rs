@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_report::conclusion::Conclusion;
 use gangline_report::{
     Account, BACKOFF, BatchChoice, CopyReport, Ending, ProducerReport, RunReport, WorkerReport,
     conclude_up_to_now, leave_out_vacant, quote_larger_window, stages,
@@ -213,6 +214,7 @@ impl<I, T> Engine<I, T> {
         let mut totals = Totals::default();
         totals.account = self.account;
         totals.error = Some(text_of(error).to_string());
+        totals.ended_by = Some(EventLog::failure(error).as_ref().clone());
         totals.cancelled = error.is_cancelled();
         self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
@@ -240,6 +242,7 @@ impl<I, T> Engine<I, T> {
         totals.lasted = run.event_log.elapsed();
         totals.computing = run.event_log.computing();
         totals.error = error.map(|error| text_of(error).to_string());
+        totals.ended_by = error.map(|error| EventLog::failure(error).as_ref().clone());
         totals.cancelled = error.is_some_and(Error::is_cancelled);
         totals.start_up = stats.start_up();
         totals.consumer_init = init;
@@ -346,7 +349,8 @@ impl<I, T> Engine<I, T> {
         if let Some(reason) = reason {
             report.ending = if reason.is_cancelled() { Ending::Cancelled } else { Ending::Failed };
             report.error = Some(text_of(reason).to_string());
-            report.conclusion.clear();
+            report.ended_by = Some(EventLog::failure(reason).as_ref().clone());
+            report.conclude(Conclusion::default());
         } else {
             conclude_up_to_now(&mut report, &totals);
         }

@@ -87,6 +87,22 @@ impl Error {
         }
     }
 
+    /// What the hook did, if the text of the error is that of the call: `failed`.
+    pub(crate) fn happened(&self) -> Option<String> {
+        Some(match self {
+            Error::HookFailed { .. } => "failed".to_owned(),
+            Error::HookPanicked { .. } => "panicked".to_owned(),
+            Error::HookCrashed { .. } => "crashed".to_owned(),
+            Error::TimedOut { .. } => Unplaced(self).to_string(),
+            _ => return None,
+        })
+    }
+
+    /// The host of the worker on which the error happened, in a cluster.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.site()?.host.as_deref()
+    }
+
     /// The reason, or else the causes, for an error around this one.
     fn reason_or_causes(&self) -> Option<String> {
         let causes = || std::error::Error::source(self).map(|it| WithCauses(it).to_string());

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use gangline_report::{Failure, bounded};
+use gangline_report::{BatchRange, Failure, bounded};
 
 use crate::error::Error;
 
@@ -18,9 +18,16 @@ pub(crate) fn failure_of(error: &Error) -> Failure {
     failure.key = error.key().map(str::to_owned);
     failure.producer = error.producer();
     failure.device = error.device().map(ToString::to_string);
+    failure.host = error.host().map(str::to_owned);
+    if let [first, .., last] = *error.items() {
+        let mut batch = BatchRange::default();
+        (batch.items, batch.first, batch.last) = (error.items().len() as u64, first, last);
+        failure.batch = Some(batch);
+    }
     failure.hook = error.hook().map(|hook| hook.to_string());
     failure.attempts = error.attempt().unwrap_or(1);
     failure.is_panic = error.is_panic();
+    failure.happened = error.happened();
     failure.error = bounded(error.to_string());
     failure.causes = causes(error);
     failure.reason = error.reason().map(bounded);

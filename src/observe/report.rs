@@ -155,12 +155,14 @@ pub use gangline_report::SplitReport;
 /// # }
 /// ```
 ///
+#[doc(hidden)]
+pub use gangline_report::conclusion;
 #[doc(inline)]
 pub use gangline_report::trace_of_stages;
 #[doc(inline)]
 pub use gangline_report::{
-    Colors, Ending, Failure, GpuLoad, GpuSample, HumanDuration, Incident, IncidentKind, Latencies,
-    ProducerReport, Provenance, RefusedSetting, ReportError, Retried, RetryOutcome, RetryReport,
-    SizeBound, SlowItem, Span, StageReport, Stall, TextStyle, Throughput, Timeline, Unrecorded,
-    Vocabulary, WorkerReport,
+    BatchRange, Colors, Ending, Failure, GpuLoad, GpuSample, HumanDuration, Incident, IncidentKind,
+    Latencies, ProducerReport, Provenance, RefusedSetting, ReportError, Retried, RetryOutcome,
+    RetryReport, SizeBound, SlowItem, Span, StageReport, Stall, TextStyle, Throughput, Timeline,
+    Unrecorded, Vocabulary, WorkerReport,
 };

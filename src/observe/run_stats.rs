@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use gangline_report::{CallInput, SplitReport, TimeKind, TimesAside, WorkerReport};
+use gangline_report::{CallInput, Failure, SplitReport, TimeKind, TimesAside, WorkerReport};
 
 pub(crate) use self::collector_time::CollectorTime;
 use super::event::{Destination, Origin};
@@ -376,7 +376,7 @@ impl RunStats {
     }
 
     /// Notes a call of the hook for batches. `error` is that of a batch that is split.
-    pub(crate) fn batch_called(&self, input: CallInput, error: Option<&str>) {
+    pub(crate) fn batch_called(&self, input: CallInput, error: Option<&Failure>) {
         lock(&self.splits).note(input, error);
     }
 

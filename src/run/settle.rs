@@ -1,11 +1,12 @@
 //! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
 
-use gangline_report::CallInput;
+use gangline_report::{CallInput, Failure};
 use gangline_scheduler::largest_device;
 use gangline_scheduler::{Inputs, Lease, Memory, Outcome, Piece, Standing, Together};
 
 use crate::base::panic::{catch, drop_quietly};
-use crate::error::{Error, is_out_of_memory, text_of};
+use crate::error::{Error, is_out_of_memory};
+use crate::observe::event_log::EventLog;
 use crate::run::Run;
 use crate::run::failures::FailedItems;
 use crate::run::handover::item_queue::ItemQueue;
@@ -83,7 +84,7 @@ pub(crate) fn together<I, T>(
     inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
     run.heed(events);
     let is_split = matches!(together, Together::Split(_));
-    let split_by = is_split.then(|| text_of(&error));
+    let split_by = is_split.then(|| EventLog::failure(&error));
     note_call(run, lease, split_by.as_deref());
     match together {
         Together::Failed(items) if !items.is_empty() => {
@@ -123,7 +124,7 @@ pub(crate) fn is_given_to_largest<I, T>(
     spare.into_iter().for_each(drop_quietly);
     run.heed(events);
     if is_given {
-        note_call(run, lease, Some(&text_of(error)));
+        note_call(run, lease, Some(&EventLog::failure(error)));
     }
     is_given
 }
@@ -134,8 +135,8 @@ pub(crate) fn is_short(error: &Error) -> bool {
     catch(|| is_out_of_memory(error)).unwrap_or(false)
 }
 
-/// Counts the call of the hook in a run with batches. `split_by` is the error of a batch that is split.
-fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&str>) {
+/// Counts the call of the hook in a run with batches. `split_by` is the failure of a batch that is split.
+fn note_call<I, T>(run: &Run<I, T>, lease: &Lease, split_by: Option<&Failure>) {
     let input = match (lease.piece, lease.items.len()) {
         (Piece::Whole, 2..) => CallInput::Batch,
         _ if run.handover.batching().is_none() => return,

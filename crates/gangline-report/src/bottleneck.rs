@@ -1,62 +1,26 @@
 //! The bottleneck of a run, decided from shares of its time.
 
 mod advice;
-mod clauses;
-mod early;
+mod limits;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use self::advice::{FEWEST_EACH, calls, worked};
-use self::early::SHORTEST;
-use super::advised_setting::{AdvisedSetting, Circumstances};
-use super::formats::{Count, Many, Time, capitalised};
+use self::advice::{FEWEST_EACH, calls, of_splits, worked};
+use super::account::Ending;
+use super::advice::{Advice, Circumstances};
+use super::conclusion::{Bottleneck, Conclusion, Limit, Percent, TeamPlace};
 use super::head_cost;
-use super::live_producers::{all_producers, lost, mean, without_vacant, words};
+use super::live_producers::{mean, team, without_vacant};
 use super::producer_report::share;
-use super::vocabulary::Words;
 use crate::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 
-/// What limited a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Bottleneck {
-    /// Unknown: the run is in progress, had no work, or was too short.
-    #[default]
-    Unknown,
-    /// The source: it was at work most of the time. In a pipeline, also the stage before.
-    Source,
-    /// The producers: they were at work most of the time.
-    Producers,
-    /// Rebuilding states that were lost or recycled: producers called `producer_init` again much of the time.
-    Rebuilding,
-    /// The consumer: it was at work most of the time. Also the caller of `outputs`, and the next stage of a
-    /// pipeline.
-    Consumer,
-    /// The window: it was full while producers waited, and the consumer was not the cause.
-    Window,
-    /// Backoff: producers waited for items that were due for a retry later.
-    Backoff,
-    /// The order: the head of line was blocked and the window full of later results.
-    Head,
-    /// Uneven work: one producer was at work most of the time while the others ran out of items.
-    Uneven,
-    /// No single part: none was at work most of the time.
-    Mixed,
-    /// Split batches: most batches failed as a whole, and were worked on in parts.
-    Splits,
-    /// Too few items, or batches, for the producers to share evenly.
-    TooFew,
-    /// Start-up: the producers took longer to get ready than the run took, or `consumer_init` took at least 20 % of it.
-    StartUp,
-}
+/// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
+const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The sentence of a report of a run in progress.
-pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is known at the end.";
+/// The share of a run from which `consumer_init`, or the `producer_init` of the producers in it, limits it.
+const LEAST_START: f64 = 0.2;
 
 /// The share of the time from which a part that works sets the pace of the run.
 pub(super) const MOST: f64 = 0.75;
@@ -70,24 +34,13 @@ const LEAST_UNEVEN: f64 = 0.1;
 /// The share of the time from which rebuilding states limits a run.
 const LEAST_REBUILDING_TO_LIMIT: f64 = 0.2;
 
-/// The share of the time from which rebuilding is mentioned.
-const LEAST_REBUILDING: f64 = 0.05;
-
 /// The largest difference of two shares that may swap places in the next run.
 pub(super) const CLOSE: f64 = 0.1;
 
 /// The calls of the hook per producer below which a run with an uneven end had too few items.
 const FEW_EACH: f64 = 4.0;
 
-/// What a report says about the bottleneck of a run.
-#[derive(Debug, Default)]
-pub(super) struct Conclusion {
-    pub(super) bottleneck: Bottleneck,
-    pub(super) sentence: String,
-    pub(super) advice: Vec<AdvisedSetting>,
-}
-
-/// Decides the bottleneck of a run, and describes it in a sentence.
+/// Decides what limited a run.
 pub(super) fn decide(totals: &Totals, at: &Circumstances<'_>) -> Conclusion {
     let totals = &*without_vacant(totals);
     if let Some(early) = decided_early(totals) {
@@ -96,49 +49,62 @@ pub(super) fn decide(totals: &Totals, at: &Circumstances<'_>) -> Conclusion {
     let shares = TimeShares::of(totals);
     let bottleneck = shares.limit(totals);
     // Other parts, if they limited the run, did so in spite of the splits.
-    let split = match bottleneck {
-        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => totals.splits.clause(),
+    let splits = match bottleneck {
+        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => {
+            of_splits(&totals.splits)
+        }
         _ => None,
     };
-    let mut conclusion = match (split, bottleneck) {
-        (Some(clause), _) => Conclusion::without_advice(Bottleneck::Splits, clause),
-        (None, Bottleneck::Unknown) => return too_short(totals),
+    match (splits, bottleneck) {
+        (Some((limit, advice)), _) => {
+            Conclusion { limit: Some(limit), advice: vec![advice], ..Conclusion::begun(totals) }
+                .and_head(totals, at)
+        }
+        (None, Bottleneck::Unknown) => too_short(totals),
         (None, _) => Conclusion::of(bottleneck, &shares, totals, at),
-    };
-    let (opening, clause) = (opening(totals), &conclusion.sentence);
-    let sentence = capitalised(&format!("{opening}{clause}{}.", lost(totals)));
-    conclusion.sentence = done_before(totals) + &sentence;
-    conclusion.and_head(totals, at)
+    }
 }
 
 impl Conclusion {
-    /// Its sentence is a clause.
+    /// What is known without the limit: how the run began and ended, and its producers.
+    pub(super) fn begun(totals: &Totals) -> Self {
+        let done = totals.account.already_done;
+        Conclusion {
+            earlier: (done > 0).then(|| (done, done + worked(totals))),
+            ended: ended(totals),
+            lasted: totals.lasted.as_secs_f64(),
+            team: team(totals),
+            ..Conclusion::default()
+        }
+    }
+
+    /// The limit with its numbers, and what to change.
     pub(super) fn of(
         bottleneck: Bottleneck,
         shares: &TimeShares,
         totals: &Totals,
         at: &Circumstances<'_>,
     ) -> Self {
-        let advice = shares.advised(bottleneck, totals, at);
-        let sentence = shares.clause(bottleneck, totals, at, &advice);
-        Conclusion { bottleneck, sentence, advice }
-    }
-
-    pub(super) fn without_advice(bottleneck: Bottleneck, sentence: String) -> Self {
-        Conclusion { bottleneck, sentence, advice: vec![] }
-    }
-
-    /// Adds a sentence about the head of the line, unless its own has advice for the window.
-    pub(super) fn and_head(mut self, totals: &Totals, at: &Circumstances<'_>) -> Self {
-        let is_said =
-            matches!(self.bottleneck, Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff);
-        if is_said || !head_cost::matters(totals) {
-            return self;
+        Conclusion {
+            limit: Some(shares.limit_with_numbers(bottleneck, totals, at)),
+            second: shares.second(bottleneck),
+            advice: shares.advised(bottleneck, totals, at),
+            ..Conclusion::begun(totals)
         }
-        let mut advised = head_cost::advised(totals, at);
-        advised.retain(|setting| !self.advice.contains(setting));
-        self.sentence.push_str(&format!(" {}", head_cost::sentence(totals, &advised)));
-        self.advice.extend(advised);
+        .and_head(totals, at)
+    }
+
+    /// Adds what the head of the line cost, unless the limit has advice for the window.
+    fn and_head(mut self, totals: &Totals, at: &Circumstances<'_>) -> Self {
+        let is_said = matches!(
+            self.bottleneck(),
+            Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff
+        );
+        if !is_said && head_cost::matters(totals) {
+            let mut head = head_cost::cost(totals, at);
+            head.advice.retain(|advice| !self.advice.contains(advice));
+            self.head = Some(head);
+        }
         self
     }
 }
@@ -146,7 +112,6 @@ impl Conclusion {
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct TimeShares {
-    words: &'static Words,
     origin: Origin,
     destination: Destination,
     source: f64,
@@ -186,7 +151,6 @@ impl TimeShares {
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
         TimeShares {
-            words: words(totals),
             origin: totals.origin,
             destination: totals.destination,
             source: share(totals.source_working),
@@ -317,12 +281,44 @@ fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
 
 /// The conclusion, if the counts of the run or its start decide without shares of its time.
 pub(super) fn decided_early(totals: &Totals) -> Option<Conclusion> {
-    if let Some(sentence) = nothing_was_done(totals) {
-        return Some(Conclusion::without_advice(Bottleneck::Unknown, sentence));
+    if worked(totals) > 0 {
+        let (limit, advice) = start_up(totals).filter(|_| !has_ended_early(totals))?;
+        return Some(Conclusion { limit: Some(limit), advice, ..Conclusion::begun(totals) });
     }
-    let clause = early::start_up(totals).filter(|_| !has_ended_early(totals))?;
-    let sentence = done_before(totals) + &capitalised(&format!("{clause}."));
-    Some(Conclusion::without_advice(Bottleneck::StartUp, sentence))
+    let limit = match (totals.account.already_done, ended(totals)) {
+        (1.., _) => Limit::NothingToDo,
+        (0, _) => Limit::NothingRead { unread: totals.account.unread.unwrap_or(0) },
+    };
+    Some(Conclusion { limit: Some(limit), ..Conclusion::begun(totals) })
+}
+
+/// Getting ready, if that limited the run, and what to change.
+fn start_up(totals: &Totals) -> Option<(Limit, Vec<Advice>)> {
+    let Totals { lasted, start_up, consumer_init, .. } = totals;
+    let is_long = |time: &Duration, least: Duration| *time >= SHORTEST && *time >= least;
+    if is_long(start_up, *lasted) {
+        let sooner = match Conclusion::begun(totals).team.place {
+            TeamPlace::Cluster => Advice::WorkersBefore,
+            TeamPlace::Threads | TeamPlace::Processes => Advice::FasterInit,
+        };
+        return Some((
+            Limit::StartUp { took: start_up.as_secs_f64() },
+            vec![Advice::OnePool, sooner],
+        ));
+    }
+    let loading = mean(totals, |producer| producer.loading);
+    if loading >= LEAST_START && *lasted >= SHORTEST {
+        return Some((
+            Limit::Loading { share: Percent(loading) },
+            vec![Advice::OnePool, Advice::FasterInit],
+        ));
+    }
+    is_long(consumer_init, lasted.mul_f64(LEAST_START)).then(|| {
+        (
+            Limit::ConsumerStart { took: consumer_init.as_secs_f64() },
+            vec![Advice::ConsumerInitBefore],
+        )
+    })
 }
 
 /// Whether the run has worked on any item.
@@ -342,69 +338,20 @@ pub(super) fn is_short(totals: &Totals) -> bool {
     totals.lasted < SHORTEST
 }
 
-/// What an earlier run had done, as a sentence before that about the rest.
-pub(super) fn done_before(totals: &Totals) -> String {
-    let done = totals.account.already_done;
-    match done {
-        0 => String::new(),
-        _ => {
-            let all = Many(done + worked(totals), "item");
-            format!("An earlier run had already done {} of {all}. ", Count(done))
-        }
-    }
-}
-
 /// Whether the run had too few items for a share of each producer.
 pub(super) fn has_few(totals: &Totals) -> bool {
     worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64)
 }
 
 pub(super) fn too_short(totals: &Totals) -> Conclusion {
-    let ended = ended(totals).map_or(String::new(), |ended| format!(", and {ended}"));
-    let (items, producers) = (Many(worked(totals), "item"), all_producers(totals));
-    let lasted = Time(totals.lasted);
-    let before = done_before(totals);
-    let what = if before.is_empty() { "run" } else { "rest" };
-    let sentence = format!(
-        "{before}The {what} is too short to say what limited it: it had {items} for {producers} in {lasted}{ended}."
-    );
-    Conclusion::without_advice(Bottleneck::Unknown, sentence)
+    let limit = Some(Limit::TooShort { items: worked(totals) });
+    Conclusion { limit, ..Conclusion::begun(totals) }
 }
 
-fn ended(totals: &Totals) -> Option<&'static str> {
+fn ended(totals: &Totals) -> Option<Ending> {
     match (&totals.error, totals.cancelled) {
-        (_, true) => Some("was cancelled"),
-        (Some(_), false) => Some("failed"),
+        (_, true) => Some(Ending::Cancelled),
+        (Some(_), false) => Some(Ending::Failed),
         (None, false) => None,
-    }
-}
-
-fn nothing_was_done(totals: &Totals) -> Option<String> {
-    let (account, worked) = (totals.account, worked(totals));
-    let lasted = Time(totals.lasted);
-    match ended(totals) {
-        Some(ended) if worked + account.already_done == 0 => {
-            Some(format!("The run {ended} after {lasted}, before any item was read."))
-        }
-        None if worked + account.already_done == 0 => Some(match account.unread {
-            Some(unread @ 1..) => {
-                let unread = Many(unread, "item");
-                format!("No item was read: the run was ended before, with {unread} unread.")
-            }
-            _ => "No item was read: the input had none, or the run was ended before.".to_owned(),
-        }),
-        _ if worked == 0 => {
-            let done = Many(account.already_done, "item");
-            Some(format!("There was nothing to do: an earlier run had already done {done}."))
-        }
-        _ => None,
-    }
-}
-
-pub(super) fn opening(totals: &Totals) -> String {
-    match (&totals.error, totals.cancelled) {
-        (_, true) => format!("Until it was cancelled after {}, ", Time(totals.lasted)),
-        (Some(_), false) => format!("Until it failed after {}, ", Time(totals.lasted)),
-        (None, false) => String::new(),
     }
 }

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::advised_setting::Circumstances;
+use super::advice::{Advice, Circumstances};
 use super::bottleneck::{
-    Bottleneck, CLOSE, Conclusion, LEAST_WAIT, MOST, TimeShares, decided_early, done_before,
-    has_ended_early, has_few, is_short, opening, too_short,
+    CLOSE, LEAST_WAIT, MOST, TimeShares, decided_early, has_ended_early, has_few, is_short,
+    too_short,
 };
-use super::formats::{Percent, capitalised};
-use super::live_producers::{lost, without_vacant};
+use super::conclusion::{Bottleneck, BusyPart, Conclusion, Limit, PartKind, Percent, StagePlace};
+use super::live_producers::without_vacant;
 use crate::account::Account;
 use crate::totals::Totals;
 
@@ -37,8 +37,7 @@ struct WorkingPart {
     share: f64,
 }
 
-/// Decides which stage limited a run, and describes in a sentence what to change there. `account` is that of
-/// all stages.
+/// Decides which stage limited a run, and what to change there. `account` is that of all stages.
 ///
 /// The part that works all the time sets the pace, as in a single run: the source, the producers of a stage,
 /// or the consumer. If there is none, the cause is a stage where producers
@@ -59,7 +58,6 @@ pub(super) fn decide<'a>(
     }
     let mut parts = parts(&stages);
     parts.sort_by(|one, other| other.share.total_cmp(&one.share));
-    let opening = format!("{}{}", done_before(&whole), capitalised(&opening(&whole)));
     let limiting = match parts[0] {
         _ if is_short(&whole) => None,
         busiest if busiest.share >= MOST => {
@@ -73,20 +71,22 @@ pub(super) fn decide<'a>(
         let are_few = stages.iter().all(|stage| has_few(&stage.totals));
         let conclusion = match are_few || is_short(&whole) {
             true => too_short(&whole),
-            false => Conclusion::without_advice(
-                Bottleneck::Mixed,
-                after(&opening, &format!("{}.", mixed(&stages, &parts))),
-            ),
+            false => mixed(&stages, &parts, &whole),
         };
         return StageDecision { conclusion, stage: None };
     };
-    let StageShares { totals, at, shares, .. } = &stages[stage];
-    let mut conclusion = Conclusion::of(bottleneck, shares, totals, at);
-    let place = place(&stages, stage);
-    let runner_up = runner_up(&stages, &parts);
-    let (clause, lost) = (&conclusion.sentence, lost(totals));
-    conclusion.sentence = after(&opening, &format!("in {place} {clause}{runner_up}{lost}."));
-    StageDecision { conclusion: conclusion.and_head(totals, at), stage: Some(stage + 1) }
+    let StageShares { totals, at, shares, name } = &stages[stage];
+    let Conclusion { earlier, ended, lasted, .. } = Conclusion::begun(&whole);
+    let (name, number) = ((*name).to_owned(), stage + 1);
+    let conclusion = Conclusion {
+        earlier,
+        ended,
+        lasted,
+        stage: Some(StagePlace { name, number, all: stages.len() }),
+        second: second(&stages, &parts),
+        ..Conclusion::of(bottleneck, shares, totals, at)
+    };
+    StageDecision { conclusion, stage: Some(number) }
 }
 
 /// What limited the run, if its stage had few items for its own producers. `None` if that is not known.
@@ -103,13 +103,6 @@ fn in_spite_of_few(
         false => stage.shares.limit_of_few(part.bottleneck, &stage.totals),
     };
     (bottleneck != Bottleneck::Unknown).then_some(WorkingPart { bottleneck, ..part })
-}
-
-/// The clause after the opening, as a sentence if there is none.
-fn after(opening: &str, clause: &str) -> String {
-    let begins = opening.is_empty() || opening.ends_with(". ");
-    let clause = if begins { capitalised(clause) } else { clause.to_owned() };
-    format!("{opening}{clause}")
 }
 
 /// The run of all stages as one: only what decides whether there is anything to say.
@@ -150,43 +143,34 @@ fn own_cause(stages: &[StageShares<'_>]) -> Option<WorkingPart> {
     causes.max_by(|one, other| one.share.total_cmp(&other.share))
 }
 
-fn place(stages: &[StageShares<'_>], number: usize) -> String {
-    let (name, position) = (stages[number].name, format!("stage {}", number + 1));
-    let all = stages.len();
-    match name == position {
-        true => format!("{position} of {all}"),
-        false => format!("{name:?} ({position} of {all})"),
-    }
-}
-
-/// Names the second busiest part if it is about as busy.
-fn runner_up(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
+/// The second busiest part if it is about as busy.
+fn second(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> Option<BusyPart> {
     match parts {
         [first, second, ..] if second.share >= MOST && first.share - second.share <= CLOSE => {
-            format!("; closely followed by {}", described(stages, *second))
+            Some(named(stages, second))
         }
-        _ => String::new(),
+        _ => None,
     }
 }
 
-fn described(stages: &[StageShares<'_>], part: WorkingPart) -> String {
-    let share = Percent(part.share);
-    match part.bottleneck {
-        Bottleneck::Source => format!("the source ({share})"),
-        Bottleneck::Consumer => format!("the consumer ({share})"),
-        _ => format!("the producers of {:?} ({share})", stages[part.stage].name),
-    }
+fn named(stages: &[StageShares<'_>], part: &WorkingPart) -> BusyPart {
+    let (kind, stage) = match part.bottleneck {
+        Bottleneck::Source => (PartKind::Source, None),
+        Bottleneck::Consumer => (PartKind::Consumer, None),
+        _ => (PartKind::Producers, Some(stages[part.stage].name.to_owned())),
+    };
+    BusyPart { part: kind, share: Percent(part.share), stage }
 }
 
-fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart]) -> String {
-    let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
+fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart], whole: &Totals) -> Conclusion {
     let is_full = stages.iter().any(|stage| stage.shares.full() >= LEAST_WAIT);
-    let larger =
-        if is_full { "; if parts are slow in turns, use a larger `window(n)`" } else { "" };
-    format!(
-        "no single part limited the run; at work were, busiest first: {}{larger}",
-        at_work.join(", ")
-    )
+    Conclusion {
+        limit: Some(Limit::MixedStages {
+            parts: parts.iter().map(|it| named(stages, it)).collect(),
+        }),
+        advice: if is_full { vec![Advice::LargerWindow] } else { vec![] },
+        ..Conclusion::begun(whole)
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +180,8 @@ mod tests {
 
     use super::*;
     use crate::totals::{Destination, Origin, ProducerTotals};
+    use crate::vocabulary::Vocabulary;
+    use crate::wording;
 
     /// A stage of a run of 10 s: the share that its two producers worked.
     fn stage(working: f64) -> Totals {
@@ -240,7 +226,7 @@ mod tests {
     fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
         let account = Account { ok: 1_000, ..Account::default() };
         let StageDecision { conclusion, stage } = decided(row, account);
-        (stage, conclusion.bottleneck, conclusion.sentence)
+        (stage, conclusion.bottleneck(), wording::text(&conclusion, Vocabulary::Items))
     }
 
     #[test]
@@ -275,10 +261,9 @@ mod tests {
     fn a_stage_that_is_about_as_busy_is_named_too() {
         let (stage, _, sentence) = of(row([0.2, 0.95, 0.9]));
         assert_eq!(stage, Some(2));
-        assert!(
-            sentence.ends_with("; closely followed by the producers of \"write\" (90 %)."),
-            "{sentence}"
-        );
+        let says =
+            "97 % of the time, closely followed by the producers of \"write\" (90 %); use more";
+        assert!(sentence.contains(&says.replace("97", "95")), "{sentence}");
     }
 
     #[test]
@@ -312,7 +297,7 @@ mod tests {
             }
             let StageDecision { conclusion, stage } =
                 decided(row, Account { ok: ok[0], ..Account::default() });
-            (stage, conclusion.bottleneck, conclusion.sentence)
+            (stage, conclusion.bottleneck(), wording::text(&conclusion, Vocabulary::Items))
         };
         // Four items are enough for two producers, though not for the six of all stages.
         let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [4; 3]);
@@ -335,6 +320,7 @@ mod tests {
         let conclusion = decided(row([0.2, 0.97, 0.3]), account).conclusion;
         let says =
             "An earlier run had already done 100 of 1,000 items. In stage 2 of 3 the producers";
-        assert!(conclusion.sentence.starts_with(says), "{}", conclusion.sentence);
+        let sentence = wording::text(&conclusion, Vocabulary::Items);
+        assert!(sentence.starts_with(says), "{sentence}");
     }
 }

@@ -10,19 +10,26 @@ use super::sentences::{errors, failed, site};
 use super::vocabulary::Vocabulary;
 use crate::failure::Failure;
 
-/// Failures of one hook whose errors differ in nothing but the item.
+/// Failures of one hook whose errors differ in nothing but the item and in numbers.
 pub(super) struct Cause<'a> {
-    /// From the outermost. If several items failed, [`NAME`] stands for each.
+    /// From the outermost. If several items failed, [`NAME`] stands for each, and for numbers that differ.
     errors: Vec<Cow<'a, str>>,
     /// At least one, in the order of the report.
     failures: Vec<&'a Failure>,
 }
 
-/// What stands for the key or the index of an item.
+/// What stands for the key or the index of an item, and for a number.
 pub(super) const NAME: &str = "{}";
 
 /// A shorter name of a file may be a usual word of an error.
 const SHORTEST_FILE: usize = 4;
+
+/// A shorter word of hexadecimal digits without the usual prefix may be a usual word.
+const SHORTEST_HASH: usize = 6;
+
+/// A number behind one of these words says what happened: `exited with 2`, `signal 9`, `os error 28`.
+const BEFORE_CODES: [&str; 8] =
+    ["with", "code", "code:", "status", "status:", "signal", "signal:", "error"];
 
 /// The items that a cause names at once.
 const MOST_NAMES: usize = 3;
@@ -32,7 +39,8 @@ pub(super) fn by_cause(failures: &[Failure]) -> Vec<Cause<'_>> {
     let mut causes: Vec<Cause<'_>> = Vec::new();
     let mut known = HashMap::new();
     for failure in failures {
-        let errors: Vec<_> = errors(failure).into_iter().map(|it| nameless(it, failure)).collect();
+        let errors = errors(failure).into_iter().map(|it| nameless(it, failure));
+        let errors: Vec<_> = errors.map(|it| numberless(&it)).collect();
         let place = (&failure.stage, &failure.hook, failure.item.is_some());
         let at = *known.entry((place, errors)).or_insert(causes.len());
         match causes.get_mut(at) {
@@ -40,15 +48,29 @@ pub(super) fn by_cause(failures: &[Failure]) -> Vec<Cause<'_>> {
             None => causes.push(Cause { errors: vec![], failures: vec![failure] }),
         }
     }
-    for ((_, nameless), at) in known {
+    for ((_, numberless), at) in known {
         let cause = &mut causes[at];
         cause.errors = match cause.failures[..] {
             [failure] => errors(failure).into_iter().map(Cow::Borrowed).collect(),
-            _ => nameless,
+            _ => common(&cause.failures).unwrap_or_else(|| owned(numberless)),
         };
     }
     causes.sort_by_key(|cause| Reverse(cause.failures.len()));
     causes
+}
+
+/// The errors without names, if the numbers in them are the same in all failures.
+fn common<'a>(failures: &[&'a Failure]) -> Option<Vec<Cow<'a, str>>> {
+    let nameless = |failure: &'a Failure| {
+        let errors = errors(failure).into_iter().map(|it| nameless(it, failure));
+        errors.collect::<Vec<_>>()
+    };
+    let first = nameless(failures[0]);
+    failures.iter().all(|failure| nameless(failure) == first).then_some(first)
+}
+
+fn owned<'a>(texts: Vec<String>) -> Vec<Cow<'a, str>> {
+    texts.into_iter().map(Cow::Owned).collect()
 }
 
 impl<'a> Cause<'a> {
@@ -139,6 +161,32 @@ fn nameless<'a>(error: &'a str, failure: &Failure) -> Cow<'a, str> {
     if text == NAME { Cow::Borrowed(error) } else { text }
 }
 
+/// An error with [`NAME`] in place of numbers, so that those which differ in no more are one cause.
+fn numberless(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let is_word = rest.starts_with(char::is_alphanumeric);
+        let length = rest.find(|it: char| it.is_alphanumeric() != is_word).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(length);
+        let before = out.trim_end().rsplit(char::is_whitespace).next().unwrap_or_default();
+        let is_code = BEFORE_CODES.contains(&before.to_ascii_lowercase().as_str());
+        out.push_str(if is_number(word) && !is_code { NAME } else { word });
+        rest = after;
+    }
+    out
+}
+
+/// Whether a word is a number, or one in hexadecimal digits such as an address or a hash.
+fn is_number(word: &str) -> bool {
+    let is_hex = |text: &str| text.chars().all(|it| it.is_ascii_hexdigit());
+    let has_digit = word.contains(|it: char| it.is_ascii_digit());
+    let is_hash = word.len() >= SHORTEST_HASH && has_digit && is_hex(word);
+    let is_address = word.strip_prefix("0x").is_some_and(|it| !it.is_empty() && is_hex(it));
+    let is_plain = !word.is_empty() && word.chars().all(|it| it.is_ascii_digit());
+    is_plain || is_address || is_hash
+}
+
 /// Replaces a name where it is not part of a longer word.
 fn without(text: &str, name: &str) -> String {
     let (mut out, mut rest, mut before) = (String::new(), text, None);
@@ -212,6 +260,24 @@ mod tests {
             Failure { item: None, key: None, ..failed_on(4, "d", "exited with 1") },
         ];
         assert_eq!(by_cause(&failures).len(), 4);
+    }
+
+    #[test]
+    fn errors_that_differ_in_numbers_have_one_cause() {
+        let of = |errors: &[&str]| {
+            let failed = errors.iter().enumerate().map(|(at, it)| failed_on(at as u64, "a", it));
+            let failures: Vec<_> = failed.collect();
+            let causes = by_cause(&failures);
+            causes.iter().map(|cause| cause.errors().concat()).collect::<Vec<_>>()
+        };
+        let lengths = ["the len is 3 but the index is 4", "the len is 3 but the index is 15"];
+        assert_eq!(of(&lengths), ["the len is {} but the index is {}"]);
+        assert_eq!(of(&["at 0x7f01: bad", "at 0x8e: bad"]), ["at {}: bad"]);
+        assert_eq!(of(&["7d9a41 is gone", "00ffee is gone"]), ["{} is gone"]);
+        assert_eq!(of(&["5 of 7", "5 of 7"]), ["5 of 7"], "no number differs");
+        let codes =
+            ["exited with 1", "exited with 2", "os error 28", "exit status: 3", "mp4", "mp3"];
+        assert_eq!(of(&codes), codes, "a code says what happened");
     }
 
     #[test]

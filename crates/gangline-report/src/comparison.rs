@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use super::bottleneck::Bottleneck;
 use super::document::{Cell, Document, Layout, RowLimits, Section, TableOf};
 use super::formats::{Count, LONGEST_TEXT, Many, Percent, Time, capitalised, clipped, item, rate};
 use super::page::page;
@@ -15,6 +14,7 @@ use super::producer_report::{ProducerReport, share};
 use super::run_report::RunReport;
 use super::styled::Styled;
 use super::vocabulary::Words;
+use super::wording::limit;
 use crate::failure::Failure;
 use crate::provenance::Provenance;
 use crate::text_style::{Ink, TextStyle};
@@ -77,7 +77,7 @@ impl Comparison<'_> {
             let (was, is) = (Many(was, words.item), Many(is, words.item));
             summary.push(format!("The work differed: {was} before, {is} after."));
         }
-        summary.push(match (limit(before), limit(after)) {
+        summary.push(match [before, after].map(|it| limit(it.bottleneck, it.words())).into() {
             (was, is) if was == is => format!("In both, {is} limited the run."),
             (was, is) => format!("Before, {was} limited the run; after, {is}."),
         });
@@ -325,27 +325,6 @@ fn facts(report: &RunReport) -> BTreeMap<String, String> {
 
 fn worked(report: &RunReport) -> u64 {
     report.account.ok.saturating_add(report.account.failed)
-}
-
-/// Names what limited a run.
-fn limit(report: &RunReport) -> String {
-    let words = report.words();
-    let part = match report.bottleneck {
-        Bottleneck::Unknown => "something unknown",
-        Bottleneck::Source => "the source",
-        Bottleneck::Producers => return format!("the {}", words.producers),
-        Bottleneck::Rebuilding => "rebuilding states",
-        Bottleneck::Consumer => return format!("the {}", words.consumer),
-        Bottleneck::Window => return format!("the {}", words.window),
-        Bottleneck::Backoff => "the backoff before retries",
-        Bottleneck::Head => "the order",
-        Bottleneck::Uneven => "uneven work",
-        Bottleneck::Mixed => "no single part",
-        Bottleneck::Splits => "split batches",
-        Bottleneck::TooFew => return format!("too few {}", words.items),
-        Bottleneck::StartUp => "start-up",
-    };
-    part.to_owned()
 }
 
 /// The share of the time that producers spent in this way, on average.

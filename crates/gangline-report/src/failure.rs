@@ -25,6 +25,12 @@ pub struct Failure {
     pub producer: Option<usize>,
     /// That producer's first device.
     pub device: Option<String>,
+    /// The host of that producer's worker, in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The items of the call, if there were several and all failed at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchRange>,
     /// The name of the [`Runner`](https://docs.rs/gangline/latest/gangline/trait.Runner.html) hook; `None` for an error
     /// of the input.
     pub hook: Option<String>,
@@ -36,6 +42,10 @@ pub struct Failure {
     pub error: String,
     /// The texts of its causes, each the cause of the one before.
     pub causes: Vec<String>,
+    /// What the hook did, such as `failed`, if `error` says this with the place and no more.
+    #[doc(hidden)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub happened: Option<String>,
     /// What happened, without the place that the other fields have. `None` if the causes alone say it: those of a hook,
     /// and of the input.
     #[doc(hidden)]
@@ -43,7 +53,31 @@ pub struct Failure {
     pub reason: Option<String>,
 }
 
+/// The items of a call that failed for all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BatchRange {
+    /// The number of items.
+    pub items: u64,
+    /// The index of the first item.
+    pub first: u64,
+    /// The index of the last item.
+    pub last: u64,
+}
+
 impl Failure {
+    /// The error and its causes. A cause that the text before ends with is not written.
+    pub(crate) fn with_causes(&self) -> String {
+        let (mut text, mut said) = (self.error.clone(), &self.error);
+        for cause in &self.causes {
+            if !said.ends_with(cause.as_str()) {
+                text.push_str(&format!(": {cause}"));
+            }
+            said = cause;
+        }
+        text
+    }
+
     /// The most specific text: what happened, without the place, or else the innermost cause.
     pub(crate) fn essence(&self) -> &str {
         self.reason.as_ref().or(self.causes.last()).unwrap_or(&self.error)
@@ -62,15 +96,7 @@ impl fmt::Display for Failure {
     /// [`Error`](https://docs.rs/gangline/latest/gangline/error/enum.Error.html), a cause that the text before ends
     /// with is not written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Plain(&self.error))?;
-        let mut said = &self.error;
-        for cause in &self.causes {
-            if !said.ends_with(cause.as_str()) {
-                write!(f, ": {}", Plain(cause))?;
-            }
-            said = cause;
-        }
-        Ok(())
+        write!(f, "{}", Plain(&self.with_causes()))
     }
 }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use gangline_scheduler::plain::write_seen;
+use serde::{Deserialize, Serialize};
 
 use super::vocabulary::Words;
 pub(super) use gangline_scheduler::HumanDuration as Time;
@@ -31,7 +32,9 @@ pub(super) struct Count(pub(super) u64);
 pub(super) struct Bytes(pub(super) u64);
 
 /// A share from 0 to 1 in per cent: `97 %`.
-pub(super) struct Percent(pub(super) f64);
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percent(pub f64);
 
 /// A number with its noun: `1 item`, `2 items`.
 pub(super) struct Many(pub(super) u64, pub(super) &'static str);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::advised_setting::{AdvisedSetting, Circumstances};
-use super::formats::{Bytes, Percent, Time, capitalised};
-use super::live_producers::{mean, words};
+use super::advice::{Advice, Circumstances};
+use super::conclusion::{HeadCost, Percent};
+use super::live_producers::mean;
 use super::producer_report::share;
 use crate::totals::{ProducerTotals, Totals};
 
@@ -46,92 +46,52 @@ fn lost_share(totals: &Totals) -> f64 {
     mean(totals, |producer: &ProducerTotals| producer.held_up) * stalled_share(totals)
 }
 
-/// What the head of the line cost, and what to change.
-pub(super) fn sentence(totals: &Totals, advised: &[AdvisedSetting]) -> String {
-    match advice(totals, advised) {
-        advice if advice.is_empty() => capitalised(&format!("{}.", cost(totals))),
-        advice => capitalised(&format!("{}; {advice}.", cost(totals))),
-    }
-}
-
 /// Whether the head of the line cost enough to be mentioned.
 pub(super) fn matters(totals: &Totals) -> bool {
     lost_share(totals) >= LEAST
 }
 
-/// What the head of the line cost, as a clause.
-pub(super) fn cost(totals: &Totals) -> String {
-    let worst = match totals.worst_heads.first() {
-        Some((item, lasted)) => {
-            format!(", {} of it for {} {item}", Time(*lasted), words(totals).item)
-        }
-        None => String::new(),
-    };
-    format!(
-        "results waited {} for the head of the line{worst}, which cost {} of {} time ({})",
-        Time(totals.head_stalled),
-        Time(lost(totals)),
-        words(totals).producer,
-        Percent(lost_share(totals)),
-    )
-}
-
-/// The settings that help, as far as the run shows it.
-pub(super) fn advised(totals: &Totals, at: &Circumstances<'_>) -> Vec<AdvisedSetting> {
+/// What the head of the line cost, and the settings that help, as far as the run shows it.
+pub(super) fn cost(totals: &Totals, at: &Circumstances<'_>) -> HeadCost {
     let window = match totals.window_memory {
-        Some(_) => larger_window(totals),
+        Some(_) => {
+            Some(larger_window(totals)).filter(|it| matches!(it, Advice::WindowMemory { .. }))
+        }
         None => sufficient_window(totals),
     };
-    let copies = at.may_speculate(totals).then_some(AdvisedSetting::Speculate);
-    [window, Some(AdvisedSetting::CompletionOrder), copies].into_iter().flatten().collect()
-}
-
-/// The settings as a clause.
-pub(super) fn advice(totals: &Totals, advised: &[AdvisedSetting]) -> String {
-    let clause = |setting: &AdvisedSetting| match setting {
-        AdvisedSetting::Window(_) => {
-            Some(format!("use `{setting}` if memory has room for its results"))
-        }
-        AdvisedSetting::WindowMemory(_) => Some(format!("use `{setting}`")),
-        AdvisedSetting::CompletionOrder => Some(format!("take results as they come (`{setting}`)")),
-        AdvisedSetting::Speculate => Some(format!(
-            "or, if items are slow by chance, let a second {} copy them (`{setting}`)",
-            words(totals).producer
-        )),
-        _ => None,
-    };
-    advised.iter().filter_map(clause).collect::<Vec<_>>().join(", ")
-}
-
-/// A setting with which more items are in flight. `None` if memory has no room for twice as many.
-pub(super) fn larger_window(totals: &Totals) -> Option<AdvisedSetting> {
-    match totals.window_memory {
-        Some(bytes) => {
-            let most = totals.memory.map_or(u64::MAX, |all| all / MEMORY_SHARE);
-            let larger = bytes.saturating_mul(GROWTH).min(most);
-            (larger >= bytes.saturating_mul(2)).then_some(AdvisedSetting::WindowMemory(larger))
-        }
-        // One that is set does not grow.
-        None => {
-            let larger = totals.window.saturating_mul(GROWTH).max(totals.window_limit);
-            Some(AdvisedSetting::Window(larger))
-        }
+    let advice = [window, Some(Advice::CompletionOrder), at.copies(totals)];
+    HeadCost {
+        waited: totals.head_stalled.as_secs_f64(),
+        worst: totals.worst_heads.first().map(|(item, lasted)| (*item, lasted.as_secs_f64())),
+        lost: lost(totals).as_secs_f64(),
+        share: Percent(lost_share(totals)),
+        advice: advice.into_iter().flatten().collect(),
     }
 }
 
-/// Says how much memory there is, if there is no room for a window that is larger by [`GROWTH`].
-pub(super) fn memory_bound(totals: &Totals) -> Option<Bytes> {
-    let all = totals.memory.filter(|_| totals.window_memory.is_some())?;
-    let wanted = totals.window_memory?.saturating_mul(GROWTH);
-    (wanted > all / MEMORY_SHARE).then_some(Bytes(all))
+/// A setting with which more items are in flight, or smaller items if memory has no room for twice as many.
+pub(super) fn larger_window(totals: &Totals) -> Advice {
+    let Some(bytes) = totals.window_memory else {
+        // One that is set does not grow.
+        let items = totals.window.saturating_mul(GROWTH).max(totals.window_limit);
+        return Advice::Window { items };
+    };
+    let (wanted, most) =
+        (bytes.saturating_mul(GROWTH), totals.memory.map(|all| all / MEMORY_SHARE));
+    let memory = totals.memory.filter(|_| most.is_some_and(|most| wanted > most));
+    let larger = wanted.min(most.unwrap_or(u64::MAX));
+    match larger >= bytes.saturating_mul(2) {
+        true => Advice::WindowMemory { bytes: larger, memory },
+        false => Advice::SmallerItems { memory },
+    }
 }
 
 /// The window at which the other producers would have had items during the whole of the longest wait.
-fn sufficient_window(totals: &Totals) -> Option<AdvisedSetting> {
+fn sufficient_window(totals: &Totals) -> Option<Advice> {
     let (_, longest) = totals.worst_heads.first()?;
     let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
     let window = window_behind(*longest, done, totals.window)?;
-    Some(AdvisedSetting::Window(window.max(totals.window_limit)))
+    Some(Advice::Window { items: window.max(totals.window_limit) })
 }
 
 /// The window at which all producers but one have items during the longest wait. `done` has the items and the working
@@ -155,6 +115,9 @@ mod tests {
 
     use super::*;
     use crate::account::Account;
+    use crate::conclusion::Conclusion;
+    use crate::vocabulary::Vocabulary;
+    use crate::wording;
 
     fn secs(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -185,7 +148,9 @@ mod tests {
     fn sentence(totals: &Totals) -> Option<String> {
         let settings = BTreeMap::new();
         let at = Circumstances { settings: &settings, cores: None };
-        matters(totals).then(|| super::sentence(totals, &advised(totals, &at)))
+        let cost = || cost(totals, &at);
+        let head = || Conclusion { head: Some(cost()), ..Conclusion::default() };
+        matters(totals).then(|| wording::text(&head(), Vocabulary::Items))
     }
 
     #[test]
@@ -193,7 +158,7 @@ mod tests {
         let sentence = sentence(&totals(0.1, 4.0, 1.0)).unwrap();
         let says = "Results waited 4.00 s for the head of the line, 1.50 s of it for item 17, which cost 3.20 s of \
                     producer time (8 %); use `window(512)` if memory has room for its results, take results as they \
-                    come (`UnorderedRunner`), or, if items are slow by chance, let a second producer copy them \
+                    come (`UnorderedRunner`), or let a second producer copy items that are slow by chance \
                     (`speculate()`).";
         assert_eq!(sentence, says);
     }

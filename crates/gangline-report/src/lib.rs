@@ -15,13 +15,14 @@
 //! | what is in a report, and in its JSON? | `run_report`, `producer_report` and a file for each other part |
 //! | what is recorded of a run, of which events? | `recorder`, with `report_lane` for a producer |
 //! | what did the time of a producer go to? | `time_kind` |
-//! | what limited the run, and what is advised? | `bottleneck`, after `totals`; of a pipeline, `bottleneck_stage` |
+//! | what limited the run, and what is advised? | `bottleneck`, after `totals`; of a pipeline, `bottleneck_stage`; they make the value `conclusion` |
+//! | how is it said, for items, jobs or the Python package? | `wording`, with the nouns of `vocabulary` |
 //! | what would other settings have made of it? | `what_if` |
 //! | what is shown, in which order? | `outline`; of two reports, `comparison` |
 //! | how is it shown? | `styled` as text, `page` as HTML, `trace` as a trace |
 
 mod account;
-mod advised_setting;
+mod advice;
 #[cfg(any(test, fuzzing))]
 mod any_bytes;
 mod batch_choice;
@@ -31,6 +32,8 @@ mod bottleneck_stage;
 mod call_report;
 mod causes;
 mod comparison;
+#[doc(hidden)]
+pub mod conclusion;
 mod copy_report;
 mod document;
 mod failure;
@@ -72,6 +75,7 @@ mod totals;
 mod trace;
 mod vocabulary;
 mod what_if;
+mod wording;
 mod worker_report;
 
 use std::fmt;
@@ -83,15 +87,16 @@ pub use gangline_scheduler::batch::SizeBound;
 use serde::Deserialize;
 
 pub use self::account::{Account, Ending};
-use self::advised_setting::Circumstances;
+use self::advice::Circumstances;
 pub use self::batch_choice::BatchChoice;
-pub use self::bottleneck::Bottleneck;
 #[doc(hidden)]
 pub use self::call_report::AnswerTimes;
 pub use self::call_report::CallReport;
 pub use self::comparison::Comparison;
+pub use self::conclusion::Bottleneck;
+use self::conclusion::Conclusion;
 pub use self::copy_report::CopyReport;
-pub use self::failure::Failure;
+pub use self::failure::{BatchRange, Failure};
 #[doc(hidden)]
 pub use self::formats::{bounded, shortened};
 pub use self::gpu_load::{GpuLoad, GpuSample};
@@ -136,6 +141,42 @@ pub use self::worker_report::WorkerReport;
 pub use self::any_bytes::read_any_bytes;
 
 impl RunReport {
+    /// Gives the conclusion, its advice and the texts of failures in the report, and in those of its stages, these words.
+    ///
+    /// The conclusion of a report that an earlier version wrote, without its data, stays as it is.
+    pub fn speak(&mut self, vocabulary: Vocabulary) {
+        if vocabulary != self.vocabulary {
+            wording::name_failures(self, vocabulary);
+            self.vocabulary = vocabulary;
+            if self.findings != Conclusion::default() {
+                self.conclude(self.findings.clone());
+            }
+        }
+        self.stages.iter_mut().for_each(|stage| stage.report.speak(vocabulary));
+    }
+
+    /// Gives the report a conclusion, in its words.
+    #[doc(hidden)]
+    pub fn conclude(&mut self, findings: Conclusion) {
+        self.bottleneck = findings.bottleneck();
+        self.conclusion = wording::text(&findings, self.vocabulary);
+        self.advice = wording::settings(&findings, self.vocabulary);
+        self.findings = findings;
+    }
+
+    /// Returns the conclusion as data.
+    #[doc(hidden)]
+    pub fn findings(&self) -> &Conclusion {
+        &self.findings
+    }
+
+    /// Returns an empty report with a conclusion.
+    pub(crate) fn concluded(findings: Conclusion) -> Self {
+        let mut report = RunReport::default();
+        report.conclude(findings);
+        report
+    }
+
     /// Compares this report with a later one: times, rates, shares, failures and settings.
     pub fn compare<'a>(&'a self, after: &'a RunReport) -> Comparison<'a> {
         Comparison::new(self, after)
@@ -294,10 +335,7 @@ pub fn quote_larger_window(report: &mut RunReport) {
 #[doc(hidden)]
 pub fn conclude_up_to_now(report: &mut RunReport, totals: &Totals) {
     if bottleneck::has_worked(totals) {
-        let decided = bottleneck::decide(totals, &Circumstances::of(&report.provenance));
-        report.bottleneck = decided.bottleneck;
-        report.conclusion = decided.sentence;
-        report.advice = decided.advice;
+        report.conclude(bottleneck::decide(totals, &Circumstances::of(&report.provenance)));
     }
 }
 

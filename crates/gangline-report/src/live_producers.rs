@@ -3,14 +3,20 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::formats::Many;
+use super::conclusion::{Team, TeamPlace};
 use super::producer_report::share;
-use super::vocabulary::{ITEMS, WORKERS, Words};
 use crate::totals::{ProducerTotals, Totals};
 
-/// Returns the words for a run: that of a cluster has workers.
-pub(super) fn words(totals: &Totals) -> &'static Words {
-    if totals.producers.iter().any(is_of_cluster) { &WORKERS } else { &ITEMS }
+/// Counts the producers of a run.
+pub(super) fn team(totals: &Totals) -> Team {
+    let producers = || totals.producers.iter();
+    let place = match () {
+        () if producers().any(is_of_cluster) => TeamPlace::Cluster,
+        () if producers().any(|it| it.worker.is_some()) => TeamPlace::Processes,
+        () => TeamPlace::Threads,
+    };
+    let lost = producers().filter(|producer| is_lost(producer)).count() as u64;
+    Team { all: totals.producers.len() as u64, lost, place }
 }
 
 /// Returns the share of their time that producers spent in this way. Lost producers do not count, unless all were lost.
@@ -29,36 +35,6 @@ pub(super) fn without_vacant(totals: &Totals) -> Cow<'_, Totals> {
     let mut totals = totals.clone();
     totals.producers.retain(|producer| !producer.is_vacant());
     Cow::Owned(totals)
-}
-
-/// Says how many producers were lost.
-pub(super) fn lost(totals: &Totals) -> String {
-    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
-    match lost {
-        0 => String::new(),
-        1 => format!("; 1 of {} was lost during the run", all_producers(totals)),
-        _ => format!("; {} of {} were lost during the run", lost, all_producers(totals)),
-    }
-}
-
-/// Names the producers that averages are taken over.
-pub(super) fn producers(totals: &Totals) -> String {
-    let all = totals.producers.len();
-    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
-    let Words { producer: one, producers: many, .. } = words(totals);
-    match all - lost {
-        // If every producer was lost, averages are over all.
-        0 if all > 1 => format!("the {all} {many}"),
-        0 => format!("the {one}"),
-        1 if lost == 0 => format!("the {one}"),
-        1 => format!("the remaining {one}"),
-        left if lost == 0 => format!("the {left} {many}"),
-        left => format!("the {left} remaining {many}"),
-    }
-}
-
-pub(super) fn all_producers(totals: &Totals) -> Many {
-    Many(totals.producers.len() as u64, words(totals).producer)
 }
 
 pub(super) fn is_of_cluster(producer: &ProducerTotals) -> bool {

@@ -12,7 +12,7 @@ use super::formats::{Bytes, Count, Many, Percent, Time, capitalised, item, more,
 use super::gpu_load::GpuLoad;
 use super::producer_report::{ProducerReport, share};
 use super::run_report::{RunReport, Stall};
-use super::sentences::{headline, lack_of_keys, waits};
+use super::sentences::{self, headline, lack_of_keys, waits};
 use super::vocabulary::Vocabulary;
 use crate::account::Ending;
 use crate::failure::Failure;
@@ -186,15 +186,10 @@ fn stages(report: &RunReport) -> Option<Section<'_>> {
         .number("window", 1, |(_, (_, it))| Count(it.window))
         .number("full", 3, |(_, (_, it))| Percent(share(it.source_waiting, it.lasted)))
         .rows(|row, it| row.ink = Some(Ink::Warning).filter(|_| is_limiting(it.0)));
-    let concluded = report.stages.iter().filter(|stage| !stage.report.conclusion.is_empty());
-    let conclusions = concluded.map(|it| format!("{}: {}", it.name, it.report.conclusion));
-    let section = Section::new("Stages")
-        .with(table.end())
-        .only(Medium::Page, Block::List("", conclusions.collect(), None))
-        .explain(format!(
-            "Busy, waiting: the average of the {}. Full: the time with a full window.",
-            report.words().producers
-        ));
+    let section = Section::new("Stages").with(table.end()).explain(format!(
+        "Busy, waiting: the average of the {}. Full: the time with a full window.",
+        report.words().producers
+    ));
     Some(section)
 }
 
@@ -223,7 +218,7 @@ fn failures<'a>(
     let words = report.words();
     let causes = by_cause(failures);
     let is_shared = causes.iter().any(|cause| cause.others(1) > 0);
-    let note = format!("{NAME} stands for the key or the number of the {}.", words.item);
+    let note = format!("{NAME} stands for the key of the {}, or for a number.", words.item);
     let table = TableOf::new("Final failures by cause", FAILURES, causes.iter())
         .counting("cause", 0)
         .text("failed", 0, usize::MAX, |it| it.count(report))
@@ -321,7 +316,9 @@ fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
         Ending::InProgress => vec![],
         _ => waits(report),
     };
-    if waits.is_empty() && report.stalls.is_empty() {
+    let stalls = report.stalls.iter().filter(|stall| sentences::matters(report, stall.lasted));
+    let stalls: Vec<&Stall> = stalls.collect();
+    if waits.is_empty() && stalls.is_empty() {
         return None;
     }
     let words = report.words();
@@ -329,10 +326,10 @@ fn window(report: &RunReport, key: usize) -> Option<Section<'_>> {
     if !waits.is_empty() {
         section = section.with(Block::List("", waits, None));
     }
-    if !report.stalls.is_empty() {
+    if !stalls.is_empty() {
         let title = format!("The {} that blocked the head of line for the longest", words.items);
         let name = |stall: &&Stall| item(words, stall.item, stall.key.as_deref(), key);
-        let table = TableOf::new(title, STALLS, report.stalls.iter())
+        let table = TableOf::new(title, STALLS, stalls.into_iter())
             .text(words.item, 0, usize::MAX, name)
             .number("waited", 0, |stall| Time(stall.lasted))
             .lines(Layout::Lines, |it| vec![format!("{} for {}", Time(it.lasted), name(it))]);

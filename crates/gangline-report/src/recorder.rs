@@ -11,8 +11,9 @@ use std::time::Duration;
 use gangline_scheduler::Order;
 
 use super::account::{Account, Ending};
-use super::advised_setting::Circumstances;
+use super::advice::Circumstances;
 use super::bins::nanos;
+use super::conclusion::{Conclusion, Limit};
 use super::failure::Failure;
 use super::kept_failures::Failures;
 use super::producer_report::{ProducerReport, share};
@@ -159,9 +160,7 @@ impl Recorder {
                 (None, false) => Ending::Finished,
             },
             error: totals.error.clone(),
-            bottleneck: decided.bottleneck,
-            conclusion: decided.sentence,
-            advice: decided.advice,
+            ended_by: totals.ended_by.clone(),
             account: totals.account,
             lasted: totals.lasted,
             window: totals.window,
@@ -180,23 +179,20 @@ impl Recorder {
             calls: totals.calls,
             copies: totals.copies,
             producers: producers.map(|it| ProducerReport::new(it, totals.lasted)).collect(),
-            ..RunReport::default()
+            ..RunReport::concluded(decided)
         }
     }
 
     fn report_of_running(&self) -> RunReport {
+        let limit = (!self.lanes.is_empty()).then_some(Limit::InProgress);
         RunReport {
-            conclusion: match self.lanes.is_empty() {
-                true => String::new(),
-                false => bottleneck::IN_PROGRESS.to_owned(),
-            },
             account: self.so_far,
             lasted: self.now,
             stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
             producers: (0..self.lanes.len())
                 .map(|producer| self.producer_so_far(producer))
                 .collect(),
-            ..RunReport::default()
+            ..RunReport::concluded(Conclusion { limit, ..Conclusion::default() })
         }
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gangline_scheduler::Order;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::advised_setting::AdvisedSetting;
-use super::bottleneck::Bottleneck;
+use super::advice::AdvisedSetting;
 use super::call_report::CallReport;
+use super::conclusion::{Bottleneck, Conclusion};
 use super::copy_report::CopyReport;
 use super::gpu_load::GpuLoad;
 use super::latency::Latencies;
@@ -40,9 +40,8 @@ pub struct RunReport {
     /// The description of the work that the builder was given, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The words in which it is shown.
     #[serde(skip_serializing_if = "is_default")]
-    pub vocabulary: Vocabulary,
+    pub(crate) vocabulary: Vocabulary,
     /// Where, when and how the run took place.
     pub provenance: Provenance,
     /// How the run ended, or that it is in progress.
@@ -50,6 +49,9 @@ pub struct RunReport {
     /// The error that ended the run, as text with its causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// That error by its parts: its hook, item, place and causes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<Failure>,
     /// What limited the run.
     pub bottleneck: Bottleneck,
     /// In the report of a pipeline: the number of the stage that limited the run, from 1. `None` if no stage
@@ -61,6 +63,9 @@ pub struct RunReport {
     /// The settings that the conclusion advises, in its order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) advice: Vec<AdvisedSetting>,
+    /// The conclusion as data, of which its sentence is made.
+    #[serde(skip_serializing_if = "is_default", deserialize_with = "findings")]
+    pub(crate) findings: Conclusion,
     /// The [devices used](https://docs.rs/gangline/latest/gangline/device/struct.Devices.html#method.fallbacks) instead
     /// of others that are not available, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -208,6 +213,11 @@ impl RunReport {
         producers as u64 + u64::from(self.consumer_abandoned)
     }
 
+    /// Returns the words in which the report is shown.
+    pub fn vocabulary(&self) -> Vocabulary {
+        self.vocabulary
+    }
+
     /// The items that were ok, for each second of the run; `None` if it took no time.
     pub(super) fn ok_per_second(&self) -> Option<f64> {
         let rate = self.account.ok as f64 / self.lasted.as_secs_f64();
@@ -234,8 +244,14 @@ impl RunReport {
     }
 }
 
-fn is_default(vocabulary: &Vocabulary) -> bool {
-    *vocabulary == Vocabulary::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Reads a conclusion, or none if it is of a kind that this version does not know: the report has its sentence.
+fn findings<'de, D: Deserializer<'de>>(from: D) -> Result<Conclusion, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 /// Removes the seats that no worker has had, and renumbers the others.

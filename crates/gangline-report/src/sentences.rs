@@ -61,10 +61,14 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
         waits.push(format!(
             "source: worked {}{}, held back {}; the {} has {}",
             Time(report.source_working),
-            share_of(report, ", named and measured items for ", report.source_naming),
+            share_of(
+                report,
+                &format!(", named and measured {} for ", words.items),
+                report.source_naming
+            ),
             Time(report.source_waiting),
             words.window,
-            Many(window, words.item),
+            Many(window.saturating_sub(report.findings.running), words.item),
         ));
         waits.push(format!(
             "{}: worked {}{}, waited {} without a result",
@@ -94,7 +98,7 @@ fn share_of(report: &RunReport, what: &str, time: Duration) -> String {
 }
 
 /// Whether a time is at least 1 % of the run. Less is noise.
-fn matters(report: &RunReport, time: Duration) -> bool {
+pub(super) fn matters(report: &RunReport, time: Duration) -> bool {
     share(time, report.lasted) >= 0.01
 }
 
@@ -251,8 +255,6 @@ pub(super) fn site(report: &RunReport, failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::samples::PlayedRun;
 

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::formats::{Count, LONGEST_TEXT, Many, bounded, clipped};
-use super::vocabulary::{ITEMS, Words};
+use super::vocabulary::Words;
+use crate::failure::Failure;
 
 /// Counts of the batches that were split after
 /// [`producer_work_batch`](https://docs.rs/gangline/latest/gangline/trait.Runner.html#method.producer_work_batch) had
@@ -24,6 +25,9 @@ pub struct SplitReport {
     /// The error of the first batch that was split, in the order in which they failed; at most 8 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// That error by its parts: its hook, items, place and causes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<Failure>,
 }
 
 /// What a call of the hook in a run with batches was given.
@@ -40,7 +44,7 @@ pub enum CallInput {
 impl SplitReport {
     /// Records a call of the hook. `error` is the error of a batch that is split.
     #[doc(hidden)]
-    pub fn note(&mut self, input: CallInput, error: Option<&str>) {
+    pub fn note(&mut self, input: CallInput, error: Option<&Failure>) {
         if input == CallInput::Single {
             self.singles += 1;
             return;
@@ -50,7 +54,8 @@ impl SplitReport {
         self.batches += u64::from(is_batch);
         self.split += u64::from(is_batch && error.is_some());
         if let (None, Some(error)) = (&self.error, error) {
-            self.error = Some(bounded(error.to_owned()));
+            self.error = Some(bounded(error.with_causes()));
+            self.first = Some(error.clone());
         }
     }
 
@@ -60,41 +65,32 @@ impl SplitReport {
         self.split = self.split.saturating_add(other.split);
         self.calls = self.calls.saturating_add(other.calls);
         self.singles = self.singles.saturating_add(other.singles);
-        self.error = self.error.or_else(|| other.error.clone());
+        if self.error.is_none() {
+            (self.error, self.first) = (other.error.clone(), other.first.clone());
+        }
         self
     }
 
     /// Summarises the batches that were split.
     pub(super) fn summary(&self, words: &Words) -> Option<String> {
         let error = self.error.as_deref()?;
-        Some(format!("{}; the first error: {}", self.counts(words), clipped(error, LONGEST_TEXT)))
+        let counts = counts(words, self.split, self.batches, self.calls);
+        Some(format!("{counts}; the first error: {}", clipped(error, LONGEST_TEXT)))
     }
+}
 
-    /// The verdict on a run that split most of its batches.
-    pub(super) fn clause(&self) -> Option<String> {
-        let is_usual = self.split >= 2 && self.split > self.batches / 2;
-        is_usual.then(|| {
-            format!(
-                "split batches limited the run: {}, with the error {:?}; have `producer_work_batch` work on several \
-                 items, or return an `Err` for the bad ones alone, since larger batches would only be split more often",
-                self.counts(&ITEMS),
-                clipped(self.error.as_deref().unwrap_or_default(), LONGEST_TEXT),
-            )
-        })
-    }
-
-    fn counts(&self, words: &Words) -> String {
-        format!(
-            "{} of {} {} {} split after the {} had failed, which took {} instead of {}",
-            Count(self.split),
-            Count(self.batches),
-            words.batches,
-            if self.split == 1 { "was" } else { "were" },
-            words.hook,
-            Many(self.calls, words.call),
-            Count(self.batches),
-        )
-    }
+/// Says how many batches were split.
+pub(super) fn counts(words: &Words, split: u64, batches: u64, calls: u64) -> String {
+    format!(
+        "{} of {} {} {} split after the {} had failed, which took {} instead of {}",
+        Count(split),
+        Count(batches),
+        words.batches,
+        if split == 1 { "was" } else { "were" },
+        words.hook,
+        Many(calls, words.call),
+        Count(batches),
+    )
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -108,7 +104,7 @@ mod tests {
     #[test]
     fn single_items_are_counted_apart() {
         let mut splits = SplitReport::default();
-        splits.note(CallInput::Batch, Some("no"));
+        splits.note(CallInput::Batch, Some(&Failure::default()));
         (0..2).for_each(|_| splits.note(CallInput::Part, None));
         (0..3).for_each(|_| splits.note(CallInput::Single, None));
         let SplitReport { batches, split, calls, singles, .. } = splits.clone().and(&splits);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gangline_scheduler::Order;
 
-use super::advised_setting::Circumstances;
+use super::advice::Circumstances;
 use super::bottleneck_stage::{self, StageDecision};
 use super::copy_report::CopyReport;
 use super::kept_failures::MOST as MOST_FAILURES;
@@ -56,9 +56,7 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         provenance: provenance(&stages),
         ending: last.ending,
         error: last.error.clone(),
-        bottleneck: conclusion.bottleneck,
-        conclusion: conclusion.sentence,
-        advice: conclusion.advice,
+        ended_by: last.ended_by.clone(),
         bottleneck_stage,
         fallbacks: reports().flat_map(|report| report.fallbacks.clone()).collect(),
         order: match reports().all(|report| report.order == Order::Input) {
@@ -87,7 +85,7 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         copies: reports().fold(CopyReport::default(), |all, report| all.and(report.copies)),
         held_back_by: held_back_by(&stages),
         splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
-        ..RunReport::default()
+        ..RunReport::concluded(conclusion)
     };
     add_lists(&mut whole, &stages);
     whole.stages = stages;

@@ -8,6 +8,7 @@ use super::account::Account;
 use super::batch_choice::BatchChoice;
 use super::call_report::CallReport;
 use super::copy_report::CopyReport;
+use super::failure::Failure;
 use super::split_report::SplitReport;
 use super::time_kind::{HeldBackBy, TimeAccount, TimesAside};
 use super::worker_report::WorkerReport;
@@ -41,6 +42,9 @@ pub struct Totals {
     pub computing: Duration,
     /// The error that ended the run early, as text with its causes; `None` if nothing did.
     pub error: Option<String>,
+    /// That error by its parts: its hook, item, place and causes.
+    #[serde(default)]
+    pub ended_by: Option<Failure>,
     /// Whether that error was a cancel.
     pub cancelled: bool,
     /// The size of the window at the end.

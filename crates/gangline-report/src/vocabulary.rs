@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The words that the texts of a report use for items, producers and the other parts of a run.
 ///
-/// Set it before you show or write the report, for users that know jobs and slots. The fields of JSON keep their
-/// names.
+/// Set it with [`RunReport::speak`](crate::RunReport::speak) before you show or write the report, for users that know
+/// jobs and slots. The fields of JSON keep their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -20,25 +20,35 @@ pub enum Vocabulary {
 }
 
 /// The nouns of a vocabulary.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Words {
     /// The indefinite article of an item.
-    pub(super) article: &'static str,
-    pub(super) item: &'static str,
-    pub(super) items: &'static str,
-    pub(super) item_event: &'static str,
-    pub(super) producer: &'static str,
-    pub(super) producers: &'static str,
-    pub(super) producers_busy: &'static str,
-    pub(super) producers_waiting: &'static str,
-    pub(super) consumer: &'static str,
-    pub(super) consumer_working: &'static str,
-    pub(super) window: &'static str,
-    pub(super) batches: &'static str,
+    pub article: &'static str,
+    pub item: &'static str,
+    pub items: &'static str,
+    pub item_event: &'static str,
+    pub producer: &'static str,
+    pub producers: &'static str,
+    pub producers_busy: &'static str,
+    pub producers_waiting: &'static str,
+    pub source: &'static str,
+    /// The source, the producers and the consumer as what limited a run.
+    pub reading: &'static str,
+    pub working: &'static str,
+    pub taking: &'static str,
+    /// The verb between one of them and its share of the time.
+    pub took: &'static str,
+    pub consumer: &'static str,
+    pub consumer_working: &'static str,
+    pub window: &'static str,
+    pub batches: &'static str,
     /// What works on a batch.
-    pub(super) hook: &'static str,
+    pub hook: &'static str,
+    pub backoff: &'static str,
+    /// What makes the state of a producer.
+    pub init: &'static str,
     /// How a batch comes to the hook.
-    pub(super) call: &'static str,
+    pub call: &'static str,
 }
 
 pub(super) const ITEMS: Words = Words {
@@ -50,16 +60,24 @@ pub(super) const ITEMS: Words = Words {
     producers: "producers",
     producers_busy: "producers busy",
     producers_waiting: "producers waiting",
+    source: "source",
+    reading: "the source",
+    working: "producers",
+    taking: "the consumer",
+    took: "was at work",
     consumer: "consumer",
     consumer_working: "consumer working",
     window: "window",
     batches: "batches",
     hook: "hook",
+    backoff: "backoff",
+    init: "`producer_init`",
     call: "call",
 };
 
 /// The words of the conclusion about a run in a cluster.
-pub(super) const WORKERS: Words = Words { producer: "worker", producers: "workers", ..ITEMS };
+pub(super) const WORKERS: Words =
+    Words { producer: "worker", producers: "workers", working: "workers", ..ITEMS };
 
 const JOBS: Words = Words {
     article: "a",
@@ -70,29 +88,32 @@ const JOBS: Words = Words {
     producers: "slots",
     producers_busy: "slots busy",
     producers_waiting: "slots waiting",
+    source: "input",
+    reading: "reading the inputs",
+    working: "jobs",
+    taking: "writing the outputs",
+    took: "took",
     consumer: "output",
     consumer_working: "output working",
     window: "output window",
     batches: "lists",
     hook: "command",
     call: "message",
+    backoff: "waits",
+    init: "the start",
 };
 
 const FUNCTIONS: Words = Words {
     producers_busy: "workers busy",
     producers_waiting: "workers waiting",
+    taking: "the caller",
     consumer: "caller",
     consumer_working: "caller working",
     batches: "lists",
     hook: "function",
+    init: "`load`",
     ..WORKERS
 };
-
-impl Default for &'static Words {
-    fn default() -> Self {
-        &ITEMS
-    }
-}
 
 impl Vocabulary {
     pub(super) fn words(self) -> &'static Words {
@@ -134,7 +155,7 @@ mod tests {
     fn a_report_has_the_words_of_its_vocabulary() {
         let mut report = eventful(4);
         // Texts of the run itself.
-        (report.conclusion, report.error) = Default::default();
+        report.error = None;
         report.failures.clear();
         report.producers.iter_mut().for_each(|producer| producer.quarantined = None);
         report.splits.error = Some("no".to_owned());
@@ -144,7 +165,8 @@ mod tests {
             (Vocabulary::Jobs, ["item", "producer", "consumer", "hook"]),
             (Vocabulary::Workers, ["job", "producer", "consumer", "hook"]),
         ] {
-            report.vocabulary = vocabulary;
+            report.speak(vocabulary);
+            assert!(report.conclusion.contains("limited the run"), "{}", report.conclusion);
             let comparison = report.compare(&report).to_string();
             for text in [report.to_string(), comparison] {
                 for word in others {

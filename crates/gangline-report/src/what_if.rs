@@ -8,10 +8,12 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+use gangline_scheduler::Order;
 use gangline_scheduler::batch::Batch;
-use gangline_scheduler::{HumanDuration, Order};
 
 use crate::run_report::RunReport;
+use crate::vocabulary::Vocabulary;
+use crate::wording::{named, prediction, write};
 
 /// Settings that a run might have had: see [`RunReport::what_if`]. Settings that are not given stay as they were.
 ///
@@ -43,6 +45,7 @@ pub struct Prediction {
     pub lasted: Duration,
     /// The settings that were left as they were.
     pub refused: Vec<RefusedSetting>,
+    vocabulary: Vocabulary,
 }
 
 /// A setting that was refused, since the report does not show its effect.
@@ -91,17 +94,25 @@ impl Settings {
         Settings { order: Some(order), ..self }
     }
 
-    fn list(&self) -> Vec<String> {
-        let order = self.order.map(|order| match order {
-            Order::Input => "order(input)",
-            Order::Completion => "order(completion)",
+    /// The settings as a vocabulary writes them.
+    pub(super) fn list(&self, vocabulary: Vocabulary) -> Vec<String> {
+        let written = |name, value: String| write(vocabulary, named(vocabulary, name), &value);
+        let order = self.order.map(|order| match (vocabulary, order) {
+            (Vocabulary::Jobs, Order::Input) => "--keep-order".to_owned(),
+            (Vocabulary::Jobs, Order::Completion) => "--no-keep-order".to_owned(),
+            (_, Order::Input) => written("order", "input".to_owned()),
+            (_, Order::Completion) => written("order", "completion".to_owned()),
+        });
+        let batch = self.batch.map(|batch| match vocabulary {
+            Vocabulary::Items => batch.to_string(),
+            Vocabulary::Jobs | Vocabulary::Workers => batch.most().to_string(),
         });
         [
-            self.producers.map(|producers| format!("devices({producers})")),
-            self.window.map(|items| format!("window({items})")),
-            self.batch.map(|batch| format!("batch({batch})")),
-            self.retries.map(|retries| format!("retries({retries})")),
-            order.map(str::to_owned),
+            self.producers.map(|producers| written("devices", producers.to_string())),
+            self.window.map(|items| written("window", items.to_string())),
+            batch.map(|batch| written("batch", batch)),
+            self.retries.map(|retries| written("retries", retries.to_string())),
+            order,
         ]
         .into_iter()
         .flatten()
@@ -126,7 +137,8 @@ impl Prediction {
             settings: Settings::default(),
             recorded: report.lasted,
             lasted: report.lasted,
-            refused: settings.list().into_iter().map(refuse).collect(),
+            refused: settings.list(report.vocabulary).into_iter().map(refuse).collect(),
+            vocabulary: report.vocabulary,
         }
     }
 }
@@ -134,11 +146,11 @@ impl Prediction {
 /// ``with `window(512)` this run would have taken 41.0 s, not 63.0 s``, and a line for each refused setting.
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings: Vec<_> = self.settings.list().iter().map(|it| format!("`{it}`")).collect();
+        let settings = self.settings.list(self.vocabulary);
+        let settings: Vec<_> = settings.iter().map(|it| format!("`{it}`")).collect();
         if !settings.is_empty() {
-            let (lasted, recorded) = (HumanDuration(self.lasted), HumanDuration(self.recorded));
-            let with = settings.join(" and ");
-            write!(f, "with {with} this run would have taken {lasted}, not {recorded}")?;
+            let with = format!("with {}", settings.join(" and "));
+            f.write_str(&prediction(&with, self.lasted, self.recorded))?;
         }
         for (at, RefusedSetting { setting, why }) in self.refused.iter().enumerate() {
             let line_break = if at > 0 || !settings.is_empty() { "\n" } else { "" };

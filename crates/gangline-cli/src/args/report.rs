@@ -19,7 +19,7 @@ pub(crate) struct ReportArgs {
     /// Write a page to FILE instead of text to standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Say how long the run would have taken with devices=N, window=N, batch=N, retries=N or
+    /// Say how long the run would have taken with jobs=N, window=N, batch=N, retries=N or
     /// order=input|completion; several go together
     #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["compare", "html", "replay"])]
     pub(crate) what_if: Vec<WhatIf>,
@@ -59,7 +59,7 @@ impl FromStr for WhatIf {
         };
         let number = || value.parse().map_err(|_| format!("{value:?} is no number"));
         match (key, value) {
-            ("devices", _) => number().map(WhatIf::Devices),
+            ("jobs" | "devices", _) => number().map(WhatIf::Devices),
             ("window", _) => number().map(WhatIf::Window),
             ("batch", _) => number().map(WhatIf::Batch),
             ("retries", _) => match value.parse() {
@@ -70,7 +70,7 @@ impl FromStr for WhatIf {
             ("order", "completion") => Ok(WhatIf::Order(Order::Completion)),
             ("order", _) => Err(format!("{value:?} is no order: there are input and completion")),
             _ => Err(format!(
-                "{key:?} is no setting: there are devices, window, batch, retries and order"
+                "{key:?} is no setting: there are jobs, window, batch, retries and order"
             )),
         }
     }
@@ -83,14 +83,15 @@ mod tests {
     #[test]
     fn settings_are_keys_with_values() {
         let read = |text: &str| text.parse::<WhatIf>();
-        assert_eq!(read("devices=8"), Ok(WhatIf::Devices(8)));
+        assert_eq!(read("jobs=8"), Ok(WhatIf::Devices(8)));
+        assert_eq!(read("devices=8"), read("jobs=8"), "the word of the library");
         assert_eq!(read("order=completion"), Ok(WhatIf::Order(Order::Completion)));
         for (text, why) in [
             ("window", "has no value"),
             ("window=many", "is no number"),
             ("retries=-1", "is no number"),
             ("order=any", "there are input and completion"),
-            ("speed=2", "there are devices, window, batch"),
+            ("speed=2", "there are jobs, window, batch"),
         ] {
             assert!(read(text).unwrap_err().contains(why), "{text}");
         }

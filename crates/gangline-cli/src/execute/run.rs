@@ -25,7 +25,7 @@ use crate::exit;
 use crate::output::cut_off::remove_cut_off;
 use crate::output::outcome::{JobFailed, NextAttempt};
 use crate::output::report::{Numbers, number_by_jobs};
-use crate::output::verdict::{JobDelivery, advise};
+use crate::output::verdict::{JobDelivery, JobFacts, advise};
 use crate::plan::Plan;
 use crate::plan::gated::Gated;
 use crate::plan::job::{Job, Needs};
@@ -207,7 +207,7 @@ fn drive<W: JobWork + 'static>(
     let result = pool.try_run(gated);
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
     let report = is_reported.then(|| {
-        let report = completed(pool.report(), gpus, own, &numbers, delivery(args), began);
+        let report = completed(pool.report(), gpus, own, &numbers, facts(args, plan, own), began);
         lanes.early_end().described(report)
     });
     let closed = pool.close();
@@ -242,24 +242,33 @@ fn completed(
     gpus: Vec<GpuLoad>,
     lane: &Lane,
     numbers: &Numbers,
-    delivery: JobDelivery,
+    facts: JobFacts,
     began: Instant,
 ) -> RunReport {
     report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
     remove_cut_off(&mut report, &lane.retries.take_cut_off());
-    advise(&mut report, delivery, lane.starts.total());
-    lane.lists.describe(&mut report);
+    advise(&mut report, &facts);
     lane.starts.remove_from(&mut report, began);
     report
 }
 
-fn delivery(args: &RunArgs) -> JobDelivery {
-    match (args.warm.warm, args.warm.batch) {
-        (false, _) => JobDelivery::Process,
-        (true, None) => JobDelivery::Line,
-        (true, Some(_)) => JobDelivery::List,
+fn facts(args: &RunArgs, plan: &Plan, lane: &Lane) -> JobFacts {
+    JobFacts {
+        delivery: match (args.warm.warm, args.warm.batch) {
+            (false, _) => JobDelivery::Process,
+            (true, None) => JobDelivery::Line,
+            (true, Some(_)) => JobDelivery::List,
+        },
+        running: running(args, plan),
+        starting: lane.starts.total(),
+        lists: lane.lists.described(),
     }
+}
+
+/// The jobs that run at once. The library's window includes them.
+fn running(args: &RunArgs, plan: &Plan) -> usize {
+    plan.slots.len().saturating_mul(args.warm.batch.map_or(1, ListSize::places))
 }
 
 type JobPool<W> = AnyOrderRunner<JobRunner<W>>;
@@ -292,13 +301,11 @@ fn builder<W: JobWork + 'static>(
     plan: &Plan,
     total: &Arc<OnceLock<u64>>,
 ) -> Result<JobBuilder<W>, CliError> {
-    let running = plan.slots.len().saturating_mul(args.warm.batch.map_or(1, ListSize::places));
     let token = runner.lane.token.clone();
     let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
-        // The library's window includes running jobs.
-        .window(args.output.window.unwrap_or(WINDOW).saturating_add(running))
+        .window(args.output.window.unwrap_or(WINDOW).saturating_add(running(args, plan)))
         .cancel_token(token)
         .on_error(OnError::Skip)
         .retries(retries(args))

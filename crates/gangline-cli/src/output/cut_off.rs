@@ -12,8 +12,6 @@ pub(crate) type CutOff = BTreeMap<u64, u32>;
 pub(crate) fn remove_cut_off(report: &mut RunReport, cut_off: &CutOff) {
     for failure in &mut report.failures {
         let Some(made) = failure.item.and_then(|job| cut_off.get(&job)) else { continue };
-        let [from, to] = [failure.attempts, *made].map(|attempt| format!("attempt {attempt}"));
-        failure.error = failure.error.replacen(&from, &to, 1);
         failure.attempts = *made;
         let slot = failure.producer.and_then(|slot| report.producers.get_mut(slot));
         slot.into_iter().for_each(|slot| slot.failed = slot.failed.saturating_sub(1));

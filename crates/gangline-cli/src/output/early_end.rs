@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gangline::RunReport;
+use gangline::report::conclusion::Halted;
 use gangline::report::{IncidentKind, RetryOutcome};
 
 /// Why a run ended early, and which jobs it ended.
@@ -41,13 +42,10 @@ impl EarlyEnd {
             }
         }
         if let Some((halt, job)) = &self.halt {
-            let failed = report.account.failed;
-            let before = std::mem::take(&mut report.conclusion);
-            report.conclusion = format!(
-                "Ended by --halt {halt} after job {job}: {failed} failed, {count} ended with the run. {before}"
-            )
-            .trim_end()
-            .to_owned();
+            let (rule, failed) = (halt.clone(), report.account.failed);
+            let mut findings = report.findings().clone();
+            findings.halted = Some(Halted { rule, job: *job, failed, ended: count });
+            report.conclude(findings);
             let settings = &mut report.provenance.settings;
             settings.insert("halt".to_owned(), halt.clone());
             settings.insert("halted_after".to_owned(), job.to_string());
@@ -59,7 +57,8 @@ impl EarlyEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gangline::report::{Failure, ProducerReport};
+    use gangline::report::conclusion::{Conclusion, Limit};
+    use gangline::report::{Failure, ProducerReport, Vocabulary};
 
     fn failure(job: u64) -> Failure {
         let mut failure = Failure::default();
@@ -75,7 +74,10 @@ mod tests {
         let mut slot = ProducerReport::default();
         slot.failed = 3;
         report.producers.push(slot);
-        report.conclusion = "The jobs limited the run.".to_owned();
+        report.speak(Vocabulary::Jobs);
+        let limit = Some(Limit::TooShort { items: 18 });
+        report.conclude(Conclusion { limit, ..Conclusion::default() });
+        let before = report.conclusion.clone();
         let halt = Some(("now,fail=1".to_owned(), 17));
         let report = EarlyEnd { halt, ended: [16, 18].into() }.described(report);
         let jobs = |failures: &[Failure]| failures.iter().map(|it| it.item).collect::<Vec<_>>();
@@ -83,8 +85,8 @@ mod tests {
         assert_eq!(jobs(&report.failures_undelivered), [Some(16), Some(18)]);
         assert_eq!((report.account.failed, report.account.cancelled), (1, 2));
         assert_eq!(report.producers[0].failed, 1);
-        let said = "Ended by --halt now,fail=1 after job 17: 1 failed, 2 ended with the run. The jobs limited the run.";
-        assert_eq!(report.conclusion, said);
+        let said = "Ended by --halt now,fail=1 after job 17: 1 failed, 2 ended with the run.";
+        assert_eq!(report.conclusion, format!("{said} {before}"));
     }
 
     #[test]

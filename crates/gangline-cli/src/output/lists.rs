@@ -2,18 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use gangline::RunReport;
+use gangline::report::conclusion::ListSizes;
 
 /// Counts the lists of a lane.
 #[derive(Debug, Default)]
-pub(crate) struct Lists(Mutex<Sizes>);
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sizes {
-    lists: u64,
-    jobs: u64,
-    largest: u64,
-}
+pub(crate) struct Lists(Mutex<ListSizes>);
 
 impl Lists {
     /// A list of that many jobs was sent.
@@ -26,23 +19,16 @@ impl Lists {
 
     /// Returns the number of lists, the number of jobs in all of them, and the number of jobs in the largest.
     pub(crate) fn so_far(&self) -> (u64, u64, u64) {
-        let Sizes { lists, jobs, largest } = *self.sizes();
+        let ListSizes { lists, jobs, largest } = *self.sizes();
         (lists, jobs, largest)
     }
 
-    /// Says in a report how large they were. It also counts those that were split, as batches.
-    pub(crate) fn describe(&self, report: &mut RunReport) {
-        let Sizes { lists, jobs, largest } = *self.sizes();
-        if lists > 0 {
-            let mean = jobs as f64 / lists as f64;
-            let text = format!(
-                " Workers got {lists} lists, of {mean:.1} jobs on average and {largest} at most."
-            );
-            report.conclusion.push_str(&text);
-        }
+    /// Returns how large they were, if there were any. The library counts those that were split, as batches.
+    pub(crate) fn described(&self) -> Option<ListSizes> {
+        Some(*self.sizes()).filter(|sizes| sizes.lists > 0)
     }
 
-    fn sizes(&self) -> MutexGuard<'_, Sizes> {
+    fn sizes(&self) -> MutexGuard<'_, ListSizes> {
         self.0.lock().expect("nothing panics with the lock held")
     }
 }
@@ -55,6 +41,6 @@ mod tests {
     fn lists_are_counted() {
         let lists = Lists::default();
         [8, 4, 3].into_iter().for_each(|jobs| lists.sent(jobs));
-        assert_eq!(*lists.sizes(), Sizes { lists: 3, jobs: 15, largest: 8 });
+        assert_eq!(*lists.sizes(), ListSizes { lists: 3, jobs: 15, largest: 8 });
     }
 }

@@ -35,56 +35,23 @@ impl Numbers {
 
 /// Puts the numbers of jobs, as messages and logs have them, in the place of the library's indices.
 pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
-    for failure in &mut report.failures {
-        if let Some(item) = &mut failure.item {
-            let number = numbers.of(*item);
-            failure.error = of_job(&failure.error, *item, number);
-            *item = number;
-        }
+    let failures = report.failures.iter_mut().chain(&mut report.ended_by);
+    for failure in failures.chain(&mut report.splits.first) {
+        let batch = failure.batch.iter_mut().flat_map(|it| [&mut it.first, &mut it.last]);
+        let all = failure.item.iter_mut().chain(batch);
+        all.for_each(|item| *item = numbers.of(*item));
     }
-    if let Some(text) = &report.splits.error {
-        let text = of_list(text, numbers).unwrap_or_else(|| text.clone());
-        report.splits.error = Some(text);
-    }
+    let mut findings = report.findings().clone();
+    let worst = findings.heads().filter_map(|head| head.worst.as_mut());
+    worst.for_each(|(item, _)| *item = numbers.of(*item));
+    report.conclude(findings);
     let stalls = report.stalls.iter_mut().map(|stall| &mut stall.item);
     let slowest = report.slowest.iter_mut().map(|slow| &mut slow.item);
     let spans = report.spans.iter_mut().map(|span| &mut span.item);
     let retried = report.retries.list.iter_mut().map(|retried| &mut retried.item);
-    for incident in &mut report.incidents {
-        if let Some(item) = incident.item {
-            incident.text = of_job(&incident.text, item, numbers.of(item));
-        }
-    }
     let incidents = report.incidents.iter_mut().filter_map(|incident| incident.item.as_mut());
     let all = stalls.chain(slowest).chain(spans).chain(retried).chain(incidents);
     all.for_each(|item| *item = numbers.of(*item));
-}
-
-/// Turns the library's text about an item into one about a job.
-fn of_job(text: &str, item: u64, number: u64) -> String {
-    let Some(rest) = rest_of_failure(text) else { return text.to_owned() };
-    let rest = rest.replacen(&format!("item {item}"), &format!("job {number}"), 1);
-    // The key of the job comes before it, and may be any text.
-    match rest.rsplit_once("(producer ") {
-        Some((job, slot)) => format!("the command failed for {job}(slot {slot}"),
-        None => format!("the command failed for {rest}"),
-    }
-}
-
-/// Turns the library's text about a batch, with its cause, into one about a list of jobs.
-fn of_list(text: &str, numbers: &Numbers) -> Option<String> {
-    let (count, rest) = rest_of_failure(text)?.split_once(" items from ")?;
-    let (first, rest) = rest.split_once(" to ")?;
-    let (last, rest) = rest.split_once(' ')?;
-    let (first, last) = (numbers.of(first.parse().ok()?), numbers.of(last.parse().ok()?));
-    let rest = rest.replacen("(producer ", "(slot ", 1);
-    Some(format!("the command failed for {count} jobs from {first} to {last} {rest}"))
-}
-
-/// What the library's text says after the hook that works on jobs.
-fn rest_of_failure(text: &str) -> Option<&str> {
-    let (hook, rest) = text.split_once(" failed for ")?;
-    matches!(hook, "producer_work" | "producer_work_batch").then_some(rest)
 }
 
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
@@ -176,27 +143,34 @@ fn numbered(path: &Path, number: usize) -> std::path::PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gangline::report::{BatchRange, Failure, Vocabulary};
 
     #[test]
-    fn texts_name_jobs_and_slots() {
-        for hook in ["producer_work", "producer_work_batch"] {
-            let text = format!(
-                "{hook} failed for item 30 (\"(producer x\") on cpu (producer 0, attempt 1)"
-            );
-            let said = "the command failed for job 31 (\"(producer x\") on cpu (slot 0, attempt 1)";
-            assert_eq!(of_job(&text, 30, 31), said);
-        }
-        assert_eq!(of_job("./a failed for item 3: no", 3, 4), "./a failed for item 3: no");
-    }
-
-    #[test]
-    fn texts_name_lists() {
-        let text = "producer_work_batch failed for 8 items from 8 to 15 on cpu (producer 1, attempt 1): no (producer x";
-        let said =
-            "the command failed for 8 jobs from 9 to 16 on cpu (slot 1, attempt 1): no (producer x";
-        assert_eq!(of_list(text, &Numbers::FromOne).as_deref(), Some(said));
-        let some = Numbers::Some((0..20).map(|item| 10 * item).collect());
-        assert!(of_list(text, &some).is_some_and(|text| text.contains("8 jobs from 80 to 150 on")));
-        assert_eq!(of_list("no text of the library", &some), None);
+    fn texts_name_jobs_lists_and_slots() {
+        let mut failure = Failure::default();
+        (failure.item, failure.key) = (Some(30), Some("(slot x".to_owned()));
+        failure.hook = Some("producer_work".to_owned());
+        (failure.device, failure.producer, failure.attempts) = (Some("cpu".to_owned()), Some(0), 1);
+        failure.happened = Some("failed".to_owned());
+        let mut of_list = failure.clone();
+        (of_list.item, of_list.key) = (None, None);
+        of_list.causes = vec!["no item 8 (slot x".to_owned()];
+        let mut batch = BatchRange::default();
+        (batch.items, batch.first, batch.last) = (8, 8, 15);
+        of_list.batch = Some(batch);
+        let mut report = RunReport::default();
+        (report.failures, report.splits.first) = (vec![failure], Some(of_list));
+        let said = |numbers: &Numbers| {
+            let mut report = report.clone();
+            number_by_jobs(&mut report, numbers);
+            report.speak(Vocabulary::Jobs);
+            (report.failures.remove(0).error, report.splits.error.unwrap_or_default())
+        };
+        let (job, list) = said(&Numbers::FromOne);
+        assert_eq!(job, "the command failed for job 31 (\"(slot x\") on cpu (slot 0, attempt 1)");
+        let of_list = "the command failed for 8 jobs from 9 to 16 on cpu (slot 0, attempt 1)";
+        assert_eq!(list, format!("{of_list}: no item 8 (slot x"));
+        let (_, list) = said(&Numbers::Some((0..20).map(|item| 10 * item).collect()));
+        assert!(list.contains("8 jobs from 80 to 150 on"), "{list}");
     }
 }

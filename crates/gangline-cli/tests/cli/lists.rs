@@ -274,7 +274,10 @@ fn advice_about_split_lists_names_the_option() {
     let bad = "guilty 2 guilty 4 guilty 6 guilty 8";
     assert_eq!(run(&place, "--batch 2 --report r.txt", bad).code, Some(4));
     let report = place.read("r.txt").replace('\n', " ");
-    assert!(report.contains("send smaller lists (--batch)"), "{report}");
+    assert!(report.contains("send smaller lists (`--batch`)"), "{report}");
+    let said =
+        "with the error \"the command failed for 2 jobs from 1 to 2 on cpu (slot 0, attempt 1)";
+    assert!(report.contains(said), "{report}");
 }
 
 #[test]

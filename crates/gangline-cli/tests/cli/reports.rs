@@ -92,19 +92,52 @@ fn a_report_predicts_what_other_settings_would_have_changed() {
     let report = |options: &str| place.ran(&mut place.typed(&format!("report r.json {options}")));
     let ran = report("--what-if devices=3");
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
-    assert!(
-        ran.stdout.starts_with("with `devices(3)` this run would have taken "),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.starts_with("with `-j 3` this run would have taken "), "{}", ran.stdout);
     let ran = report("--what-if devices=2 --what-if batch=8");
     assert_eq!(ran.code, Some(0));
-    assert!(ran.stdout.contains("\nwhat `batch(up to 8)` would have changed is not known: "));
+    assert!(ran.stdout.contains("\nwhat `--batch 8` would have changed is not known: "));
     let steps = report("--replay").stdout;
     assert_eq!(steps.matches(" begins with ").count(), 3, "{steps}");
-    report("--what-if batch=8").check_said(104, &["items came one by one"]);
-    report("--what-if speed=2").check_said(102, &["\"speed\" is no setting: there are devices"]);
+    report("--what-if batch=8").check_said(104, &["jobs came one by one"]);
+    report("--what-if speed=2").check_said(102, &["\"speed\" is no setting: there are jobs"]);
     report("--what-if window").check_said(102, &["write window=VALUE"]);
+}
+
+/// A run that goes on with an earlier one, and is ended by the first failure.
+#[test]
+fn what_an_earlier_run_had_done_and_what_ended_this_one_are_said() {
+    let place = Place::new();
+    let job = "--shell -- 'sleep 0.05; test $1 -lt 150'";
+    let jobs: Vec<String> = (1..=20).map(|job| job.to_string()).collect();
+    let jobs = jobs.join(" ");
+    place.run_typed(&format!("-j2 --journal j {job} ::: {jobs}")).check(0, "");
+    let more: Vec<String> = (131..=160).map(|job| job.to_string()).collect();
+    let options = "-j2 --journal j --resume --halt now,fail=1 --report r.json";
+    let ran = place.run_typed(&format!("{options} {job} ::: {jobs} {}", more.join(" ")));
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
+    let conclusion = report["conclusion"].as_str().unwrap();
+    let parts = [
+        "Ended by --halt now,fail=1 after job 40: ",
+        " An earlier run had already done 20 of ",
+        " jobs. Until it was cancelled after ",
+        "s, the jobs limited the run: the 2 slots worked ",
+        "; use more slots (the input and the output keep up with `-j ",
+    ];
+    let mut rest = conclusion;
+    for part in parts {
+        let (_, after) = rest.split_once(part).unwrap_or_else(|| panic!("{part}: {conclusion}"));
+        rest = after;
+    }
+    assert_eq!(report["advice"][0]["setting"], "-j", "{}", report["advice"]);
+    let failure = &report["failures"][0];
+    assert_eq!(
+        failure["error"],
+        format!(
+            "the command failed for job 40 (\"150\") on cpu (slot {}, attempt 1)",
+            failure["producer"]
+        )
+    );
 }
 
 #[test]

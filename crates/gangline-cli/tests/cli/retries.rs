@@ -105,7 +105,10 @@ fn advice_about_waits_for_another_attempt_names_the_option() {
         "-j1 --retries 1 --retry-delay 1s --report r.txt --shell -- 'test {attempt} = 2' ::: a b c";
     place.run_typed(line).check(0, "");
     let report = place.read("r.txt").replace('\n', " ");
-    assert!(report.contains("(--retry-delay)") && !report.contains("backoff"), "{report}");
+    assert!(
+        report.contains("make `--retry-delay` shorter") && !report.contains("backoff"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use gangline_scheduler::batch::SizeBound;
 
-use crate::advised_setting::{AdvisedSetting, Circumstances};
+use crate::advice::{Advice, Circumstances};
+use crate::conclusion::Limit;
 use crate::head_cost::GROWTH;
 use crate::live_producers::is_of_cluster;
+use crate::split_report::SplitReport;
 use crate::totals::{NO_WINDOW, ProducerTotals, Totals};
 
 /// The least items per producer for a conclusion. With fewer, chance decides which producer has how many.
@@ -97,15 +99,15 @@ pub(super) fn has_batches(totals: &Totals, at: &Circumstances<'_>) -> bool {
 
 /// A setting with larger batches. A size that the run chooses is advised only to one with time to find it: it begins with
 /// batches of one.
-pub(super) fn larger_batches(totals: &Totals, at: &Circumstances<'_>) -> Option<AdvisedSetting> {
+pub(super) fn larger_batches(totals: &Totals, at: &Circumstances<'_>) -> Option<Advice> {
     let is_chosen = totals.producers.iter().any(|producer| producer.batch_size.is_some());
     let is_long = calls(totals) >= CALLS_TO_LEARN * totals.producers.len() as u64;
     match larger_size(totals) {
         _ if totals.splits.batches == 0 || is_chosen || at.chooses_batches() => None,
-        _ if is_long => Some(AdvisedSetting::AutoBatch),
+        _ if is_long => Some(Advice::AutoBatch),
         size => size
             .filter(|&size| at.largest_batch().is_none_or(|most| size > most))
-            .map(AdvisedSetting::Batch),
+            .map(|items| Advice::LargerBatch { items }),
     }
 }
 
@@ -127,16 +129,12 @@ pub(super) fn smaller_batches(totals: &Totals) -> Option<u64> {
 }
 
 /// The number of items per state at which recycling takes a small share of the work, unless states were lost.
-pub(super) fn longer_lives(
-    recycling: f64,
-    working: f64,
-    totals: &Totals,
-) -> Option<AdvisedSetting> {
+pub(super) fn longer_lives(recycling: f64, working: f64, totals: &Totals) -> Option<Advice> {
     let sum = |of: fn(&ProducerTotals) -> u64| totals.producers.iter().map(of).sum::<u64>();
     let each = worked(totals) as f64 / sum(|it| it.recycles).max(1) as f64;
     let items = each * recycling / (RECYCLING * working.max(0.01));
     let is_recycled = sum(|it| it.states_lost) == 0;
-    is_recycled.then_some(AdvisedSetting::RecycleAfter(items.ceil() as u64))
+    is_recycled.then_some(Advice::RecycleAfter { items: items.ceil() as u64 })
 }
 
 fn work(totals: &Totals) -> Duration {
@@ -150,4 +148,12 @@ pub(super) fn most_in_memory(totals: &Totals) -> Option<u64> {
         producer.batch_ceiling.or(chosen.map(|it| it.size))
     };
     totals.producers.iter().filter_map(of).max()
+}
+
+/// The limit of a run that split most of its batches, and what to change.
+pub(super) fn of_splits(splits: &SplitReport) -> Option<(Limit, Advice)> {
+    let SplitReport { split, batches, calls, .. } = *splits;
+    let error = splits.error.clone().unwrap_or_default();
+    let is_usual = split >= 2 && split > batches / 2;
+    is_usual.then_some((Limit::Splits { split, batches, calls, error }, Advice::BetterBatches))
 }

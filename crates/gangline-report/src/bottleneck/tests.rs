@@ -3,6 +3,8 @@ mod advice;
 use super::*;
 use crate::account::Account;
 use crate::split_report::SplitReport;
+use crate::vocabulary::Vocabulary;
+use crate::wording;
 use crate::worker_report::WorkerReport;
 use proptest::prelude::*;
 
@@ -28,14 +30,29 @@ fn totals(working: &[f64]) -> Totals {
 
 /// The bottleneck and its sentence, of a run with default settings.
 fn decide(totals: &Totals) -> (Bottleneck, String) {
-    let conclusion = decided(totals, &[], None);
-    (conclusion.bottleneck, conclusion.sentence)
+    let Said { bottleneck, sentence, .. } = decided(totals, &[], None);
+    (bottleneck, sentence)
 }
 
-fn decided(totals: &Totals, settings: &[(&str, &str)], cores: Option<u64>) -> Conclusion {
+/// What a report says, in the words of the library.
+struct Said {
+    bottleneck: Bottleneck,
+    sentence: String,
+    /// The advised settings with their values; 0 for those without.
+    advice: Vec<(String, u64)>,
+}
+
+fn decided(totals: &Totals, settings: &[(&str, &str)], cores: Option<u64>) -> Said {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let settings = settings.iter().map(owned).collect();
-    super::decide(totals, &Circumstances { settings: &settings, cores })
+    let conclusion = super::decide(totals, &Circumstances { settings: &settings, cores });
+    let settings = wording::settings(&conclusion, Vocabulary::Items).into_iter();
+    let value = |value: Option<serde_json::Value>| value.and_then(|it| it.as_u64()).unwrap_or(0);
+    Said {
+        bottleneck: conclusion.bottleneck(),
+        sentence: wording::text(&conclusion, Vocabulary::Items),
+        advice: settings.map(|it| (it.setting, value(it.value))).collect(),
+    }
 }
 
 fn time(seconds: f64) -> Duration {
@@ -106,7 +123,7 @@ fn a_full_window_limits_where_producers_wait_and_the_consumer_does_not_work() {
     narrow.producers.iter_mut().for_each(|producer| producer.held_up = time(4.0));
     let (bottleneck, sentence) = decide(&narrow);
     assert_eq!(bottleneck, Bottleneck::Window);
-    assert!(sentence.contains("; use `window(256)`."), "{sentence}");
+    assert!(sentence.contains("; use `window(256)` if memory has room"), "{sentence}");
 
     let head =
         Totals { head_stalled: time(5.0), worst_heads: vec![(17, time(3.1))], ..narrow.clone() };

@@ -14,9 +14,10 @@ use gangline_scheduler::{
 use super::leases::{BatchTimes, leases, speeds};
 use super::{Prediction, RefusedSetting, Settings, Unrecorded};
 use crate::account::Ending;
-use crate::advised_setting::AdvisedSetting;
-use crate::bottleneck::Bottleneck;
+use crate::advice::Advice;
+use crate::conclusion::{Bottleneck, WindowGain};
 use crate::run_report::RunReport;
+use crate::vocabulary::{Vocabulary, Words};
 
 /// Settings that the replay does not simulate.
 const NOT_REPLAYED: [&str; 6] = [
@@ -59,7 +60,10 @@ pub(super) struct RecordedRun {
     /// The settings that the run had.
     config: Config,
     window: Option<usize>,
+    /// The part of the window that running jobs take. The option of the program is about the rest.
+    running: usize,
     rule: Option<Batch>,
+    vocabulary: Vocabulary,
 }
 
 /// The attempts at an item.
@@ -83,7 +87,8 @@ pub(crate) fn predict(report: &RunReport, settings: &Settings) -> Prediction {
         true => report.lasted,
         false => run.predict(&settings),
     };
-    Prediction { settings, recorded: report.lasted, lasted, refused }
+    let vocabulary = report.vocabulary;
+    Prediction { settings, recorded: report.lasted, lasted, refused, vocabulary }
 }
 
 /// The steps of the run with its own settings: see [`RunReport::replay`].
@@ -100,18 +105,17 @@ pub(crate) fn quote(report: &mut RunReport) {
     if !is_held_up || report.spans.len() * report.producers.len() > MOST_QUOTED {
         return;
     }
-    let window = |setting: &AdvisedSetting| match setting {
-        AdvisedSetting::Window(items) => usize::try_from(*items).ok(),
+    let window = |advice: &Advice| match advice {
+        Advice::Window { items } => Some(*items),
         _ => None,
     };
-    let Some(items) = report.advice.iter().find_map(window) else { return };
+    let Some(window) = report.findings.all_advice().find_map(window) else { return };
     let Ok(run) = RecordedRun::of(report) else { return };
-    let lasted = run.predict(&Settings::new().window(items));
+    let lasted = run.predict(&Settings::new().window(window as usize));
     if lasted <= report.lasted.mul_f64(LEAST_GAIN) {
-        let (lasted, recorded) = (HumanDuration(lasted), HumanDuration(report.lasted));
-        let text =
-            format!(" With `window({items})` this run would have taken {lasted}, not {recorded}.");
-        report.conclusion.push_str(&text);
+        let mut findings = report.findings.clone();
+        findings.gain = Some(WindowGain { window, lasted: lasted.as_secs_f64() });
+        report.conclude(findings);
     }
 }
 
@@ -136,7 +140,9 @@ impl RecordedRun {
             batches: times,
             config: config(report),
             window: if is_known { window } else { Some(report.window as usize) },
+            running: report.findings.running as usize,
             rule,
+            vocabulary: report.vocabulary,
             items,
             speeds,
         };
@@ -148,70 +154,86 @@ impl RecordedRun {
     pub(super) fn check(&self, asked: &Settings) -> (Settings, Vec<RefusedSetting>) {
         let mut left = asked.clone();
         let mut refused = vec![];
-        let mut refuse = |setting: String, why: String| {
+        let mut refuse = |setting: Settings, why: String| {
+            let setting = setting.list(self.vocabulary).concat();
             refused.push(RefusedSetting { setting, why });
         };
+        let (none, words) = (Settings::new(), self.words());
         if let Some(producers) = asked.producers.filter(|it| !(1..=MOST_PRODUCERS).contains(it)) {
             left.producers = None;
-            let why = format!("a run has from 1 to {MOST_PRODUCERS} producers");
-            refuse(format!("devices({producers})"), why);
+            let why = format!("a run has from 1 to {MOST_PRODUCERS} {}", words.producers);
+            refuse(none.clone().producers(producers), why);
         }
-        if let Some(why) = asked.window.and_then(|items| self.refusal_of_window(items, asked)) {
+        if let Some((items, why)) = self.refusal_of_window(asked) {
             left.window = None;
-            refuse(format!("window({})", asked.window.expect("it was asked for")), why);
+            refuse(none.clone().window(items), why);
         }
-        if let Some(why) = asked.batch.and_then(|batch| self.refusal_of(batch)) {
+        if let Some((batch, why)) = asked.batch.and_then(|it| Some((it, self.refusal_of(it)?))) {
             left.batch = None;
-            refuse(format!("batch({})", asked.batch.expect("it was asked for")), why);
+            refuse(none.clone().batch(batch), why);
         }
-        if let Some(retries) = asked.retries.filter(|&retries| retries > self.config.retries)
-            && let Some(item) = self.items.iter().find(|item| item.has_failed)
+        if let Some((retries, why)) =
+            asked.retries.and_then(|it| Some((it, self.refusal_of_retries(it)?)))
         {
             left.retries = None;
-            let (index, attempts) = (item.index, item.took.len());
-            let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") };
-            let why = format!("item {index} failed {times}, and what comes after is not known");
-            refuse(format!("retries({retries})"), why);
-        }
-        if let Some(retries) = asked.retries.filter(|_| self.config.on_error == OnError::Stop)
-            && let Some(item) = self.items.iter().find(|it| it.took.len() > retries as usize + 1)
-        {
-            left.retries = None;
-            let why = format!("item {} would have failed and ended the run", item.index);
-            refuse(format!("retries({retries})"), why);
+            refuse(none.retries(retries), why);
         }
         (left, refused)
     }
 
-    fn refusal_of_window(&self, items: usize, asked: &Settings) -> Option<String> {
+    fn words(&self) -> &'static Words {
+        self.vocabulary.words()
+    }
+
+    fn refusal_of_retries(&self, retries: u32) -> Option<String> {
+        let item = self.words().item;
+        let failed = self.items.iter().find(|it| it.has_failed);
+        if let Some(failed) = failed.filter(|_| retries > self.config.retries) {
+            let (index, attempts) = (failed.index, failed.took.len());
+            let times = if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") };
+            return Some(format!(
+                "{item} {index} failed {times}, and what comes after is not known"
+            ));
+        }
+        let is_out = |it: &&RecordedItem| it.took.len() > retries as usize + 1;
+        let out =
+            self.items.iter().find(is_out).filter(|_| self.config.on_error == OnError::Stop)?;
+        Some(format!("{item} {} would have failed and ended the run", out.index))
+    }
+
+    fn refusal_of_window(&self, asked: &Settings) -> Option<(usize, String)> {
+        let (items, words) = (asked.window?, self.words());
         let producers = asked.producers.unwrap_or(self.config.producers).min(MOST_PRODUCERS);
         let rule = asked.batch.or(self.rule).map_or(1, |rule| rule.most());
-        match items {
-            0 => Some("a window has at least one item".to_owned()),
+        let why = match items + self.running {
+            0 => format!("a window has at least one {}", words.item),
             // The feeder then waits for the permits of whole batches; the replay does not.
-            _ if rule > 1 && items < producers.saturating_mul(rule) => Some(format!(
-                "it has no room for a batch of {rule} on each of {producers} producers"
-            )),
-            _ => None,
-        }
+            all if rule > 1 && all < producers.saturating_mul(rule) => format!(
+                "it has no room for a batch of {rule} on each of {producers} {}",
+                words.producers
+            ),
+            _ => return None,
+        };
+        Some((items, why))
     }
 
     fn refusal_of(&self, batch: Batch) -> Option<String> {
         let BatchTimes { largest, sizes, .. } = self.batches;
+        let (item, items, batches) = (self.words().item, self.words().items, self.words().batches);
         match batch.most() {
-            0 => Some("a batch has at least one item".to_owned()),
+            0 => Some(format!("a batch has at least one {item}")),
             most if most == largest => None,
             _ if largest == 1 => {
-                Some("items came one by one, so how long batches take is not known".to_owned())
+                Some(format!("{items} came one by one, so how long {batches} take is not known"))
             }
             _ if sizes < 2 => Some(format!(
-                "most batches had {largest} items, so how the time depends on the size is not known"
+                "most {batches} had {largest} {items}, so how the time depends on the size is not known"
             )),
             most if most > MOST_GROWTH * largest => Some(format!(
-                "the largest batch had {largest} items, and one of more than twice as many may not fit or behave alike"
+                "the largest batch had {largest} {items}, and one of more than twice as many may not fit or behave alike"
             )),
             _ if self.items.iter().any(|item| item.took.len() > 1) => {
-                Some("items were tried again, and with other batches others would be".to_owned())
+                Some(format!("{items} were tried again, and with other {batches} others would be"))
             }
             _ => None,
         }
@@ -253,7 +275,8 @@ impl RecordedRun {
 
     fn run_with(&self, settings: &Settings, steps: Option<&mut String>) -> Duration {
         let producers = settings.producers.unwrap_or(self.config.producers);
-        let (rule, given) = (settings.batch.or(self.rule), settings.window.or(self.window));
+        let window = settings.window.map(|items| items + self.running).or(self.window);
+        let (rule, given) = (settings.batch.or(self.rule), window);
         let mut batching = rule.map(Batching::new);
         if let (Some(batching), Some(items)) = (&mut batching, given) {
             batching.limit_to_window(items, producers);
@@ -315,27 +338,28 @@ impl RunModel for RecordedModel<'_> {
         let Some(steps) = &mut self.steps else { return };
         let at = HumanDuration(at.since(RunTime::START)).to_string();
         let index = |item: &u64| self.run.items[*item as usize].index;
+        let Words { item: one, producer: slot, window: room, items, .. } = self.run.words();
         let text = match step {
-            ReplayStep::Pulled(item) => format!("item {} is pulled", index(item)),
+            ReplayStep::Pulled(item) => format!("{one} {} is pulled", index(item)),
             ReplayStep::Began(producer, lease) => {
                 let items: Vec<_> =
                     lease.items.iter().map(|item| index(item).to_string()).collect();
                 format!(
-                    "producer {producer} begins with {}, attempt {}",
+                    "{slot} {producer} begins with {}, attempt {}",
                     items.join(" "),
                     lease.attempt
                 )
             }
             ReplayStep::Ended(producer, Outcome::Succeeded) => {
-                format!("producer {producer} succeeds")
+                format!("{slot} {producer} succeeds")
             }
-            ReplayStep::Ended(producer, Outcome::Failed) => format!("producer {producer} fails"),
+            ReplayStep::Ended(producer, Outcome::Failed) => format!("{slot} {producer} fails"),
             ReplayStep::Retried(item, until) => {
                 let until = HumanDuration(until.since(RunTime::START));
-                format!("item {} is tried again, not before {until}", index(item))
+                format!("{one} {} is tried again, not before {until}", index(item))
             }
-            ReplayStep::Consumed(item) => format!("item {} is consumed", index(item)),
-            ReplayStep::WindowGrew(size) => format!("the window grows to {size} items"),
+            ReplayStep::Consumed(item) => format!("{one} {} is consumed", index(item)),
+            ReplayStep::WindowGrew(size) => format!("the {room} grows to {size} {items}"),
         };
         writeln!(steps, "{at:>10}  {text}").expect("a string takes everything");
     }

@@ -7,7 +7,8 @@ use gangline_scheduler::batch::Batch;
 
 use super::*;
 use crate::account::Ending;
-use crate::advised_setting::AdvisedSetting;
+use crate::advice::Advice;
+use crate::conclusion::{Conclusion, Limit, Percent};
 use crate::{ProducerReport, Span, Timeline};
 
 const MS: Duration = Duration::from_millis(1);
@@ -80,24 +81,27 @@ fn the_conclusion_of_a_run_that_was_held_up_quotes_a_larger_window() {
     }
     report.lasted = 230 * MS;
     report.window = 3;
-    report.conclusion = "It was held up.".to_owned();
-    let mut untouched = report.clone();
-    recorded::quote(&mut untouched);
-    assert_eq!(untouched.conclusion, "It was held up.", "the bottleneck is another");
-    let quoted = |mut report: RunReport| {
-        recorded::quote(&mut report);
-        let (_, quoted) = report.conclusion.split_once(" With ").expect("a prediction is quoted");
-        quoted.to_owned()
+    let (full, held_up) = (Percent(0.5), Percent(0.3));
+    let window = |advice: Vec<Advice>| Conclusion {
+        limit: Some(Limit::Window { full, held_up }),
+        lasted: report.lasted.as_secs_f64(),
+        advice,
+        ..Conclusion::default()
     };
-    report.bottleneck = crate::Bottleneck::Window;
-    report.advice = vec![AdvisedSetting::Window(12), AdvisedSetting::Speculate];
-    let sentence = quoted(report.clone());
+    let quoted = |findings: Conclusion| {
+        let mut report = report.clone();
+        report.conclude(findings);
+        recorded::quote(&mut report);
+        report.conclusion.split_once(" With ").map(|(_, quoted)| quoted.to_owned())
+    };
+    let mixed = Some(Limit::MixedCalls { busy: full, rebuilding: held_up });
+    let wider = window(vec![Advice::Window { items: 12 }, Advice::Speculate]);
+    let other = quoted(Conclusion { limit: mixed, ..wider.clone() });
+    assert_eq!(other, None, "the bottleneck is another");
+    let sentence = quoted(wider).expect("a prediction is quoted");
     assert!(sentence.starts_with("`window(12)` this run would have taken "), "{sentence}");
     assert!(sentence.ends_with(", not 230 ms."), "{sentence}");
-    report.advice = vec![AdvisedSetting::CompletionOrder];
-    let before = report.conclusion.clone();
-    recorded::quote(&mut report);
-    assert_eq!(report.conclusion, before, "no window is advised");
+    assert_eq!(quoted(window(vec![Advice::CompletionOrder])), None, "no window is advised");
 }
 
 #[test]

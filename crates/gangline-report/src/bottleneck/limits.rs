@@ -1,0 +1,187 @@
+//! The limit of a run with its numbers, and the changes to advise.
+
+use super::{Bottleneck, CLOSE, LEAST_WAIT, MOST, TimeShares, advice};
+use crate::advice::{Advice, Circumstances, PlaceKind};
+use crate::conclusion::{BusyPart, CallerForm, Limit, PartKind, Percent};
+use crate::head_cost;
+use crate::live_producers::mean;
+use crate::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
+
+impl TimeShares {
+    /// The limit with its numbers.
+    pub(super) fn limit_with_numbers(
+        &self,
+        bottleneck: Bottleneck,
+        totals: &Totals,
+        at: &Circumstances<'_>,
+    ) -> Limit {
+        let [busy, rebuilding] = [self.producers, self.rebuilding].map(Percent);
+        let [source, consumer] = [self.source, self.consumer].map(Percent);
+        let [full, starved, held_up] =
+            [self.full, self.starved.all, self.starved.held_up].map(Percent);
+        match bottleneck {
+            Bottleneck::Source => match self.origin {
+                Origin::Iterator => Limit::Source { busy: source, starved },
+                Origin::StageBefore => Limit::StageBefore { idle: source, starved },
+            },
+            Bottleneck::Producers => Limit::Producers { busy, rebuilding },
+            Bottleneck::Rebuilding => {
+                let sum = |of: fn(&ProducerTotals) -> u64| totals.producers.iter().map(of).sum();
+                match (sum(|it| it.states_lost), sum(|it| it.rebuilds)) {
+                    (0, _) => Limit::Recycling { busy, rebuilding, states: sum(|it| it.recycles) },
+                    (states, calls) => Limit::Rebuilding { busy, rebuilding, states, calls },
+                }
+            }
+            Bottleneck::Consumer => match self.taking_part() {
+                PartKind::Caller(form) => Limit::Caller { form, busy: consumer },
+                PartKind::NextStage => Limit::NextStage { idle: consumer },
+                _ => Limit::Consumer { busy: consumer, full },
+            },
+            Bottleneck::Window if totals.window_memory.is_some() => {
+                Limit::WindowMemory { full, held_up }
+            }
+            Bottleneck::Window => Limit::Window { full, held_up },
+            Bottleneck::Backoff => Limit::Backoff { waiting: Percent(self.starved.backing_off) },
+            Bottleneck::Head => Limit::Head(head_cost::cost(totals, at)),
+            Bottleneck::Uneven => {
+                let (most, producer) = self.busiest;
+                let place = totals.producers[producer].place.clone();
+                Limit::Uneven { producer, place, busy: Percent(most), mean: busy }
+            }
+            Bottleneck::TooFew => Limit::TooFew {
+                items: advice::worked(totals),
+                calls: advice::calls(totals),
+                busy: Percent(mean(totals, |producer| producer.working)),
+            },
+            _ if totals.window == NO_WINDOW => Limit::MixedCalls { busy, rebuilding },
+            _ => {
+                let parts = [
+                    (self.feeding_part(), source),
+                    (PartKind::Producers, busy),
+                    (self.taking_part(), consumer),
+                ];
+                let parts = parts.map(|(part, share)| BusyPart { part, share, stage: None });
+                Limit::Mixed { parts: parts.into(), rebuilding, full }
+            }
+        }
+    }
+
+    /// What to change, the best first. No setting is among it that is set already, or that the machine has no room for.
+    pub(super) fn advised(
+        &self,
+        bottleneck: Bottleneck,
+        totals: &Totals,
+        at: &Circumstances<'_>,
+    ) -> Vec<Advice> {
+        let smaller =
+            || advice::smaller_batches(totals).map(|items| Advice::SmallerBatch { items });
+        // The order of calls cannot be chosen.
+        let order = (totals.window != NO_WINDOW).then_some(Advice::LongItemsFirst);
+        let advice = match bottleneck {
+            Bottleneck::Source => {
+                let advice = match self.origin {
+                    Origin::StageBefore => Advice::StageBefore,
+                    _ if advice::producers_have_time(totals) => Advice::LessInSourceMoreInWork,
+                    _ => Advice::LessInSource,
+                };
+                [Some(advice), None, None]
+            }
+            Bottleneck::Consumer => {
+                let advice = match self.taking_part() {
+                    PartKind::Caller(_) => Advice::LessBetweenResults,
+                    PartKind::NextStage => Advice::NextStage,
+                    _ => Advice::LessInConsumer,
+                };
+                [Some(advice), None, None]
+            }
+            Bottleneck::Producers => return for_producers(totals, at),
+            Bottleneck::Rebuilding => {
+                let longer = advice::longer_lives(self.rebuilding, self.producers, totals);
+                [longer.or(Some(Advice::WhyStatesAreLost)), Some(Advice::FasterInit), None]
+            }
+            Bottleneck::Window => [Some(head_cost::larger_window(totals)), None, None],
+            Bottleneck::Backoff => {
+                // If the two times need not overlap, the input may have ended before.
+                let overlap = self.full + self.starved.backing_off > 1.0;
+                let larger = (overlap && totals.window != NO_WINDOW)
+                    .then(|| head_cost::larger_window(totals));
+                [Some(Advice::WhyItemsFail { share: None }), Some(Advice::ShorterBackoff), larger]
+            }
+            Bottleneck::Uneven => [order, smaller(), at.copies(totals)],
+            Bottleneck::TooFew => return for_few(totals, smaller()),
+            // A window that was not full held nothing up.
+            Bottleneck::Mixed if self.full >= LEAST_WAIT && totals.window != NO_WINDOW => {
+                let larger = match totals.window_memory {
+                    Some(_) => Advice::LargerWindowMemory,
+                    None => Advice::LargerWindow,
+                };
+                [Some(larger), None, None]
+            }
+            _ => [None; 3],
+        };
+        advice.into_iter().flatten().collect()
+    }
+
+    fn feeding_part(&self) -> PartKind {
+        match self.origin {
+            Origin::Iterator => PartKind::Source,
+            Origin::StageBefore => PartKind::StageBefore,
+        }
+    }
+
+    fn taking_part(&self) -> PartKind {
+        match self.destination {
+            Destination::Consumer => PartKind::Consumer,
+            Destination::Outputs => PartKind::Caller(CallerForm::Outputs),
+            Destination::FedOutputs => PartKind::Caller(CallerForm::Fed),
+            Destination::NextStage => PartKind::NextStage,
+        }
+    }
+
+    /// The second busiest part beside these limits, if it is about as busy.
+    pub(super) fn second(&self, bottleneck: Bottleneck) -> Option<BusyPart> {
+        let is_of_part =
+            matches!(bottleneck, Bottleneck::Source | Bottleneck::Producers | Bottleneck::Consumer);
+        let [(_, first), (second, share), _] = self.parts();
+        let part = match second {
+            Bottleneck::Source => self.feeding_part(),
+            Bottleneck::Consumer => self.taking_part(),
+            _ => PartKind::Producers,
+        };
+        let is_close = share >= MOST && first - share <= CLOSE;
+        (is_of_part && is_close).then_some(BusyPart { part, share: Percent(share), stage: None })
+    }
+}
+
+fn for_producers(totals: &Totals, at: &Circumstances<'_>) -> Vec<Advice> {
+    let are_cpus = totals.producers.iter().all(|producer| producer.place == "cpu");
+    let places = if are_cpus { PlaceKind::Cpus } else { PlaceKind::Devices };
+    let memory = advice::most_in_memory(totals).map(|batch| Advice::FitMemory { batch });
+    let more = match advice::busy_cores(totals, at) {
+        Some(cores) => Advice::FasterHook { cores },
+        None => Advice::MoreProducers { to: advice::more_producers(totals, at), places },
+    };
+    // The hooks of a device may gain by batches, if nothing shows what they do with the time.
+    let may_gain = !are_cpus && totals.producers.iter().all(|producer| producer.worker.is_none());
+    let batches = match advice::larger_batches(totals, at) {
+        _ if memory.is_some() => None,
+        None if may_gain && !advice::has_batches(totals, at) => Some(Advice::Batches),
+        larger => larger,
+    };
+    let failing =
+        advice::failing(totals).map(|share| Advice::WhyItemsFail { share: Some(Percent(share)) });
+    let batches = batches.filter(|_| !super::has_ended_early(totals));
+    [failing, memory, Some(more), batches].into_iter().flatten().collect()
+}
+
+fn for_few(totals: &Totals, smaller: Option<Advice>) -> Vec<Advice> {
+    let (items, calls) = (advice::worked(totals), advice::calls(totals));
+    let (first, second) = match smaller {
+        Some(smaller) => (Some(smaller), None),
+        None if items == 1 => (Some(Advice::SplitItem), None),
+        // All of them begin at once.
+        None if calls <= totals.producers.len() as u64 => (Some(Advice::SplitItems), None),
+        None => (Some(Advice::LongItemsFirst), Some(Advice::SplitItems)),
+    };
+    [first, second, Some(Advice::MoreItems)].into_iter().flatten().collect()
+}
