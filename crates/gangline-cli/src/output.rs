@@ -15,7 +15,6 @@ pub(crate) mod place;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod results;
-pub(crate) mod starts;
 pub(crate) mod stdio;
 pub(crate) mod summary;
 pub(crate) mod table;

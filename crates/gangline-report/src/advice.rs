@@ -55,6 +55,9 @@ pub enum Advice {
     WarmWorkers,
     JobLists,
     WhyWorkersEnd,
+    LimitAsNeeded,
+    FasterDisk,
+    WhyWorkersAreLost,
 }
 
 #[doc(hidden)]

@@ -14,7 +14,7 @@ use super::conclusion::{Bottleneck, Conclusion, Limit, Percent, TeamPlace};
 use super::head_cost;
 use super::live_producers::{mean, team, without_vacant};
 use super::producer_report::share;
-use crate::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
+use crate::totals::{BACKOFF, Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
 
 /// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -123,6 +123,14 @@ pub(super) struct TimeShares {
     rebuilding: f64,
     /// Time that producers built their first states, on average.
     loading: f64,
+    /// The time for which the setting that held back most did so, of all producers together, as a share of the run.
+    held_back: f64,
+    /// Time that producers wrote outputs for a journal, on average.
+    journal: f64,
+    /// Time that the consumer's thread wrote the journal.
+    written: f64,
+    /// Time in which lost workers were taken for live ones, on average.
+    dead: f64,
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
     starved: StarvedShares,
@@ -158,14 +166,18 @@ impl TimeShares {
             producers: mean(totals, |producer| producer.working),
             busiest: busiest.unwrap_or_default(),
             rebuilding: mean(totals, |producer| producer.rebuilding + producer.recycling),
-            loading: mean(totals, |producer| producer.loading),
+            loading: mean(totals, loading),
+            held_back: share(held_most(totals).map_or(Duration::ZERO, |it| it.1)),
+            journal: mean(totals, |producer| producer.aside.journal),
+            written: share(totals.journal_writing),
+            dead: mean(totals, |producer| producer.aside.dead),
             starved: StarvedShares {
                 all: mean(totals, |producer| producer.waiting),
                 held_up: mean(totals, |producer| held_up(producer, totals)),
                 backing_off: mean(totals, |producer| producer.backing_off),
             },
             consumer: share(totals.consumer_working),
-            taking: share(totals.consumer_working),
+            taking: share(totals.consumer_working + totals.journal_writing),
             stalled: share(totals.head_stalled),
             calls_each: calls(totals) as f64 / totals.producers.len().max(1) as f64,
         }
@@ -186,6 +198,7 @@ impl TimeShares {
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
         match () {
+            () if self.written >= self.consumer && self.taking >= MOST => Bottleneck::Journal,
             () if share >= MOST => self.if_they_wait(busiest),
             () => self.reason_to_wait().unwrap_or(Bottleneck::Mixed),
         }
@@ -204,8 +217,18 @@ impl TimeShares {
         let StarvedShares { all, held_up, backing_off } = self.starved;
         let is_held_up = held_up >= LEAST_WAIT;
         let is_backing_off = backing_off >= LEAST_WAIT && backing_off >= all / 2.0;
+        // What stood still although nothing was at work for it.
+        let idle = 1.0 - self.at_work();
         match () {
             () if self.is_rebuilding() => Some(Bottleneck::Rebuilding),
+            () if self.dead >= LEAST_WAIT => Some(Bottleneck::LostWorker),
+            () if self.journal >= LEAST_WAIT => Some(Bottleneck::Journal),
+            () if self.held_back >= LEAST_WAIT
+                && self.held_back >= idle / 2.0
+                && idle >= LEAST_WAIT =>
+            {
+                Some(Bottleneck::HeldBack)
+            }
             () if is_backing_off => Some(Bottleneck::Backoff),
             () if is_held_up && self.stalled >= self.full / 2.0 => Some(Bottleneck::Head),
             () if is_held_up && self.taking < self.full => Some(Bottleneck::Window),
@@ -222,6 +245,9 @@ impl TimeShares {
             limit @ (Bottleneck::Source
             | Bottleneck::Consumer
             | Bottleneck::Rebuilding
+            | Bottleneck::HeldBack
+            | Bottleneck::Journal
+            | Bottleneck::LostWorker
             | Bottleneck::Backoff) => limit,
             _ if self.busiest.0 >= MOST && totals.producers.len() > 1 => Bottleneck::TooFew,
             _ => Bottleneck::Unknown,
@@ -270,6 +296,18 @@ impl TimeShares {
     }
 }
 
+/// The time in which a producer got its first state in the run, or its hook loaded something.
+fn loading(producer: &ProducerTotals) -> Duration {
+    producer.loading + producer.aside.loading
+}
+
+/// What held work back for the longest, and for how long: of all producers together. The delay of retries is a kind of its
+/// own.
+pub(super) fn held_most(totals: &Totals) -> Option<(&str, Duration)> {
+    let causes = totals.held_back_by.iter().filter(|(cause, _)| *cause != BACKOFF);
+    causes.map(|(cause, held)| (cause.as_str(), *held)).max_by_key(|it| it.1)
+}
+
 /// The time in which the window was full and the producer had no item.
 ///
 /// The producer notes what it lacks when it begins to wait, and the window may fill a moment later. So the result is at
@@ -306,7 +344,7 @@ fn start_up(totals: &Totals) -> Option<(Limit, Vec<Advice>)> {
             vec![Advice::OnePool, sooner],
         ));
     }
-    let loading = mean(totals, |producer| producer.loading);
+    let loading = mean(totals, loading);
     if loading >= LEAST_START && *lasted >= SHORTEST {
         return Some((
             Limit::Loading { share: Percent(loading) },

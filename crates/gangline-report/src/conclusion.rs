@@ -41,6 +41,14 @@ pub enum Bottleneck {
     TooFew,
     /// Start-up: the producers took longer to get ready than the run took, or `consumer_init` took at least 20 % of it.
     StartUp,
+    /// A limit that held work back, such as `--load`, or what a hook [counts] so.
+    ///
+    /// [counts]: https://docs.rs/gangline/latest/gangline/event/fn.count_as.html
+    HeldBack,
+    /// The journal: outputs waited until it was on the disk.
+    Journal,
+    /// A lost worker: its items waited until that was known.
+    LostWorker,
 }
 
 /// What a report says about the limit of its run, each part once.
@@ -134,6 +142,9 @@ pub enum Limit {
     Loading { share: Percent },
     ConsumerStart { took: f64 },
     WorkerStarts { share: Percent },
+    HeldBack { by: String, held: f64, busy: Percent },
+    Journal { consumer: Percent, producers: Percent },
+    LostWorker { dead: f64, share: Percent },
 }
 
 /// The form of the outputs that a caller takes.
@@ -207,7 +218,7 @@ impl Limit {
         match self {
             InProgress | NothingRead { .. } | NothingToDo | TooShort { .. } => Bottleneck::Unknown,
             Source { .. } | StageBefore { .. } => Bottleneck::Source,
-            Producers { .. } | WorkerStarts { .. } => Bottleneck::Producers,
+            Producers { .. } => Bottleneck::Producers,
             Recycling { .. } | Rebuilding { .. } => Bottleneck::Rebuilding,
             Consumer { .. } | Caller { .. } | NextStage { .. } => Bottleneck::Consumer,
             Window { .. } | WindowMemory { .. } => Bottleneck::Window,
@@ -217,7 +228,12 @@ impl Limit {
             Mixed { .. } | MixedCalls { .. } | MixedStages { .. } => Bottleneck::Mixed,
             Splits { .. } => Bottleneck::Splits,
             TooFew { .. } => Bottleneck::TooFew,
-            StartUp { .. } | Loading { .. } | ConsumerStart { .. } => Bottleneck::StartUp,
+            StartUp { .. } | Loading { .. } | ConsumerStart { .. } | WorkerStarts { .. } => {
+                Bottleneck::StartUp
+            }
+            HeldBack { .. } => Bottleneck::HeldBack,
+            Journal { .. } => Bottleneck::Journal,
+            LostWorker { .. } => Bottleneck::LostWorker,
         }
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn limit(bottleneck: Bottleneck, words: &Words) -> String {
         Bottleneck::Splits => format!("split {}", words.batches),
         Bottleneck::TooFew => format!("too few {}", words.items),
         Bottleneck::StartUp => "start-up".to_owned(),
+        Bottleneck::HeldBack => format!("what held {} back", words.items),
+        Bottleneck::Journal => "the journal".to_owned(),
+        Bottleneck::LostWorker => "a lost worker".to_owned(),
     }
 }
 
@@ -154,6 +157,7 @@ impl Wording<'_> {
             Limit::WindowMemory { .. } => format!("the memory of the {}", self.words.window),
             Limit::ConsumerStart { .. } => format!("starting the {}", self.words.consumer),
             Limit::WorkerStarts { .. } => "the start of the warm workers".to_owned(),
+            Limit::HeldBack { by, .. } => format!("`{by}`"),
             limit => self::limit(limit.bottleneck(), &self.words),
         }
     }
@@ -234,7 +238,7 @@ impl Wording<'_> {
 
     /// The numbers of limits that have counts or times.
     fn counted(&self, limit: &Limit) -> String {
-        let Words { item, producers, call, .. } = self.words;
+        let Words { item, items, producers, call, .. } = self.words;
         let (lasted, time) = (Time(secs(self.conclusion.lasted)), |took: &f64| Time(secs(*took)));
         match limit {
             Limit::MixedStages { parts } => {
@@ -267,7 +271,22 @@ impl Wording<'_> {
                 )
             }
             Limit::WorkerStarts { share } => {
-                format!("it took {share} of the time that the {producers} worked")
+                format!("it took {share} of the time of the {producers}")
+            }
+            Limit::HeldBack { held, busy, .. } => {
+                let held = time(held);
+                format!(
+                    "it held {items} back for {held} of {lasted}, and the {producers} worked {busy} of the time"
+                )
+            }
+            Limit::Journal { consumer, producers: own } => format!(
+                "it was written {consumer} of the time while no output was taken, and for {own} by the {producers}"
+            ),
+            Limit::LostWorker { dead, share } => {
+                let dead = time(dead);
+                format!(
+                    "its {items} waited {dead} ({share} of the time of all) until the loss was known"
+                )
             }
             _ => String::new(),
         }

@@ -20,7 +20,6 @@ use crate::output::lists::Lists;
 use crate::output::misplaced::Misplaced;
 use crate::output::outcome::JobResult;
 use crate::output::place::ResultPlace;
-use crate::output::starts::Starts;
 use crate::plain::Plain;
 use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
@@ -44,7 +43,6 @@ pub(crate) struct Lane {
     /// Set if a record is printed for each job.
     pub(crate) records: Option<Arc<Records>>,
     pub(crate) lists: Arc<Lists>,
-    pub(crate) starts: Arc<Starts>,
 }
 
 impl Lane {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::args::list_size::ListSize;
 use crate::args::{InUse, RunArgs};
@@ -203,11 +203,10 @@ fn drive<W: JobWork + 'static>(
     };
     let is_reported = !args.record.report.is_empty();
     let watch = if is_reported { watch_gpus(plan)? } else { None };
-    let began = Instant::now();
     let result = pool.try_run(gated);
     let gpus = watch.map_or_else(Vec::new, GpuWatch::end);
     let report = is_reported.then(|| {
-        let report = completed(pool.report(), gpus, own, &numbers, facts(args, plan, own), began);
+        let report = completed(pool.report(), gpus, own, &numbers, facts(args, plan, own));
         lanes.early_end().described(report)
     });
     let closed = pool.close();
@@ -236,20 +235,18 @@ fn watch_gpus(plan: &Plan) -> Result<Option<GpuWatch>, CliError> {
     watch.transpose().map_err(internal)
 }
 
-/// Returns the report of a lane, whose run began then, in the terms of jobs, with the load of its GPUs.
+/// Returns the report of a lane in the terms of jobs, with the load of its GPUs.
 fn completed(
     mut report: RunReport,
     gpus: Vec<GpuLoad>,
     lane: &Lane,
     numbers: &Numbers,
     facts: JobFacts,
-    began: Instant,
 ) -> RunReport {
     report.gpus = gpus;
     number_by_jobs(&mut report, numbers);
     remove_cut_off(&mut report, &lane.retries.take_cut_off());
     advise(&mut report, &facts);
-    lane.starts.remove_from(&mut report, began);
     report
 }
 
@@ -261,7 +258,6 @@ fn facts(args: &RunArgs, plan: &Plan, lane: &Lane) -> JobFacts {
             (true, Some(_)) => JobDelivery::List,
         },
         running: running(args, plan),
-        starting: lane.starts.total(),
         lists: lane.lists.described(),
     }
 }

@@ -66,19 +66,8 @@ pub(crate) fn lanes(args: &RunArgs, plans: &[Plan]) -> Result<Lanes, CliError> {
         let records = args.printing.records.map(|fields| {
             Records::new(fields, plan.warm_inputs().shape, order(args), done_jobs(args))
         });
-        let (lists, starts) = Default::default();
-        lanes.push(Lane {
-            gate,
-            token,
-            first_worker,
-            turns,
-            texts,
-            retries,
-            held,
-            records,
-            lists,
-            starts,
-        });
+        let lists = Arc::default();
+        lanes.push(Lane { gate, token, first_worker, turns, texts, retries, held, records, lists });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))

@@ -8,7 +8,7 @@ mod reload;
 mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Pid;
 
@@ -161,9 +161,7 @@ impl JobWork for Warm {
 
     fn work(&self, slot: usize, loading: &mut Loading, list: &[Tried<'_>]) -> Vec<Worked> {
         if *loading == Loading::NotBegun {
-            let clock = Instant::now();
             *loading = self.load(slot);
-            self.lane.starts.waited(list.iter().map(|tried| tried.job.number), clock);
         }
         self.try_workers(slot, list)
     }

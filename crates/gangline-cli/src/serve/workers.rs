@@ -71,7 +71,7 @@ impl ServingWorkers {
         let command = Template::new(&args.command, &marks).map_err(usage)?;
         program::check(&command.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
         let gate = Arc::new(Gate::new(1).map_err(internal)?);
-        let (lists, starts) = Default::default();
+        let lists = Arc::default();
         let lane = Lane {
             gate,
             token: CancelToken::new(),
@@ -82,7 +82,6 @@ impl ServingWorkers {
             held: None,
             records: None,
             lists,
-            starts,
         };
         let lanes = Lanes::new(shared(args, slots.len())?, vec![lane]).served_by(phases.clone());
         lanes.begin_one();

@@ -181,6 +181,11 @@ fn a_job_that_is_held_back_is_not_at_work() {
     let held_back = report["held_back_by"]["--delay"].as_f64().unwrap();
     assert!(held_back >= 0.55, "three delays: {report}");
     assert_eq!(time_of(&report, "held_back"), held_back, "{report}");
+    assert_eq!(report["bottleneck"], "held_back", "{report}");
+    assert!(
+        report["conclusion"].as_str().unwrap().starts_with("`--delay` limited the run"),
+        "{report}"
+    );
     let slowest = report["slowest"][0]["took"].as_f64().unwrap();
     assert!(slowest <= report["lasted"].as_f64().unwrap() - held_back, "{report}");
 }
@@ -199,6 +204,8 @@ fn the_start_of_a_warm_worker_is_loading() {
     ran.check(0, "done\ndone\ndone\n");
     let report: Value = serde_json::from_str(&place.read("r.json")).unwrap();
     let loading = time_of(&report, "loading");
+    let conclusion = report["conclusion"].as_str().unwrap();
+    assert!(conclusion.starts_with("The start of the warm workers limited the run"), "{report}");
     assert!(loading >= 0.3, "{report}");
     let rest = report["lasted"].as_f64().unwrap() - loading;
     assert!(time_of(&report, "work") <= rest, "{report}");

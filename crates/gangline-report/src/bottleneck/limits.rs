@@ -1,5 +1,7 @@
 //! The limit of a run with its numbers, and the changes to advise.
 
+use std::time::Duration;
+
 use super::{Bottleneck, CLOSE, LEAST_WAIT, MOST, TimeShares, advice};
 use crate::advice::{Advice, Circumstances, PlaceKind};
 use crate::conclusion::{BusyPart, CallerForm, Limit, PartKind, Percent};
@@ -42,6 +44,18 @@ impl TimeShares {
             }
             Bottleneck::Window => Limit::Window { full, held_up },
             Bottleneck::Backoff => Limit::Backoff { waiting: Percent(self.starved.backing_off) },
+            Bottleneck::HeldBack => {
+                let (by, held) = super::held_most(totals).unwrap_or_default();
+                Limit::HeldBack { by: by.to_owned(), held: held.as_secs_f64(), busy }
+            }
+            Bottleneck::Journal => {
+                let [consumer, producers] = [self.written, self.journal].map(Percent);
+                Limit::Journal { consumer, producers }
+            }
+            Bottleneck::LostWorker => {
+                let dead = totals.producers.iter().map(|it| it.aside.dead).sum::<Duration>();
+                Limit::LostWorker { dead: dead.as_secs_f64(), share: Percent(self.dead) }
+            }
             Bottleneck::Head => Limit::Head(head_cost::cost(totals, at)),
             Bottleneck::Uneven => {
                 let (most, producer) = self.busiest;
@@ -107,6 +121,9 @@ impl TimeShares {
                     .then(|| head_cost::larger_window(totals));
                 [Some(Advice::WhyItemsFail { share: None }), Some(Advice::ShorterBackoff), larger]
             }
+            Bottleneck::HeldBack => [Some(Advice::LimitAsNeeded), None, None],
+            Bottleneck::Journal => [Some(Advice::FasterDisk), None, None],
+            Bottleneck::LostWorker => [Some(Advice::WhyWorkersAreLost), None, None],
             Bottleneck::Uneven => [order, smaller(), at.copies(totals)],
             Bottleneck::TooFew => return for_few(totals, smaller()),
             // A window that was not full held nothing up.

@@ -314,3 +314,65 @@ fn workers_that_came_late_count_for_their_own_time() {
     assert!(sentence.contains("the workers 15 %"), "{sentence}");
     assert!(sentence.contains("1 of 2 workers was lost"), "{sentence}");
 }
+
+/// Each kind of time that is no work is named, and not the producers, the consumer or the order.
+#[test]
+fn what_kept_producers_from_work_is_named() {
+    let aside = |set: &dyn Fn(&mut Totals)| {
+        let mut totals = totals(&[0.2; 4]);
+        totals.producers.iter_mut().for_each(|it| it.waiting = time(1.0));
+        set(&mut totals);
+        decide(&totals)
+    };
+    let (bottleneck, sentence) = aside(&|it| {
+        it.held_back_by = [("--load", 9.0), ("--delay", 2.0), (BACKOFF, 30.0)]
+            .map(|(cause, held)| (cause.to_owned(), time(held)))
+            .into();
+    });
+    let said = "`--load` limited the run: it held items back for 9.00 s of 10.0 s, and the producers worked 20 % of the \
+                time; loosen it if the machine has room for more items at once.";
+    assert_eq!((bottleneck, &*sentence), (Bottleneck::HeldBack, said));
+    let (bottleneck, sentence) =
+        aside(&|it| it.producers.iter_mut().for_each(|it| it.aside.journal = time(6.0)));
+    assert_eq!(bottleneck, Bottleneck::Journal);
+    assert!(sentence.contains("for 60 % by the producers; put it on a faster disk"), "{sentence}");
+    let (bottleneck, sentence) = aside(&|it| it.producers[0].aside.dead = time(6.0));
+    assert_eq!(bottleneck, Bottleneck::LostWorker);
+    assert!(
+        sentence.starts_with("A lost worker limited the run: its items waited 6.00 s"),
+        "{sentence}"
+    );
+    let (bottleneck, sentence) =
+        aside(&|it| it.producers.iter_mut().for_each(|it| it.aside.loading = time(5.0)));
+    assert_eq!(bottleneck, Bottleneck::StartUp);
+    assert!(sentence.contains("the producers took 50 % of it on average"), "{sentence}");
+}
+
+/// The consumer's thread writes the journal, and has little to do for its hook.
+#[test]
+fn a_slow_journal_is_not_the_consumer() {
+    let mut slow =
+        Totals { consumer_working: time(0.5), journal_writing: time(8.8), ..totals(&[0.3; 2]) };
+    slow.source_waiting = time(9.0);
+    slow.producers.iter_mut().for_each(|it| it.held_up = time(7.0));
+    let (bottleneck, sentence) = decide(&slow);
+    assert_eq!(bottleneck, Bottleneck::Journal);
+    assert!(
+        sentence.starts_with("The journal limited the run: it was written 88 % of the time"),
+        "{sentence}"
+    );
+    let hook = Totals { consumer_working: time(8.5), journal_writing: time(0.5), ..slow };
+    assert_eq!(decide(&hook).0, Bottleneck::Consumer);
+}
+
+/// What held work back is no limit if the producers worked all the time, or if that took next to no time.
+#[test]
+fn what_holds_little_back_is_not_named() {
+    let held = |working: f64, held: f64| {
+        let held_back_by = [("--load".to_owned(), time(held))].into();
+        decide(&Totals { held_back_by, ..totals(&[working; 4]) }).0
+    };
+    assert_eq!(held(0.95, 9.0), Bottleneck::Producers);
+    assert_eq!(held(0.5, 0.5), Bottleneck::Mixed);
+    assert_eq!(held(0.5, 4.0), Bottleneck::HeldBack);
+}

@@ -248,6 +248,13 @@ impl Wording<'_> {
             Advice::WhyWorkersEnd => {
                 "find out why workers end if they were started again".to_owned()
             }
+            Advice::LimitAsNeeded => {
+                format!("loosen it if the machine has room for more {items} at once")
+            }
+            Advice::FasterDisk => "put it on a faster disk".to_owned(),
+            Advice::WhyWorkersAreLost => {
+                "find out why it was lost, or use a shorter `lease_time`".to_owned()
+            }
             _ => return None,
         })
     }

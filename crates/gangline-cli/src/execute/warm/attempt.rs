@@ -88,7 +88,6 @@ impl Warm {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let Some(input) = self.prepare(slot, &mut asked[first]) else { return Asking::Answered };
         let mut said = Captured::default();
-        let is_started = worker.conversation.is_some();
         if let Err(result) = self.start(slot, worker, &asked[first].job.command, &mut said) {
             // A `load` that raises says the same at each start.
             if worker.verdict.is_told {
@@ -110,11 +109,6 @@ impl Warm {
             self.lane.lists.sent(inputs.len());
         }
         let sent: Vec<usize> = inputs.iter().map(|(at, _)| *at).collect();
-        // Only the report of a run needs these times. A server would keep an entry for each crash.
-        if !is_started && !self.lanes.are_served() {
-            let jobs = sent.iter().map(|at| asked[*at].job.number);
-            self.lane.starts.waited(jobs, clock);
-        }
         let message = Message { inputs, started, clock };
         let Err(broken) = self.converse(slot, worker, asked, message, &mut said) else {
             return Asking::Answered;
