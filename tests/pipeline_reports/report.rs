@@ -101,7 +101,7 @@ fn the_page_and_the_trace_have_all_stages() {
     ];
     assert_eq!(processes, expected);
     for (pid, spans) in [(1, 50), (2, 49), (3, 49)] {
-        let spans_of = events.iter().filter(|event| event["ph"] == "X" && event["pid"] == pid);
+        let spans_of = events.iter().filter(|event| event["cat"] == "item" && event["pid"] == pid);
         assert_eq!(spans_of.count(), spans, "of stage {pid}");
     }
 }

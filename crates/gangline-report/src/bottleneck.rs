@@ -320,7 +320,9 @@ fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
 /// The conclusion, if the counts of the run or its start decide without shares of its time.
 pub(super) fn decided_early(totals: &Totals) -> Option<Conclusion> {
     if worked(totals) > 0 {
-        let (limit, advice) = start_up(totals).filter(|_| !has_ended_early(totals))?;
+        // A hook that fails for most batches is to be mended first.
+        let is_split = of_splits(&totals.splits).is_some();
+        let (limit, advice) = start_up(totals).filter(|_| !has_ended_early(totals) && !is_split)?;
         return Some(Conclusion { limit: Some(limit), advice, ..Conclusion::begun(totals) });
     }
     let limit = match (totals.account.already_done, ended(totals)) {
