@@ -123,14 +123,7 @@ pub(super) struct TimeShares {
     rebuilding: f64,
     /// Time that producers built their first states, on average.
     loading: f64,
-    /// The time for which the setting that held back most did so, of all producers together, as a share of the run.
-    held_back: f64,
-    /// Time that producers wrote outputs for a journal, on average.
-    journal: f64,
-    /// Time that the consumer's thread wrote the journal.
-    written: f64,
-    /// Time in which lost workers were taken for live ones, on average.
-    dead: f64,
+    aside: AsideShares,
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
     starved: StarvedShares,
@@ -141,6 +134,19 @@ pub(super) struct TimeShares {
     stalled: f64,
     /// The calls of the hook, for each producer.
     calls_each: f64,
+}
+
+/// Time that was neither work nor a wait for items, as a share of the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct AsideShares {
+    /// That for which the setting that held back most did so, of all producers together.
+    held_back: f64,
+    /// That in which producers wrote outputs for a journal, on average.
+    journal: f64,
+    /// That in which the consumer's thread wrote the journal.
+    written: f64,
+    /// That in which lost workers were taken for live ones, on average.
+    dead: f64,
 }
 
 /// Time that producers found no item, on average, as a share of the run.
@@ -167,10 +173,12 @@ impl TimeShares {
             busiest: busiest.unwrap_or_default(),
             rebuilding: mean(totals, |producer| producer.rebuilding + producer.recycling),
             loading: mean(totals, loading),
-            held_back: share(held_most(totals).map_or(Duration::ZERO, |it| it.1)),
-            journal: mean(totals, |producer| producer.aside.journal),
-            written: share(totals.journal_writing),
-            dead: mean(totals, |producer| producer.aside.dead),
+            aside: AsideShares {
+                held_back: share(held_most(totals).map_or(Duration::ZERO, |it| it.1)),
+                journal: mean(totals, |producer| producer.aside.journal),
+                written: share(totals.journal_writing),
+                dead: mean(totals, |producer| producer.aside.dead),
+            },
             starved: StarvedShares {
                 all: mean(totals, |producer| producer.waiting),
                 held_up: mean(totals, |producer| held_up(producer, totals)),
@@ -198,7 +206,7 @@ impl TimeShares {
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
         match () {
-            () if self.written >= self.consumer && self.taking >= MOST => Bottleneck::Journal,
+            () if self.aside.written >= self.consumer && self.taking >= MOST => Bottleneck::Journal,
             () if share >= MOST => self.if_they_wait(busiest),
             () => self.reason_to_wait().unwrap_or(Bottleneck::Mixed),
         }
@@ -217,18 +225,14 @@ impl TimeShares {
         let StarvedShares { all, held_up, backing_off } = self.starved;
         let is_held_up = held_up >= LEAST_WAIT;
         let is_backing_off = backing_off >= LEAST_WAIT && backing_off >= all / 2.0;
-        // What stood still although nothing was at work for it.
+        let AsideShares { held_back, journal, dead, .. } = self.aside;
         let idle = 1.0 - self.at_work();
+        let is_held_back = held_back >= LEAST_WAIT && held_back >= idle / 2.0 && idle >= LEAST_WAIT;
         match () {
             () if self.is_rebuilding() => Some(Bottleneck::Rebuilding),
-            () if self.dead >= LEAST_WAIT => Some(Bottleneck::LostWorker),
-            () if self.journal >= LEAST_WAIT => Some(Bottleneck::Journal),
-            () if self.held_back >= LEAST_WAIT
-                && self.held_back >= idle / 2.0
-                && idle >= LEAST_WAIT =>
-            {
-                Some(Bottleneck::HeldBack)
-            }
+            () if dead >= LEAST_WAIT => Some(Bottleneck::LostWorker),
+            () if journal >= LEAST_WAIT => Some(Bottleneck::Journal),
+            () if is_held_back => Some(Bottleneck::HeldBack),
             () if is_backing_off => Some(Bottleneck::Backoff),
             () if is_held_up && self.stalled >= self.full / 2.0 => Some(Bottleneck::Head),
             () if is_held_up && self.taking < self.full => Some(Bottleneck::Window),

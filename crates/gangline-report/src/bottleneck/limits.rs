@@ -44,17 +44,8 @@ impl TimeShares {
             }
             Bottleneck::Window => Limit::Window { full, held_up },
             Bottleneck::Backoff => Limit::Backoff { waiting: Percent(self.starved.backing_off) },
-            Bottleneck::HeldBack => {
-                let (by, held) = super::held_most(totals).unwrap_or_default();
-                Limit::HeldBack { by: by.to_owned(), held: held.as_secs_f64(), busy }
-            }
-            Bottleneck::Journal => {
-                let [consumer, producers] = [self.written, self.journal].map(Percent);
-                Limit::Journal { consumer, producers }
-            }
-            Bottleneck::LostWorker => {
-                let dead = totals.producers.iter().map(|it| it.aside.dead).sum::<Duration>();
-                Limit::LostWorker { dead: dead.as_secs_f64(), share: Percent(self.dead) }
+            Bottleneck::HeldBack | Bottleneck::Journal | Bottleneck::LostWorker => {
+                self.limit_aside(bottleneck, totals)
             }
             Bottleneck::Head => Limit::Head(head_cost::cost(totals, at)),
             Bottleneck::Uneven => {
@@ -76,6 +67,25 @@ impl TimeShares {
                 ];
                 let parts = parts.map(|(part, share)| BusyPart { part, share, stage: None });
                 Limit::Mixed { parts: parts.into(), rebuilding, full }
+            }
+        }
+    }
+
+    /// The limit of a run in which producers did something other than work or wait for items.
+    fn limit_aside(&self, bottleneck: Bottleneck, totals: &Totals) -> Limit {
+        match bottleneck {
+            Bottleneck::HeldBack => {
+                let (by, held) = super::held_most(totals).unwrap_or_default();
+                let (by, busy) = (by.to_owned(), Percent(self.producers));
+                Limit::HeldBack { by, held: held.as_secs_f64(), busy }
+            }
+            Bottleneck::Journal => {
+                let [consumer, producers] = [self.aside.written, self.aside.journal].map(Percent);
+                Limit::Journal { consumer, producers }
+            }
+            _ => {
+                let dead = totals.producers.iter().map(|it| it.aside.dead).sum::<Duration>();
+                Limit::LostWorker { dead: dead.as_secs_f64(), share: Percent(self.aside.dead) }
             }
         }
     }
