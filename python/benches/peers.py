@@ -143,14 +143,13 @@ def use_gangline(workers: int, case: Case, then: Callable[[Imap], None]) -> None
     work = Single(case.work) if case.chunk is None else InLists(case.work)
     is_start = case is CASES["start"]
     options = {"workers": workers, "batch": case.chunk}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        gangline.Pool(None if is_start else load, work, preload=not is_start, **options) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
+        # Before the workers start: each gets the environment of that time.
         os.environ[READY] = folder
-        while not is_start and len(os.listdir(folder)) < workers:
-            pool.map([0])
-        then(lambda items: (record.value for record in pool.imap(items)))
+        with gangline.Pool(None if is_start else load, work, preload=not is_start, **options) as pool:
+            while not is_start and len(os.listdir(folder)) < workers:
+                pool.map([0])
+            then(lambda items: (record.value for record in pool.imap(items)))
 
 
 def warm_up(workers: int, imap: Callable[[Work, Iterable[Any]], Iterable[Any]]) -> None:
