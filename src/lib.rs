@@ -4,7 +4,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
-mod backend;
+mod backends;
 mod base;
 mod concurrency;
 pub mod device;
@@ -106,8 +106,8 @@ pub mod service {
 #[cfg(all(feature = "nats", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
 pub mod cluster {
-    pub use crate::backend::cluster::listing::{RecipeInfo, WorkerInfo, workers};
-    pub use crate::backend::cluster::nats::Nats;
+    pub use crate::backends::cluster::listing::{RecipeInfo, WorkerInfo, workers};
+    pub use crate::backends::cluster::nats::Nats;
 }
 
 /// Producers in child processes: see [`Builder::processes`].
@@ -115,12 +115,12 @@ pub mod cluster {
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
     pub use crate::api::worker::{AnyRecipe, worker_main};
-    pub use crate::backend::memory::shared_bytes::SharedBytes;
-    pub use crate::backend::memory::shared_memory::SharedMemory;
-    pub use crate::backend::process::fork_server::ForkServer;
-    pub use crate::backend::process::processes::Processes;
-    pub use crate::backend::remote::codec::{Codec, MessagePack, Postcard};
-    pub use crate::backend::remote::recipe::Recipe;
+    pub use crate::backends::memory::shared_bytes::SharedBytes;
+    pub use crate::backends::memory::shared_memory::SharedMemory;
+    pub use crate::backends::process::fork_server::ForkServer;
+    pub use crate::backends::process::processes::Processes;
+    pub use crate::backends::remote::codec::{Codec, MessagePack, Postcard};
+    pub use crate::backends::remote::recipe::Recipe;
 }
 
 /// Outputs as iterators, and inputs and outputs as streams of async code.
@@ -137,7 +137,7 @@ pub mod stream {
 #[doc(hidden)]
 pub mod fuzzing {
     #[cfg(all(feature = "processes", target_os = "linux"))]
-    pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
+    pub use crate::backends::process::any_bytes::read_any_bytes as read_any_frames;
     pub use crate::device::any_text::read_any_bytes as read_any_devices;
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
 }

@@ -27,14 +27,14 @@ use gangline_scheduler::batch::{Batch, Batching};
 
 use super::pool::{OrderKind, Pool};
 #[cfg(all(feature = "nats", target_os = "linux"))]
-use crate::backend::cluster::nats::Nats;
+use crate::backends::cluster::nats::Nats;
 #[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::process::processes::Processes;
+use crate::backends::process::processes::Processes;
 #[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::remote::item_codec::ItemCodec;
+use crate::backends::remote::item_codec::ItemCodec;
 #[cfg(all(feature = "nats", target_os = "linux"))]
-use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer;
+use crate::backends::remote::recipe::Recipe;
+use crate::backends::threads::producer;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::cfg::{CfgError, CfgNode};

@@ -9,16 +9,16 @@ use gangline_scheduler::batch::Batch;
 
 use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
-use crate::backend::cluster::environment::OWN_VARIABLES;
-use crate::backend::cluster::hook_times::HookTimes;
-use crate::backend::cluster::hosting::{
+use crate::backends::cluster::environment::OWN_VARIABLES;
+use crate::backends::cluster::hook_times::HookTimes;
+use crate::backends::cluster::hosting::{
     BatchLimits, HookPlace, Host, ItemTask, LoadSettings, LoadedRunner, TaskAnswer, Timeout,
 };
-use crate::backend::process::processes::Processes;
-use crate::backend::remote::codec::CodecFormat;
-use crate::backend::remote::failure::{CallFailure, ErrorCodec, RemoteFailure};
-use crate::backend::remote::item_codec::{Relay, Terms, unsent};
-use crate::backend::remote::recipe::Recipe;
+use crate::backends::process::processes::Processes;
+use crate::backends::remote::codec::CodecFormat;
+use crate::backends::remote::failure::{CallFailure, ErrorCodec, RemoteFailure};
+use crate::backends::remote::item_codec::{Relay, Terms, unsent};
+use crate::backends::remote::recipe::Recipe;
 use crate::base::Result;
 use crate::error::Error;
 use crate::observe::run_stats::ProducerTime;

@@ -1,8 +1,8 @@
 //! Makes a process a worker.
 
-use crate::backend::process::worker_entry::Serve;
-use crate::backend::process::worker_entry::serve_if_started;
-use crate::backend::remote::recipe::Recipe;
+use crate::backends::process::worker_entry::Serve;
+use crate::backends::process::worker_entry::serve_if_started;
+use crate::backends::remote::recipe::Recipe;
 use crate::runner::Runner;
 
 /// A recipe for a runner of any type: what [`worker_main`] takes.
@@ -11,7 +11,7 @@ pub trait AnyRecipe: Serve {}
 
 /// A recipe for a runner of any type: what [`worker_main`] takes.
 #[cfg(feature = "nats")]
-pub trait AnyRecipe: Serve + crate::backend::cluster::hosting::Host {}
+pub trait AnyRecipe: Serve + crate::backends::cluster::hosting::Host {}
 
 impl<R: Runner + 'static> AnyRecipe for Recipe<R> {}
 
@@ -36,8 +36,8 @@ pub fn worker_main(recipes: &[&dyn AnyRecipe]) {
     #[cfg(feature = "nats")]
     {
         let hosts: Vec<_> =
-            recipes.iter().map(|&it| it as &dyn crate::backend::cluster::hosting::Host).collect();
-        crate::backend::cluster::worker_client::serve_if_asked(&hosts);
+            recipes.iter().map(|&it| it as &dyn crate::backends::cluster::hosting::Host).collect();
+        crate::backends::cluster::worker_client::serve_if_asked(&hosts);
     }
     let recipes: Vec<_> = recipes.iter().map(|&recipe| recipe as &dyn Serve).collect();
     serve_if_started(&recipes);

@@ -22,7 +22,7 @@ use crate::source::{Files, code, files_of};
 const LAYERS: &[&[&str]] = &[
     &["api", "testing"],
     &["engine"],
-    &["backend"],
+    &["backends"],
     &["producers"],
     &["run"],
     &["observe"],

@@ -80,14 +80,14 @@ fn run_with_a_fault_in(target: &'static str) -> String {
 }
 
 fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
-    assert_eq!(run_with_a_fault_in("gangline::backend::cluster"), "a fault on purpose");
+    assert_eq!(run_with_a_fault_in("gangline::backends::cluster"), "a fault on purpose");
 }
 
 fn a_coordinator_that_dies_of_a_bug_ends_the_build() {
     let broker = Broker::start();
     let _worker = broker.worker(1);
     let nats = broker.nats().min_workers(2).wait_for(Duration::from_secs(3600));
-    arm("gangline::backend::cluster");
+    arm("gangline::backends::cluster");
     let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
     let built = catch_unwind(AssertUnwindSafe(|| builder.build().map(|_| ())));
     assert_eq!(built.unwrap_err().downcast_ref(), Some(&"a fault on purpose"));

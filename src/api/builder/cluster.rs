@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
-use crate::backend::cluster::hosting::BatchLimits;
-use crate::backend::cluster::lane::{Cluster, ClusterLane};
-use crate::backend::cluster::nats::Nats;
-use crate::backend::process::worker_entry::may_start_workers;
-use crate::backend::remote::recipe::Recipe;
+use crate::backends::cluster::hosting::BatchLimits;
+use crate::backends::cluster::lane::{Cluster, ClusterLane};
+use crate::backends::cluster::nats::Nats;
+use crate::backends::process::worker_entry::may_start_workers;
+use crate::backends::remote::recipe::Recipe;
 use crate::base::Measure;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
-use crate::backend::process::keeper::Keeper;
-use crate::backend::process::processes::Processes;
-use crate::backend::process::worker_entry::may_start_workers;
-use crate::backend::process::worker_process::KeeperSettings;
+use crate::backends::process::keeper::Keeper;
+use crate::backends::process::processes::Processes;
+use crate::backends::process::worker_entry::may_start_workers;
+use crate::backends::process::worker_process::KeeperSettings;
 #[cfg(feature = "nats")]
-use crate::backend::remote::item_codec::ItemCodec;
-use crate::backend::remote::recipe::Recipe;
+use crate::backends::remote::item_codec::ItemCodec;
+use crate::backends::remote::recipe::Recipe;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::Devices;
