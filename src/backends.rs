@@ -1,7 +1,5 @@
-//! Where producers live: on threads of this process, in child processes, or in a cluster.
+//! Where producers live in this crate: on threads of this process, or in child processes.
 
-#[cfg(all(feature = "nats", target_os = "linux"))]
-pub(crate) mod cluster;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod memory;
 #[cfg(all(feature = "processes", target_os = "linux"))]

@@ -4,6 +4,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
+#[doc(hidden)]
+pub mod backend;
 mod backends;
 mod base;
 mod concurrency;
@@ -32,7 +34,7 @@ pub use crate::api::terminator::Terminator;
 pub use crate::api::work::Work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-pub use crate::api::worker::worker_main;
+pub use crate::backends::process::worker_entry::worker_main;
 pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::concurrency::cancel::CancelToken;
 pub use crate::device::{Device, Devices};
@@ -102,23 +104,15 @@ pub mod service {
     };
 }
 
-/// Producers on many machines: see [`Builder::cluster`].
-#[cfg(all(feature = "nats", target_os = "linux"))]
-#[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
-pub mod cluster {
-    pub use crate::backends::cluster::listing::{RecipeInfo, WorkerInfo, workers};
-    pub use crate::backends::cluster::nats::Nats;
-}
-
 /// Producers in child processes: see [`Builder::processes`].
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
-    pub use crate::api::worker::{AnyRecipe, worker_main};
     pub use crate::backends::memory::shared_bytes::SharedBytes;
     pub use crate::backends::memory::shared_memory::SharedMemory;
     pub use crate::backends::process::fork_server::ForkServer;
     pub use crate::backends::process::processes::Processes;
+    pub use crate::backends::process::worker_entry::{AnyRecipe, worker_main};
     pub use crate::backends::remote::codec::{Codec, MessagePack, Postcard};
     pub use crate::backends::remote::recipe::Recipe;
 }

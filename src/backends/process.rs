@@ -34,6 +34,7 @@ pub(crate) mod fork_server;
 mod frame;
 mod hook_calls;
 mod hooks;
+pub(crate) mod in_processes;
 pub(crate) mod keeper;
 mod keeping;
 #[cfg(test)]

@@ -9,13 +9,17 @@ use std::sync::Arc;
 use gangline_scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
 
 use crate::base::BoxError;
+use crate::device::IntoDevices;
 use crate::error::{Error, Hook, Site};
 use crate::producers::backend::{Backend, NextStep};
 use crate::producers::leasing;
+use crate::producers::pool_backend::{GivenSettings, PlacedProducers, PoolBackend};
+use crate::producers::producer_factory::MakeBackend;
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::call::call;
 use crate::run::handover::item_queue::ItemQueue;
+use crate::run::run_settings::Overdue;
 use crate::run::settle::{self, FailedBatch};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
 
@@ -54,6 +58,31 @@ struct Scripted<R: Runner> {
     script: ProducerScript,
     /// The number of steps taken.
     taken: usize,
+}
+
+/// A producer for each script.
+struct InScripts<R: Runner> {
+    runner: Arc<R>,
+    scripts: Vec<ProducerScript>,
+}
+
+impl<R: Runner + 'static> PoolBackend<R::Input, R::Output> for InScripts<R> {
+    fn name(&self) -> &'static str {
+        "backend"
+    }
+
+    fn place(
+        self: Box<Self>,
+        _: GivenSettings,
+    ) -> Result<PlacedProducers<R::Input, R::Output>, Error> {
+        let devices = self.scripts.len().into_devices()?;
+        let make: Arc<MakeBackend<R::Input, R::Output>> = Arc::new(move |setup, shared| {
+            let script = self.scripts[setup.producer].clone();
+            Box::new(Scripted::new(&self.runner, setup, shared, script))
+        });
+        // Their hooks run on the threads of the producers.
+        Ok(PlacedProducers { overdue: Overdue::Abandoned, ..PlacedProducers::new(devices, make) })
+    }
 }
 
 /// A lease whose answer is still to come.

@@ -50,7 +50,7 @@ impl<R: Runner> CallAnswers<R> {
             && let Err(error) = self.recipe.finish(&runner, &mut outputs)
         {
             outputs.into_iter().for_each(drop_quietly);
-            let failure = CallFailure::Error(RemoteFailure::of(&self.recipe, error));
+            let failure = CallFailure::Error(RemoteFailure::of(&self.recipe.items, error));
             return self.fail(call, failure);
         }
         if outputs.len() != count {
@@ -63,7 +63,7 @@ impl<R: Runner> CallAnswers<R> {
         match self.done(&header, outputs, times, &mut device) {
             Ok(answer) => self.outlet.send(answer),
             Err(error) => {
-                let failure = RemoteFailure::of(&self.recipe, unsent("output", &error));
+                let failure = RemoteFailure::of(&self.recipe.items, unsent("output", &error));
                 self.fail(call, CallFailure::Error(failure))?;
             }
         }
@@ -116,7 +116,7 @@ impl<R: Runner> CallAnswers<R> {
                 written
             }
             Err(error) => {
-                let failure = RemoteFailure::of(&self.recipe, error);
+                let failure = RemoteFailure::of(&self.recipe.items, error);
                 if failure.is_device_lost {
                     *device = DeviceState::Lost;
                 }
@@ -182,5 +182,5 @@ pub(super) fn decode_batch<R: Runner>(
     attachments: &[SharedBytes],
 ) -> Inputs<R::Input> {
     let inputs = reading(attachments, || recipe.decode_batch(runner, parts));
-    inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
+    inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(&recipe.items, error)))
 }

@@ -214,7 +214,7 @@ impl<R: Runner> ChildHooks<R> {
         let cx = ProducerContext::new(&made.setup, &wanted, &[]).with_abandon_flag(Some(flag));
         let state = call(Hook::ProducerInit, Site::default, || made.runner.producer_init(&cx));
         made.state =
-            Some(state.map_err(|error| CallFailure::of(&self.side.answers.recipe, *error))?);
+            Some(state.map_err(|error| CallFailure::of(&self.side.answers.recipe.items, *error))?);
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl<R: Runner> ChildHooks<R> {
         let inputs = reading(attachments, || {
             parts.iter().map(|part| recipe.items.decode_input(part)).collect::<Result<_>>()
         });
-        inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(recipe, error)))
+        inputs.map_err(|error| CallFailure::Error(RemoteFailure::of(&recipe.items, error)))
     }
 
     fn call(
@@ -339,7 +339,7 @@ impl<R: Runner> ChildHooks<R> {
                 {
                     drop_quietly(state);
                 }
-                Err(CallFailure::of(&self.side.answers.recipe, *error))
+                Err(CallFailure::of(&self.side.answers.recipe.items, *error))
             }
         }
     }
@@ -352,7 +352,7 @@ impl<R: Runner> ChildHooks<R> {
             let wanted = Wanted::all();
             let cx = ProducerContext::new(&setup, &wanted, &[]);
             let ended = call(Hook::ProducerEnd, Site::default, || runner.producer_end(&cx, state));
-            failure = ended.err().map(|error| CallFailure::of(&answers.recipe, *error));
+            failure = ended.err().map(|error| CallFailure::of(&answers.recipe.items, *error));
         }
         match message::encode(FrameKind::Bye, answers.most, &Bye { failure }) {
             Ok(bye) => {
@@ -368,7 +368,8 @@ impl<R: Runner> Made<R> {
     fn new(recipe: &Recipe<R>, init: &Init) -> Result<Self, CallFailure> {
         let (runner, cfg) = recipe.make(&init.cfg)?;
         let setup = setup(init, Arc::new(cfg));
-        let setup = setup.map_err(|error| CallFailure::Cfg(RemoteFailure::of(recipe, error)))?;
+        let setup =
+            setup.map_err(|error| CallFailure::Cfg(RemoteFailure::of(&recipe.items, error)))?;
         Ok(Made { runner: Arc::new(runner), setup, state: None })
     }
 }

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{CoordinatorConnection, VARIABLE, refuse};
 use super::message::Nonce;
+use crate::backends::remote::recipe::Recipe;
+use crate::error::{Error, WorkerError};
+use crate::runner::Runner;
 
 /// A recipe, as a child process uses it.
 pub trait Serve: Sync {
@@ -14,12 +17,39 @@ pub trait Serve: Sync {
     fn serve(&self, connection: CoordinatorConnection) -> !;
 }
 
+/// A recipe for a runner of any type: what [`worker_main`] takes.
+pub trait AnyRecipe: Serve {}
+
+impl<R: Runner + 'static> AnyRecipe for Recipe<R> {}
+
+/// Makes this process a worker if it was started as one; it then never returns.
+///
+/// It belongs on the first line of `main`, before anything that a worker should not do too. In an ordinary
+/// process it returns at once. `recipes` are all those that the program builds pools with.
+///
+/// The hooks of a child process run on the thread that calls this, unless a
+/// [`stack_size`](crate::Builder::stack_size) is set.
+///
+/// A coordinator starts a worker as a [child process](crate::Builder::processes). Programs with clusters call
+/// `gangline_nats::worker_main` instead, which serves as either.
+///
+/// ```no_run
+/// # use gangline::process::Recipe;
+/// # fn example<R: gangline::Runner>(squares: &'static Recipe<R>) where Recipe<R>: gangline::process::AnyRecipe {
+/// gangline::worker_main(&[squares]);
+/// # }
+/// ```
+pub fn worker_main(recipes: &[&dyn AnyRecipe]) {
+    let recipes: Vec<_> = recipes.iter().map(|&recipe| recipe as &dyn Serve).collect();
+    serve_if_started(&recipes);
+}
+
 /// Whether this process has called `worker_main`.
 static PASSED: AtomicBool = AtomicBool::new(false);
 
 /// Serves the coordinator that has started this process as a worker, and then never returns. In an ordinary
 /// process it returns at once.
-pub(crate) fn serve_if_started(recipes: &[&dyn Serve]) {
+fn serve_if_started(recipes: &[&dyn Serve]) {
     let nonce = nonce();
     // Before it serves: a hook may start workers of its own, whose `main` begins as that of this process.
     PASSED.store(true, Ordering::Relaxed);
@@ -28,10 +58,17 @@ pub(crate) fn serve_if_started(recipes: &[&dyn Serve]) {
     }
 }
 
-/// Whether this process may start workers. One that was started as a worker and has not called `worker_main` would start
-/// workers that do the same.
-pub(crate) fn may_start_workers() -> bool {
-    PASSED.load(Ordering::Relaxed) || env::var_os(VARIABLE).is_none()
+/// Fails if this process may not start workers: it was started as a worker and has not called `worker_main`, so each worker
+/// would start others.
+///
+/// # Errors
+///
+/// [`WorkerError::Nested`] then.
+pub fn check_may_start() -> Result<(), Error> {
+    match PASSED.load(Ordering::Relaxed) || env::var_os(VARIABLE).is_none() {
+        true => Ok(()),
+        false => Err(WorkerError::Nested {}.into()),
+    }
 }
 
 fn nonce() -> Option<Nonce> {

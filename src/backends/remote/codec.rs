@@ -67,7 +67,9 @@ mod sealed {
 /// The codecs, as a value: a trait object cannot have functions with type parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodecFormat {
+    /// That of [`Postcard`].
     Postcard,
+    /// That of [`MessagePack`].
     MessagePack,
 }
 

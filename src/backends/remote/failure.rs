@@ -13,17 +13,16 @@ use crate::error::{
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
 pub enum CallFailure {
+    /// The hook returned an error.
     Error(RemoteFailure),
     /// The hook panicked, and the state is gone.
     Panic(String),
     /// A batch of these inputs had another number of outputs.
     Outputs {
+        /// The number of inputs.
         inputs: u64,
+        /// The number of outputs.
         outputs: u64,
     },
     /// The runner could not be made.
@@ -34,13 +33,9 @@ pub enum CallFailure {
 
 /// An error of a hook, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
 pub struct RemoteFailure {
     /// The text of the error and those of its causes.
-    pub(crate) texts: Vec<String>,
+    pub texts: Vec<String>,
     /// The error itself, in the codec, with the number of its type in the recipe.
     pub(crate) typed: Option<(u32, Vec<u8>)>,
     pub(crate) is_out_of_memory: bool,
@@ -48,7 +43,7 @@ pub struct RemoteFailure {
 }
 
 /// Writes and reads the errors whose types a recipe names.
-pub(crate) trait ErrorCodec {
+pub trait ErrorCodec {
     /// Encodes an error of a named type, with the number of the type.
     fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)>;
 
@@ -64,14 +59,14 @@ impl CallFailure {
     }
 
     /// The failure of a hook.
-    pub(crate) fn of(codec: &dyn ErrorCodec, error: Error) -> Self {
+    pub fn of(codec: &dyn ErrorCodec, error: Error) -> Self {
         let failure = CallFailure::of_shared(codec, &error);
         drop_quietly(error);
         failure
     }
 
     /// The failure of a hook for several items, for one of them.
-    pub(crate) fn of_shared(codec: &dyn ErrorCodec, error: &Error) -> Self {
+    pub fn of_shared(codec: &dyn ErrorCodec, error: &Error) -> Self {
         let source: &(dyn StdError + 'static) = match error {
             Error::HookPanicked { source, .. } => return CallFailure::Panic(source.to_string()),
             Error::HookFailed { source, .. } => source.as_ref(),
@@ -86,7 +81,7 @@ impl CallFailure {
     }
 
     /// The error of the call.
-    pub(crate) fn into_error(self, codec: &dyn ErrorCodec, (hook, site): (Hook, Site)) -> Error {
+    pub fn into_error(self, codec: &dyn ErrorCodec, (hook, site): (Hook, Site)) -> Error {
         let site = Box::new(site);
         match self {
             CallFailure::Error(failure) => {
@@ -110,7 +105,7 @@ impl CallFailure {
 
 impl RemoteFailure {
     /// A failure without an error.
-    pub(crate) fn text(text: String) -> Self {
+    pub fn text(text: String) -> Self {
         RemoteFailure {
             texts: vec![text],
             typed: None,
@@ -120,7 +115,7 @@ impl RemoteFailure {
     }
 
     /// An error. Its texts come from the user's code, which may panic.
-    pub(crate) fn of(codec: &dyn ErrorCodec, error: BoxError) -> Self {
+    pub fn of(codec: &dyn ErrorCodec, error: BoxError) -> Self {
         let failure = RemoteFailure::of_ref(codec, error.as_ref());
         drop_quietly(error);
         failure

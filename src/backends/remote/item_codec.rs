@@ -17,7 +17,7 @@ const MOST_ERRORS: usize = 8;
 
 /// What a coordinator needs of a recipe: its name, and how inputs, outputs and errors are written and read. The runner
 /// is made elsewhere.
-pub(crate) struct ItemCodec<I, T> {
+pub struct ItemCodec<I, T> {
     pub(super) name: &'static str,
     pub(super) version: &'static str,
     pub(super) codec: &'static dyn Codec,
@@ -39,12 +39,13 @@ struct Wire<T> {
 type ItemOrigin<T> = fn(&T) -> (u64, u32);
 
 /// How a runner hands on the encoded values of another.
-#[cfg(feature = "nats")]
-pub(crate) struct Relay<I, T> {
-    pub(crate) encode_input: fn(CodecFormat, &I, &mut Vec<u8>) -> Result<()>,
-    pub(crate) decode_output: fn(CodecFormat, &[u8]) -> Result<T>,
+pub struct Relay<I, T> {
+    /// Appends what the worker of the other reads as its input.
+    pub encode_input: fn(CodecFormat, &I, &mut Vec<u8>) -> Result<()>,
+    /// Reads what that worker has written as its output.
+    pub decode_output: fn(CodecFormat, &[u8]) -> Result<T>,
     /// The index and attempt that the hook sees.
-    pub(crate) origin: ItemOrigin<I>,
+    pub origin: ItemOrigin<I>,
 }
 
 /// Returns `None` if the error is of another type.
@@ -121,11 +122,13 @@ where
 }
 
 impl<I, T> ItemCodec<I, T> {
-    pub(crate) fn name(&self) -> &'static str {
+    /// The name of the recipe.
+    pub fn name(&self) -> &'static str {
         self.name
     }
 
-    pub(crate) fn terms(&self) -> Terms {
+    /// What both sides must agree on.
+    pub fn terms(&self) -> Terms {
         Terms {
             version: self.version.to_owned(),
             codec: self.format().name().to_owned(),
@@ -135,8 +138,7 @@ impl<I, T> ItemCodec<I, T> {
     }
 
     /// The codec of a runner that hands on encoded values of this one's: its child processes have the recipe of this.
-    #[cfg(feature = "nats")]
-    pub(crate) fn relayed<J, U>(&self, relay: Relay<J, U>) -> ItemCodec<J, U> {
+    pub fn relayed<J, U>(&self, relay: Relay<J, U>) -> ItemCodec<J, U> {
         let ItemCodec { name, version, codec, errors, .. } = *self;
         let input = Wire {
             name: self.input.name,
@@ -169,7 +171,11 @@ impl<I, T> ItemCodec<I, T> {
     }
 
     /// Appends an input of an item. A panic is an error.
-    pub(crate) fn encode_input(&self, item: u64, input: &I, bytes: &mut Vec<u8>) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// That of the codec.
+    pub fn encode_input(&self, item: u64, input: &I, bytes: &mut Vec<u8>) -> Result<()> {
         unless_panics(|| {
             if self.checks(item) {
                 self.check_input(input)?;
@@ -178,13 +184,22 @@ impl<I, T> ItemCodec<I, T> {
         })
     }
 
-    pub(crate) fn decode_input(&self, bytes: &[u8]) -> Result<I> {
+    /// Reads an input. A panic is an error.
+    ///
+    /// # Errors
+    ///
+    /// That of the codec.
+    pub fn decode_input(&self, bytes: &[u8]) -> Result<I> {
         let input = unless_panics(|| (self.input.decode)(self.format(), bytes));
         input.map_err(|error| format!("the input does not decode: {error}").into())
     }
 
     /// Appends an output of an item. A panic is an error.
-    pub(crate) fn encode_output(&self, item: u64, output: &T, bytes: &mut Vec<u8>) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// That of the codec.
+    pub fn encode_output(&self, item: u64, output: &T, bytes: &mut Vec<u8>) -> Result<()> {
         unless_panics(|| {
             if self.checks(item) {
                 self.check_output(output)?;
@@ -193,7 +208,12 @@ impl<I, T> ItemCodec<I, T> {
         })
     }
 
-    pub(crate) fn decode_output(&self, bytes: &[u8]) -> Result<T> {
+    /// Reads an output. A panic is an error.
+    ///
+    /// # Errors
+    ///
+    /// That of the codec.
+    pub fn decode_output(&self, bytes: &[u8]) -> Result<T> {
         let output = unless_panics(|| (self.output.decode)(self.format(), bytes));
         output.map_err(|error| format!("the output does not decode: {error}").into())
     }
@@ -223,25 +243,17 @@ impl<I, T> ErrorCodec for ItemCodec<I, T> {
 
 /// The fingerprint of a recipe.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(
-    not(feature = "nats"),
-    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
-)]
 pub struct Terms {
-    pub(crate) version: String,
+    /// The version of the recipe.
+    pub version: String,
     pub(crate) codec: String,
     pub(crate) input: String,
     pub(crate) output: String,
 }
 
 impl Terms {
-    #[cfg(feature = "nats")]
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
     /// What differs, for a person.
-    pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
+    pub fn difference(&self, coordinator: &Terms) -> Option<String> {
         let each = [
             ("version", &self.version, &coordinator.version),
             ("codec", &self.codec, &coordinator.codec),
@@ -283,7 +295,7 @@ pub(super) fn unless_panics<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Says that an input or an output cannot be sent.
-pub(crate) fn unsent(what: &str, error: &BoxError) -> BoxError {
+pub fn unsent(what: &str, error: &BoxError) -> BoxError {
     format!("the {what} cannot be sent: {error}").into()
 }
 

@@ -7,11 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::Codec;
-use super::failure::{CallFailure, ErrorCodec, RemoteFailure};
+use super::failure::{CallFailure, RemoteFailure};
 use super::item_codec::{ItemCodec, unless_panics};
-#[cfg(feature = "nats")]
-pub(crate) use super::item_codec::{Terms, unsent};
-use crate::base::{BoxError, Result};
+use crate::base::Result;
 use crate::cfg::CfgNode;
 use crate::runner::Runner;
 
@@ -239,14 +237,26 @@ where
 }
 
 impl<R: Runner> Recipe<R> {
-    /// Makes the runner from the configuration that its coordinator has sent. A panic is an error.
-    pub(crate) fn make(&self, cfg: &str) -> Result<(R, CfgNode), CallFailure> {
+    /// Its name, and how its inputs, outputs and errors are written: for backends.
+    #[doc(hidden)]
+    pub fn items(&self) -> &ItemCodec<R::Input, R::Output> {
+        &self.items
+    }
+
+    /// Makes the runner from the configuration that its coordinator has sent. A panic is an error. For backends.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration cannot be read, or the function of the recipe fails.
+    #[doc(hidden)]
+    pub fn make(&self, cfg: &str) -> Result<(R, CfgNode), CallFailure> {
         let cfg = CfgNode::from_yaml_str(cfg);
-        let unread = |error| CallFailure::Cfg(RemoteFailure::of(self, error));
+        let unread = |error| CallFailure::Cfg(RemoteFailure::of(&self.items, error));
         let mut cfg = cfg.map_err(|error| unread(error.into()))?;
         cfg.freeze();
         let runner = unless_panics(|| (self.make)(&cfg));
-        let runner = runner.map_err(|error| CallFailure::Make(RemoteFailure::of(self, error)))?;
+        let runner =
+            runner.map_err(|error| CallFailure::Make(RemoteFailure::of(&self.items, error)))?;
         Ok((runner, cfg))
     }
 }
@@ -275,41 +285,6 @@ impl<R: Runner> Recipe<R> {
             Some(finish) => unless_panics(|| finish(runner, outputs)),
             None => Ok(()),
         }
-    }
-}
-
-/// What the lanes of a cluster need of the items.
-#[cfg(feature = "nats")]
-impl<R: Runner> Recipe<R> {
-    pub(crate) fn name(&self) -> &'static str {
-        self.items.name()
-    }
-
-    pub(crate) fn terms(&self) -> Terms {
-        self.items.terms()
-    }
-
-    pub(crate) fn encode_input(
-        &self,
-        item: u64,
-        input: &R::Input,
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        self.items.encode_input(item, input, bytes)
-    }
-
-    pub(crate) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
-        self.items.decode_output(bytes)
-    }
-}
-
-impl<R: Runner> ErrorCodec for Recipe<R> {
-    fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
-        self.items.encode_error(error)
-    }
-
-    fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
-        self.items.decode_error(number, bytes)
     }
 }
 

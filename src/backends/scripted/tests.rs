@@ -4,7 +4,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::builder::MakeOfTest;
 use crate::testing::conformance::{Law, Laws, Probe};
 use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 
@@ -51,19 +50,12 @@ fn pool(
     squares: Squares,
     scripts: &[ProducerScript],
     set: impl FnOnce(
-        Builder<Squares, crate::order::RuntimeOrder>,
-    ) -> Builder<Squares, crate::order::RuntimeOrder>,
-) -> AnyOrderRunner<Squares> {
-    let builder = set(AnyOrderRunner::builder(squares).devices(scripts.len()));
-    builder.backend(backend(scripts)).build().unwrap()
-}
-
-fn backend<R: Runner + 'static>(scripts: &[ProducerScript]) -> Arc<MakeOfTest<R>> {
-    let scripts = scripts.to_vec();
-    Arc::new(move |runner, setup, shared| {
-        let script = scripts[setup.producer].clone();
-        Box::new(Scripted::new(runner, setup, shared, script))
-    })
+        Builder<Arc<Squares>, crate::order::RuntimeOrder>,
+    ) -> Builder<Arc<Squares>, crate::order::RuntimeOrder>,
+) -> AnyOrderRunner<Arc<Squares>> {
+    let squares = Arc::new(squares);
+    let backend = InScripts { runner: squares.clone(), scripts: scripts.to_vec() };
+    set(AnyOrderRunner::builder(squares)).backend(backend).build().unwrap()
 }
 
 fn script(ahead: usize, steps: impl Into<Vec<ScriptStep>>) -> ProducerScript {
@@ -112,9 +104,11 @@ fn a_dropped_answer_is_a_timeout() {
     drop(pool);
 }
 
-fn laws(scripts: Vec<ProducerScript>) -> Laws<Probe> {
+fn laws(scripts: Vec<ProducerScript>) -> Laws<Arc<Probe>> {
     Laws::new(move |probe| {
-        AnyOrderRunner::builder(probe).devices(scripts.len()).backend(backend(&scripts))
+        let runner = Arc::new(probe);
+        let backend = InScripts { runner: runner.clone(), scripts: scripts.clone() };
+        AnyOrderRunner::builder(runner).backend(backend)
     })
 }
 
