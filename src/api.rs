@@ -5,8 +5,6 @@ pub(crate) mod boxed;
 pub(crate) mod builder;
 pub(crate) mod expand;
 pub(crate) mod gather;
-#[cfg(all(feature = "nats", target_os = "linux"))]
-pub(crate) mod host;
 pub(crate) mod into_outputs;
 pub(crate) mod map;
 pub(crate) mod map_batches;
@@ -21,5 +19,3 @@ pub(crate) mod streams;
 pub(crate) mod task_results;
 pub(crate) mod terminator;
 pub(crate) mod work;
-#[cfg(all(feature = "processes", target_os = "linux"))]
-pub(crate) mod worker;

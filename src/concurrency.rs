@@ -26,16 +26,21 @@ pub(crate) mod time_aside;
 pub(crate) mod yields;
 
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::atomic;
+#[cfg(not(shuttle))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use shuttle::sync::atomic;
+#[cfg(shuttle)]
+pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
 
 pub(crate) use self::barrier::Barrier;
 pub(crate) use self::deque::{Inbox, Stealer};
 pub(crate) use self::ring::{Reader, Writer, ring};
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex under which nothing panics.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no user code, and nothing that panics, runs under a lock of ours")
 }
 
@@ -43,20 +48,20 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
 }
 
-#[cfg(all(test, feature = "nats", not(shuttle)))]
+#[cfg(all(feature = "simulation", not(shuttle)))]
 std::thread_local! {
     static TIME_OF_TEST: std::cell::Cell<Option<std::time::Instant>> = const { std::cell::Cell::new(None) };
 }
 
 /// Sets what [`now`] returns on this thread from now on.
-#[cfg(all(test, feature = "nats", not(shuttle)))]
-pub(crate) fn set_time_of_test(time: std::time::Instant) {
+#[cfg(all(feature = "simulation", not(shuttle)))]
+pub fn set_time_of_test(time: std::time::Instant) {
     TIME_OF_TEST.set(Some(time));
 }
 
 /// Returns the time. In a model it stands still, so that a schedule is reproducible, and a test may set it.
-pub(crate) fn now() -> std::time::Instant {
-    #[cfg(all(test, feature = "nats", not(shuttle)))]
+pub fn now() -> std::time::Instant {
+    #[cfg(all(feature = "simulation", not(shuttle)))]
     if let Some(time) = TIME_OF_TEST.get() {
         return time;
     }

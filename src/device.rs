@@ -68,7 +68,7 @@ pub(crate) use place::Place;
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use thread_variables::candle_threads;
-#[cfg(all(feature = "rayon", feature = "nats", target_os = "linux"))]
+#[cfg(feature = "rayon")]
 pub(crate) use thread_variables::candle_variables;
 #[cfg(all(feature = "rayon", feature = "processes", target_os = "linux"))]
 pub(crate) use thread_variables::rayon_variable;

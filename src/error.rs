@@ -1,8 +1,6 @@
 //! The errors of building and running a runner.
 
 mod build;
-#[cfg(all(feature = "nats", target_os = "linux"))]
-mod cluster_error;
 mod convert;
 mod device_lost;
 mod error_display;
@@ -17,8 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::build::BuildError;
-#[cfg(all(feature = "nats", target_os = "linux"))]
-pub use self::cluster_error::ClusterError;
 pub use self::device_lost::DeviceLost;
 pub(crate) use self::device_lost::{costs_state, is_device_lost};
 pub(crate) use self::error_display::text_of;
@@ -84,7 +80,7 @@ pub enum Error {
         /// The signal or status, and what the process printed at last.
         source: Crash,
     },
-    /// A child process cannot serve.
+    /// A child process or another backend cannot serve.
     #[non_exhaustive]
     Worker {
         /// Why.

@@ -6,7 +6,7 @@
 //! | run several steps at once, make many items of one and one of many | [`pipelines`] |
 //! | name, share and lock GPUs | [`gpus`] |
 //! | survive hooks that crash the process | [`processes`] |
-//! | work on many machines | [`cluster`] |
+//! | work on many machines | [the crate gangline-nats](https://docs.rs/gangline-nats) |
 //! | answer calls from threads or async code | [`services`] |
 //! | work with streams, tasks and iterators that own their pool | [`async`] |
 //! | write results to a file, and resume a run after a crash | [`resume`] |
@@ -35,8 +35,6 @@ guides! {
     #[cfg(any(not(doctest), feature = "futures"))]
     r#async: "async.md"
     batches: "batches.md"
-    #[cfg(any(not(doctest), all(feature = "nats", target_os = "linux")))]
-    cluster: "cluster.md"
     config: "config.md"
     from_chassis: "from-chassis.md"
     from_dataloader: "from-dataloader.md"

@@ -4,7 +4,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod api;
-mod backend;
+#[doc(hidden)]
+pub mod backend;
+mod backends;
 mod base;
 mod concurrency;
 pub mod device;
@@ -32,7 +34,7 @@ pub use crate::api::terminator::Terminator;
 pub use crate::api::work::Work;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-pub use crate::api::worker::worker_main;
+pub use crate::backends::process::worker_entry::worker_main;
 pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::concurrency::cancel::CancelToken;
 pub use crate::device::{Device, Devices};
@@ -102,25 +104,17 @@ pub mod service {
     };
 }
 
-/// Producers on many machines: see [`Builder::cluster`].
-#[cfg(all(feature = "nats", target_os = "linux"))]
-#[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
-pub mod cluster {
-    pub use crate::backend::cluster::listing::{RecipeInfo, WorkerInfo, workers};
-    pub use crate::backend::cluster::nats::Nats;
-}
-
 /// Producers in child processes: see [`Builder::processes`].
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
-    pub use crate::api::worker::{AnyRecipe, worker_main};
-    pub use crate::backend::memory::shared_bytes::SharedBytes;
-    pub use crate::backend::memory::shared_memory::SharedMemory;
-    pub use crate::backend::process::fork_server::ForkServer;
-    pub use crate::backend::process::processes::Processes;
-    pub use crate::backend::remote::codec::{Codec, MessagePack, Postcard};
-    pub use crate::backend::remote::recipe::Recipe;
+    pub use crate::backends::memory::shared_bytes::SharedBytes;
+    pub use crate::backends::memory::shared_memory::SharedMemory;
+    pub use crate::backends::process::fork_server::ForkServer;
+    pub use crate::backends::process::processes::Processes;
+    pub use crate::backends::process::worker_entry::{AnyRecipe, worker_main};
+    pub use crate::backends::remote::codec::{Codec, MessagePack, Postcard};
+    pub use crate::backends::remote::recipe::Recipe;
 }
 
 /// Outputs as iterators, and inputs and outputs as streams of async code.
@@ -137,7 +131,7 @@ pub mod stream {
 #[doc(hidden)]
 pub mod fuzzing {
     #[cfg(all(feature = "processes", target_os = "linux"))]
-    pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
+    pub use crate::backends::process::any_bytes::read_any_bytes as read_any_frames;
     pub use crate::device::any_text::read_any_bytes as read_any_devices;
     pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
 }

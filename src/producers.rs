@@ -4,14 +4,17 @@ pub(crate) mod backend;
 #[cfg_attr(not(feature = "rayon"), path = "producers/no_cpu_pool.rs")]
 pub(crate) mod cpu_pool;
 pub(crate) mod deadline_thread;
+pub(crate) mod lease_desk;
 pub(crate) mod leasing;
 pub(crate) mod lifetime;
 pub(crate) mod participants;
+pub(crate) mod pool_backend;
 pub(crate) mod pool_settings;
 pub(crate) mod producer_factory;
 pub(crate) mod producer_loop;
 pub(crate) mod producer_threads;
 pub(crate) mod ready;
+pub(crate) mod seat_record;
 pub(crate) mod shared;
 pub(crate) mod startup;
 pub(crate) mod thread_wrapper;

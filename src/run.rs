@@ -4,8 +4,9 @@
 //! and results back, whatever the backend.
 
 pub(crate) mod abort_guard;
+#[cfg(all(feature = "simulation", not(shuttle)))]
+pub(crate) mod by_hand;
 pub(crate) mod call;
-#[cfg(all(feature = "processes", target_os = "linux"))]
 pub(crate) mod crashes;
 pub(crate) mod failures;
 pub(crate) mod handover;
@@ -39,7 +40,6 @@ use crate::concurrency::{Mutex, lock};
 use crate::error::Result;
 use crate::journal::{ItemPlan, JournalKey};
 use crate::observe::event_log::EventLog;
-#[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::run::crashes::Crashes;
 use crate::run::handover::Handover;
 use crate::run::handover::shared_budget::{Bounded, MemoryBound, StageBudget};
@@ -55,12 +55,13 @@ use crate::run::run_shape::{CarriedOver, InLine, RunKind, RunShape};
 use crate::run::run_state::RunState;
 use crate::runner::{OpenItems, RunControl};
 
-/// One run, created at its start and dropped at its end: what its items pass through, and its [state](RunState).
-pub(crate) struct Run<I, T> {
+/// One run, created at its start and dropped at its end: what its items pass through, and its state.
+///
+/// A backend takes part in it by a desk for each producer.
+pub struct Run<I, T> {
     pub(crate) handover: Handover<I, T>,
     pub(crate) run_settings: Arc<RunSettings<I, T>>,
     order: Order,
-    #[cfg(all(feature = "processes", target_os = "linux"))]
     pub(crate) crashes: Crashes,
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
@@ -89,7 +90,6 @@ impl<I, T> Run<I, T> {
             handover,
             run_settings,
             order,
-            #[cfg(all(feature = "processes", target_os = "linux"))]
             crashes: Crashes::default(),
             losses: Mutex::new(vec![]),
             timeouts: Mutex::default(),
@@ -294,10 +294,11 @@ impl<I: Send, T: Send> RunControl for Run<I, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 #[cfg(not(shuttle))]
 impl<I, T> Run<I, T> {
     /// A run in input order with default settings, for tests.
+    #[cfg(test)]
     pub(crate) fn alone(
         producers: usize,
         window: usize,
@@ -308,7 +309,7 @@ impl<I, T> Run<I, T> {
     }
 
     /// A run in input order with these settings.
-    #[cfg(feature = "nats")]
+    #[cfg(feature = "simulation")]
     pub(crate) fn with_settings(
         settings: RunSettings<I, T>,
         producers: usize,

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 pub(crate) use self::context::RunControl;
 pub use self::context::{ConsumerContext, ProducerContext};
-pub(crate) use self::producer_setup::ProducerSetup;
-pub(crate) use self::wanted::{AbandonFlag, OpenItems, Wanted};
+pub use self::producer_setup::ProducerSetup;
+pub use self::wanted::Wanted;
+pub(crate) use self::wanted::{AbandonFlag, OpenItems};
 
 use crate::error::{Error, Result};
 

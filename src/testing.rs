@@ -43,7 +43,7 @@ pub use self::batches::{
 };
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-pub use crate::backend::remote::check::{CheckError, check_recipe};
+pub use crate::backends::remote::check::{CheckError, check_recipe};
 use crate::base::debug_with_causes;
 use crate::error::OutOfMemory;
 use crate::error::Result;

@@ -69,14 +69,14 @@ static READER: gangline::process::Recipe<Reader> =
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    gangline::worker_main(&[&READER]);
+    gangline_nats::worker_main(&[&READER]);
     args::main("Reads the held-out digits on workers of a cluster.", FLAGS, read)
 }
 
 #[cfg(target_os = "linux")]
 fn read(args: &Args) -> Result<(), BoxError> {
     use gangline::OrderedRunner;
-    use gangline::cluster::Nats;
+    use gangline_nats::{ClusterBuilder, Nats};
 
     let workers = args.get("--workers")?.unwrap_or(3);
     let (_, held_out) = read_digits(&data_file("digits.csv"))?;

@@ -8,9 +8,6 @@ mod batching;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 mod processes;
 
-#[cfg(all(feature = "nats", target_os = "linux"))]
-mod cluster;
-
 mod survival;
 
 mod lifespan;
@@ -19,6 +16,8 @@ mod telling;
 
 mod checks;
 
+mod elsewhere;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -26,15 +25,7 @@ use std::sync::{Arc, Mutex};
 use gangline_scheduler::batch::{Batch, Batching};
 
 use super::pool::{OrderKind, Pool};
-#[cfg(all(feature = "nats", target_os = "linux"))]
-use crate::backend::cluster::nats::Nats;
-#[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::process::processes::Processes;
-#[cfg(all(feature = "processes", target_os = "linux"))]
-use crate::backend::remote::item_codec::ItemCodec;
-#[cfg(all(feature = "nats", target_os = "linux"))]
-use crate::backend::remote::recipe::Recipe;
-use crate::backend::threads::producer;
+use crate::backends::threads::producer;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::cfg::{CfgError, CfgNode};
@@ -48,17 +39,14 @@ use crate::journal::Journal;
 use crate::observe::event_log::ObserveOptions;
 use crate::observe::observing::Observers;
 use crate::policy::Policy;
+use crate::producers::pool_backend::PoolBackend;
 use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
 use crate::producers::startup::FirstInit;
 use crate::producers::thread_wrapper::ThreadWrapper;
-#[cfg(test)]
-use crate::producers::{backend::Backend, shared::Shared};
 use crate::run::measures::Measures;
 use crate::run::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::run::time_limits::TimeLimits;
-#[cfg(test)]
-use crate::runner::ProducerSetup;
 use crate::runner::Runner;
 
 /// Builds a runner: see [`Pool::builder`].
@@ -66,7 +54,8 @@ use crate::runner::Runner;
 /// | to | call |
 /// |---|---|
 /// | say where it works | [`devices`](Builder::devices), [`lock_gpus`](Builder::lock_gpus), [`stack_size`](Builder::stack_size), [`around_producers`](Builder::around_producers); `cpu_threads` (feature `rayon`) |
-/// | work in child processes, or on many machines | `processes`, `cluster` (features `processes`, `nats`) |
+/// | work in child processes | `processes` (feature `processes`) |
+/// | work on many machines | `cluster`, of the crate [gangline-nats](https://docs.rs/gangline-nats) |
 /// | give it parameters | [`cfg`](Builder::cfg), [`seed`](Builder::seed) |
 /// | choose the order, and how much is in flight | [`order`](Builder::order), [`window`](Builder::window), [`window_memory`](Builder::window_memory), [`least_open`](Builder::least_open) |
 /// | work on many items at a time | [`batch`](Builder::batch), [`max_batch_cost`](Builder::max_batch_cost), [`max_padded_size`](Builder::max_padded_size) |
@@ -129,13 +118,8 @@ pub struct Builder<R: Runner, O> {
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
     token: CancelToken,
-    #[cfg(all(feature = "processes", target_os = "linux"))]
-    workers: Option<InProcesses<R>>,
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    cluster: Option<(Recipe<R>, Nats)>,
-    /// A backend of a test.
-    #[cfg(test)]
-    make: Option<Arc<MakeOfTest<R>>>,
+    /// One of each name.
+    backends: Vec<Box<dyn PoolBackend<R::Input, R::Output>>>,
     #[cfg(test)]
     memory: Option<DeviceMemory>,
     kind: PhantomData<fn() -> O>,
@@ -169,12 +153,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
             token: CancelToken::new(),
-            #[cfg(all(feature = "processes", target_os = "linux"))]
-            workers: None,
-            #[cfg(all(feature = "nats", target_os = "linux"))]
-            cluster: None,
-            #[cfg(test)]
-            make: None,
+            backends: vec![],
             #[cfg(test)]
             memory: None,
             kind: PhantomData,
@@ -199,30 +178,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn build(self) -> Result<Pool<R, O>, Error> {
-        #[cfg(all(feature = "nats", target_os = "linux"))]
-        if self.cluster.is_some() {
-            return self.build_in_cluster();
-        }
-        #[cfg(all(feature = "processes", target_os = "linux"))]
-        if self.workers.is_some() {
-            return self.build_in_processes();
-        }
-        #[cfg(test)]
-        if let Some(make) = self.make.clone() {
-            return self.build_with(|runner| {
-                let own = runner.clone();
-                let make = Arc::new(move |setup, shared| make(&own, setup, shared));
-                ProducerFactory::leasing(runner, make, Overdue::Abandoned)
-            });
+        if !self.backends.is_empty() {
+            return self.build_elsewhere();
         }
         self.build_with(producer::factory)
-    }
-
-    /// Puts producers into the backend that `make` makes.
-    #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn backend(mut self, make: Arc<MakeOfTest<R>>) -> Self {
-        self.make = Some(make);
-        self
     }
 
     /// Sets the memory of the devices.
@@ -301,20 +260,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         Ok(Pool::new_with(engine))
     }
 }
-
-/// How items are written for child processes, and how these are started.
-#[cfg(all(feature = "processes", target_os = "linux"))]
-type InProcesses<R> = (ItemCodec<<R as Runner>::Input, <R as Runner>::Output>, Processes);
-
-/// Makes a backend of a test.
-#[cfg(test)]
-pub(crate) type MakeOfTest<R> = dyn Fn(
-        &Arc<R>,
-        ProducerSetup,
-        Shared,
-    ) -> Box<dyn Backend<<R as Runner>::Input, <R as Runner>::Output>>
-    + Send
-    + Sync;
 
 /// Combines the batch rule with the limits that were given.
 fn batching<I, T>(

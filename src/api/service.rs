@@ -23,8 +23,7 @@ use crate::engine::service::calls::PendingCall;
 use crate::engine::service::calls::Reservation;
 use crate::engine::service::service_state::Deadline;
 use crate::error::Error;
-#[cfg(all(feature = "nats", target_os = "linux"))]
-use crate::observe::run_stats::ProducerTime;
+use crate::observe::run_stats::{ProducerTime, SeatTime};
 use crate::runner::Runner;
 
 /// A pool that answers calls, from any thread and from async code.
@@ -431,10 +430,18 @@ impl<R: Runner + 'static> Service<R> {
         self.host.0.calls().is_own_thread()
     }
 
-    /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
-        self.host.0.producer_times()
+    /// The times of the service's producers so far: for backends that have services elsewhere.
+    #[doc(hidden)]
+    pub fn hook_times(&self) -> Vec<SeatTime> {
+        let of_one = |(time, init): (ProducerTime, _)| SeatTime {
+            working: time.working(),
+            states_lost: time.rebuilds.states_lost,
+            rebuilds: time.rebuilds.inits,
+            rebuilding: time.rebuilds.took,
+            init,
+            ..SeatTime::default()
+        };
+        self.host.0.producer_times().into_iter().map(of_one).collect()
     }
 
     fn begin(&self, input: R::Input) -> PendingCall<R::Input, R::Output> {

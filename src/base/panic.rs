@@ -28,7 +28,7 @@ debug_with_causes!(PanicMessage);
 impl std::error::Error for PanicMessage {}
 
 /// Calls user code that is no hook.
-pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
+pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
     catch_unwind(AssertUnwindSafe(f)).map_err(message)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn catch_theirs<T>(
 
 /// Drops a value of the user's. A panic of its destructor is logged and goes no further: the run that the
 /// value belonged to has given up on it.
-pub(crate) fn drop_quietly<T>(value: T) {
+pub fn drop_quietly<T>(value: T) {
     if let Err(message) = catch(|| drop(value)) {
         tracing::warn!(%message, "a value that was no longer wanted panicked when dropped");
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::concurrency::{Mutex, lock};
 
 /// Wakes one thread, however it waits. It does not block and takes no lock.
-pub(crate) trait Bell: fmt::Debug + Send + Sync {
+pub trait Bell: fmt::Debug + Send + Sync {
+    /// Wakes the thread.
     fn ring(&self);
 }
 
@@ -16,10 +17,6 @@ pub(crate) struct Bells(Mutex<Vec<Arc<dyn Bell>>>);
 
 impl Bells {
     /// Adds a bell, once. Changes after this call ring it.
-    #[cfg_attr(
-        not(all(feature = "processes", target_os = "linux")),
-        expect(dead_code, reason = "only the keeper of a child process waits in the kernel")
-    )]
     pub(crate) fn add(&self, bell: &Arc<dyn Bell>) {
         let mut bells = lock(&self.0);
         if !bells.iter().any(|it| Arc::ptr_eq(it, bell)) {

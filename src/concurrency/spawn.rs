@@ -8,10 +8,11 @@ use tracing::subscriber::NoSubscriber;
 
 /// A thread that the operating system refused to start.
 #[derive(Debug)]
-pub(crate) struct SpawnError {
+pub struct SpawnError {
     /// The name that the thread would have had.
     pub(crate) name: String,
-    pub(crate) source: io::Error,
+    /// What the operating system said.
+    pub source: io::Error,
 }
 
 /// The subscriber of `tracing` that was the default of a thread.
@@ -19,24 +20,22 @@ pub(crate) struct SpawnError {
 /// A caller may have a subscriber of its own, which no other thread has by itself. `None` if the program had none yet: one
 /// that it gets for all threads later is theirs too.
 #[derive(Debug, Clone)]
-pub(crate) struct CallerSubscriber(Option<Dispatch>);
+pub struct CallerSubscriber(Option<Dispatch>);
 
 /// Makes a subscriber the default of the current thread until it is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it restores the default of before"]
-pub(crate) struct SubscriberGuard(
-    #[expect(dead_code, reason = "only dropped")] Option<DefaultGuard>,
-);
+pub struct SubscriberGuard(#[expect(dead_code, reason = "only dropped")] Option<DefaultGuard>);
 
 impl CallerSubscriber {
     /// The default of the current thread.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         let has_any = dispatcher::has_been_set();
         CallerSubscriber(has_any.then(|| dispatcher::get_default(Dispatch::clone)))
     }
 
     /// Makes it the default of the current thread.
-    pub(crate) fn enter(&self) -> SubscriberGuard {
+    pub fn enter(&self) -> SubscriberGuard {
         // Any default of a thread slows the macros of all threads down, so a program without subscribers gets none.
         let is_none = |dispatch: &Dispatch| dispatch.is::<NoSubscriber>();
         let own = self.0.as_ref();
@@ -46,7 +45,7 @@ impl CallerSubscriber {
 }
 
 /// Starts a thread with a name, which has the calling thread's subscriber of `tracing`.
-pub(crate) fn spawn<T: Send + 'static>(
+pub fn spawn<T: Send + 'static>(
     name: String,
     stack_size: Option<usize>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -39,7 +39,6 @@ use crate::device::Devices;
 use crate::error::{Error, Site};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
-#[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::observe::run_stats::ProducerTime;
 use crate::producers::Producers;
 use crate::producers::pool_settings::PoolSettings;
@@ -241,7 +240,6 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     }
 
     /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
         match lock(&self.serving).as_ref() {
             Some(Serving { engine, session: Some((session, _)), .. }) => {

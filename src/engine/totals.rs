@@ -359,7 +359,6 @@ impl<I, T> Engine<I, T> {
     }
 
     /// Returns the times of each producer so far, with the duration of its last `producer_init`.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(super) fn times_up_to_now(&self, run: &Run<I, T>) -> Vec<(ProducerTime, Duration)> {
         let Some(producers) = &self.producers else { return Vec::new() };
         let times = |producer| (run.handover.stats.producer(producer), producers.init(producer));

@@ -64,27 +64,13 @@ pub enum BuildError {
     /// [`recycle_after`](crate::Builder::recycle_after) is 0.
     #[non_exhaustive]
     RecycleAfter {},
-    /// A setting that a [cluster](crate::Builder::cluster) has not, or not yet.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+    /// The producers were to be in two places, such as in child processes and in a cluster.
     #[non_exhaustive]
-    NotInCluster {
-        /// The method of the builder.
-        setting: &'static str,
-        /// What to write instead.
-        instead: &'static str,
-    },
-    /// An option of [`Nats`](crate::cluster::Nats) is out of its bounds.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
-    #[non_exhaustive]
-    ClusterOption {
-        /// The method of `Nats`.
-        option: &'static str,
-        /// What is allowed.
-        allowed: String,
-        /// What was given.
-        given: String,
+    Backends {
+        /// The method of the builder that was called first.
+        one: &'static str,
+        /// The method that was called after it.
+        other: &'static str,
     },
     /// The first time of [`backoff`](crate::Builder::backoff) is longer than the longest.
     #[non_exhaustive]
@@ -155,13 +141,8 @@ impl fmt::Display for BuildError {
             BuildError::RecycleAfter {} => f.write_str(
                 "recycle_after must be at least 1 item, got 0; leave it out to keep the states",
             ),
-            #[cfg(all(feature = "nats", target_os = "linux"))]
-            BuildError::NotInCluster { setting, instead } => {
-                write!(f, "{setting} is not available with `cluster`; {instead}")
-            }
-            #[cfg(all(feature = "nats", target_os = "linux"))]
-            BuildError::ClusterOption { option, allowed, given } => {
-                write!(f, "{option} must be {allowed}, got {given}")
+            BuildError::Backends { one, other } => {
+                write!(f, "{one} is not available with `{other}`; leave one of the two out")
             }
             BuildError::Backoff { first, most } => {
                 let (first, most) = (HumanDuration(*first), HumanDuration(*most));

@@ -1,10 +1,37 @@
 //! The origin of errors, and what they say beside it.
 
+use std::time::Duration;
+
 use super::error_display::Unplaced;
-use super::{Error, Hook, OutputCount};
+use super::{Crash, Error, Hook, OutputCount, Site, WorkerError};
+use crate::base::BoxError;
 use crate::base::causes::WithCauses;
 
 impl Error {
+    /// What a backend of another crate says: it cannot serve, or refuses a setting.
+    #[doc(hidden)]
+    pub fn of_backend(source: impl Into<BoxError>) -> Self {
+        WorkerError::Backend { source: source.into() }.into()
+    }
+
+    /// A hook has returned an error, as a backend has heard.
+    #[doc(hidden)]
+    pub fn hook_failed(hook: Hook, site: Site, source: BoxError) -> Self {
+        Error::HookFailed { hook, site: Box::new(site), source }
+    }
+
+    /// The process of a hook has died, as a backend has heard.
+    #[doc(hidden)]
+    pub fn hook_crashed(hook: Hook, site: Site, source: Crash) -> Self {
+        Error::HookCrashed { hook, site: Box::new(site), source }
+    }
+
+    /// A hook has exceeded its time limit, as a backend has heard.
+    #[doc(hidden)]
+    pub fn hook_timed_out(hook: Hook, site: Site, limit: Duration) -> Self {
+        Error::TimedOut { hook, site: Box::new(site), limit }
+    }
+
     /// Names the stage of the producer in which a hook failed, from 1.
     pub(crate) fn in_stage(mut self, stage: usize) -> Self {
         if let Error::HookFailed { site, .. }

@@ -22,11 +22,9 @@ pub struct Crash {
 }
 
 impl Crash {
-    #[cfg_attr(
-        not(any(test, all(feature = "processes", target_os = "linux"))),
-        expect(dead_code, reason = "only child processes crash")
-    )]
-    pub(crate) fn new(signal: Option<i32>, status: Option<i32>, stderr: String) -> Self {
+    /// How a process ended, for backends.
+    #[doc(hidden)]
+    pub fn new(signal: Option<i32>, status: Option<i32>, stderr: String) -> Self {
         Crash { signal, status, stderr }
     }
 }
@@ -48,7 +46,7 @@ debug_with_causes!(Crash);
 
 impl std::error::Error for Crash {}
 
-/// A child process that cannot serve: the cause of [`Error::Worker`](crate::Error::Worker).
+/// A child process, or another backend, that cannot serve: the cause of [`Error::Worker`](crate::Error::Worker).
 #[non_exhaustive]
 pub enum WorkerError {
     /// The operating system could not start it.
@@ -110,13 +108,12 @@ pub enum WorkerError {
     /// do the same.
     #[non_exhaustive]
     Nested {},
-    /// The [cluster](crate::Builder::cluster) cannot serve. The text is that of the cause.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+    /// A backend of another crate cannot serve, or refuses a setting. The text is that of the source, such as the
+    /// `ClusterError` of gangline-nats.
     #[non_exhaustive]
-    Cluster {
-        /// What is wrong with it.
-        source: super::ClusterError,
+    Backend {
+        /// What is wrong. Its own source is the next cause along the chain.
+        source: BoxError,
     },
 }
 
@@ -157,8 +154,7 @@ impl fmt::Display for WorkerError {
                 "this process was started as a worker and cannot start others; build with `processes` only in a \
                  program whose `main` begins with `gangline::worker_main(&[&RECIPE])`"
             ),
-            #[cfg(all(feature = "nats", target_os = "linux"))]
-            WorkerError::Cluster { source } => source.fmt(f),
+            WorkerError::Backend { source } => source.fmt(f),
         }
     }
 }
@@ -171,8 +167,7 @@ impl std::error::Error for WorkerError {
             WorkerError::Start { source, .. } => Some(source),
             WorkerError::Make { source } | WorkerError::Cfg { source } => Some(source.as_ref()),
             WorkerError::Frame { source } => Some(source),
-            #[cfg(all(feature = "nats", target_os = "linux"))]
-            WorkerError::Cluster { source } => std::error::Error::source(source),
+            WorkerError::Backend { source } => source.source(),
             WorkerError::Unprepared { .. }
             | WorkerError::NoWorker { .. }
             | WorkerError::Silent { .. }

@@ -97,18 +97,21 @@ impl ProducerTime {
 /// The times of the successive workers in one seat of a cluster. If a worker has several producers, its times are their
 /// mean.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SeatTime {
+pub struct SeatTime {
     /// The time at which the present worker took the seat; `None` if the seat is empty.
-    pub(crate) since: Option<Instant>,
+    pub since: Option<Instant>,
     /// The time that earlier workers had it.
-    pub(crate) present: Duration,
+    pub present: Duration,
     /// The time that hooks worked.
-    pub(crate) working: Duration,
-    pub(crate) states_lost: u64,
-    pub(crate) rebuilds: u64,
-    pub(crate) rebuilding: Duration,
+    pub working: Duration,
+    /// The number of states that were lost.
+    pub states_lost: u64,
+    /// The number of calls of `producer_init` that rebuilt a state.
+    pub rebuilds: u64,
+    /// The time that these calls took.
+    pub rebuilding: Duration,
     /// The duration of the last worker's `producer_init`.
-    pub(crate) init: Duration,
+    pub init: Duration,
 }
 
 /// The number of states that a producer lost in a run, and the time that rebuilding them took.
@@ -385,13 +388,11 @@ impl RunStats {
     }
 
     /// Sets the times of the workers that have had a seat so far.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn set_seat(&self, producer: usize, seat: SeatTime) {
         lock(&self.producers[producer]).seat = Some(seat);
     }
 
     /// Changes the figures of a producer's worker.
-    #[cfg(all(feature = "processes", target_os = "linux"))]
     pub(crate) fn note_worker(&self, producer: usize, change: impl FnOnce(&mut WorkerReport)) {
         change(lock(&self.workers[producer]).get_or_insert_default());
     }

@@ -12,11 +12,11 @@ use crate::runner::Wanted;
 ///
 /// A value of it is made, used and dropped on the producer's own thread. That thread joins runs, notices lost
 /// states, and reports failures of `producer_init`. The backend leases items, has the hooks called on them, and
-/// [settles](crate::run::settle) the outcomes.
+/// settles the outcomes.
 ///
 /// What the scheduler allows: several leases at a time, released leases of which no hook has begun, and
 /// answers that are late, repeated or missing. Their leases are stale then.
-pub(crate) trait Backend<I, T> {
+pub trait Backend<I, T> {
     /// Calls `producer_init` while the pool is built. `wanted` tells that hook when to give up.
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error>;
 
@@ -43,7 +43,7 @@ pub(crate) trait Backend<I, T> {
 
 /// What a producer does after its part in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NextStep {
+pub enum NextStep {
     /// It takes part in the next run.
     On,
     /// It is lost, and takes part in no further run.

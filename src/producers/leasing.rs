@@ -21,7 +21,7 @@ pub(crate) enum Clones {
 }
 
 /// The next step of a producer that leaves the run.
-pub(crate) fn leave(shared: &Shared) -> NextStep {
+pub fn leave(shared: &Shared) -> NextStep {
     match shared.revocations.is_abandoned() {
         true => NextStep::Return,
         false => NextStep::On,

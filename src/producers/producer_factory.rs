@@ -22,11 +22,10 @@ pub(crate) struct ProducerFactory<I, T> {
 }
 
 /// Counts the items that the producers can have at the same time.
-pub(crate) type Capacity = dyn Fn() -> usize + Send + Sync;
+pub type Capacity = dyn Fn() -> usize + Send + Sync;
 
 /// Makes a backend without a state, on the producer's own thread.
-pub(crate) type MakeBackend<I, T> =
-    dyn Fn(ProducerSetup, Shared) -> Box<dyn Backend<I, T>> + Send + Sync;
+pub type MakeBackend<I, T> = dyn Fn(ProducerSetup, Shared) -> Box<dyn Backend<I, T>> + Send + Sync;
 
 impl<I, T> Clone for ProducerFactory<I, T> {
     fn clone(&self) -> Self {
@@ -51,24 +50,14 @@ impl<I, T> ProducerFactory<I, T> {
         ProducerFactory { runner, make, bypass, overdue, capacity: None }
     }
 
-    /// The hooks are called by the backends that `make` returns. They work on leases only.
-    #[cfg_attr(
-        not(any(test, all(feature = "processes", target_os = "linux"))),
-        expect(dead_code, reason = "without child processes, all producers are threads")
-    )]
-    pub(crate) fn leasing(
+    /// The hooks are called where a backend has placed the producers. These work on leases only.
+    pub(crate) fn placed(
         runner: Arc<dyn Any + Send + Sync>,
         make: Arc<MakeBackend<I, T>>,
         overdue: Overdue,
+        capacity: Option<Arc<Capacity>>,
     ) -> Self {
-        ProducerFactory::new(runner, make, Bypass::Never, overdue)
-    }
-
-    /// Its producers are the seats of a cluster. Their workers form the batches, so each leases single items: as many as
-    /// `capacity` says.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(crate) fn with_seats(self, capacity: Arc<Capacity>) -> Self {
-        ProducerFactory { capacity: Some(capacity), ..self }
+        ProducerFactory { runner, make, bypass: Bypass::Never, overdue, capacity }
     }
 }
 

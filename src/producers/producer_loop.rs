@@ -210,7 +210,7 @@ fn unless_over(run: &RunState, outcome: Result<(), Error>) -> Result<(), Error> 
 mod tests {
     use super::*;
     use crate::api::map::map;
-    use crate::backend::threads::producer::Producer;
+    use crate::backends::threads::producer::Producer;
     use crate::concurrency::atomic::{AtomicU64, Ordering};
     use crate::concurrency::spawn::CallerSubscriber;
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};

@@ -14,7 +14,7 @@ use crate::run::run_state::RunState;
 
 /// State of a producer that other threads read.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
+pub struct Shared {
     /// The state of all producers of its pool.
     pool: Arc<PoolShared>,
     own: Arc<Own>,
@@ -130,18 +130,19 @@ impl Shared {
     }
 
     /// Records the duration of a `producer_init`.
-    pub(crate) fn note_init(&self, took: Duration) {
+    pub fn note_init(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.own.init.store(nanos, Ordering::Relaxed);
         self.own.inits.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_ready(&self) {
+    /// Records that the producer has a state.
+    pub fn note_ready(&self) {
         self.own.is_ready.store(true, Ordering::Relaxed);
     }
 
     /// Records that the producer has ended its state.
-    pub(crate) fn note_end(&self) {
+    pub fn note_end(&self) {
         self.own.is_ready.store(false, Ordering::Relaxed);
     }
 

@@ -45,10 +45,6 @@ pub(crate) enum Overdue {
     #[default]
     Abandoned,
     /// The backend ends it, and answers for its lease.
-    #[cfg_attr(
-        not(all(feature = "processes", target_os = "linux")),
-        expect(dead_code, reason = "a thread cannot be ended")
-    )]
     Ended,
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct CarriedOver {
 
 impl CarriedOver {
     /// For producers without an earlier run.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn nothing(producers: usize) -> Self {
         let learned = vec![DeviceBatches::default(); producers];
         CarriedOver { learned, lost: vec![], away: vec![], starting: vec![] }

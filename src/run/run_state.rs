@@ -31,7 +31,7 @@ use crate::runner::Wanted;
 const NEWS: Duration = Duration::from_millis(100);
 
 /// What the threads of a run share, whatever the types of its items. Compiled once, and not for each runner.
-pub(crate) struct RunState {
+pub struct RunState {
     /// The items that producers still need to work on.
     pub(crate) wanted: Wanted,
     /// The items whose results the consumer still takes. Differs from `wanted` after a stop: the result whose

@@ -6,12 +6,15 @@ use crate::base::TimeLimit;
 
 /// The time limits of a pool. `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct TimeLimits {
-    pub(crate) item: Option<Duration>,
-    pub(crate) init: Option<Duration>,
-    pub(crate) run: Option<Duration>,
+pub struct TimeLimits {
+    /// The time limit of a call for an item or a batch.
+    pub item: Option<Duration>,
+    /// The time limit of a `producer_init`.
+    pub init: Option<Duration>,
+    /// The time limit of a run.
+    pub run: Option<Duration>,
     /// The time limit of a `producer_end`. In a run, only states that are recycled end.
-    pub(crate) end: Option<Duration>,
+    pub end: Option<Duration>,
 }
 
 /// The number of ticks within a limit. More would be more exact, and cost more.

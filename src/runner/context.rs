@@ -45,11 +45,11 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { attempt, ..self }
     }
 
-    /// The same, with the indices that these items have in the run of another process.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(crate) fn shown_as(self, items: &'a [u64]) -> Self {
+    /// Returns the same context as the run of another process has it. For backends.
+    #[doc(hidden)]
+    pub fn shown_as(self, items: &'a [u64], attempt: u32) -> Self {
         debug_assert_eq!(items.len(), self.items.len(), "each item has an index");
-        ProducerContext { shown: Some(items), ..self }
+        ProducerContext { shown: Some(items), attempt, ..self }
     }
 
     /// The same, for a producer that may be abandoned.

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::device::{Devices, HeldGpus, Place};
-use crate::error::Site;
+use crate::error::{Error, Site, WorkerError};
 
 /// One producer's place in the device list, with its resources.
 #[derive(Debug)]
-pub(crate) struct ProducerSetup {
+pub struct ProducerSetup {
     /// The position in the list.
-    pub(crate) producer: usize,
+    pub producer: usize,
     pub(crate) place: Place,
     pub(crate) cfg: Arc<CfgNode>,
     /// The number of places in the list.
     pub(crate) producers: usize,
     /// The seed of the run, from which the random numbers of items come.
-    pub(crate) seed: u64,
+    pub seed: u64,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
     /// The number of threads of its own pool; `None` without a pool.
@@ -34,7 +34,7 @@ impl ProducerSetup {
     /// # Panics
     ///
     /// If the list has fewer places.
-    pub(crate) fn plain(producer: usize, devices: &Devices) -> Self {
+    pub fn plain(producer: usize, devices: &Devices) -> Self {
         let place = devices.place(producer).expect("the caller knows the list").clone();
         ProducerSetup {
             producer,
@@ -50,8 +50,18 @@ impl ProducerSetup {
         }
     }
 
+    /// The configuration as text, for a process that makes the runner.
+    ///
+    /// # Errors
+    ///
+    /// If it has what a text cannot hold.
+    pub fn cfg_as_text(&self) -> Result<String, Error> {
+        let text = self.cfg.to_yaml();
+        text.map_err(|error| WorkerError::Cfg { source: error.into() }.into())
+    }
+
     /// Where an error happened: on this producer, with these items.
-    pub(crate) fn site(&self, items: &[u64], attempt: Option<u32>) -> Site {
+    pub fn site(&self, items: &[u64], attempt: Option<u32>) -> Site {
         Site {
             items: items.to_vec(),
             device: self.place.devices().first().copied(),

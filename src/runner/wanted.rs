@@ -1,9 +1,11 @@
 //! Which results are still wanted, as hooks learn it.
 
+use std::sync::Arc;
+
 use gangline_report::CallReport;
 
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::concurrency::bell::Bells;
+use crate::concurrency::bell::{Bell, Bells};
 
 /// The items that callers of a service still wait for.
 pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
@@ -37,8 +39,10 @@ impl AbandonFlag<'_> {
 }
 
 /// Tracks which items' results are still wanted.
+///
+/// While a pool is built, it tells whether the pool is.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Items from here on are not wanted. It only ever falls. `Relaxed` is enough: it saves work and
     /// answers `is_cancelled`, while sleeping threads are woken under the lock that they sleep with.
     end: AtomicU64,
@@ -51,6 +55,11 @@ impl Wanted {
         Wanted { end: AtomicU64::new(u64::MAX), bells: Bells::default() }
     }
 
+    /// Has a bell rung when fewer items are wanted.
+    pub fn listen(&self, bell: &Arc<dyn Bell>) {
+        self.bells.add(bell);
+    }
+
     /// Gives up on all items from `item` on.
     pub(crate) fn give_up_from(&self, item: u64) {
         self.end.fetch_min(item, Ordering::Relaxed);
@@ -59,7 +68,7 @@ impl Wanted {
 
     /// Returns whether the result for `item` is no longer wanted; without an item, whether no result is.
     #[inline]
-    pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
+    pub fn gave_up_on(&self, item: Option<u64>) -> bool {
         item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)
     }
 }

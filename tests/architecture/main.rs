@@ -20,9 +20,10 @@ use crate::source::{Files, code, files_of};
 
 /// The layers, from the top. A file imports from its own layer and those after it.
 const LAYERS: &[&[&str]] = &[
-    &["api", "testing"],
+    &["gangline_nats"],
+    &["api", "backend", "testing"],
     &["engine"],
-    &["backend"],
+    &["backends"],
     &["producers"],
     &["run"],
     &["observe"],
@@ -42,6 +43,7 @@ const LAYERS: &[&[&str]] = &[
 const CRATES: &[(&str, &str)] = &[
     ("", "src"),
     ("gangline_config", "crates/gangline-config/src"),
+    ("gangline_nats", "crates/gangline-nats/src"),
     ("gangline_report", "crates/gangline-report/src"),
     ("gangline_scheduler", "crates/gangline-scheduler/src"),
 ];
@@ -84,7 +86,7 @@ const MOST_SMALL_FILES: usize = 40;
 const MOST_GENERIC_FILES: usize = 10;
 
 /// The folders that may name a runner: the trait's own, what users hold, and tests.
-const OF_RUNNERS: &[&str] = &["api", "runner", "testing"];
+const OF_RUNNERS: &[&str] = &["api", "gangline_nats", "runner", "testing"];
 
 /// Names that types in several files share, and why. Every other type has a name of its own.
 const SHARED_NAMES: &[(&str, &str)] = &[

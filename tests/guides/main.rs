@@ -8,8 +8,13 @@ mod limits;
 
 /// Pages for contributors, which are not in the documentation.
 const CONTRIBUTORS: &[&str] = &["architecture.md", "performance.md", "testing.md"];
-/// Pages of the program, which are in its own documentation.
-const PROGRAM: &[&str] = &["command-line.md", "serving.md", "warm-workers.md"];
+/// Pages that are in the documentation of another package, and the folder of that.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("cluster.md", "crates/gangline-nats"),
+    ("command-line.md", "crates/gangline-cli"),
+    ("serving.md", "crates/gangline-cli"),
+    ("warm-workers.md", "crates/gangline-cli"),
+];
 
 /// Pages that readers of the repository begin with. The folder of a link is that of its page.
 const PAGES: &[&str] = &[
@@ -19,6 +24,7 @@ const PAGES: &[&str] = &[
     "SECURITY.md",
     "crates/gangline-cli/README.md",
     "crates/gangline-config/README.md",
+    "crates/gangline-nats/README.md",
     "crates/gangline-report/README.md",
     "crates/gangline-scheduler/README.md",
     "examples/README.md",
@@ -33,7 +39,7 @@ const CODE_HOST: &str = "../../";
 #[test]
 fn every_page_is_a_module_of_the_documentation() {
     let list = read("src/guide.rs");
-    for name in pages().keys().filter(|name| !PROGRAM.contains(&name.as_str())) {
+    for name in pages().keys().filter(|name| package_of(name).is_none()) {
         let module = module(name);
         let line = format!("{module}: \"{name}\"");
         assert!(list.contains(&line), "add the line `{line}` to the list in src/guide.rs");
@@ -62,7 +68,7 @@ fn the_front_pages_link_every_guide() {
     for name in pages().keys() {
         assert!(readme.contains(&format!("(docs/{name})")), "README.md does not link docs/{name}");
         let link = format!("[`guide::{}`]", module(name));
-        let is_linked = PROGRAM.contains(&name.as_str()) || lesson.contains(&link);
+        let is_linked = package_of(name).is_some() || lesson.contains(&link);
         assert!(is_linked, "src/lesson.md does not link {link}");
     }
 }
@@ -77,6 +83,8 @@ fn the_page_of_the_builder_names_each_of_its_methods() {
     let mut names = 0;
     for file in files {
         let text = fs::read_to_string(&file).expect("it is text");
+        // What is for backends only.
+        let text = text.replace("#[doc(hidden)]\n    pub fn ", "");
         for method in text.lines().filter_map(|line| line.strip_prefix("    pub fn ")) {
             let name = method.split(['(', '<']).next().expect("a text has a first part");
             names += 1;
@@ -103,17 +111,20 @@ fn links_to_files_are_labels() {
 
 #[test]
 fn labels_lead_to_the_same_place_in_the_repository_and_in_the_documentation() {
-    let (guides, program) = (read("src/guide/links.md"), read("crates/gangline-cli/src/links.md"));
-    let (guides, program) = (labels(&guides), labels(&program));
     for (name, text) in pages() {
-        let links = if PROGRAM.contains(&name.as_str()) { &program } else { &guides };
+        let file = match package_of(&name) {
+            Some(folder) => format!("{folder}/src/links.md"),
+            None => "src/guide/links.md".to_owned(),
+        };
+        let links = read(&file);
+        let links = labels(&links);
         for (label, target) in labels(&text) {
             assert_eq!(
                 label,
                 target.trim_start_matches("../"),
                 "docs/{name}: a label names its file"
             );
-            assert!(links.contains_key(label), "docs/{name}: {label} is not in src/guide/links.md");
+            assert!(links.contains_key(label), "docs/{name}: {label} is not in {file}");
             let modules = ["crate::guide::", "https://docs.rs/gangline/latest/gangline/guide/"];
             let place = modules.iter().find_map(|start| links[label].strip_prefix(start));
             if let Some(place) = place {
@@ -184,12 +195,17 @@ fn every_feature_of_a_guide_is_one_with_which_ci_runs_the_documentation() {
         ".ci/run runs the documentation with `more`"
     );
     let features: Vec<_> = more.split(',').map(|it| it.trim_start_matches("gangline/")).collect();
-    let implied = ["processes", "progress"]; // by `nats`, and by the program
+    let implied = ["processes", "progress"]; // by clusters, and by the program
     for part in list.split("feature = \"").skip(1) {
         let feature = part.split('"').next().expect("a text has a first part");
         let is_tested = features.contains(&feature) || implied.contains(&feature);
         assert!(is_tested, "{feature} is not in `more` of .ci/run, so its guide is not tested");
     }
+}
+
+/// The folder of the package whose documentation has a page; `None` for the library.
+fn package_of(page: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(name, _)| *name == page).map(|(_, folder)| *folder)
 }
 
 fn is_ported(name: &str) -> bool {

@@ -8,7 +8,7 @@ use std::{process, thread};
 
 use gangline::error::{DeviceLost, OutOfMemory};
 use gangline::order::InputOrder;
-use gangline::process::{AnyRecipe, MessagePack, Processes, Recipe};
+use gangline::process::{MessagePack, Processes, Recipe};
 use gangline::{Builder, CfgNode, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -130,7 +130,7 @@ static LATER: Recipe<Chores> =
 pub static PACKED: Recipe<Chores> = Recipe::new("packed", Chores::from_cfg).codec(&MessagePack);
 
 /// That of this process.
-pub fn recipe() -> &'static dyn AnyRecipe {
+pub fn recipe() -> &'static Recipe<Chores> {
     match std::env::var_os("TEST_LATER_VERSION") {
         Some(_) => &LATER,
         None => &CHORES,

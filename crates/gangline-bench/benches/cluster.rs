@@ -30,9 +30,9 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use gangline::closures::FnMap;
-    use gangline::cluster::Nats;
     use gangline::process::Recipe;
-    use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map, worker_main};
+    use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map};
+    use gangline_nats::{ClusterBuilder, Nats, worker_main};
     use rustix::time::{ClockId, clock_gettime};
     use serde::{Deserialize, Serialize};
     use serde_bytes::ByteBuf;

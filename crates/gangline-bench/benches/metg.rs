@@ -34,9 +34,9 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use gangline::closures::FnMap;
-    use gangline::cluster::Nats;
     use gangline::process::{Processes, Recipe};
-    use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map, worker_main};
+    use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map};
+    use gangline_nats::{ClusterBuilder, Nats, worker_main};
 
     use crate::broker::Broker;
     use crate::work::Work;

@@ -18,7 +18,7 @@ mod listed {
     use std::fmt::Write;
     use std::time::{Duration, SystemTime};
 
-    use gangline::cluster::{Nats, WorkerInfo, workers};
+    use gangline_nats::{Nats, WorkerInfo, workers};
     use humantime::{format_duration, format_rfc3339_seconds};
     use serde_json::{Value, json};
 

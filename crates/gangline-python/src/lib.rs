@@ -79,7 +79,7 @@ mod _native {
     /// Serves the pool that has started this process as a worker. Returns at once in any other process.
     #[pyfunction]
     fn worker_main(py: Python<'_>) {
-        py.detach(|| gangline::worker_main(&[&runner::PYTHON, &stage::STAGE]));
+        py.detach(|| gangline_nats::worker_main(&[&runner::PYTHON, &stage::STAGE]));
     }
 }
 

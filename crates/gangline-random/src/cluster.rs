@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use gangline::closures::MapBatches;
-use gangline::error::ClusterError;
 use gangline::process::Recipe;
 use gangline::{
     AnyOrderRunner, Batch, CfgNode, Error, OnError, Order, ProducerContext, Result, map_batches,
 };
+use gangline_nats::{ClusterBuilder, ClusterError};
 use serde::{Deserialize, Serialize};
 
 use self::live_cluster::{Fault, INJECTED, LiveCluster, WORKERS};

@@ -51,7 +51,7 @@ const USAGE: &str = "gangline-random [--seed N [--times T]] [--seconds S [--base
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    gangline::worker_main(&[&processes::CHORES, &cluster::CLUSTER_CHORES]);
+    gangline_nats::worker_main(&[&processes::CHORES, &cluster::CLUSTER_CHORES]);
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(problem) => {

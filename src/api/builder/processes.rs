@@ -1,22 +1,10 @@
 //! Producers in child processes.
 
-use std::sync::Arc;
-
 use super::Builder;
-use crate::api::pool::{OrderKind, Pool};
-use crate::backend::process::keeper::Keeper;
-use crate::backend::process::processes::Processes;
-use crate::backend::process::worker_entry::may_start_workers;
-use crate::backend::process::worker_process::KeeperSettings;
-#[cfg(feature = "nats")]
-use crate::backend::remote::item_codec::ItemCodec;
-use crate::backend::remote::recipe::Recipe;
-#[cfg(feature = "rayon")]
-use crate::device::CpuThreads;
-use crate::device::Devices;
-use crate::error::{Error, WorkerError};
-use crate::producers::producer_factory::{MakeBackend, ProducerFactory};
-use crate::run::run_settings::Overdue;
+use crate::api::pool::OrderKind;
+use crate::backends::process::in_processes::InProcesses;
+use crate::backends::process::processes::Processes;
+use crate::backends::remote::recipe::Recipe;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -40,7 +28,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// # Errors
     ///
-    /// [`build`](Builder::build) fails with [`Error::Worker`] if a child cannot be
+    /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
     /// process that was started as a worker and has not called `worker_main`.
     ///
@@ -67,51 +55,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// }
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-    pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
-        self.workers = Some((recipe.items, processes));
-        self
-    }
-
-    /// For the worker of a cluster.
-    #[cfg(feature = "nats")]
-    pub(crate) fn in_processes(
-        mut self,
-        codec: ItemCodec<R::Input, R::Output>,
-        processes: Processes,
-    ) -> Self {
-        self.workers = Some((codec, processes));
-        self
-    }
-
-    pub(super) fn build_in_processes(mut self) -> Result<Pool<R, O>, Error> {
-        let (codec, processes) = self.workers.take().expect("the caller has looked");
-        if !may_start_workers() {
-            return Err(WorkerError::Nested {}.into());
-        }
-        if let Some(retries) = processes.retries {
-            self.policy.retries = retries;
-        }
-        let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
-        let settings = KeeperSettings {
-            processes: processes.anchored(),
-            limits: self.limits,
-            names_only: devices.is_labels(),
-            stack_size: self.stack_size,
-            #[cfg(feature = "rayon")]
-            cpu_threads: self.cpu_threads.each(&devices),
-        };
-        self.devices = Some(Ok(devices));
-        // Their hooks are in the children.
-        self.wrapper = None;
-        // The pools are in the children. 0 is refused below.
-        #[cfg(feature = "rayon")]
-        if self.cpu_threads != CpuThreads::Exactly(0) {
-            self.cpu_threads = CpuThreads::Global;
-        }
-        let settings = Arc::new(settings);
-        let make: Arc<MakeBackend<R::Input, R::Output>> = Arc::new(move |setup, shared| {
-            Box::new(Keeper::new(codec, settings.clone(), setup, shared))
-        });
-        self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))
+    pub fn processes(self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
+        self.backend(InProcesses::new(recipe.items, processes))
     }
 }

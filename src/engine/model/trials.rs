@@ -13,7 +13,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{explore, feed};
-use crate::backend::threads::producer::Producer;
+use crate::backends::threads::producer::Producer;
 use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;

@@ -7,7 +7,6 @@ use gangline_scheduler::{Expired, LeaseId, ProducerId, RunTime, Scheduler, Sched
 
 use super::retry_watch::RetryWatch;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-#[cfg(all(feature = "nats", target_os = "linux"))]
 use crate::concurrency::bell::Bell;
 use crate::concurrency::bell::Bells;
 use crate::concurrency::event_count::EventCount;
@@ -177,7 +176,6 @@ impl Signals {
     }
 
     /// Wakes a producer that sleeps here, from outside of the run.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
     pub(crate) fn bell(&self, producer: ProducerId) -> Arc<dyn Bell> {
         (*self.sleepers[producer]).clone()
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use data_encoding::BASE64URL_NOPAD;
 use gangline::OrderedRunner;
+use gangline_nats::ClusterBuilder;
 use nkeys::KeyPair;
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use gangline_nats::ClusterBuilder;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -13,7 +13,7 @@
 )]
 
 #[cfg(target_os = "linux")]
-#[path = "../../../../tests/cluster/broker.rs"]
+#[path = "../../../gangline-nats/tests/cluster/broker.rs"]
 #[expect(dead_code, reason = "the library's tests use the rest")]
 mod broker;
 #[cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ mod deployment;
 #[cfg(target_os = "linux")]
 mod listing;
 #[cfg(target_os = "linux")]
-#[path = "../../../../tests/cluster/proxy.rs"]
+#[path = "../../../gangline-nats/tests/cluster/proxy.rs"]
 #[expect(dead_code, reason = "the library's tests use it")]
 mod proxy;
 #[cfg(target_os = "linux")]
@@ -45,6 +45,6 @@ fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
-    gangline::worker_main(&[chores::recipe()]);
+    gangline_nats::worker_main(&[chores::recipe()]);
     suite::run(&[supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS]);
 }

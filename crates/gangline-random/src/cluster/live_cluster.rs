@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gangline::cluster::Nats;
+use gangline_nats::Nats;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::laws::Laws;
