@@ -175,6 +175,8 @@ pub enum Event {
         producer: usize,
         /// Why it was lost; `None` if it left in order.
         lost: Option<Arc<str>>,
+        /// How long it had given no sign of life by then, if it was lost for that.
+        silent: Duration,
     },
     /// A producer exceeded its time limit. Its thread is abandoned.
     #[non_exhaustive]
@@ -287,8 +289,8 @@ impl Event {
             Event::WorkerJoined { producer, place, .. } => {
                 recorder.worker_joined(at, *producer, place);
             }
-            Event::WorkerLeft { producer, lost: Some(why) } => {
-                recorder.worker_lost(at, *producer, why);
+            Event::WorkerLeft { producer, lost: Some(why), silent } => {
+                recorder.worker_lost(at, *producer, why, *silent);
             }
             Event::HeadOfLineBlocked { item, lasted } => recorder.head_stalled(at, *item, *lasted),
             Event::ProducerQuarantined { producer, reason } => {

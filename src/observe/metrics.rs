@@ -416,7 +416,7 @@ impl Observer for Metrics {
                 self.producer_lost(*producer);
             }
             Event::WorkerJoined { producer, place, .. } => self.worker_joined(*producer, place),
-            Event::WorkerLeft { producer, lost } => self.worker_left(*producer, lost.is_some()),
+            Event::WorkerLeft { producer, lost, .. } => self.worker_left(*producer, lost.is_some()),
             Event::ProducerReplaced { producer } => self.producer_replaced(*producer),
             Event::RunEnded { totals } => self.run_ended(totals),
             _ => {}

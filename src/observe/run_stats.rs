@@ -81,7 +81,8 @@ impl ProducerTime {
     fn replace_by_seat(&mut self, seat: SeatTime) {
         self.present = seat.present + seat.since.map_or(Duration::ZERO, |since| now() - since);
         let rebuilding = seat.rebuilding.min(self.present);
-        let waited = self.present.saturating_sub(seat.working + rebuilding);
+        let waited = self.present.saturating_sub(seat.working + rebuilding + seat.dead);
+        self.aside.dead = seat.dead;
         let Waits { for_permits, for_retries, .. } = self.waited;
         self.waited = Waits {
             all: waited,
@@ -110,6 +111,8 @@ pub struct SeatTime {
     pub rebuilds: u64,
     /// The time that these calls took.
     pub rebuilding: Duration,
+    /// The time in which lost workers were taken for live ones.
+    pub dead: Duration,
     /// The duration of the last worker's `producer_init`.
     pub init: Duration,
 }

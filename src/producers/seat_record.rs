@@ -40,9 +40,9 @@ impl<'a> SeatRecord<'a> {
         self.events.tell(Event::ProducerReady { producer, took: init, is_rebuilt: false });
     }
 
-    /// Tells that the worker has left, and how it was lost if it was.
-    pub fn left(&self, lost: Option<Arc<str>>) {
-        self.events.tell(Event::WorkerLeft { producer: self.producer, lost });
+    /// Tells that the worker has left, and how it was lost if it was: it had given no sign of life for `silent`.
+    pub fn left(&self, lost: Option<Arc<str>>, silent: Duration) {
+        self.events.tell(Event::WorkerLeft { producer: self.producer, lost, silent });
     }
 
     /// Takes the record of the attempts, of which each producer has one. `None` if there are no observers.

@@ -12,7 +12,7 @@ use gangline_scheduler::{Lease, LeaseId};
 
 use self::runs::BoardRuns;
 use self::seat::Seat;
-pub(super) use self::seat::{Departed, SeatedWorker};
+pub(super) use self::seat::{Departed, SeatedWorker, WorkerLoss};
 use super::health::Fatal;
 use super::hook_times::HookTimes;
 use super::publication::{Address, News, Places, Publication, Stored};
@@ -275,7 +275,11 @@ impl LaneBoard {
     /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun
     /// and not answered are lost. Returns the lane, and the places in the stream of the messages that no worker may
     /// get; `None` without a seat.
-    pub(super) fn unseat(&self, worker: &str, lost: Option<Arc<str>>) -> Option<(usize, Vec<u64>)> {
+    pub(super) fn unseat(
+        &self,
+        worker: &str,
+        lost: Option<WorkerLoss>,
+    ) -> Option<(usize, Vec<u64>)> {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
         let gone = state.seats[lane].worker.clone().expect("it was just found there");

@@ -44,7 +44,7 @@ pub(super) fn is_of_cluster(producer: &ProducerTotals) -> bool {
 /// Returns the time that a producer took part. A worker of a cluster may join in the middle of a run.
 fn presence(producer: &ProducerTotals, totals: &Totals) -> Duration {
     match is_of_cluster(producer) {
-        true => producer.working + producer.rebuilding + producer.waiting,
+        true => producer.working + producer.rebuilding + producer.waiting + producer.aside.dead,
         false => totals.lasted,
     }
 }

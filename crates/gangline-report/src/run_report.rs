@@ -302,7 +302,7 @@ mod tests {
         run.finish(4_000, 3, 0);
         run.finish(6_000, 1, 1);
         run.fail(4_000, failure(0, 3, 1, "no"));
-        run.recorder.worker_lost(micros(7_000), 3, "silent");
+        run.recorder.worker_lost(micros(7_000), 3, "silent", Duration::ZERO);
         run
     }
 

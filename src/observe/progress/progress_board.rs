@@ -123,7 +123,7 @@ impl ProgressBoard {
                 let watch = self.producers.get_mut(*producer);
                 watch.into_iter().for_each(|watch| *watch = ProducerWatch::of_worker(place, at));
             }
-            Event::WorkerLeft { producer, lost } => {
+            Event::WorkerLeft { producer, lost, .. } => {
                 self.workers = self.workers.map(|workers| workers.saturating_sub(1));
                 return self.empty(*producer, lost.as_deref());
             }

@@ -54,8 +54,16 @@ pub(crate) struct SeatedWorker {
 pub(crate) struct Departed {
     /// The times of its hooks, as it has reported them.
     pub(crate) times: HookTimes,
-    /// Why it was lost; `None` if it left in order.
-    pub(crate) lost: Option<Arc<str>>,
+    /// How it was lost; `None` if it left in order.
+    pub(crate) lost: Option<WorkerLoss>,
+}
+
+/// How a worker was lost.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerLoss {
+    pub(crate) why: Arc<str>,
+    /// How long it had given no sign of life by then.
+    pub(crate) silent: Duration,
 }
 
 impl SeatedWorker {
@@ -77,9 +85,10 @@ impl Seat {
     }
 
     /// Takes the seat from its worker, and rings; `lost` says why, if the worker did not leave in order.
-    pub(super) fn vacate(&mut self, lost: Option<Arc<str>>) {
+    pub(super) fn vacate(&mut self, lost: Option<WorkerLoss>) {
         let gone = self.worker.take();
-        self.lost = gone.zip(lost.as_ref()).map(|(gone, lost)| format!("{}: {lost}", gone.host));
+        self.lost =
+            gone.zip(lost.as_ref()).map(|(gone, lost)| format!("{}: {}", gone.host, lost.why));
         // A lane without a run has nothing to report.
         self.departed.extend(self.run.map(|_| Departed { times: self.times, lost }));
         self.ring();

@@ -1,12 +1,11 @@
 //! What a coordinator does beside its runs: it admits workers, watches them and the broker, and keeps its key.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use gangline_scheduler::HumanDuration;
 
 use super::{Clock, Coordinator, Purge};
-use crate::board::SeatedWorker;
+use crate::board::{SeatedWorker, WorkerLoss};
 use crate::coordinator::departures::LeavingWorker;
 use crate::coordinator::search::SearchStep;
 use crate::event::{CoordinatorAction, KeyPurpose, KeyState};
@@ -108,13 +107,15 @@ impl Coordinator {
         let due = self.departures.take_due(self.clock.now, self.nats.lease_time);
         for LeavingWorker { worker, part, lost, .. } in due {
             if self.board.part_of(&worker) == Some(part) {
+                // It has said so, or its last results were awaited: nothing was silent.
+                let lost = lost.map(|why| WorkerLoss { why, silent: Duration::ZERO });
                 self.lose(&worker, lost);
             }
         }
     }
 
     /// Takes the seat from a worker, and removes its consumer and the items that are addressed to it.
-    pub(super) fn lose(&mut self, worker: &str, lost: Option<Arc<str>>) {
+    pub(super) fn lose(&mut self, worker: &str, lost: Option<WorkerLoss>) {
         // A consumer that is being made is that of the next part of this worker, which waits for its seat.
         if self.unseat(worker, lost) && !self.joining.contains_key(worker) {
             self.act(CoordinatorAction::RemoveConsumer(worker.to_owned()));
@@ -123,7 +124,7 @@ impl Coordinator {
 
     /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. `lost` says why,
     /// unless the worker leaves in order. Returns whether it had a seat.
-    fn unseat(&mut self, worker: &str, lost: Option<Arc<str>>) -> bool {
+    fn unseat(&mut self, worker: &str, lost: Option<WorkerLoss>) -> bool {
         let Some((lane, sequences)) = self.board.unseat(worker, lost) else { return false };
         tracing::info!("worker {worker} takes part no more");
         self.clock.staffed = self.clock.now;
@@ -137,10 +138,12 @@ impl Coordinator {
         let lease = self.nats.lease_time;
         for worker in seated {
             let seen = *self.seen.entry(worker.clone()).or_insert(self.clock.now);
-            if self.clock.now.duration_since(seen) > lease {
+            let silent = self.clock.now.duration_since(seen);
+            if silent > lease {
                 tracing::warn!("worker {worker} gave no sign of life for {lease:?}");
                 let lease = HumanDuration(lease);
-                self.lose(worker, Some(format!("it gave no sign of life for {lease:#}").into()));
+                let why = format!("it gave no sign of life for {lease:#}").into();
+                self.lose(worker, Some(WorkerLoss { why, silent }));
             }
         }
         let now = self.clock.now;

@@ -66,14 +66,18 @@ impl<'a> Figures<'a> {
             return;
         }
         self.note_times(times);
+        let silent = lost.as_ref().map_or(Duration::ZERO, |lost| lost.silent);
+        // It may have been silent since before it had this seat.
+        let silent = self.seat.since.map_or(Duration::ZERO, |since| silent.min(now() - since));
+        self.seat.dead += silent;
         self.end();
         if let Some(lost) = &lost {
             self.record.change(|it| {
                 it.losses += 1;
-                it.lost = Some(lost.to_string());
+                it.lost = Some(lost.why.to_string());
             });
         }
-        self.record.left(lost);
+        self.record.left(lost.map(|lost| lost.why), silent);
     }
 
     /// Records the times of the worker's hooks so far.

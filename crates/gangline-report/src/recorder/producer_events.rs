@@ -16,9 +16,13 @@ impl Recorder {
         lane.into_iter().for_each(|lane| lane.has_worker(place));
     }
 
-    /// A worker of a cluster was lost.
-    pub fn worker_lost(&mut self, at: Duration, producer: usize, why: &str) {
-        self.pass(at);
+    /// A worker of a cluster was lost. It had given no sign of life for `silent`.
+    pub fn worker_lost(&mut self, at: Duration, producer: usize, why: &str, silent: Duration) {
+        let spent = |place| SpentTime { kind: TimeKind::Dead, took: silent, place };
+        let has_items =
+            self.lanes.get(producer).is_some_and(|lane| lane.in_hand.busy_from().is_some());
+        let place = if has_items { SpentIn::Hook } else { SpentIn::Wait };
+        self.time_spent(at, producer, spent(place));
         self.incidents.keep_loss(at, IncidentKind::WorkerLost, producer, why);
     }
 

@@ -98,6 +98,25 @@ fn a_state_that_is_built_in_the_run_is_loading() {
     assert_eq!(loading, [ms(0), ms(5), ms(2)]);
 }
 
+/// A worker is killed at its item, and is known to be lost 10 ms later.
+#[test]
+fn the_time_of_a_dead_worker_is_no_work() {
+    let mut played = PlayedRun::new(2);
+    played.recorder.worker_joined(micros(0), 0, "node/0");
+    played.recorder.worker_joined(micros(0), 1, "node/1");
+    played.start(1_000, 0, 0, 1);
+    played.recorder.worker_lost(micros(15_000), 0, "silent", ms(10));
+    played.finish(15_000, 0, 0);
+    played.recorder.worker_lost(micros(15_000), 1, "silent", ms(10));
+    let report = played.end(20_000);
+    assert_eq!(busy(&report), [ms(4), ms(0)]);
+    assert_eq!(report.slowest[0].took, ms(4), "what it did is no straggler");
+    let others = &report.timeline.as_ref().unwrap().others;
+    let dead = others.iter().find(|it| it.kind == TimeKind::Dead).unwrap();
+    let sums: Vec<u64> = dead.ns.iter().map(|row| row.iter().sum()).collect();
+    assert_eq!(sums, [10_000_000; 2]);
+}
+
 #[test]
 fn each_attempt_counts_by_itself() {
     let mut played = PlayedRun::new(2);

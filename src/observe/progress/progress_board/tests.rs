@@ -46,7 +46,11 @@ fn the_workers_of_a_cluster_are_counted() {
     assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 1 worker");
     events.push((5, joined(1)));
     assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 2 workers");
-    events.extend([0, 1].map(|producer| (9, Event::WorkerLeft { producer, lost: None })));
+    events.extend(
+        [0, 1].map(|producer| {
+            (9, Event::WorkerLeft { producer, lost: None, silent: Duration::ZERO })
+        }),
+    );
     assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 0 workers");
 }
 
@@ -99,7 +103,11 @@ fn only_seats_with_a_worker_have_a_line() {
     board.pass(ms(9_000));
     let line = "  1  node/1  2 items   50 % busy  waiting";
     assert_eq!(board.lines(9, 90)[1..], [line]);
-    let left = |lost: Option<&str>| Event::WorkerLeft { producer: 1, lost: lost.map(Into::into) };
+    let left = |lost: Option<&str>| Event::WorkerLeft {
+        producer: 1,
+        lost: lost.map(Into::into),
+        silent: Duration::ZERO,
+    };
     let message = board.observe(ms(9_000), &left(Some("silent")));
     assert_eq!(message.as_deref(), Some("Segmenting: worker node/1 is lost: silent"));
     assert_eq!(board.lines(9, 90).len(), 1);
