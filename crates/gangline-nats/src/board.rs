@@ -272,9 +272,8 @@ impl LaneBoard {
         JoinReply::Seated
     }
 
-    /// Takes the seat from a worker; `lost` says why, if the worker did not leave in order. The items that it had begun
-    /// and not answered are lost. Returns the lane, and the places in the stream of the messages that no worker may
-    /// get; `None` without a seat.
+    /// Takes the seat from a worker, which was `lost` or left in order. The items that it had begun and not answered are
+    /// lost. Returns the lane, and the places in the stream of the messages that no worker may get.
     pub(super) fn unseat(
         &self,
         worker: &str,
@@ -283,8 +282,7 @@ impl LaneBoard {
         let mut state = lock(&self.state);
         let lane = state.lane_of(worker)?;
         let gone = state.seats[lane].worker.clone().expect("it was just found there");
-        let mut sequences = vec![];
-        let mut news = vec![];
+        let (mut sequences, mut news) = (vec![], vec![]);
         for (number, it) in state.held_by(lane).filter(|(_, it)| !it.is_answered) {
             match (it.is_begun, it.address) {
                 (true, _) => news.push(News::Lost(number, gone.host.clone())),
