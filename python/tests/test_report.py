@@ -108,10 +108,11 @@ def test_a_report_of_the_library_is_read_in_the_words_of_the_package():
         ],
     }
     said = (
-        'In "the producers" (stage 2 of 3) the workers limited the run: the 4 workers worked 97 % of the time, closely '
-        'followed by the workers of "say \\"`window(7)`\\"" (90 %); use more workers (the source and the caller keep up '
-        "with `workers=8`) or faster devices, try larger lists (`batch=64`), use `window=512` if memory has room for its "
-        'results, use a larger `window`, take results as they come (`order="completion"`), or make `load` faster.'
+        'In "the producers" (stage 2 of 3) the workers limited the run: the 4 workers worked 97 % of the time, '
+        'closely followed by the workers of "say \\"`window(7)`\\"" (90 %); use more workers (the source and '
+        "the caller keep up with `workers=8`) or faster devices, try larger lists (`batch=64`), use `window=512` "
+        "if memory has room for its results, use a larger `window`, take results as they come "
+        '(`order="completion"`), or make `load` faster.'
     )
     report = Report.from_json(json.dumps({"conclusion": "In the words of the library.", "findings": findings}))
     assert report.conclusion == said
