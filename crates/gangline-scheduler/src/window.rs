@@ -64,8 +64,8 @@ impl Window {
     /// earlier one. `pace` gives the number of items consumed since the last call, and the time; `has_memory` says whether
     /// more results may be held back.
     ///
-    /// With nothing held back for order, the window grows up to the [pace](Window::grow) of the items, and else
-    /// [less](Window::grow_behind_head). So a slow consumer does not make it grow. A prediction asks this function too.
+    /// With nothing held back for order, the window grows up to the pace of the items, and else
+    /// less. So a slow consumer does not make it grow. A prediction asks this function too.
     pub fn settle(
         &mut self,
         shortage: Shortage,
@@ -196,7 +196,7 @@ impl Window {
         self.at_work.saturating_mul(BEHIND_HEAD)
     }
 
-    /// Whether the window [may grow](Window::grow_behind_head), if it is full, while `held_back` results wait for the head.
+    /// Whether the window may grow, if it is full, while `held_back` results wait for the head.
     pub fn is_short_behind_head(&self, held_back: usize) -> bool {
         self.size.saturating_sub(held_back) <= self.at_work && self.size < self.most_behind_head()
     }
