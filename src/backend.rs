@@ -34,8 +34,8 @@
 //! # What it promises
 //!
 //! - Each lease is ended once. A late or repeated answer is dropped: its lease is over by then.
-//! - A hook that exceeds its limit in [`TimeLimits`] is ended, and its lease settled with that error. Whoever waits for a hook
-//!   that cannot be ended hangs the pool.
+//! - A hook that exceeds its limit in [`TimeLimits`] is ended, and its lease settled with that error. A backend that waits for
+//!   a hook which cannot be ended hangs the pool.
 //! - A process that dies costs the item in its hook one attempt, and others none: [`note_crash`](LeaseDesk::note_crash), then
 //!   `settle`, and `release` for the rest.
 //! - [`Shared`] hears of each `producer_init`, of a state that is there, and of its end. [`is_ready`](Backend::is_ready) says the

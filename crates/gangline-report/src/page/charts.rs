@@ -30,7 +30,7 @@ const SHADES: u32 = 8;
 /// More columns would show how the ends of batches fall into them.
 const MOST_RATES: usize = 120;
 
-/// A chart of rates has at least this many columns, and in each of more on average at least so many items.
+/// The least columns of a chart of rates, and the items that each further column has on average.
 const LEAST_RATES: usize = 12;
 const FEWEST_OF_A_RATE: u64 = 10;
 

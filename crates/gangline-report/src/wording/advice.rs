@@ -24,7 +24,7 @@ impl<'a> Wording<'a> {
     }
 }
 
-/// Returns the advice as a clause: `; a, b, or c`. What a vocabulary has no words for is left out.
+/// Returns the advice as a clause: `; a, b, or c`. What a vocabulary has no words for is omitted.
 pub(super) fn listed(advice: &[Advice], to: &Wording<'_>) -> String {
     let mut clauses: Vec<String> = advice.iter().filter_map(|it| to.advice(it)).collect();
     match (clauses.pop(), clauses.is_empty()) {
