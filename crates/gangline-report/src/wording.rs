@@ -19,6 +19,9 @@ use super::formats::{Count, LONGEST_TEXT, Many, Time, capitalised, clipped};
 use super::split_report::counts;
 use super::vocabulary::{Vocabulary, Words};
 
+/// The share of the time from which a part of what a journal took is mentioned.
+const LEAST_JOURNAL: f64 = 0.01;
+
 /// The share of the time from which rebuilding is mentioned.
 const LEAST_REBUILDING: f64 = 0.05;
 
@@ -279,9 +282,17 @@ impl Wording<'_> {
                     "it held {items} back for {held} of {lasted}, and the {producers} worked {busy} of the time"
                 )
             }
-            Limit::Journal { consumer, producers: own } => format!(
-                "it was written {consumer} of the time while no output was taken, and for {own} by the {producers}"
-            ),
+            Limit::Journal { consumer, producers: own } => {
+                let matters = |share: &Percent| share.0 >= LEAST_JOURNAL;
+                let parts = [
+                    matters(consumer)
+                        .then(|| format!("no output was taken for {consumer} of the time")),
+                    matters(own)
+                        .then(|| format!("the {producers} wrote outputs for {own} of the time")),
+                ];
+                let parts: Vec<_> = parts.into_iter().flatten().collect();
+                format!("while it was written, {}", parts.join(", and "))
+            }
             Limit::LostWorker { dead, share } => {
                 let dead = time(dead);
                 format!(

@@ -335,7 +335,7 @@ fn what_kept_producers_from_work_is_named() {
     let (bottleneck, sentence) =
         aside(&|it| it.producers.iter_mut().for_each(|it| it.aside.journal = time(6.0)));
     assert_eq!(bottleneck, Bottleneck::Journal);
-    assert!(sentence.contains("for 60 % by the producers; put it on a faster disk"), "{sentence}");
+    assert!(sentence.contains("while it was written, the producers wrote outputs for 60 % of the time; put it on a faster disk"), "{sentence}");
     let (bottleneck, sentence) = aside(&|it| it.producers[0].aside.dead = time(6.0));
     assert_eq!(bottleneck, Bottleneck::LostWorker);
     assert!(
@@ -358,7 +358,7 @@ fn a_slow_journal_is_not_the_consumer() {
     let (bottleneck, sentence) = decide(&slow);
     assert_eq!(bottleneck, Bottleneck::Journal);
     assert!(
-        sentence.starts_with("The journal limited the run: it was written 88 % of the time"),
+        sentence.starts_with("The journal limited the run: while it was written, no output was taken for 88 % of the time; put"),
         "{sentence}"
     );
     let hook = Totals { consumer_working: time(8.5), journal_writing: time(0.5), ..slow };
