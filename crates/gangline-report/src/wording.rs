@@ -282,17 +282,7 @@ impl Wording<'_> {
                     "it held {items} back for {held} of {lasted}, and the {producers} worked {busy} of the time"
                 )
             }
-            Limit::Journal { consumer, producers: own } => {
-                let matters = |share: &Percent| share.0 >= LEAST_JOURNAL;
-                let parts = [
-                    matters(consumer)
-                        .then(|| format!("no output was taken for {consumer} of the time")),
-                    matters(own)
-                        .then(|| format!("the {producers} wrote outputs for {own} of the time")),
-                ];
-                let parts: Vec<_> = parts.into_iter().flatten().collect();
-                format!("while it was written, {}", parts.join(", and "))
-            }
+            Limit::Journal { consumer, producers } => self.journal(*consumer, *producers),
             Limit::LostWorker { dead, share } => {
                 let dead = time(dead);
                 format!(
@@ -301,6 +291,15 @@ impl Wording<'_> {
             }
             _ => String::new(),
         }
+    }
+
+    /// What a journal cost: the time of the consumer's thread, and that of the producers.
+    fn journal(&self, consumer: Percent, own: Percent) -> String {
+        let taken = format!("no output was taken for {consumer} of the time");
+        let wrote = format!("the {} wrote outputs for {own} of the time", self.words.producers);
+        let parts = [(consumer, taken), (own, wrote)].into_iter();
+        let parts = parts.filter(|(share, _)| share.0 >= LEAST_JOURNAL).map(|(_, text)| text);
+        format!("while it was written, {}", parts.collect::<Vec<_>>().join(", and "))
     }
 
     /// The parts with their shares of the time.
