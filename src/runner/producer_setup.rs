@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::device::{Devices, HeldGpus, Place};
-use crate::error::{Error, Site, WorkerError};
+use crate::error::Site;
 
 /// One producer's place in the device list, with its resources.
 #[derive(Debug)]
@@ -55,9 +55,10 @@ impl ProducerSetup {
     /// # Errors
     ///
     /// If it has what a text cannot hold.
-    pub fn cfg_as_text(&self) -> Result<String, Error> {
+    #[cfg(feature = "config-files")]
+    pub fn cfg_as_text(&self) -> Result<String, crate::error::Error> {
         let text = self.cfg.to_yaml();
-        text.map_err(|error| WorkerError::Cfg { source: error.into() }.into())
+        text.map_err(|error| crate::error::WorkerError::Cfg { source: error.into() }.into())
     }
 
     /// Where an error happened: on this producer, with these items.

@@ -2,28 +2,19 @@
 //!
 //! A part of [gangline](https://docs.rs/gangline), published in step with it: use `gangline::CfgNode`.
 
-#[cfg(any(test, fuzzing))]
-mod any_bytes;
 mod de;
-mod entered;
-mod env;
 mod error;
-mod files;
-mod format;
-mod json;
 mod key;
 mod layers;
-mod load;
 mod near;
 mod node;
 mod path;
-mod save;
 mod scalar;
 pub mod segment;
 mod ser;
-mod toml;
+#[cfg(feature = "files")]
+mod text;
 mod tree;
-mod yaml;
 
 pub use self::error::{CfgError, PathProblem};
 pub use self::node::CfgNode;
@@ -31,6 +22,6 @@ pub use self::node::CfgNode;
 pub use config;
 
 /// What the fuzzer calls.
-#[cfg(fuzzing)]
+#[cfg(all(fuzzing, feature = "files"))]
 #[doc(hidden)]
-pub use self::any_bytes::read_any_bytes;
+pub use self::text::read_any_bytes;

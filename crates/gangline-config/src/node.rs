@@ -1,17 +1,16 @@
-//! The configuration itself; `files` has its calls for files, and `layers` those for the crate `config`.
+//! The configuration itself; `files` has its calls for texts, and `layers` those for the crate `config`.
 
-use std::ffi::OsString;
 use std::fmt;
 
 use config::{Value, ValueKind};
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::de;
 use super::error::{CfgError, MAX_DEPTH};
 use super::path::Path;
 use super::ser::{self, Tree, TreeSeed};
 use super::tree::{self, Table};
-use super::{de, env, format};
 
 /// A configuration: a tree of values with dotted paths.
 ///
@@ -30,6 +29,8 @@ use super::{de, env, format};
 /// assert_eq!(error.to_string(), "model.name: invalid type: string \"resnet\", expected u32");
 /// # Ok::<(), gangline_config::CfgError>(())
 /// ```
+///
+/// Reading and writing text, in files, from the environment and as assignments, needs gangline's feature `config-files`.
 ///
 /// # Paths
 ///
@@ -297,72 +298,10 @@ impl CfgNode {
         CfgNode { root: self.root.clone(), state: NodeState::Open }
     }
 
-    /// Takes values from the environment: [`with_env_pairs`](Self::with_env_pairs) with the
-    /// variables of this process.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`with_env_pairs`](Self::with_env_pairs).
-    pub fn with_env(self, prefix: &str) -> Result<Self, CfgError> {
-        self.with_env_pairs(prefix, std::env::vars_os())
-    }
-
-    /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
-    ///
-    /// After the prefix, which must match exactly, comes the path of an existing value. Write `__` for each
-    /// dot, and `_` for `-` and for a dot in a key; case does not matter. The key keeps its case. The text is read as
-    /// YAML: `3`, `true`, `[1, 2]`, `"007"`. A text that YAML would cut is kept whole, such as `abc #def` or `*x`.
-    ///
-    /// ```
-    /// # use gangline_config::CfgNode;
-    /// let cfg = CfgNode::from_yaml_str("MODEL: {num_classes: 10, names: []}")?;
-    /// let variables = [("APP__MODEL__NUM_CLASSES", "7"), ("APP__MODEL__NAMES", "[cat, dog]")];
-    /// let cfg = cfg.with_env_pairs("APP", variables)?;
-    /// assert_eq!(cfg, CfgNode::from_yaml_str("MODEL: {num_classes: 7, names: [cat, dog]}")?);
-    /// # Ok::<(), gangline_config::CfgError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - [`CfgError::EnvUnknown`]: no key matches the name, so it is misspelt.
-    /// - [`CfgError::EnvAmbiguous`]: the name matches two keys, or two names match one.
-    /// - [`CfgError::EnvNotUnicode`], [`CfgError::Parse`], [`CfgError::Frozen`]
-    /// - [`CfgError::Path`], [`CfgError::Through`], [`CfgError::Key`]: an earlier variable made the path
-    ///   impossible, or the value has a key that no path could name.
-    pub fn with_env_pairs<K: Into<OsString>, V: Into<OsString>>(
-        mut self,
-        prefix: &str,
-        pairs: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, CfgError> {
-        self.check_open(|| "setting it from the environment".to_owned())?;
-        let pairs = pairs.into_iter().map(|(name, text)| (name.into(), text.into()));
-        env::overlay(&mut self.root, prefix, pairs)?;
-        Ok(self)
-    }
-
-    /// Applies `path=value`, as given on a command line. The value is read as for
-    /// [`with_env_pairs`](Self::with_env_pairs), without the white space around it; a missing path is created.
-    ///
-    /// ```
-    /// # use gangline_config::CfgNode;
-    /// let mut cfg = CfgNode::new();
-    /// cfg.apply("model.layers=[64, 128]")?;
-    /// cfg.apply("model.name=\"007\"")?;
-    /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [64, 128]);
-    /// assert_eq!(cfg.get::<String>("model.name")?, "007");
-    /// # Ok::<(), gangline_config::CfgError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`CfgError::Assignment`] without an `=`, [`CfgError::Parse`] if the value is not YAML, and those of
-    /// [`set`](Self::set).
-    pub fn apply(&mut self, assignment: &str) -> Result<(), CfgError> {
-        let (path, text) = env::split_assignment(assignment)?;
-        self.check_open(|| format!("setting {path:?}"))?;
-        let origin = format!("the assignment to {path}");
-        let value = format::parse_value(text, &origin, path)?;
-        Path::parse(path)?.put(&mut self.root, value)
+    /// Returns the configuration as a value of JSON, to be compared with another.
+    #[doc(hidden)]
+    pub fn to_json(&self) -> serde_json::Value {
+        ser::to_json(&self.root)
     }
 
     /// Takes a tree that was checked, if its top is a node.
@@ -381,7 +320,7 @@ impl CfgNode {
         }
     }
 
-    fn check_open(&self, change: impl FnOnce() -> String) -> Result<(), CfgError> {
+    pub(super) fn check_open(&self, change: impl FnOnce() -> String) -> Result<(), CfgError> {
         match self.state {
             NodeState::Open => Ok(()),
             NodeState::Frozen => Err(CfgError::Frozen { change: change() }),
@@ -402,13 +341,6 @@ impl PartialEq for CfgNode {
 }
 
 impl Eq for CfgNode {}
-
-/// The configuration as YAML.
-impl fmt::Display for CfgNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.to_yaml().map_err(|_| fmt::Error)?)
-    }
-}
 
 impl fmt::Debug for CfgNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,6 +20,24 @@ pub(super) fn to_value<T: Serialize + ?Sized>(value: &T, room: usize) -> Result<
     value.serialize(ToValue { room })
 }
 
+/// The tree as a value of JSON. Integers of more than 64 bits are texts there, and what is not finite is null.
+pub(super) fn to_json(value: &Value) -> serde_json::Value {
+    match &value.kind {
+        ValueKind::Nil => serde_json::Value::Null,
+        ValueKind::Boolean(b) => (*b).into(),
+        ValueKind::I64(n) => (*n).into(),
+        ValueKind::U64(n) => (*n).into(),
+        ValueKind::I128(n) => n.to_string().into(),
+        ValueKind::U128(n) => n.to_string().into(),
+        ValueKind::Float(x) => (*x).into(),
+        ValueKind::String(text) => text.as_str().into(),
+        ValueKind::Array(list) => list.iter().map(to_json).collect(),
+        ValueKind::Table(table) => {
+            table.iter().map(|(key, value)| (key.clone(), to_json(value))).collect()
+        }
+    }
+}
+
 /// A tree as something to serialise.
 pub(super) struct Tree<'v>(pub(super) &'v Value);
 

@@ -183,27 +183,6 @@ fn describe_text(text: &str) -> String {
     }
 }
 
-/// The path of the first value in `value` for which `unfit` has a description, and that.
-pub(super) fn find_unfit(
-    value: &Value,
-    path: &str,
-    unfit: &dyn Fn(&Value) -> Option<String>,
-) -> Option<(String, String)> {
-    if let Some(found) = unfit(value) {
-        return Some((path.to_owned(), found));
-    }
-    match &value.kind {
-        ValueKind::Table(table) => {
-            table.iter().find_map(|(key, v)| find_unfit(v, &join(path, key), unfit))
-        }
-        ValueKind::Array(list) => list
-            .iter()
-            .enumerate()
-            .find_map(|(i, v)| find_unfit(v, &join(path, &i.to_string()), unfit)),
-        _ => None,
-    }
-}
-
 /// Refuses a key that a path could not name.
 pub(super) fn check_key(key: &str) -> Result<(), TreeFault> {
     let problem = if key.is_empty() { Some(PathProblem::Empty) } else { segment_problem(key) };

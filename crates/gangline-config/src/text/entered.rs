@@ -5,9 +5,9 @@
 use config::Value;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-use super::error::MAX_DEPTH;
-use super::scalar;
 use super::yaml::{self, Malformed};
+use crate::error::MAX_DEPTH;
+use crate::scalar;
 
 /// Characters between the values of YAML.
 const STRUCTURE: [char; 8] = [',', '[', ']', '{', '}', ':', '-', '?'];

@@ -5,9 +5,9 @@ use std::error::Error;
 use config::{Map, Value, ValueKind};
 use serde::de::DeserializeSeed;
 
-use super::error::MAX_DEPTH;
-use super::scalar;
-use super::ser::{Tree, TreeSeed};
+use crate::error::MAX_DEPTH;
+use crate::scalar;
+use crate::ser::{Tree, TreeSeed};
 
 /// JSON as one of `config`'s formats: its own keeps the last of two equal keys and rounds integers
 /// of more than 64 bits, both in silence.
@@ -36,24 +36,6 @@ impl config::Format for Json {
 
 pub(super) fn to_string(value: &Value) -> Result<String, Box<dyn Error + Send + Sync>> {
     Ok(serde_json::to_string_pretty(&Tree(value))? + "\n")
-}
-
-/// The tree as a value of JSON. Integers of more than 64 bits are texts there, and what is not finite is null.
-pub(super) fn to_value(value: &Value) -> serde_json::Value {
-    match &value.kind {
-        ValueKind::Nil => serde_json::Value::Null,
-        ValueKind::Boolean(b) => (*b).into(),
-        ValueKind::I64(n) => (*n).into(),
-        ValueKind::U64(n) => (*n).into(),
-        ValueKind::I128(n) => n.to_string().into(),
-        ValueKind::U128(n) => n.to_string().into(),
-        ValueKind::Float(x) => (*x).into(),
-        ValueKind::String(text) => text.as_str().into(),
-        ValueKind::Array(list) => list.iter().map(to_value).collect(),
-        ValueKind::Table(table) => {
-            table.iter().map(|(key, value)| (key.clone(), to_value(value))).collect()
-        }
-    }
 }
 
 fn with_origin(value: Value, uri: Option<&String>) -> Value {

@@ -1,11 +1,14 @@
-//! Configurations as text and in files.
+//! Configurations as text: in files, in the environment, in assignments.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::fmt;
+use std::path;
 
-use super::CfgNode;
-use super::error::CfgError;
-use super::format::TextFormat;
-use super::{json, load, save};
+use super::format::{self, TextFormat};
+use super::{env, load, save};
+use crate::CfgNode;
+use crate::error::CfgError;
+use crate::path::Path;
 
 impl CfgNode {
     /// Loads a file in YAML, TOML or JSON, chosen by its extension: `.yaml`, `.yml`, `.toml` or `.json`.
@@ -34,7 +37,7 @@ impl CfgNode {
     ///   tag, too many aliases or an integer of more than 128 bits (64 in TOML).
     /// - [`CfgError::Key`]: a key is empty or ends like `layers[1]`.
     /// - [`CfgError::BaseMissing`], [`CfgError::BaseNotText`], [`CfgError::BaseLoop`], [`CfgError::BaseMisspelt`]
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, CfgError> {
+    pub fn load(path: impl AsRef<path::Path>) -> Result<Self, CfgError> {
         CfgNode::from_root(load::load(path.as_ref())?.root)
     }
 
@@ -87,7 +90,7 @@ impl CfgNode {
     ///   and no `.nan`.
     /// - [`CfgError::BaseOutsideFile`], [`CfgError::BaseMisspelt`]: the configuration has a top-level key `__BASE__`, or
     ///   one that differs from it only in case or underscores. The file would not load.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CfgError> {
+    pub fn save(&self, path: impl AsRef<path::Path>) -> Result<(), CfgError> {
         save::save(&self.root, path.as_ref())
     }
 
@@ -117,8 +120,8 @@ impl CfgNode {
     /// - Those of [`load`](Self::load) for the base, those of [`save`](Self::save) for `path`.
     pub fn save_diff(
         &self,
-        path: impl AsRef<Path>,
-        base: impl AsRef<Path>,
+        path: impl AsRef<path::Path>,
+        base: impl AsRef<path::Path>,
     ) -> Result<(), CfgError> {
         save::save_diff(&self.root, path.as_ref(), base.as_ref())
     }
@@ -130,15 +133,84 @@ impl CfgNode {
         CfgNode::from_root(TextFormat::Yaml11.parse(text, None)?)
     }
 
-    /// Returns the configuration as a value of JSON, to be compared with another.
-    #[doc(hidden)]
-    pub fn to_json(&self) -> serde_json::Value {
-        json::to_value(&self.root)
+    /// Takes values from the environment: [`with_env_pairs`](Self::with_env_pairs) with the
+    /// variables of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with_env_pairs`](Self::with_env_pairs).
+    pub fn with_env(self, prefix: &str) -> Result<Self, CfgError> {
+        self.with_env_pairs(prefix, std::env::vars_os())
+    }
+
+    /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
+    ///
+    /// After the prefix, which must match exactly, comes the path of an existing value. Write `__` for each
+    /// dot, and `_` for `-` and for a dot in a key; case does not matter. The key keeps its case. The text is read as
+    /// YAML: `3`, `true`, `[1, 2]`, `"007"`. A text that YAML would cut is kept whole, such as `abc #def` or `*x`.
+    ///
+    /// ```
+    /// # use gangline_config::CfgNode;
+    /// let cfg = CfgNode::from_yaml_str("MODEL: {num_classes: 10, names: []}")?;
+    /// let variables = [("APP__MODEL__NUM_CLASSES", "7"), ("APP__MODEL__NAMES", "[cat, dog]")];
+    /// let cfg = cfg.with_env_pairs("APP", variables)?;
+    /// assert_eq!(cfg, CfgNode::from_yaml_str("MODEL: {num_classes: 7, names: [cat, dog]}")?);
+    /// # Ok::<(), gangline_config::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::EnvUnknown`]: no key matches the name, so it is misspelt.
+    /// - [`CfgError::EnvAmbiguous`]: the name matches two keys, or two names match one.
+    /// - [`CfgError::EnvNotUnicode`], [`CfgError::Parse`], [`CfgError::Frozen`]
+    /// - [`CfgError::Path`], [`CfgError::Through`], [`CfgError::Key`]: an earlier variable made the path
+    ///   impossible, or the value has a key that no path could name.
+    pub fn with_env_pairs<K: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        prefix: &str,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, CfgError> {
+        self.check_open(|| "setting it from the environment".to_owned())?;
+        let pairs = pairs.into_iter().map(|(name, text)| (name.into(), text.into()));
+        env::overlay(&mut self.root, prefix, pairs)?;
+        Ok(self)
+    }
+
+    /// Applies `path=value`, as given on a command line. The value is read as for
+    /// [`with_env_pairs`](Self::with_env_pairs), without the white space around it; a missing path is created.
+    ///
+    /// ```
+    /// # use gangline_config::CfgNode;
+    /// let mut cfg = CfgNode::new();
+    /// cfg.apply("model.layers=[64, 128]")?;
+    /// cfg.apply("model.name=\"007\"")?;
+    /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [64, 128]);
+    /// assert_eq!(cfg.get::<String>("model.name")?, "007");
+    /// # Ok::<(), gangline_config::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Assignment`] without an `=`, [`CfgError::Parse`] if the value is not YAML, and those of
+    /// [`set`](Self::set).
+    pub fn apply(&mut self, assignment: &str) -> Result<(), CfgError> {
+        let (path, text) = env::split_assignment(assignment)?;
+        self.check_open(|| format!("setting {path:?}"))?;
+        let origin = format!("the assignment to {path}");
+        let value = format::parse_value(text, &origin, path)?;
+        Path::parse(path)?.put(&mut self.root, value)
     }
 
     fn from_text(text: &str, format: TextFormat) -> Result<Self, CfgError> {
         let root = format.parse(text, None)?;
         load::check_no_base(&root, None)?;
         CfgNode::from_root(root)
+    }
+}
+
+/// The configuration as YAML.
+impl fmt::Display for CfgNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_yaml().map_err(|_| fmt::Error)?)
     }
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use config::{Value, ValueKind};
 
-use super::error::CfgError;
 use super::format::{MAX_BYTES, TextFormat};
-use super::tree;
+use crate::error::CfgError;
+use crate::tree;
 
 /// The top-level key of a file that names the file under it.
 pub(super) const BASE: &str = "__BASE__";

@@ -5,12 +5,13 @@ use std::path::Path;
 use config::{Value, ValueKind};
 
 use super::entered;
-use super::error::{CfgError, MAX_DEPTH};
 use super::json::{self, Json};
-use super::scalar::Schema;
+use super::schema::Schema;
 use super::toml::{self, Toml};
-use super::tree;
 use super::yaml::{self, Yaml};
+use crate::error::{CfgError, MAX_DEPTH};
+use crate::segment::join;
+use crate::tree;
 
 /// The largest text that is read, in bytes. A configuration is written by hand: whatever is larger
 /// is the wrong file.
@@ -52,7 +53,7 @@ impl TextFormat {
 
     /// Text that [`parse`](Self::parse) reads as the same tree.
     pub(super) fn write(self, value: &Value) -> Result<String, CfgError> {
-        let unfit = tree::find_unfit(value, "", &|value| self.unfit(value));
+        let unfit = find_unfit(value, "", &|value| self.unfit(value));
         if let Some((path, found)) = unfit {
             return Err(CfgError::Unsupported { path, format: self.name(), found });
         }
@@ -106,7 +107,7 @@ pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value,
         format: TextFormat::Yaml.name(),
         source: source.into(),
     })?;
-    let room = super::path::Path::parse(path)?.room();
+    let room = crate::path::Path::parse(path)?.room();
     tree::adopt(value, room).map_err(|fault| fault.at(path, Some(&origin)))
 }
 
@@ -115,4 +116,25 @@ fn check_size(text: &str, origin: Option<&str>) -> Result<(), CfgError> {
         return Err(CfgError::TooLarge { origin: origin.map(str::to_owned), limit: MAX_BYTES });
     }
     Ok(())
+}
+
+/// The path of the first value in `value` for which `unfit` has a description, and that.
+fn find_unfit(
+    value: &Value,
+    path: &str,
+    unfit: &dyn Fn(&Value) -> Option<String>,
+) -> Option<(String, String)> {
+    if let Some(found) = unfit(value) {
+        return Some((path.to_owned(), found));
+    }
+    match &value.kind {
+        ValueKind::Table(table) => {
+            table.iter().find_map(|(key, v)| find_unfit(v, &join(path, key), unfit))
+        }
+        ValueKind::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(i, v)| find_unfit(v, &join(path, &i.to_string()), unfit)),
+        _ => None,
+    }
 }

@@ -11,10 +11,11 @@ use std::fmt;
 use config::{Map, Value, ValueKind};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
-use super::error::MAX_DEPTH;
-use super::scalar::{self, Schema};
-use super::ser::Tree;
-use super::tree::{Table, describe};
+use super::schema::Schema;
+use crate::error::MAX_DEPTH;
+use crate::scalar;
+use crate::ser::Tree;
+use crate::tree::{Table, describe};
 
 /// How much aliases may add: each value counts 1 and each byte of a text or a key 1 more. It is
 /// what the largest text without aliases can hold.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use config::{Value, ValueKind};
 
-use super::error::CfgError;
 use super::format::TextFormat;
 use super::load::{self, BASE};
-use super::segment::join;
-use super::tree::{self, Table};
+use crate::error::CfgError;
+use crate::segment::join;
+use crate::tree::{self, Table};
 
 /// Writes the tree to `file`, whole or not at all.
 pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {

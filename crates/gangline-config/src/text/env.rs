@@ -5,10 +5,10 @@ use std::ffi::OsString;
 
 use config::{Value, ValueKind};
 
-use super::error::CfgError;
 use super::format::parse_value;
-use super::path::Path;
-use super::segment::{first, join};
+use crate::error::CfgError;
+use crate::path::Path;
+use crate::segment::{first, join};
 
 /// Separates the segments of a path in the name of a variable.
 const SEPARATOR: &str = "__";

@@ -2,13 +2,13 @@
 
 use config::{Value, ValueKind};
 
-use super::CfgNode;
 use super::env::split_assignment;
-use super::error::{CfgError, MAX_DEPTH};
 use super::format::TextFormat;
-use super::path::Path;
-use super::segment::join;
-use super::tree;
+use crate::CfgNode;
+use crate::error::{CfgError, MAX_DEPTH};
+use crate::path::Path;
+use crate::segment::join;
+use crate::tree;
 
 const FILE: &str = "some-file";
 

@@ -6,7 +6,7 @@ use std::num::ParseIntError;
 
 use config::{FileFormat, Map, Value, ValueKind};
 
-use super::tree::Table;
+use crate::tree::Table;
 
 /// TOML as one of `config`'s formats. Dates come in as text.
 #[derive(Debug, Clone, Copy)]
