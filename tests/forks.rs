@@ -351,7 +351,6 @@ fn a_child_of_a_child_is_refused_too() {
     assert_eq!(pool.run([1]).unwrap(), [2]);
 }
 
-#[cfg(feature = "futures")]
 mod streams {
     use futures_lite::StreamExt;
     use futures_lite::stream::{iter, pending};

@@ -184,22 +184,16 @@ fn pages_for_users_of_other_tools_have_a_program_that_runs() {
     }
 }
 
-/// A page that needs a feature is run if `.ci/run` asks for the feature.
+/// A page that needs a feature is run if the tests of the library ask for the feature.
 #[test]
-fn every_feature_of_a_guide_is_one_with_which_ci_runs_the_documentation() {
-    let (list, ci) = (read("src/guide.rs"), read(".ci/run"));
-    let more = ci.lines().find_map(|line| line.strip_prefix("more=\""));
-    let more = more.expect(".ci/run has features").trim_end_matches('"');
-    assert!(
-        ci.contains("--features \"$more\" --doc"),
-        ".ci/run runs the documentation with `more`"
-    );
-    let features: Vec<_> = more.split(',').map(|it| it.trim_start_matches("gangline/")).collect();
-    let implied = ["processes", "progress"]; // by clusters, and by the program
+fn every_feature_of_a_guide_is_one_that_tests_have() {
+    let (list, manifest) = (read("src/guide.rs"), read("Cargo.toml"));
+    let own = manifest.lines().find_map(|line| line.strip_prefix("gangline = { path = \".\", "));
+    let own = own.expect("the library is a dependency of its tests");
     for part in list.split("feature = \"").skip(1) {
         let feature = part.split('"').next().expect("a text has a first part");
-        let is_tested = features.contains(&feature) || implied.contains(&feature);
-        assert!(is_tested, "{feature} is not in `more` of .ci/run, so its guide is not tested");
+        let is_tested = own.contains(&format!("\"{feature}\""));
+        assert!(is_tested, "tests do not have {feature}, so its guide is not tested");
     }
 }
 

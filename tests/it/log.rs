@@ -1,7 +1,7 @@
 //! A subscriber of `tracing` that keeps what it is told.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
@@ -26,6 +26,7 @@ struct Message(String);
 
 impl Log {
     pub fn new() -> Self {
+        keep_callsites();
         let lines = Lines::default();
         let subscriber = tracing_subscriber::registry().with(Keeping(lines.clone()));
         Log { dispatch: Dispatch::new(subscriber), lines }
@@ -79,4 +80,11 @@ impl Visit for Message {
             write!(self.0, "{value:?}").unwrap();
         }
     }
+}
+
+/// Keeps a subscriber for the rest of the program. While there is just one, `tracing` asks the thread that comes to a place
+/// in the code first whether it has that one, and leaves the place out for all threads if not.
+fn keep_callsites() {
+    static KEPT: OnceLock<Dispatch> = OnceLock::new();
+    KEPT.get_or_init(|| Dispatch::new(tracing_subscriber::registry()));
 }

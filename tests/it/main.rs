@@ -37,7 +37,6 @@ mod journal_file;
 mod life;
 mod lost_races;
 mod manual;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod order;
 mod outcome_times;

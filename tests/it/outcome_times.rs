@@ -283,7 +283,6 @@ fn a_consumer_that_fails_because_its_run_ends_is_no_failure() {
     });
 }
 
-#[cfg(feature = "metrics")]
 #[test]
 fn metrics_move_behind_a_slow_item() {
     use gangline::metrics::Metrics;

@@ -244,7 +244,6 @@ fn a_number_that_json_does_not_have_fails_its_item() {
     assert_eq!(kept, "# pairs\n[null,[[1.0,{}],[1.0,{\"7\":[0.5,1.0]}]]]\n");
 }
 
-#[cfg(feature = "csv")]
 #[test]
 fn a_row_with_other_fields_than_the_header_fails_its_item() {
     let (_folder, path) = folder();

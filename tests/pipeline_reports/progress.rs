@@ -1,7 +1,5 @@
 //! The progress of a pipeline, as its last stage shows it.
 
-#![cfg(feature = "progress")]
-
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 

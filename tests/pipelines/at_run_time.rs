@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "futures")]
 use futures_lite::{StreamExt, future, stream};
 use gangline::closures::BoxRunner;
 use gangline::expansion::Open;
@@ -112,9 +111,7 @@ const DRIVERS: &[Driver] = &[
     |mut whole| whole.try_run(inputs().into_iter().map(Ok::<_, Error>)),
     |mut whole| whole.outputs(inputs()).collect(),
     |whole| whole.into_outputs(inputs()).collect(),
-    #[cfg(feature = "futures")]
     |mut whole| future::block_on(whole.run_stream(stream::iter(inputs()))),
-    #[cfg(feature = "futures")]
     |mut whole| future::block_on(whole.outputs_stream(stream::iter(inputs())).try_collect()),
     |mut whole| whole.run(inputs()).and_then(|_| whole.run(inputs())),
 ];

@@ -107,7 +107,6 @@ fn a_producer_may_see_all_gpus() {
 fn hooks_run_on_the_main_thread() {
     for threads in [0, 1, 2] {
         let builder = OrderedRunner::builder(Chores::new()).devices("cpu");
-        #[cfg(feature = "rayon")]
         let builder = match threads {
             0 => builder,
             _ => builder.cpu_threads(threads),
@@ -139,7 +138,6 @@ fn a_function_around_producers_is_for_threads() {
 /// The value of rayon's variable in a child with two threads.
 fn rayon_variable(processes: Processes) -> Option<String> {
     let builder = OrderedRunner::builder(Chores::new()).devices("cpu*2");
-    #[cfg(feature = "rayon")]
     let builder = builder.cpu_threads(2);
     let mut pool = builder.processes(&CHORES, processes).build().unwrap();
     let pid = pool.run([Chore::Pid]).unwrap().remove(0);

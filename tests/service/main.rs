@@ -20,5 +20,4 @@ mod streams;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;
-#[cfg(feature = "tower")]
 mod tower;

@@ -177,7 +177,6 @@ fn states_that_cannot_be_sent_stay_on_their_threads() {
     });
 }
 
-#[cfg(feature = "rayon")]
 #[test]
 fn a_replacement_has_a_pool_of_its_own() {
     no_hang(|| {

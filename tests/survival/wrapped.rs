@@ -56,7 +56,6 @@ fn all_hooks_of_a_producer_run_within_one_call() {
         let left = Arc::new(AtomicU64::new(0));
         let leaves = left.clone();
         let builder = OrderedRunner::builder(Inside.collect()).devices("cpu*2");
-        #[cfg(feature = "rayon")]
         let builder = builder.cpu_threads(2);
         let builder = builder.on_error(OnError::Skip).around_producers(move |producer| {
             ENTERED.set(ENTERED.get() + 1);

@@ -2,8 +2,8 @@
 
 use config::{Value, ValueKind};
 
+use super::TextFormat;
 use super::env::split_assignment;
-use super::format::TextFormat;
 use crate::CfgNode;
 use crate::error::{CfgError, MAX_DEPTH};
 use crate::path::Path;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use config::{Value, ValueKind};
 
-use super::format::parse_value;
+use super::parse_value;
 use crate::error::CfgError;
 use crate::path::Path;
 use crate::segment::{first, join};

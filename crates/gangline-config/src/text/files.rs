@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path;
 
-use super::format::{self, TextFormat};
+use super::{TextFormat, parse_value};
 use super::{env, load, save};
 use crate::CfgNode;
 use crate::error::CfgError;
@@ -197,7 +197,7 @@ impl CfgNode {
         let (path, text) = env::split_assignment(assignment)?;
         self.check_open(|| format!("setting {path:?}"))?;
         let origin = format!("the assignment to {path}");
-        let value = format::parse_value(text, &origin, path)?;
+        let value = parse_value(text, &origin, path)?;
         Path::parse(path)?.put(&mut self.root, value)
     }
 

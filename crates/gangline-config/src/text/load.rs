@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Value, ValueKind};
 
-use super::format::{MAX_BYTES, TextFormat};
+use super::{MAX_BYTES, TextFormat};
 use crate::error::CfgError;
 use crate::tree;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use config::{Value, ValueKind};
 
-use super::format::TextFormat;
+use super::TextFormat;
 use super::load::{self, BASE};
 use crate::error::CfgError;
 use crate::segment::join;
