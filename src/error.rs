@@ -125,13 +125,12 @@ pub enum Error {
         item: u64,
         /// The item's key, if [keys](crate::Builder::key) are in use in its stage.
         key: Option<Arc<str>>,
-        /// The index of the part in the item; then, if that was expanded too, that of its own part, and so
-        /// on. Empty if it is the item itself that failed.
-        parts: Vec<u64>,
+        /// The index of the part in the item. `None` if the item itself failed.
+        part: Option<u64>,
         /// How it failed. There the index of the item is that of the part among the parts of all items.
         source: Box<Error>,
     },
-    /// A function that [gathers](crate::Pipeline::gather) parts panicked.
+    /// A function that [gathers](crate::expansion::OpenPipeline::gather) parts panicked.
     #[non_exhaustive]
     GatherPanicked {
         /// The panic's own message.
@@ -350,11 +349,10 @@ impl Error {
 
     /// Returns the index of the part that failed, in the item that was [expanded](crate::Pool::expand).
     ///
-    /// [`item`](Error::item) and [`key`](Error::key) are those of the expanded item. If parts were expanded
-    /// themselves, it is the index in the part that was expanded last.
+    /// [`item`](Error::item) and [`key`](Error::key) are those of the expanded item.
     pub fn part(&self) -> Option<u64> {
         match self {
-            Error::PartFailed { parts, .. } => parts.last().copied(),
+            Error::PartFailed { part, .. } => *part,
             Error::TooManyFailures { source: Some(source), .. } => source.part(),
             _ => None,
         }

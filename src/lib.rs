@@ -58,9 +58,9 @@ pub mod closures {
     pub use crate::api::work::Collect;
 }
 
-/// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](Pipeline::gather).
+/// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](expansion::OpenPipeline::gather).
 pub mod expansion {
-    pub use crate::api::expand::{Expand, Open};
+    pub use crate::api::expand::{Expand, OpenPipeline};
     pub use crate::api::gather::Gather;
 }
 

@@ -1,4 +1,4 @@
-//! Pipelines in which one item becomes many.
+//! Pipelines in which one item becomes many, and many become one.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,6 +11,7 @@ use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::{Expanding, Expansion, Unfold};
 use crate::engine::gather::{AddOrder, FoldParts};
 use crate::engine::line::linked;
+use crate::engine::link::Direct;
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
 
@@ -18,30 +19,31 @@ use crate::runner::Runner;
 ///
 /// [`then`](Expand::then) adds the runner of the parts.
 #[must_use = "an expansion needs a stage for its parts: `.then(&mut pool)`"]
-pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
+pub struct Expand<'h, R: Runner, S: Runner, U> {
     stages: Box<LineOf<'h, R, S>>,
     unfold: U,
     most: Option<usize>,
-    outer: P,
 }
 
-/// An expansion of items of the type `T` that is not gathered yet, within those in `P`.
+/// A pipeline that ends with stages of parts, made by [`Expand::then`]. The parts are those of items of the type `T`.
 ///
-/// A [`Pipeline`] with this type has no `run`: [gather](Pipeline::gather) the parts, and add a stage for what they become.
-pub struct Open<T, P> {
+/// It has no `run`: [gather](OpenPipeline::gather) the parts, and add a stage for what they become. Then they may be
+/// expanded again.
+#[must_use = "parts need to be gathered: `.gather(..).then(&mut pool)`"]
+pub struct OpenPipeline<'h, R: Runner, S: Runner, T> {
+    line: Box<LineOf<'h, R, S>>,
     expansion: Arc<Expansion<T>>,
-    outer: P,
 }
 
-impl<'h, R, S, U, P> Expand<'h, R, S, U, P>
+impl<'h, R, S, U> Expand<'h, R, S, U>
 where
     R: Runner + 'static,
     S: Runner + 'static,
     S::Output: Sync,
     U: Unfold<S::Output>,
 {
-    pub(super) fn new(stages: Box<LineOf<'h, R, S>>, unfold: U, outer: P) -> Self {
-        Expand { stages, unfold, most: None, outer }
+    pub(super) fn new(stages: Box<LineOf<'h, R, S>>, unfold: U) -> Self {
+        Expand { stages, unfold, most: None }
     }
 
     /// Sets how many parents may be open at once: expanded, and not yet handed on by the gathering.
@@ -85,22 +87,21 @@ where
     /// # drop(open);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, Open<S::Output, P>>
+    pub fn then<N>(self, next: N) -> OpenPipeline<'h, R, N::Runner, S::Output>
     where
         N: IntoStage<'h, Runner: Runner<Input = U::Part>>,
     {
-        let Expand { stages, unfold, most, outer } = self;
+        let Expand { stages, unfold, most } = self;
         let expansion = Arc::new(Expansion::new(most));
         let joint = Expanding { unfold: Arc::new(unfold), expansion: expansion.clone() };
-        let line = linked(stages, joint, next.into_stage().0);
-        Pipeline::with_open(line, Open { expansion, outer })
+        OpenPipeline { line: linked(stages, joint, next.into_stage().0), expansion }
     }
 }
 
-impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
+impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// Expands each output of the stage that was last so far into *parts*: see [`Pool::expand`](crate::Pool::expand).
     ///
-    /// Outputs for parts can be expanded too. The innermost expansion is gathered first.
+    /// Parts are not expanded: gather them first, then expand what they have become.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -109,33 +110,25 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     /// let (pages, lines) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
     /// let words = OrderedRunner::new(map(|_| Ok(()), |_, _, word: String| Ok(word.len())), 2)?;
     /// type Counted = (std::sync::Arc<String>, usize);
-    /// let of_lines = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
-    /// let of_pages = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
-    /// let split = |by: char| move |text: &std::sync::Arc<String>| {
-    ///     text.split(by).map(str::to_owned).collect::<Vec<_>>()
-    /// };
+    /// let counts = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
     /// let letters = pages
-    ///     .expand(split('\n'))
     ///     .then(lines)
-    ///     .expand(split(' '))
+    ///     .expand(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>())
     ///     .then(words)
     ///     .gather(|_| 0, |letters, _, _, n| *letters += n)
-    ///     .then(of_lines)
-    ///     .gather(|_| 0, |letters, _, _, n| *letters += n)
-    ///     .then(of_pages)
-    ///     .run(["ab c\nd".to_owned(), "efg".to_owned()])?;
-    /// assert_eq!(letters, [4, 3]);
+    ///     .then(counts)
+    ///     .run(["ab c".to_owned(), "efg".to_owned()])?;
+    /// assert_eq!(letters, [3, 3]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn expand<F, I>(self, expand: F) -> Expand<'h, R, S, Sound<F, I>, P>
+    pub fn expand<F, I>(self, expand: F) -> Expand<'h, R, S, Sound<F, I>>
     where
         S::Output: Sync,
         F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
         I: IntoIterator<Item: Send> + 'static,
         I::IntoIter: Send + 'static,
     {
-        let (line, outer) = self.into_parts();
-        Expand::new(line, Sound::new(expand), outer)
+        Expand::new(self.into_line(), Sound::new(expand))
     }
 
     /// [Expands](Pipeline::expand) outputs into parts that can fail: see [`Pool::try_expand`](crate::Pool::try_expand).
@@ -157,7 +150,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     /// assert_eq!(seen, [5, 9]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn try_expand<F, I, T, E>(self, expand: F) -> Expand<'h, R, S, Fallible<F, I>, P>
+    pub fn try_expand<F, I, T, E>(self, expand: F) -> Expand<'h, R, S, Fallible<F, I>>
     where
         S::Output: Sync,
         F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
@@ -166,17 +159,43 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
         T: Send,
         E: Into<BoxError>,
     {
-        let (line, outer) = self.into_parts();
-        Expand::new(line, Fallible::new(expand), outer)
+        Expand::new(self.into_line(), Fallible::new(expand))
     }
 }
 
-impl<'h, R, S, T, P> Pipeline<'h, R, S, Open<T, P>>
+impl<'h, R, S, T> OpenPipeline<'h, R, S, T>
 where
     R: Runner + 'static,
     S: Runner + 'static,
     T: Send + Sync + 'static,
 {
+    /// Adds `next` as the last stage of the parts; its inputs are the outputs of the stage that was last so far.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pass = || map(|_| Ok(()), |_, _, n: u64| Ok(n));
+    /// let (counts, parts) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 2)?);
+    /// let squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = counts
+    ///     .expand(|n| 0..**n)
+    ///     .then(parts)
+    ///     .then(squares)
+    ///     .gather(|_: &u64| 0, |sum, _, _, square| *sum += square)
+    ///     .then(sums)
+    ///     .run([3, 4])?;
+    /// assert_eq!(seen, [5, 14]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn then<N>(self, next: N) -> OpenPipeline<'h, R, N::Runner, T>
+    where
+        N: IntoStage<'h, Runner: Runner<Input = S::Output>>,
+    {
+        let OpenPipeline { line, expansion } = self;
+        OpenPipeline { line: linked(line, Direct, next.into_stage().0), expansion }
+    }
+
     /// Folds the outputs for the parts of one parent together, in the order of the last stage.
     ///
     /// `init` begins a parent, and `add` adds the output for the part of it with this index. The inputs of the runner
@@ -190,7 +209,7 @@ where
     ///
     /// If the run goes on after a part failed, because the [policy](crate::Builder::on_error) of its runner is to
     /// skip, its parent fails with it: the other parts of that parent are withdrawn, and the parent is a skipped
-    /// item of the next stage. [`gather_results`](Pipeline::gather_results) gathers the failure instead. If
+    /// item of the next stage. [`gather_results`](OpenPipeline::gather_results) gathers the failure instead. If
     /// `init` or `add` panics, the parent fails as an item of the next runner, by that runner's policy.
     ///
     /// ```
@@ -210,7 +229,7 @@ where
     /// assert_eq!(sums.failures()[0].to_string(), "item 1, part 1 failed");
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>, P>
+    pub fn gather<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
@@ -219,7 +238,7 @@ where
         self.gathered(Whole { init, add }, AddOrder::OfStage)
     }
 
-    /// [Gathers](Pipeline::gather) parts, and has `finish` make the input of the next stage of the parent and what was
+    /// [Gathers](OpenPipeline::gather) parts, and has `finish` make the input of the next stage of the parent and what was
     /// gathered.
     ///
     /// So the stage behind the gathering may have the type of those before, and a pipeline can be put together at run
@@ -254,13 +273,13 @@ where
     ///
     /// # Errors
     ///
-    /// The errors of [`gather`](Pipeline::gather). If `finish` panics, the parent fails as an item of the next runner.
+    /// The errors of [`gather`](OpenPipeline::gather). If `finish` panics, the parent fails as an item of the next runner.
     pub fn gather_into<G, N, I, A, E>(
         self,
         init: I,
         add: A,
         finish: E,
-    ) -> Gather<'h, R, S, T, Finished<Whole<I, A>, E>, P>
+    ) -> Gather<'h, R, S, T, Finished<Whole<I, A>, E>>
     where
         G: Send + 'static,
         N: Send + 'static,
@@ -271,7 +290,7 @@ where
         self.gathered(Finished { fold: Whole { init, add }, finish }, AddOrder::OfStage)
     }
 
-    /// [Gathers](Pipeline::gather) parts as they come, even behind ordered stages.
+    /// [Gathers](OpenPipeline::gather) parts as they come, even behind ordered stages.
     ///
     /// No part waits for an earlier one of its parent. Parents still leave in their order.
     ///
@@ -290,7 +309,7 @@ where
     /// assert_eq!(seen, [5, 14]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather_unordered<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>, P>
+    pub fn gather_unordered<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
@@ -299,7 +318,7 @@ where
         self.gathered(Whole { init, add }, AddOrder::Completion)
     }
 
-    /// [Gathers](Pipeline::gather) parts, with the failure of a part in the part's place.
+    /// [Gathers](OpenPipeline::gather) parts, with the failure of a part in the part's place.
     ///
     /// `add` gets an `Err` for a part that its runner [skips](crate::Builder::on_error). The part counts as
     /// failed, and the parent goes on. If the iterator of a parent's parts panics, parts are missing, so the
@@ -322,23 +341,21 @@ where
     /// assert_eq!(parse.account().failed, 1);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn gather_results<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Results<I, A>, P>
+    pub fn gather_results<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Results<I, A>>
     where
         G: Send + 'static,
         I: Fn(&T) -> G + Send + Sync + 'static,
         A: Fn(&mut G, &T, u64, Result<S::Output, Error>) + Send + Sync + 'static,
     {
-        let (line, Open { expansion, outer }) = self.into_parts();
-        expansion.gather_holes();
-        Gather::new(line, Results { init, add }, expansion, AddOrder::OfStage, outer)
+        self.expansion.gather_holes();
+        self.gathered(Results { init, add }, AddOrder::OfStage)
     }
 
-    fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F, P>
+    fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F>
     where
         F: FoldParts<T, S::Output>,
     {
-        let (line, Open { expansion, outer }) = self.into_parts();
-        Gather::new(line, fold, expansion, order, outer)
+        Gather::new(self.line, fold, self.expansion, order)
     }
 }
 
@@ -406,14 +423,15 @@ where
     }
 }
 
-impl<R: Runner, S: Runner, U, P> fmt::Debug for Expand<'_, R, S, U, P> {
+impl<R: Runner, S: Runner, U> fmt::Debug for Expand<'_, R, S, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Expand").finish_non_exhaustive()
     }
 }
 
-impl<T, P> fmt::Debug for Open<T, P> {
+impl<R: Runner, S: Runner, T> fmt::Debug for OpenPipeline<'_, R, S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open").finish_non_exhaustive()
+        let stages = self.line.engines().len();
+        f.debug_struct("OpenPipeline").field("stages", &stages).finish_non_exhaustive()
     }
 }

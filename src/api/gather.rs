@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(doc)]
+use super::expand::OpenPipeline;
 use super::pipeline::Pipeline;
 use super::stage::{IntoStage, LineOf};
 use crate::engine::expand::Expansion;
@@ -11,20 +13,19 @@ use crate::engine::line::linked;
 use crate::error::{Error, Result};
 use crate::runner::Runner;
 
-/// A pipeline that ends with a gathering of parts, made by [`Pipeline::gather`].
+/// A pipeline that ends with a gathering of parts, made by [`OpenPipeline::gather`].
 ///
 /// [`then`](Gather::then) adds the runner of the gathered items. So a gathering is never the last element of a
 /// pipeline: what a run returns is the summary of a runner's consumer.
 #[must_use = "gathered items need a stage: `.then(&mut pool)`"]
-pub struct Gather<'h, R: Runner, S: Runner, T, F, P = ()> {
+pub struct Gather<'h, R: Runner, S: Runner, T, F> {
     line: Box<LineOf<'h, R, S>>,
     fold: F,
     expansion: Arc<Expansion<T>>,
     order: AddOrder,
-    outer: P,
 }
 
-impl<'h, R, S, T, F, P> Gather<'h, R, S, T, F, P>
+impl<'h, R, S, T, F> Gather<'h, R, S, T, F>
 where
     R: Runner + 'static,
     S: Runner + 'static,
@@ -36,9 +37,8 @@ where
         fold: F,
         expansion: Arc<Expansion<T>>,
         order: AddOrder,
-        outer: P,
     ) -> Self {
-        Gather { line, fold, expansion, order, outer }
+        Gather { line, fold, expansion, order }
     }
 
     /// Adds parts as they come, even behind ordered stages.
@@ -64,7 +64,7 @@ where
     }
 
     /// Adds the runner of the gathered parents. Its inputs are the parents, each with what was gathered; behind
-    /// [`gather_into`](Pipeline::gather_into), they are what its `finish` returns.
+    /// [`gather_into`](OpenPipeline::gather_into), they are what its `finish` returns.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -82,13 +82,13 @@ where
     /// assert_eq!(seen, ["3: [0, 1, 4]"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, P>
+    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner>
     where
         N: IntoStage<'h, Runner: Runner<Input = F::Item>>,
     {
-        let Gather { line, fold, expansion, order, outer } = self;
+        let Gather { line, fold, expansion, order } = self;
         let joint = Gathering { fold: Arc::new(fold), expansion, order };
-        Pipeline::with_open(linked(line, joint, next.into_stage().0), outer)
+        Pipeline::of(linked(line, joint, next.into_stage().0))
     }
 }
 
@@ -183,7 +183,7 @@ where
     }
 }
 
-impl<R: Runner, S: Runner, T, F, P> fmt::Debug for Gather<'_, R, S, T, F, P> {
+impl<R: Runner, S: Runner, T, F> fmt::Debug for Gather<'_, R, S, T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gather").field("stages", &self.line.engines().len()).finish_non_exhaustive()
     }

@@ -24,10 +24,8 @@ use crate::runner::Runner;
 
 #[doc = include_str!("pipeline.md")]
 #[must_use = "a pipeline does nothing until it is run"]
-pub struct Pipeline<'h, R: Runner, S: Runner, P = ()> {
+pub struct Pipeline<'h, R: Runner, S: Runner> {
     line: Box<LineOf<'h, R, S>>,
-    /// The expansions that are not gathered yet.
-    open: P,
 }
 
 impl<'h, R: Runner + 'static> Pipeline<'h, R, R> {
@@ -45,17 +43,20 @@ impl<'h, R: Runner + 'static> Pipeline<'h, R, R> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn new(pool: impl IntoStage<'h, Runner = R>) -> Self {
-        Pipeline { line: Box::new(pool.into_stage().0), open: () }
+        Pipeline { line: Box::new(pool.into_stage().0) }
     }
 }
 
-impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
-    pub(super) fn with_open(line: Box<LineOf<'h, R, S>>, open: P) -> Self {
-        Pipeline { line, open }
+impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
+    const ACCESS: LineAccess<Self, R, S> =
+        LineAccess { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
+
+    pub(super) fn of(line: Box<LineOf<'h, R, S>>) -> Self {
+        Pipeline { line }
     }
 
-    pub(super) fn into_parts(self) -> (Box<LineOf<'h, R, S>>, P) {
-        (self.line, self.open)
+    pub(super) fn into_line(self) -> Box<LineOf<'h, R, S>> {
+        self.line
     }
 
     /// Adds `next` as the last stage; its inputs are the outputs of the stage that was last so far.
@@ -69,17 +70,12 @@ impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
     /// assert_eq!(parse.then(square).then(show).run(["3", "4"])?, ["9", "16"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner, P>
+    pub fn then<N>(self, next: N) -> Pipeline<'h, R, N::Runner>
     where
         N: IntoStage<'h, Runner: Runner<Input = S::Output>>,
     {
-        Pipeline { line: linked(self.line, Direct, next.into_stage().0), open: self.open }
+        Pipeline::of(linked(self.line, Direct, next.into_stage().0))
     }
-}
-
-impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
-    const ACCESS: LineAccess<Self, R, S> =
-        LineAccess { line: |pipeline| &*pipeline.line, line_mut: |pipeline| &mut *pipeline.line };
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
@@ -482,7 +478,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> IntoOutputs<Pipeline<'h, R, S
     }
 }
 
-impl<R: Runner, S: Runner, P> fmt::Debug for Pipeline<'_, R, S, P> {
+impl<R: Runner, S: Runner> fmt::Debug for Pipeline<'_, R, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pipeline")
             .field("stages", &self.line.engines().len())

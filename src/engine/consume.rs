@@ -18,7 +18,7 @@ use crate::policy::Verdict;
 use crate::run::Run;
 use crate::run::abort_guard::AbortGuard;
 use crate::run::call::call;
-use crate::run::no_output::{CountingStage, Effect, FailedItem, NoOutput};
+use crate::run::no_output::{CountingStage, Effect, FailedItem, NO_PARTS, NoOutput};
 use crate::run::outbox::Outcome;
 use crate::run::run_shape::Rebuilt;
 use crate::run::taken::{RunFailure, Taken};
@@ -279,15 +279,7 @@ impl<R: Runner> Consumer<R> {
                 Effect::Skipped => self.skip(state, seq, failed),
             },
             NoOutput::Done { counted_by } => self.pass_done(state, counted_by),
-            // A pipeline is run only once its parts are gathered, so these do not come.
-            NoOutput::Withdrawn => {
-                self.collector.done_without_work(&self.run.handover);
-                Ok(())
-            }
-            NoOutput::Mark(_) => {
-                self.collector.done_with_mark();
-                Ok(())
-            }
+            NoOutput::Withdrawn | NoOutput::Mark(_) => unreachable!("{NO_PARTS}"),
         }
     }
 

@@ -15,7 +15,10 @@
 //! - Parts of the oldest open parent may wait for a batch to fill, which only parts of further parents could do.
 //!   So before it waits for the permit of a further parent, the link leaves a *pause*: a mark that travels
 //!   through the stages behind all parts so far. In the last stage of the expansion, the parts of the oldest
-//!   open parent then wait no longer. In those before it no part does, so that the mark passes.
+//!   open parent then wait no longer. In those before it no part does, so that the mark passes. Nor does one
+//!   behind a stage in completion order, where the parts of the oldest parent may be any.
+//! - No parent is a part: parents come from the input, or from a gathering, which holds none of their permits.
+//!   So two expansions in one line share no permits.
 //! - The end of a parent is a mark too. It wakes the gathering link although no part comes.
 //!
 //! Marks hold no permit. There are at most two for each open parent.
@@ -24,7 +27,6 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::base::Order;
 use crate::base::panic::{catch_theirs, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock};
@@ -35,7 +37,7 @@ use crate::engine::link::{
 use crate::error::{BoxError, Error, Result};
 use crate::run::Run;
 use crate::run::item_names::ItemEntry;
-use crate::run::no_output::{NoOutput, PartMark};
+use crate::run::no_output::{NO_PARTS, NoOutput, PartMark};
 use crate::run::parts::{Holes, ItemPath, OpenParents, PartStage};
 use crate::runner::RunControl;
 
@@ -65,8 +67,6 @@ pub(crate) struct Expansion<P> {
 /// The open parents of one run.
 pub(super) struct Parents<P> {
     pub(super) open: Arc<OpenParents>,
-    /// The order in which parents are opened.
-    pub(super) order: Order,
     /// The number of the stage that makes the parents.
     pub(super) stage: usize,
     /// Opened, and not yet seen by the gathering link.
@@ -79,10 +79,8 @@ pub(super) struct Parents<P> {
 /// A parent. Its parts begin at the index `first`.
 pub(super) struct Opened<P> {
     pub(super) first: u64,
-    /// Its index in its own stage; for parts, in the first stage of their expansion.
-    pub(super) origin: Option<u64>,
     pub(super) name: ItemPath,
-    /// Its name and journal key, which the gathered item gets. Parts have none.
+    /// Its name and journal key, which the gathered item gets.
     pub(super) entry: Option<ItemEntry>,
     pub(super) parent: Parent<P>,
 }
@@ -90,7 +88,7 @@ pub(super) struct Opened<P> {
 /// What is expanded.
 pub(super) enum Parent<P> {
     Value(Arc<P>),
-    /// A parent that failed before, or a mark of an expansion around this one. It has no parts.
+    /// A parent that failed before, or that an earlier run has done. It has no parts.
     Gap(Box<NoOutput>),
 }
 
@@ -111,14 +109,14 @@ impl<P> Expansion<P> {
 }
 
 impl<P> Parents<P> {
-    pub(super) fn new(open: Arc<OpenParents>, order: Order, stage: usize) -> Self {
-        Parents { open, order, stage, opened: Mutex::default(), newest: AtomicU64::new(0) }
+    pub(super) fn new(open: Arc<OpenParents>, stage: usize) -> Self {
+        Parents { open, stage, opened: Mutex::default(), newest: AtomicU64::new(0) }
     }
 
     /// Opens a parent, before its first part is given out.
-    fn open(&self, opened: Opened<P>, index: u64) {
-        let (first, name) = (opened.first, opened.name.clone());
-        self.open.open(first, index, name);
+    fn open(&self, opened: Opened<P>) {
+        let first = opened.first;
+        self.open.open(first, opened.name.clone());
         lock(&self.opened).push_back(opened);
         self.newest.store(first + 1, Ordering::Release);
     }
@@ -130,23 +128,6 @@ impl<P> Parents<P> {
         }
         std::mem::take(&mut *lock(&self.opened))
     }
-}
-
-impl<P> Parent<P> {
-    /// Whether it is a mark of an expansion around this one.
-    pub(super) fn is_mark(&self) -> bool {
-        matches!(self, Parent::Gap(none) if matches!(**none, NoOutput::Mark(_)))
-    }
-}
-
-/// How a parent counts for the collector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Settles {
-    /// It was worked on.
-    Item,
-    /// No hook worked on it.
-    Unworked,
-    Mark,
 }
 
 impl<P> Drop for Parents<P> {
@@ -175,9 +156,8 @@ where
 
     fn prepare(&self, from: Earlier<A, B>, producers: usize) -> Prepared<U::Part, D> {
         let most = self.expansion.most.unwrap_or(2 * producers);
-        let outer = from.run.parts.get().cloned();
-        let open = Arc::new(OpenParents::new(most, *lock(&self.expansion.holes), outer));
-        let parents = Arc::new(Parents::new(open.clone(), from.order, from.stage));
+        let open = Arc::new(OpenParents::new(most, *lock(&self.expansion.holes)));
+        let parents = Arc::new(Parents::new(open.clone(), from.stage));
         *lock(&self.expansion.parents) = Some(parents.clone());
         let upstream = closing(from.run.clone(), open.clone());
         let unfold = self.unfold.clone();
@@ -255,98 +235,81 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
     }
 
     fn expand_all(&self, hands: &mut ExpandHands<'_, A, B, D, U>) -> LinkEnd {
-        let from = hands.from;
-        // A pause of an expansion around this one holds for its first parents, also behind the mark.
-        let mut paused_until = 0;
         while self.take_open_permit(hands) {
             let Some((seq, outcome)) = hands.next_result() else { return hands.end() };
-            if let Err(Some(PartMark::Pause { all, .. })) =
-                outcome.as_ref().map_err(|none| none.mark())
-            {
-                paused_until = paused_until.max(all);
-            }
-            let (parent, settles) = match outcome {
-                Ok(value) => (Parent::Value(Arc::new(value)), Settles::Item),
-                Err(none) => match Self::gap(hands, seq, *none) {
-                    Ok(gap) => gap,
-                    Err(ended) => return ended,
-                },
+            let ended = match outcome {
+                Ok(value) => self.expand_one(hands, seq, value),
+                Err(none) => self.pass_over(hands, seq, *none),
             };
-            let value = self.open(hands, seq, parent, settles);
-            match settles {
-                Settles::Item => hands.collector.done(&from.handover),
-                Settles::Unworked => hands.collector.done_without_work(&from.handover),
-                Settles::Mark => hands.collector.done_with_mark(),
+            if let Err(ended) = ended {
+                return ended;
             }
-            if let Some(parent) = value {
-                hands.count_ok();
-                // The parts may take any time.
-                hands.collector.repay(&from.handover);
-                let expanded = self.expand(hands, &parent);
-                drop_quietly(parent);
-                if let Err(ended) = expanded {
-                    return ended;
-                }
-            }
-            leave_mark(hands, PartMark::End);
-            if hands.collector.consumed() <= paused_until {
-                // The mark has to pass all parts before it.
-                let all = hands.places + 1;
-                self.to.handover.dispatch.hurry(all);
-                pause(hands, all);
-            }
+            hands.leave_gap(Box::new(NoOutput::Mark(PartMark::End)));
         }
         LinkEnd::Unwanted
     }
 
-    /// Takes a result that is no value as a parent without parts, unless it ends the run.
-    fn gap(
+    /// Opens a parent, and gives out its parts.
+    fn expand_one(
+        &self,
+        hands: &mut ExpandHands<'_, A, B, D, U>,
+        seq: u64,
+        value: B,
+    ) -> Result<(), LinkEnd> {
+        let from = hands.from;
+        let parent = Arc::new(value);
+        self.open(hands, seq, from.take_entry(seq), Parent::Value(parent.clone()));
+        hands.collector.done(&from.handover);
+        hands.count_ok();
+        // The parts may take any time.
+        hands.collector.repay(&from.handover);
+        let expanded = self.expand(hands, &parent);
+        drop_quietly(parent);
+        expanded
+    }
+
+    /// Opens a parent without parts for a result that is no value, unless that ends the run.
+    fn pass_over(
+        &self,
         hands: &mut ExpandHands<'_, A, B, D, U>,
         seq: u64,
         none: NoOutput,
-    ) -> Result<(Parent<B>, Settles), LinkEnd> {
-        let (gap, settles) = match none {
+    ) -> Result<(), LinkEnd> {
+        let from = hands.from;
+        match none {
             NoOutput::Failed(failed) => {
                 let failed = hands.fail(seq, failed)?;
-                (Box::new(NoOutput::Failed(failed)), Settles::Item)
+                self.open(
+                    hands,
+                    seq,
+                    from.take_entry(seq),
+                    Parent::Gap(Box::new(NoOutput::Failed(failed))),
+                );
+                hands.collector.done(&from.handover);
             }
             NoOutput::Done { counted_by } => {
-                hands.reckoning.done(hands.from, counted_by);
-                (NoOutput::Done { counted_by }.in_next_stage(), Settles::Unworked)
+                hands.reckoning.done(from, counted_by);
+                drop(from.take_entry(seq));
+                let gap = NoOutput::Done { counted_by }.in_next_stage();
+                self.open(hands, seq, None, Parent::Gap(gap));
+                hands.collector.done_without_work(&from.handover);
             }
-            NoOutput::Withdrawn => (Box::new(NoOutput::Withdrawn), Settles::Item),
-            NoOutput::Mark(mark) => (Box::new(NoOutput::Mark(mark)), Settles::Mark),
-        };
-        Ok((Parent::Gap(gap), settles))
+            NoOutput::Withdrawn | NoOutput::Mark(_) => unreachable!("{NO_PARTS}"),
+        }
+        Ok(())
     }
 
-    /// Opens a parent; its first part is the next one. Returns it, unless it is a gap.
+    /// Opens a parent; its first part is the next one.
     fn open(
         &self,
         hands: &ExpandHands<'_, A, B, D, U>,
         seq: u64,
+        entry: Option<ItemEntry>,
         parent: Parent<B>,
-        settles: Settles,
-    ) -> Option<Arc<B>> {
-        let from = hands.from;
-        let entry = from.take_entry(seq).filter(|_| settles != Settles::Unworked);
-        let (origin, name, entry) = match from.parts.get() {
-            Some(parts) => (parts.origin(seq), parts.name_of(seq).unwrap_or_default(), None),
-            None => {
-                let key = entry.as_ref().and_then(|entry| entry.shown.clone());
-                (Some(seq), ItemPath { item: seq, key, parts: vec![] }, entry)
-            }
-        };
-        if let Some(parts) = from.parts.get() {
-            parts.forget(seq);
-        }
-        let value = match &parent {
-            Parent::Value(value) => Some(value.clone()),
-            Parent::Gap(_) => None,
-        };
-        let opened = Opened { first: hands.places, origin, name, entry, parent };
-        self.parents.open(opened, origin.unwrap_or(seq));
-        value
+    ) {
+        let key = entry.as_ref().and_then(|entry| entry.shown.clone());
+        let name = ItemPath { item: seq, key, part: None };
+        self.parents.open(Opened { first: hands.places, name, entry, parent });
     }
 
     /// Waits for the permit of one more open parent. First returns all permits of the first run, and leaves a
@@ -360,7 +323,9 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
             return true;
         }
         hands.collector.repay(&self.from.run.handover);
-        pause(hands, open.oldest_end(hands.places));
+        let below = open.oldest_end(hands.places);
+        let pause = PartMark::Pause { below, all: hands.places + 1 };
+        hands.leave_gap(Box::new(NoOutput::Mark(pause)));
         open.take() && !self.to.handover.is_halted()
     }
 
@@ -437,13 +402,4 @@ impl<A, B, D, U: Unfold<B>> ExpandLink<A, B, D, U> {
         };
         catch_theirs(&in_iterator, give).unwrap_or_else(Pause::Panicked)
     }
-}
-
-/// Parts before `below` are not to wait for later ones.
-fn pause<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, below: u64) {
-    leave_mark(hands, PartMark::Pause { below, all: hands.places + 1 });
-}
-
-fn leave_mark<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, mark: PartMark) {
-    hands.leave_gap(Box::new(NoOutput::Mark(mark)));
 }

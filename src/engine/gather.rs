@@ -11,7 +11,7 @@ use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::engine::expand::{Expansion, Opened, Parent, Parents};
 use crate::engine::link::{
-    Earlier, Joint, LinkEnd, LinkHands, LinkKind, Prepared, Relayed, Work, be_parts, between,
+    Earlier, Joint, LinkEnd, LinkHands, LinkKind, Prepared, Relayed, Work, between,
 };
 use crate::error::{Error, PanicMessage, Result};
 use crate::run::Run;
@@ -83,11 +83,6 @@ where
             AddOrder::Completion => Earlier { order: Order::Completion, ..from },
         };
         let join = move |to: Arc<Run<FoldedParent<P, F, B>, D>>| -> Work {
-            if let Some(outer) = parents.open.outer() {
-                let is_mixed = [parents.order, leaving].contains(&Order::Completion);
-                let order = if is_mixed { Order::Completion } else { Order::Input };
-                be_parts(&to, outer.next(order));
-            }
             Box::new(move || GatherLink { from, to, fold, parents, stage, leaving }.run())
         };
         Prepared { upstream, join: Box::new(join) }
@@ -259,8 +254,7 @@ where
         match catch(|| self.fold.add(folded, value, part, output)) {
             Ok(()) => true,
             Err(source) => {
-                let mut name = parent.opened.name.clone();
-                name.parts.push(part);
+                let name = parent.opened.name.part(part);
                 self.spoil(parent, name, source);
                 false
             }
@@ -318,7 +312,7 @@ where
         parent.settled += 1;
         if let Some(failed) = failed {
             let is_gathered = self.parents.open.holes() == Holes::Gathered;
-            if is_gathered && !is_cut_short(&failed.error, &parent.opened.name) {
+            if is_gathered && !is_cut_short(&failed.error) {
                 self.fold_into(parent, index, Err(failed.error));
             } else if let ParentState::New | ParentState::Folded(_) = parent.state {
                 drop_quietly(std::mem::replace(
@@ -358,7 +352,7 @@ where
         mut parent: OpenParent<P, F::Gathered>,
     ) -> Result<(), LinkEnd> {
         let to = hands.to;
-        if !parent.opened.parent.is_mark() && !hands.take_permit() {
+        if !hands.take_permit() {
             parent.discard();
             return Err(LinkEnd::Unwanted);
         }
@@ -366,16 +360,13 @@ where
             self.init(&mut parent);
         }
         let first = parent.opened.first;
-        if let Some(parts) = to.parts.get() {
-            parts.enter(hands.places, parent.opened.origin);
-        }
         if to.recording.inherits_names {
             to.enter_name(hands.places, parent.opened.entry.take());
         }
         let OpenParent { opened: Opened { parent, name, .. }, state, .. } = parent;
         let handed = match (parent, state) {
             (Parent::Value(value), ParentState::Folded(folded)) => {
-                // What comes next may be a mark, which waits for no permit, or the end of the input; both are behind it.
+                // What comes next may be the end of the input, which is behind it.
                 match catch(|| self.fold.finish(value, folded)) {
                     Ok(item) => hands.give(item).and_then(|()| hands.wait_for_room()),
                     Err(source) => hands.reject(name.failed(Error::GatherPanicked { source })),
@@ -388,7 +379,7 @@ where
             (parent, ParentState::Failed(failed)) => {
                 drop_quietly(parent);
                 hands.parents_failed += 1;
-                leave_gap(hands, Box::new(NoOutput::Failed(*failed)));
+                hands.leave_gap(Box::new(NoOutput::Failed(*failed)));
                 Ok(())
             }
             (Parent::Gap(mut none), _) => {
@@ -396,7 +387,7 @@ where
                     // It passed by the stages of the parts.
                     failed.passed_on += self.from.stage - self.parents.stage;
                 }
-                leave_gap(hands, none);
+                hands.leave_gap(none);
                 Ok(())
             }
             (Parent::Value(_), ParentState::New) => unreachable!("it was just begun"),
@@ -407,18 +398,9 @@ where
     }
 }
 
-/// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.
-fn leave_gap<A, B, C, D>(hands: &mut LinkHands<'_, A, B, C, D>, none: Box<NoOutput>) {
-    if let (NoOutput::Failed(_), Some(parts)) = (&*none, hands.to.parts.get()) {
-        parts.fail(hands.places);
-    }
-    hands.leave_gap(none);
-}
-
 /// Whether the iterator of a parent's parts panicked, so that parts are missing.
-fn is_cut_short(error: &Error, parent: &ItemPath) -> bool {
-    let Error::PartFailed { parts, source, .. } = error else { return false };
-    parts.len() == parent.parts.len() + 1 && matches!(**source, Error::InputPanicked { .. })
+fn is_cut_short(error: &Error) -> bool {
+    matches!(error, Error::PartFailed { source, .. } if matches!(**source, Error::InputPanicked { .. }))
 }
 
 /// What a result of the last stage is.

@@ -25,7 +25,7 @@ use crate::concurrency::home_process::HomeProcess;
 use crate::error::Error;
 use crate::observe::event::Destination;
 use crate::run::Run;
-use crate::run::no_output::{Effect, FailedItem, NoOutput};
+use crate::run::no_output::{Effect, FailedItem, NO_PARTS, NoOutput};
 use crate::run::run_shape::{Rebuilt, RunKind};
 use crate::run::taken::Taken;
 
@@ -242,15 +242,12 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
                     Yield::Output(output)
                 }
                 Err(NoOutput::Failed(failed)) => fail(&mut self.reckoning, run, seq, failed),
-                // Outputs have no journal, and a line has outputs only once its parts are gathered.
-                Err(NoOutput::Done { .. } | NoOutput::Withdrawn) => {
+                // Outputs have no journal.
+                Err(NoOutput::Done { .. }) => {
                     self.collector.done_without_work(&run.handover);
                     continue;
                 }
-                Err(NoOutput::Mark(_)) => {
-                    self.collector.done_with_mark();
-                    continue;
-                }
+                Err(NoOutput::Withdrawn | NoOutput::Mark(_)) => unreachable!("{NO_PARTS}"),
             };
             self.collector.lend();
             return Look::Ready(step);

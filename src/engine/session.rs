@@ -145,8 +145,8 @@ pub(crate) struct Lineup {
     pub(super) driver: Arc<DriverBell>,
     /// What the next stage gets.
     next: Inflow,
-    /// What the stages behind the open expansions get, the outermost first.
-    outer: Vec<Inflow>,
+    /// What the stage behind the open expansion gets.
+    gathered: Option<Inflow>,
     /// The configurations of the stages after the first.
     pub(super) later_cfgs: Vec<Value>,
     /// The journal of the first stage, which the last one writes.
@@ -224,9 +224,9 @@ impl Lineup {
     pub(super) fn cross(&mut self, kind: LinkKind) {
         match kind {
             LinkKind::Direct => {}
-            LinkKind::Expands => self.outer.push(std::mem::take(&mut self.next)),
+            LinkKind::Expands => self.gathered = Some(std::mem::take(&mut self.next)),
             LinkKind::Gathers => {
-                self.next = self.outer.pop().expect("parts are gathered behind an expansion");
+                self.next = self.gathered.take().expect("parts are gathered behind an expansion");
             }
         }
     }

@@ -31,8 +31,8 @@ impl fmt::Display for Error {
             Error::BatchFailed { item, key, .. } | Error::TooLarge { item, key, .. } => {
                 write!(f, "item {item}{} {}", ShownKey(key.as_deref()), Unplaced(self))
             }
-            Error::PartFailed { item, key, parts, .. } => {
-                write_part(f, *item, key.as_deref(), parts)
+            Error::PartFailed { item, key, part, .. } => {
+                write_part(f, *item, key.as_deref(), *part)
             }
             Error::GatherPanicked { .. } => write!(f, "{}", Unplaced(self)),
             Error::TooManyFailures { failed, items, most, .. } => {
@@ -91,10 +91,10 @@ fn write_part(
     f: &mut fmt::Formatter<'_>,
     item: u64,
     key: Option<&str>,
-    parts: &[u64],
+    part: Option<u64>,
 ) -> fmt::Result {
     write!(f, "item {item}{}", ShownKey(key))?;
-    parts.iter().try_for_each(|part| write!(f, ", part {part}"))?;
+    part.iter().try_for_each(|part| write!(f, ", part {part}"))?;
     f.write_str(" failed")
 }
 

@@ -12,8 +12,8 @@ const MOST_CAUSES: usize = 16;
 pub(crate) fn failure_of(error: &Error) -> Failure {
     let mut failure = Failure::default();
     failure.item = error.item();
-    if let Error::PartFailed { parts, .. } = error {
-        failure.parts.clone_from(parts);
+    if let Error::PartFailed { part, .. } = error {
+        failure.parts = part.iter().copied().collect();
     }
     failure.key = error.key().map(str::to_owned);
     failure.producer = error.producer();
@@ -77,7 +77,7 @@ mod tests {
         let part = |source| Error::PartFailed {
             item: 6,
             key: None,
-            parts: vec![2],
+            part: Some(2),
             source: Box::new(source),
         };
         let failed = Error::HookFailed { hook: work, site: site(6), source: "no disk".into() };

@@ -383,11 +383,11 @@ impl RunState {
     /// Reports that an item, alone or of a failed batch, will be tried again.
     fn report_retry(&self, item: u64, error: &Error) {
         let mut failure = Arc::unwrap_or_clone(EventLog::failure(error));
-        let alone = || ItemPath { item, key: self.name_of(item), parts: vec![] };
-        let ItemPath { item, key, parts } = self.part_of(item).unwrap_or_else(alone);
+        let alone = || ItemPath { item, key: self.name_of(item), part: None };
+        let ItemPath { item, key, part } = self.part_of(item).unwrap_or_else(alone);
         failure.item = Some(item);
         failure.key = key.map(|key| key.to_string());
-        failure.parts = parts;
+        failure.parts = part.into_iter().collect();
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 

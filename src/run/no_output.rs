@@ -4,6 +4,11 @@ use std::ops::Range;
 
 use crate::error::Error;
 
+/// Why the last stage of a line, and one that is expanded, have no [`Withdrawn`](NoOutput::Withdrawn) and no
+/// [`Mark`](NoOutput::Mark).
+pub(crate) const NO_PARTS: &str =
+    "parts are gathered before a run ends and before they are expanded";
+
 /// Why an index has no output.
 #[derive(Debug)]
 pub(crate) enum NoOutput {
@@ -85,14 +90,6 @@ impl NoOutput {
 
     pub(crate) fn ends_run(&self) -> bool {
         matches!(self, NoOutput::Failed(FailedItem { effect: Effect::Ends, .. }))
-    }
-
-    /// The mark that the index stands for, if it does.
-    pub(crate) fn mark(&self) -> Option<PartMark> {
-        match self {
-            NoOutput::Mark(mark) => Some(*mark),
-            NoOutput::Failed(_) | NoOutput::Done { .. } | NoOutput::Withdrawn => None,
-        }
     }
 
     /// What the next stage of a pipeline gets in its place.

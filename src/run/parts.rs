@@ -24,10 +24,6 @@ pub(crate) struct OpenParents {
     failed: AtomicUsize,
     /// What a failed part means for its parent.
     holes: Holes,
-    /// Whether a stage gives out parts in another order than that of their indices.
-    is_mixed: AtomicBool,
-    /// The stage of the parents, if they are parts themselves.
-    outer: Option<Arc<PartStage>>,
 }
 
 /// What a failed part means for its parent.
@@ -53,8 +49,6 @@ struct ParentInFlight {
 struct ParentSpan {
     /// The index of its first part.
     first: u64,
-    /// Its index in its own stage; for a part, in the first stage of its expansion.
-    parent: u64,
     name: ItemPath,
     /// Parts behind this index are withdrawn.
     failed_at: u64,
@@ -65,8 +59,8 @@ struct ParentSpan {
 pub(crate) struct ItemPath {
     pub(crate) item: u64,
     pub(crate) key: Option<Arc<str>>,
-    /// The part's index in that item; then that of its own part, and so on.
-    pub(crate) parts: Vec<u64>,
+    /// The part's index in that item. `None` for the item itself.
+    pub(crate) part: Option<u64>,
 }
 
 /// A stage of parts.
@@ -80,16 +74,21 @@ pub(crate) struct PartStage {
 }
 
 impl ItemPath {
+    /// The path of a part of this item.
+    pub(crate) fn part(&self, part: u64) -> Self {
+        ItemPath { part: Some(part), ..self.clone() }
+    }
+
     /// The error of this item.
     pub(crate) fn failed(self, source: Error) -> Error {
-        let ItemPath { item, key, parts } = self;
-        Error::PartFailed { item, key, parts, source: Box::new(source) }
+        let ItemPath { item, key, part } = self;
+        Error::PartFailed { item, key, part, source: Box::new(source) }
     }
 }
 
 impl OpenParents {
     /// For at most `most` open parents.
-    pub(crate) fn new(most: usize, holes: Holes, outer: Option<Arc<PartStage>>) -> Self {
+    pub(crate) fn new(most: usize, holes: Holes) -> Self {
         OpenParents {
             state: Mutex::new(ParentInFlight {
                 free: most,
@@ -99,18 +98,11 @@ impl OpenParents {
             returned: Condvar::new(),
             failed: AtomicUsize::new(0),
             holes,
-            is_mixed: AtomicBool::new(false),
-            outer,
         }
     }
 
     pub(crate) fn holes(&self) -> Holes {
         self.holes
-    }
-
-    /// The stage of the parents, if they are parts themselves.
-    pub(crate) fn outer(&self) -> Option<&Arc<PartStage>> {
-        self.outer.as_ref()
     }
 
     /// Takes a permit for one parent, if there is one.
@@ -141,8 +133,8 @@ impl OpenParents {
     }
 
     /// Opens a parent. Its first part has the index `first`.
-    pub(crate) fn open(&self, first: u64, parent: u64, name: ItemPath) {
-        let span = ParentSpan { first, parent, name, failed_at: u64::MAX };
+    pub(crate) fn open(&self, first: u64, name: ItemPath) {
+        let span = ParentSpan { first, name, failed_at: u64::MAX };
         lock(&self.state).spans.push_back(span);
     }
 
@@ -169,38 +161,26 @@ impl OpenParents {
         span.failed_at = span.failed_at.min(part);
     }
 
-    /// Whether the parent of this part, or one around it, has failed at an earlier part.
+    /// Whether the parent of this part has failed at an earlier part.
     pub(crate) fn is_withdrawn(&self, part: u64) -> bool {
-        if !self.has_failed() {
-            return false;
-        }
-        let mut state = lock(&self.state);
-        let Some(span) = state.span_of(part) else { return false };
-        let (is_failed, parent) = (span.failed_at < part, span.parent);
-        drop(state);
-        is_failed || self.outer.as_ref().is_some_and(|outer| outer.open.is_withdrawn(parent))
+        self.has_failed()
+            && lock(&self.state).span_of(part).is_some_and(|span| span.failed_at < part)
     }
 
     fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed) > 0
-            || self.outer.as_ref().is_some_and(|outer| outer.open.has_failed())
     }
 
     /// The parts before this index are those that the oldest open parent waits for. `all` is the number of
     /// indices used.
     pub(crate) fn oldest_end(&self, all: u64) -> u64 {
-        if self.is_mixed.load(Ordering::Relaxed) {
-            return all;
-        }
         lock(&self.state).spans.get(1).map_or(all, |span| span.first)
     }
 
     fn name_of(&self, part: u64) -> Option<ItemPath> {
         let mut state = lock(&self.state);
         let span = state.span_of(part)?;
-        let mut name = span.name.clone();
-        name.parts.push(part - span.first);
-        Some(name)
+        Some(span.name.part(part - span.first))
     }
 }
 
@@ -220,9 +200,6 @@ impl PartStage {
     /// The stage behind this one, which gives out its results in this order.
     pub(crate) fn next(&self, order: Order) -> Self {
         let is_mixed = self.origins.is_some() || order == Order::Completion;
-        if is_mixed {
-            self.open.is_mixed.store(true, Ordering::Relaxed);
-        }
         let (open, origins) = (self.open.clone(), is_mixed.then(Mutex::default));
         PartStage { open, origins, is_last: AtomicBool::new(false) }
     }
@@ -295,18 +272,18 @@ impl OpenItems for PartStage {
 mod tests {
     use super::*;
 
-    fn path(item: u64, parts: &[u64]) -> ItemPath {
-        ItemPath { item, key: None, parts: parts.to_vec() }
+    fn path(item: u64) -> ItemPath {
+        ItemPath { item, key: None, part: None }
     }
 
     #[test]
     fn a_part_is_named_by_its_parent_and_withdrawn_with_it() {
-        let open = Arc::new(OpenParents::new(2, Holes::Fail, None));
+        let open = Arc::new(OpenParents::new(2, Holes::Fail));
         assert!(open.try_take() && open.try_take() && !open.try_take());
-        open.open(0, 7, path(7, &[]));
-        open.open(4, 8, path(8, &[]));
+        open.open(0, path(7));
+        open.open(4, path(8));
         let stage = PartStage::new(open.clone());
-        assert_eq!(stage.name_of(6), Some(path(8, &[2])));
+        assert_eq!(stage.name_of(6), Some(path(8).part(2)));
         stage.fail(1);
         let withdrawn: Vec<_> = (0..8).filter(|&part| stage.is_withdrawn(part)).collect();
         assert_eq!(withdrawn, [2, 3]);
@@ -317,29 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_parts_are_withdrawn_with_the_outermost_parent() {
-        let outer = Arc::new(OpenParents::new(1, Holes::Fail, None));
-        outer.open(0, 3, path(3, &[]));
-        let regions = Arc::new(PartStage::new(outer));
-        let inner = Arc::new(OpenParents::new(2, Holes::Gathered, Some(regions.clone())));
-        inner.open(0, 0, path(3, &[0]));
-        inner.open(10, 1, path(3, &[1]));
-        let tiles = PartStage::new(inner);
-        assert_eq!(tiles.name_of(12), Some(path(3, &[1, 2])));
-        tiles.fail(2);
-        assert!(!tiles.is_withdrawn(3), "its failure is gathered");
-        regions.fail(0);
-        assert!(!tiles.is_withdrawn(9) && tiles.is_withdrawn(10));
-    }
-
-    #[test]
     fn behind_an_unordered_stage_parts_keep_their_names() {
-        let open = Arc::new(OpenParents::new(1, Holes::Fail, None));
-        open.open(0, 5, path(5, &[]));
+        let open = Arc::new(OpenParents::new(1, Holes::Fail));
+        open.open(0, path(5));
         let later = PartStage::new(open.clone()).next(Order::Completion).next(Order::Input);
         later.enter(0, Some(2));
-        assert_eq!(later.name_of(0), Some(path(5, &[2])));
-        assert_eq!(open.oldest_end(3), 3);
+        assert_eq!(later.name_of(0), Some(path(5).part(2)));
         later.forget(0);
         assert_eq!(later.origin(0), None);
     }

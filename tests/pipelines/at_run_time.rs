@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_lite::{StreamExt, future, stream};
 use gangline::closures::BoxRunner;
-use gangline::expansion::Open;
+use gangline::expansion::OpenPipeline;
 use gangline::{Error, OnError, Order, Pipeline};
 
 use crate::support::{ORDERS, Pool, builder, no_hang, pool, sorted, working};
@@ -14,7 +14,7 @@ type Stage = BoxRunner<Vec<u64>, Vec<u64>, Vec<Vec<u64>>>;
 /// A pipeline of any stages, with or without an open expansion.
 enum Built {
     Whole(Pipeline<'static, Stage, Stage>),
-    Parts(Pipeline<'static, Stage, Stage, Open<Vec<u64>, ()>>),
+    Parts(OpenPipeline<'static, Stage, Stage, Vec<u64>>),
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+mod again;
 mod at_run_time;
 mod bounds;
 mod cancel;
 mod faults;
 mod limits;
 mod memory;
-mod nesting;
 mod order;
 mod random;
 mod reports;

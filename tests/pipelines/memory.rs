@@ -220,18 +220,17 @@ fn a_gathered_parent_that_waits_for_room_keeps_its_place() {
     no_hang(|| {
         for batch in [1, 4] {
             let slides = builder(pass::<u64>(), Order::Input, 1).build().unwrap();
-            let mut regions = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
-            let mut tiles = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
+            let mut parts = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
+            let mut again = builder(pass::<u64>(), Order::Input, 2).build().unwrap();
             let runner = gangline::map_batches(
                 |_| Ok(()),
                 |_, (), all: &mut Vec<(Arc<u64>, u64)>| {
                     Ok(all.drain(..).map(|(_, sum)| Ok(sum)).collect())
                 },
             );
-            let of_regions = builder(runner, Order::Input, 2).batch(gangline::Batch::of(batch));
-            let of_regions =
-                of_regions.window(8).window_memory(2, |_: &(Arc<u64>, u64)| 1_u64, |_| 1);
-            let mut of_regions = of_regions.build().unwrap();
+            let sums = builder(runner, Order::Input, 2).batch(gangline::Batch::of(batch));
+            let sums = sums.window(8).window_memory(2, |_: &(Arc<u64>, u64)| 1_u64, |_| 1);
+            let mut sums = sums.build().unwrap();
             let last = gangline::map_batches(
                 |_| Ok(()),
                 |_, (), all: &mut Vec<(Arc<u64>, Vec<u64>)>| {
@@ -241,14 +240,13 @@ fn a_gathered_parent_that_waits_for_room_keeps_its_place() {
             let last = builder(last, Order::Input, 1).batch(gangline::Batch::of(batch)).window(8);
             let mut last =
                 last.window_memory(2, |_: &(Arc<u64>, Vec<u64>)| 1_u64, |_| 1).build().unwrap();
-            let line = slides.expand(|n: &Arc<u64>| 0..**n).open_parents(3).then(&mut regions);
-            let line = line.expand(|n: &Arc<u64>| 0..=**n).open_parents(3).then(&mut tiles);
-            let line = line.gather(|_| 0, |sum, _, _, x| *sum += x).then(&mut of_regions);
-            let mut line =
-                line.gather(|_| vec![], |sums, _, _, sum| sums.push(sum)).then(&mut last);
-            let sums = |n: u64| (0..n).map(|region| (0..=region).sum()).collect::<Vec<u64>>();
+            let line = slides.expand(|n: &Arc<u64>| 0..**n).open_parents(3).then(&mut parts);
+            let line = line.gather(|_| 0, |sum, _, _, x| *sum += x).then(&mut sums);
+            let line = line.expand(|n: &Arc<u64>| 0..=**n).open_parents(3).then(&mut again);
+            let mut line = line.gather(|_| vec![], |all, _, _, x| all.push(x)).then(&mut last);
             let inputs = [3, 0, 5, 1, 0, 0, 7, 2, 2, 4, 6];
-            let expected = inputs.map(|n| (n, sums(n)));
+            let expected =
+                inputs.map(|n| (0..n).sum::<u64>()).map(|sum| (sum, (0..=sum).collect()));
             for _ in 0..50 {
                 assert_eq!(line.run(inputs).unwrap(), expected);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gangline::expansion::Open;
+use gangline::expansion::OpenPipeline;
 use gangline::{AnyOrderRunner, Error, Pipeline, RunReport, Terminator};
 
 use crate::expansion::HeldExpansion;
@@ -13,7 +13,7 @@ use crate::stage::StageRunner;
 /// Stages in a row. At most one expansion is open.
 pub(crate) enum Line {
     Whole(Pipeline<'static, StageRunner, StageRunner>),
-    Parts(Pipeline<'static, StageRunner, StageRunner, Open<StageItem, ()>>),
+    Parts(OpenPipeline<'static, StageRunner, StageRunner, StageItem>),
 }
 
 /// How a stage gets what the one before makes.

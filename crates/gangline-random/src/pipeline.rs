@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_lite::future::block_on;
 use futures_lite::stream;
-use gangline::expansion::Open;
+use gangline::expansion::OpenPipeline;
 use gangline::order::Order;
 use gangline::{
     Account, AnyOrderRunner, Batch, BoxError, CancelToken, ConsumerContext, Error, Journal,
@@ -64,8 +64,8 @@ enum Shape {
     Expand,
     /// open, part, part, gathered, after.
     ExpandLong,
-    /// open, region, tile, region, gathered.
-    Nested,
+    /// open, part, gathered and open again, part, gathered.
+    Twice,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -283,24 +283,24 @@ fn use_pools(plan: &Plan, laws: &Laws, record: &Arc<Record>, journal: Option<Jou
             let parts = first.try_expand(split).open_parents(plan.open[0]);
             run.drive(gather(parts.then(&mut second).then(&mut third), plan.folds, &mut join))
         }
-        Shape::Nested => {
-            let mut third = c.pool(record, same, None);
-            let (mut region, mut join) =
-                (d.pool(record, unfold, None), e.pool(record, unfold, None));
-            let regions =
+        Shape::Twice => {
+            let (mut third, mut fourth) =
+                (c.pool(record, unfold, None), d.pool(record, same, None));
+            let mut join = e.pool(record, unfold, None);
+            let parts =
                 first.try_expand(split.clone()).open_parents(plan.open[0]).then(&mut second);
-            let tiles = regions.try_expand(split).open_parents(plan.open[1]).then(&mut third);
-            let regions = gather(tiles, plan.folds, &mut region);
-            run.drive(gather(regions, plan.folds, &mut join))
+            let whole = gather(parts, plan.folds, &mut third);
+            let parts = whole.try_expand(split).open_parents(plan.open[1]).then(&mut fourth);
+            run.drive(gather(parts, plan.folds, &mut join))
         }
     }
 }
 
-fn gather<'h, S, P>(
-    parts: Pipeline<'h, Step<Value>, S, Open<Value, P>>,
+fn gather<'h, S>(
+    parts: OpenPipeline<'h, Step<Value>, S, Value>,
     folds: Folds,
     next: &'h mut AnyOrderRunner<Step<Folded>>,
-) -> Pipeline<'h, Step<Value>, Step<Folded>, P>
+) -> Pipeline<'h, Step<Value>, Step<Folded>>
 where
     S: Runner<Output = Value> + 'static,
 {

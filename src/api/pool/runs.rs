@@ -416,7 +416,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// [`then`](Expand::then).
     ///
     /// `expand` is called once for each output, its *parent*. The iterator that it returns is pulled lazily, on a
-    /// thread of the pipeline, with the permits of the next runner's window. [`Pipeline::gather`] folds the
+    /// thread of the pipeline, with the permits of the next runner's window. [`gather`](crate::expansion::OpenPipeline::gather) folds the
     /// outputs for the parts of one parent together.
     ///
     /// ```

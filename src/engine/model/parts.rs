@@ -144,7 +144,7 @@ fn run_parts(model: Model) {
     let Model { order, windows, parents: items, open: most, batch, end } = model;
     let batching = batch.map(|size| Batching::new(Batch::of(size)));
     let first = new_run::<u64, u64>(model, (1, 0), None, None);
-    let open = Arc::new(OpenParents::new(most, Holes::Fail, None));
+    let open = Arc::new(OpenParents::new(most, Holes::Fail));
     let upstream = closing(first.clone(), open.clone());
     let second = new_run::<u64, u64>(model, (2, 1), batching, Some(upstream));
     let stage = PartStage::new(open.clone());
@@ -153,7 +153,7 @@ fn run_parts(model: Model) {
     let third =
         new_run::<(Arc<u64>, Vec<u64>), (u64, Vec<u64>)>(model, (1, 2), None, Some(second.clone()));
 
-    let parents = Arc::new(Parents::new(open.clone(), Order::Input, 0));
+    let parents = Arc::new(Parents::new(open.clone(), 0));
     let fixed = |run: &Arc<Run<u64, u64>>, order, window, stage| Earlier {
         run: run.clone(),
         order,

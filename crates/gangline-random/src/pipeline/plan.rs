@@ -8,7 +8,7 @@ impl Plan {
             0 | 1 => Shape::Flat(random.usize(2..=4)),
             2 | 3 => Shape::Expand,
             4 | 5 => Shape::ExpandLong,
-            _ => Shape::Nested,
+            _ => Shape::Twice,
         };
         let faults = random.u8(0..4) > 0;
         let all_ordered = random.bool();
@@ -65,7 +65,7 @@ impl Plan {
                 Shape::Flat(stages) => stages,
                 Shape::Expand => 3,
                 Shape::ExpandLong => 4,
-                Shape::Nested => 5,
+                Shape::Twice => 5,
             }
     }
 
@@ -142,12 +142,11 @@ impl Plan {
                 let part = |x| then(b.expected(x), &|x| c.expected(x));
                 then(then(first, &|x| self.fold(x, part)), &|x| d.expected(x))
             }
-            Shape::Nested => {
-                let region = |x| {
-                    let tiles = |x| self.fold(x, |x| c.expected(x));
-                    then(then(b.expected(x), &tiles), &|x| d.expected(x))
-                };
-                then(then(first, &|x| self.fold(x, region)), &|x| e.expected(x))
+            Shape::Twice => {
+                let whole = then(first, &|x| self.fold(x, |x| b.expected(x)));
+                let parts =
+                    then(then(whole, &|x| c.expected(x)), &|x| self.fold(x, |x| d.expected(x)));
+                then(parts, &|x| e.expected(x))
             }
         }
     }
