@@ -159,8 +159,8 @@ pub enum Error {
         source: Box<Error>,
     },
     /// Too few producers are left: the devices of the others failed, or they are still in a hook that exceeded its
-    /// timeout, and take part again when it returns. With [`replace_lost`](crate::Builder::replace_lost), no other
-    /// may be started in their places any more. Call [`close`](crate::Pool::close) and
+    /// timeout, and take part again when it returns. [`replace_lost`](crate::Builder::replace_lost) starts others in their
+    /// places before the next run. Call [`close`](crate::Pool::close) and
     /// [`activate`](crate::Pool::activate) to start all of them again.
     #[non_exhaustive]
     TooFewProducers {

@@ -37,7 +37,6 @@ use crate::error::{Error, Hook, text_of};
 use crate::producers::cpu_pool::producer_thread;
 use crate::producers::participants::Participants;
 use crate::producers::producer_factory::ProducerFactory;
-use crate::producers::producer_loop::Replace;
 use crate::producers::producer_threads::{
     ProducerThread, ProducerThreads, ThreadIds, ThreadResult, ThreadSettings,
 };
@@ -257,7 +256,7 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
         tracing::warn!(producer = producer, %reason, "a producer failed to start; the pool goes on without it");
-        self.losses.push(LostProducer { producer, generation: 0, reason, abandoned });
+        self.losses.push(LostProducer { producer, reason, abandoned });
         drop_quietly(error);
     }
 
@@ -282,11 +281,6 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         gone.remove_all(&replaced);
         abandoned.remove_all(&replaced);
         replaced
-    }
-
-    /// A function that starts producers in the places of those that a run loses.
-    pub(crate) fn replacer(&self) -> Replace<I, T> {
-        self.threads.replacer()
     }
 
     /// Offers a run to all that are not gone. Waits for lost states, but for none still in an earlier run's hook.
@@ -379,11 +373,6 @@ impl<I, T> Producers<I, T> {
     /// Notes that a producer was abandoned in a run. It takes part again when its hook returns.
     pub(crate) fn note_abandoned(&mut self, producer: usize) {
         self.threads.note_abandoned(producer);
-    }
-
-    /// The number of lost producers that may still be replaced.
-    pub(crate) fn spares(&self) -> usize {
-        self.threads.spares()
     }
 
     /// The largest batch extent that a producer tries, if it has run out of memory.

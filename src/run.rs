@@ -325,7 +325,7 @@ impl<I, T> Run<I, T> {
         in_line: InLine,
     ) -> Arc<Self> {
         let (order, batching, kind) = (Order::Input, None, RunKind::default());
-        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, window, batching, kind };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
         let event_log = EventLog::new(producers, None, crate::observe::event_log::Detail::Run);
         let settings = Arc::new(settings);

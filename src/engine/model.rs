@@ -82,7 +82,7 @@ fn hub_of(
     batching: Option<Batching>,
 ) -> Hub {
     let kind = Default::default();
-    let shape = RunShape { order: Order::Input, producers, spares: 0, window, batching, kind };
+    let shape = RunShape { order: Order::Input, producers, window, batching, kind };
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers))
 }
 

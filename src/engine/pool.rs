@@ -205,13 +205,12 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         let first = starting.iter().copied().filter(|it| !replaced.contains(it));
         let first: Vec<_> = first.collect();
         let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
-        let spares = producers.spares();
         let (producers, description) = (producers.len(), self.told.description.clone());
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.report_start(&event_log, items);
-        let shape = RunShape { order, producers, spares, window, batching, kind };
+        let shape = RunShape { order, producers, window, batching, kind };
         let run = Run::new(shape, run_settings, earlier, in_line, event_log, recording);
         let start_up = self.producers.as_mut().map(|it| take(&mut it.start_up));
         run.handover.stats.starts_after(start_up.unwrap_or_default());
@@ -243,8 +242,7 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         if let Some(tick) = self.run_settings.limits.tick() {
             let devices = self.settings.devices.clone();
             let (run, participants) = (run.clone(), participants.clone());
-            let replace = producers.replacer();
-            let keeper = DeadlineThread::start(run, participants, devices, tick, replace)?;
+            let keeper = DeadlineThread::start(run, participants, devices, tick)?;
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
         producers.join(run, participants, rebuilt, |producer| self.gone.has(producer))?;
@@ -328,7 +326,7 @@ impl<I, T> Engine<I, T> {
     ) {
         let Over { run, observing, seen } = session.over();
         self.seen = seen.unwrap_or(self.seen);
-        self.note_losses(&run.unreplaced());
+        self.note_losses(&run.losses());
         if let Some(producers) = &mut self.producers {
             producers.learn(run.handover.dispatch.learned());
         }

@@ -193,8 +193,8 @@ pub enum Event {
         /// The duration of both hooks.
         took: Duration,
     },
-    /// Another producer is started in the place of one that was lost: see
-    /// [`replace_lost`](crate::Builder::replace_lost).
+    /// Another producer is started in the place of one that was lost, before the run, or a `producer_init` that failed is
+    /// called again: see [`replace_lost`](crate::Builder::replace_lost).
     #[non_exhaustive]
     ProducerReplaced {
         /// The number of both.

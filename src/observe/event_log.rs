@@ -90,8 +90,6 @@ pub(super) struct Backlog {
     pub(super) producer: usize,
     /// The number of items that it has done. Exact, also if entries of the ring are lost.
     pub(super) done: AtomicU64,
-    /// The time at which another producer took its place, in nanoseconds: what it writes from then on is not read.
-    pub(super) replaced_at: AtomicU64,
     /// The number of entries that the observing thread has read.
     pub(super) read: AtomicU64,
     /// The number of entries that were not written, since too many were unread.
@@ -107,8 +105,6 @@ pub(crate) struct EventWriter {
     /// The time at which the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
     /// are half of the cost of an observed item.
     done_at: Option<u64>,
-    /// The time of the last entry, in nanoseconds.
-    last: u64,
     /// The waits of the producer that were recorded, or were too short.
     waits: Waits,
     backlog: Arc<CachePadded<Backlog>>,
@@ -184,7 +180,6 @@ impl Backlog {
         Backlog {
             producer,
             done: AtomicU64::new(0),
-            replaced_at: AtomicU64::new(u64::MAX),
             read: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
@@ -265,22 +260,10 @@ impl EventLog {
         lock(&self.feed.as_ref()?.producers[producer]).writer.take()
     }
 
-    /// Puts a producer's writer back: the producer may take part again, if no other has replaced it.
+    /// Puts a producer's writer back: the producer may take part again.
     pub(crate) fn return_writer(&self, producer: usize, writer: Option<EventWriter>) {
         let (Some(feed), Some(writer)) = (&self.feed, writer) else { return };
-        let mut track = lock(&feed.producers[producer]);
-        if Arc::ptr_eq(&writer.backlog, &track.backlog) {
-            track.writer = Some(writer);
-        }
-    }
-
-    /// Another takes the place of the producer, and gets a writer of its own.
-    pub(crate) fn replace(&self, producer: usize) {
-        let Some(feed) = &self.feed else { return };
-        let (track, ring) = feed.track(producer);
-        let lost = std::mem::replace(&mut *lock(&feed.producers[producer]), track);
-        lost.backlog.replaced_at.store(self.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        lock(&feed.rings).push(ring);
+        lock(&feed.producers[producer]).writer = Some(writer);
     }
 
     /// Whether the events of each item are recorded.
@@ -349,7 +332,6 @@ impl Feed {
             ring,
             written: 0,
             done_at: None,
-            last: 0,
             waits: Waits::default(),
             backlog: of_writer,
             wake,
@@ -401,8 +383,6 @@ impl EventWriter {
         let kinds = [(TimeKind::Order, for_permits), (TimeKind::HeldBack, for_retries)];
         for (kind, took) in kinds.into_iter().filter(|(_, took)| *took >= SHORTEST_WAIT) {
             let nanos = self.now();
-            // Of a producer that has replaced another, the first waits have those of the other.
-            let took = took.min(Duration::from_nanos(nanos.saturating_sub(self.last)));
             self.write(LogEntry { nanos, step: ProducerStep::Waited(kind, took) });
         }
     }
@@ -452,7 +432,6 @@ impl EventWriter {
             return;
         }
         self.written += 1;
-        self.last = entry.nanos;
         self.ring.push(entry);
     }
 }

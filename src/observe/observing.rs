@@ -92,13 +92,9 @@ struct Counts {
 
 impl<'a> Dispatcher<'a> {
     fn new(event_log: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
-        let (told, rings, batch) = (Counts::default(), vec![], vec![]);
+        let (told, batch) = (Counts::default(), vec![]);
+        let rings = std::mem::take(&mut *lock(&feed.rings));
         Dispatcher { event_log, feed, rings, observers, told, batch }
-    }
-
-    /// Takes the rings of producers that have begun since the last call.
-    fn take_rings(&mut self) {
-        self.rings.append(&mut lock(&self.feed.rings));
     }
 
     fn run(&mut self) {
@@ -122,16 +118,11 @@ impl<'a> Dispatcher<'a> {
             rare.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
         }
         let is_over = rare.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
-        self.take_rings();
         let mut recorder = lock(self.event_log.recorder());
         for Ring { entries, backlog } in &mut self.rings {
             let mut read = 0;
             while let Some(LogEntry { nanos, step }) = entries.pop() {
                 read += 1;
-                // A hook that was replaced has returned.
-                if nanos > backlog.replaced_at.load(Ordering::Relaxed) {
-                    continue;
-                }
                 self.batch.push((Duration::from_nanos(nanos), step.event(backlog.producer)));
             }
             backlog.read.fetch_add(read, Ordering::Relaxed);
@@ -163,7 +154,6 @@ impl<'a> Dispatcher<'a> {
         // Read in this order, so that no more items are delivered than done.
         let delivered = read(&deliveries.all);
         let consumed = read(&deliveries.consumed);
-        self.take_rings();
         let done = self.rings.iter().map(|ring| read(&ring.backlog.done)).sum();
         let items_read = read(&self.feed.read);
         let counts = Counts { read: items_read, done, consumed, delivered };

@@ -43,7 +43,7 @@ pub(crate) struct ProducerTime {
     pub(crate) came: Option<Instant>,
     /// The number of results in the order of the run.
     delivered: u64,
-    /// The number of other results: those of calls, and those of a producer that replaced one still in a hook.
+    /// The number of other results: those of calls.
     answered: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
@@ -56,7 +56,7 @@ pub(crate) struct ProducerTime {
     pub(crate) recycling: Recycling,
     /// Whether it got its first state in this run.
     pub(crate) starts_in_run: bool,
-    /// How many producers were started in the place of a lost one.
+    /// How many producers were started in its place, and calls of `producer_init` repeated.
     pub(crate) replacements: u64,
     /// The workers of a cluster in its seat; `None` if its hooks run on this machine.
     pub(crate) seat: Option<SeatTime>,
@@ -327,23 +327,9 @@ impl RunStats {
         lock(&self.producers[producer]).starts_in_run = true;
     }
 
-    /// A producer was started in the place of another, before the run.
+    /// A producer was started in the place of another, or calls `producer_init` once more.
     pub(crate) fn producer_replaced(&self, producer: usize) {
         lock(&self.producers[producer]).replacements += 1;
-    }
-
-    /// Another is started in the place of the producer, whose time ends now.
-    pub(crate) fn replaced(&self, producer: usize) {
-        let mut noted = lock(&self.producers[producer]);
-        noted.end(now());
-        noted.rebuilds.end(true);
-        noted.recycling.end();
-        noted.replacements += 1;
-        drop(noted);
-        if let Some(worker) = &mut *lock(&self.workers[producer]) {
-            // The process that takes its place is no restart.
-            worker.pid = None;
-        }
     }
 
     /// Notes a result that is not in the order of the run.

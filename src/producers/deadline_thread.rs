@@ -12,9 +12,8 @@ use crate::concurrency::spawn::spawn;
 use crate::device::Devices;
 use crate::error::{Error, Hook, Site, text_of};
 use crate::producers::participants::Participants;
-use crate::producers::producer_loop::{Join, Replace};
 use crate::run::Run;
-use crate::run::lost_producer::{Abandoned, LostProducer};
+use crate::run::lost_producer::Abandoned;
 use crate::run::time_limits::grace_of;
 
 const NAME: &str = "gangline-t";
@@ -36,7 +35,6 @@ pub(crate) struct DeadlineWatch<I, T> {
     woken: RunTime,
     /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
-    replace: Replace<I, T>,
 }
 
 impl DeadlineThread {
@@ -47,10 +45,9 @@ impl DeadlineThread {
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
-        replace: Replace<I, T>,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
-        let mut watch = DeadlineWatch::new(run, participants, devices, step, replace);
+        let mut watch = DeadlineWatch::new(run, participants, devices, step);
         let keep_time = move || {
             let _in_run = watch.run.spans.enter();
             while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
@@ -80,10 +77,9 @@ impl<I, T> DeadlineWatch<I, T> {
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
-        replace: Replace<I, T>,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
-        DeadlineWatch { run, participants, devices, step, woken, grace: None, replace }
+        DeadlineWatch { run, participants, devices, step, woken, grace: None }
     }
 
     pub(crate) fn wake(&mut self) {
@@ -135,10 +131,8 @@ impl<I, T> DeadlineWatch<I, T> {
 
     fn abandon(&self, producer: usize, error: Error) {
         self.run.handover.dispatch.signals.abandon(producer);
-        let lost = (producer, self.run.handover.dispatch.generation(producer));
-        let is_lost = |loss: &LostProducer| (loss.producer, loss.generation) == lost;
-        if !self.run.losses().iter().any(is_lost) {
-            self.run.note_loss(lost, text_of(&error), Abandoned::Yes);
+        if self.run.losses().iter().all(|loss| loss.producer != producer) {
+            self.run.note_loss(producer, text_of(&error), Abandoned::Yes);
         }
         self.participants.excuse(producer, || true);
     }
@@ -146,12 +140,8 @@ impl<I, T> DeadlineWatch<I, T> {
     /// Abandons a producer after its hook timed out.
     fn expire(&self, expired: Expired) {
         let error = self.note_timeout(&expired);
-        let Expired { producer, generation, items, .. } = expired;
+        let Expired { producer, items, .. } = expired;
         self.excuse(producer);
-        // Before the items fail: a report that follows their failure counts it.
-        let lost = (producer, generation);
-        let replacement = Join::of_replacement(&self.run, &self.participants, lost);
-        replacement.into_iter().for_each(&self.replace);
         match items.is_empty() {
             true => drop_quietly(error),
             false => self.run.fail_from_aside(&items, error, producer),
@@ -173,8 +163,7 @@ impl<I, T> DeadlineWatch<I, T> {
 
     fn note_timeout(&self, expired: &Expired) -> Error {
         let error = self.run.named(self.timed_out(expired));
-        let lost = (expired.producer, expired.generation);
-        self.run.note_loss(lost, text_of(&error), Abandoned::Yes);
+        self.run.note_loss(expired.producer, text_of(&error), Abandoned::Yes);
         error
     }
 

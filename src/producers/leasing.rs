@@ -114,7 +114,12 @@ pub(crate) fn prepare_for<I, T>(
         run.handover.dispatch.release(lease.id);
         return Err(NextStep::On);
     }
-    let Err(error) = run.lose(producer, shared.generation(), error) else {
+    if shared.starts_again(run, producer) {
+        drop_quietly(error);
+        run.handover.dispatch.release(lease.id);
+        return Err(NextStep::Return);
+    }
+    let Err(error) = run.lose(producer, error) else {
         // It may have been lost before.
         run.handover.dispatch.release(lease.id);
         return Err(NextStep::Away);

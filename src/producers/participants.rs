@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use gangline_scheduler::Generation;
-
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
@@ -29,10 +27,9 @@ struct ParticipantsState {
     links: usize,
 }
 
-/// The last thread that entered for a producer.
+/// The thread that entered for a producer.
 #[derive(Debug, Clone, Default)]
 struct Entered {
-    generation: Generation,
     presence: Attendance,
     away: Away,
 }
@@ -69,8 +66,6 @@ pub(crate) struct Receiving {
 pub(crate) struct Participation {
     participants: Arc<Participants>,
     producer: usize,
-    generation: Generation,
-    away: Away,
 }
 
 impl Participants {
@@ -81,22 +76,22 @@ impl Participants {
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new(), driver })
     }
 
-    /// Registers a thread for a producer, with its flag. `None` if the run is over, or if the thread was replaced before
-    /// it came. `come` begins its part, under the lock of [`excuse`](Self::excuse).
+    /// Registers the thread of a producer, with its flag. `None` if the run is over. `come` begins its part, under the lock
+    /// of [`excuse`](Self::excuse).
     pub(crate) fn enter(
         self: &Arc<Self>,
-        (producer, generation): (usize, Generation),
+        producer: usize,
         away: &Away,
         come: impl FnOnce(),
     ) -> Option<Participation> {
         let mut state = lock(&self.state);
-        if state.is_over || state.producers[producer].generation > generation {
+        if state.is_over {
             return None;
         }
         come();
         let presence = Attendance::In;
-        state.producers[producer] = Entered { generation, presence, away: away.clone() };
-        Some(Participation { participants: self.clone(), producer, generation, away: away.clone() })
+        state.producers[producer] = Entered { presence, away: away.clone() };
+        Some(Participation { participants: self.clone(), producer })
     }
 
     /// Registers a thread that takes results. Call it before the run can be over.
@@ -157,11 +152,11 @@ impl Participants {
 
 impl Participation {
     /// Makes the run's end wait for the producer again, which was excused or is about to be. Returns `false` if the run is
-    /// over, or if another has replaced it. `come_back` ends the abandonment, under the lock of
+    /// over. `come_back` ends the abandonment, under the lock of
     /// [`excuse`](Participants::excuse).
     pub(crate) fn come_back(&self, come_back: impl FnOnce()) -> bool {
         let mut state = lock(&self.participants.state);
-        if state.is_over || state.producers[self.producer].generation != self.generation {
+        if state.is_over {
             return false;
         }
         come_back();
@@ -213,10 +208,7 @@ impl Drop for Receiving {
 impl Drop for Participation {
     fn drop(&mut self) {
         let mut state = lock(&self.participants.state);
-        match state.producers[self.producer].generation == self.generation {
-            true => state.set(self.producer, Attendance::Out),
-            false => self.away.store(false, Ordering::Relaxed),
-        }
+        state.set(self.producer, Attendance::Out);
         self.participants.notify(state);
     }
 }
@@ -233,8 +225,8 @@ mod tests {
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
         let participants = Participants::new(3, Arc::default());
-        let first = participants.enter((0, 0), &Away::default(), || ()).unwrap();
-        let second = participants.enter((1, 0), &Away::default(), || ()).unwrap();
+        let first = participants.enter(0, &Away::default(), || ()).unwrap();
+        let second = participants.enter(1, &Away::default(), || ()).unwrap();
         participants.excuse(1, || true);
         assert_eq!(participants.present(), [0]);
         thread::scope(|scope| {
@@ -242,7 +234,7 @@ mod tests {
             drop(first);
             ending.join().unwrap();
         });
-        assert!(participants.enter((2, 0), &Away::default(), || ()).is_none(), "it is over");
+        assert!(participants.enter(2, &Away::default(), || ()).is_none(), "it is over");
         drop(second);
     }
 
@@ -250,8 +242,8 @@ mod tests {
     fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
         let participants = Participants::new(2, Arc::default());
         let away = Away::default();
-        let loser = participants.enter((0, 0), &away, || ()).unwrap();
-        let winner = participants.enter((1, 0), &Away::default(), || ()).unwrap();
+        let loser = participants.enter(0, &away, || ()).unwrap();
+        let winner = participants.enter(1, &Away::default(), || ()).unwrap();
         let lost = Arc::new(AtomicBool::new(false));
         let ((looked, looks), (over, is_over)) = (channel(), channel());
         let (ending, is_lost) = (participants.clone(), lost.clone());

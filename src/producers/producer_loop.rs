@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use gangline_scheduler::{Absence, Generation};
+use gangline_scheduler::Absence;
 
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::SubscriberGuard;
@@ -20,28 +20,11 @@ use crate::run::run_state::RunState;
 pub(crate) struct Join<I, T> {
     pub(crate) run: Arc<Run<I, T>>,
     pub(crate) producer: usize,
-    pub(crate) generation: Generation,
     /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
     /// asked.
     pub(crate) ready: Option<ReadySender>,
     pub(crate) participants: Arc<Participants>,
 }
-
-impl<I, T> Join<I, T> {
-    /// For the producer that replaces this one, once. `None` if this one is not lost, or if the run needs no other.
-    pub(crate) fn of_replacement(
-        run: &Arc<Run<I, T>>,
-        participants: &Arc<Participants>,
-        (producer, lost): (usize, Generation),
-    ) -> Option<Self> {
-        let generation = run.handover.dispatch.take_replacement(producer, lost)?;
-        let (run, participants) = (run.clone(), participants.clone());
-        Some(Join { run, producer, generation, ready: None, participants })
-    }
-}
-
-/// Starts a producer that joins a run in the place of a lost one.
-pub(crate) type Replace<I, T> = Box<dyn Fn(Join<I, T>) + Send>;
 
 /// Where a producer reports that it is ready; once.
 struct ReadyReport(Option<ReadySender>);
@@ -61,21 +44,19 @@ impl<I, T> ProducerLoop<I, T> {
     }
 
     /// Takes part in runs until the channel is closed, then calls `producer_end`, with what `enter_close` makes the
-    /// default subscriber. Once a run has lost this producer, `replace` starts another, if it may.
+    /// default subscriber.
     pub(crate) fn serve(
         mut self,
         runs: &Receiver<Join<I, T>>,
-        replace: impl Fn(Join<I, T>),
         enter_close: impl FnOnce() -> SubscriberGuard,
     ) -> Result<(), Error> {
         let (producer, revocations) = (self.producer, self.shared.revocations.clone());
         while let Some(join) = self.next_run(runs) {
-            let Join { run, generation, ready, participants, .. } = join;
+            let Join { run, ready, participants, .. } = join;
             let signals = &run.handover.dispatch.signals;
             let come = || signals.enter(producer, &revocations);
-            let entered = participants.enter((producer, generation), &self.shared.away, come);
+            let entered = participants.enter(producer, &self.shared.away, come);
             let Some(present) = entered else { continue };
-            self.shared.enter(generation);
             let bug = AbortGuard::new(&run);
             let span = run.spans.enter();
             let mut ready = ReadyReport(ready);
@@ -97,11 +78,6 @@ impl<I, T> ProducerLoop<I, T> {
             }
             drop(span);
             bug.disarm();
-            let lost = (producer, generation);
-            // The next run, which waits until this thread has left, finds the other. That one waits for the end of this
-            // one's state.
-            let replacement = Join::of_replacement(&run, &participants, lost);
-            replacement.into_iter().for_each(&replace);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);
@@ -142,7 +118,7 @@ impl<I, T> ProducerLoop<I, T> {
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.
     fn take_part(&mut self, run: &Run<I, T>, ready: &mut ReadyReport) -> NextStep {
-        if !run.rejoin(self.producer, self.shared.generation()) {
+        if !run.rejoin(self.producer) {
             return NextStep::On;
         }
         let Some(outcome) = self.prepare_in_time(run) else { return NextStep::Return };
@@ -171,7 +147,7 @@ impl<I, T> ProducerLoop<I, T> {
     }
 
     fn lose(&self, run: &Run<I, T>, error: Error) -> Result<(), Error> {
-        run.lose(self.producer, self.shared.generation(), error)
+        run.lose(self.producer, error)
     }
 
     /// Rebuilds a lost state, under the init timeout. `None` if the producer was abandoned meanwhile.
@@ -179,17 +155,23 @@ impl<I, T> ProducerLoop<I, T> {
         if self.backend.is_ready() {
             return Some(Ok(()));
         }
-        run.expect(self.producer, Absence::Init);
-        let outcome = self.backend.prepare(run, None);
-        let is_abandoned = self.shared.revocations.is_abandoned();
-        if is_abandoned || !run.rejoin(self.producer, self.shared.generation()) {
-            drop_quietly(outcome);
-            return None;
+        loop {
+            run.expect(self.producer, Absence::Init);
+            let outcome = self.backend.prepare(run, None);
+            let is_abandoned = self.shared.revocations.is_abandoned();
+            if is_abandoned || !run.rejoin(self.producer) {
+                drop_quietly(outcome);
+                return None;
+            }
+            match outcome {
+                Ok(()) => {
+                    self.shared.tell_ready(run, self.producer);
+                    return Some(Ok(()));
+                }
+                Err(error) if self.shared.starts_again(run, self.producer) => drop_quietly(error),
+                Err(error) => return Some(Err(error)),
+            }
         }
-        if self.backend.is_ready() {
-            self.shared.tell_ready(run, self.producer);
-        }
-        Some(outcome)
     }
 }
 
@@ -232,12 +214,9 @@ mod tests {
         let run = Run::<u64, u64>::alone(1, 4, None);
         let participants = Participants::new(1, Arc::default());
         let (sender, runs) = crossbeam_channel::bounded(1);
-        let (run_of, generation) = (run.clone(), 0);
-        sender
-            .send(Join { run: run_of, producer: 0, generation, ready: None, participants })
-            .unwrap();
+        sender.send(Join { run: run.clone(), producer: 0, ready: None, participants }).unwrap();
         drop(sender);
-        producer.serve(&runs, |_| (), || CallerSubscriber::current().enter()).unwrap();
+        producer.serve(&runs, || CallerSubscriber::current().enter()).unwrap();
         assert!(run.take_fatal_error().is_some(), "nobody else is there");
     }
 }

@@ -7,15 +7,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::base::panic::drop_quietly;
-use crate::concurrency::atomic::{AtomicUsize, Ordering};
 use crate::concurrency::spawn::{CallerSubscriber, SubscriberGuard, spawn};
 use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Site};
-use crate::observe::event::Event;
 use crate::producers::cpu_pool::{CpuPool, producer_thread};
 use crate::producers::participants::Participants;
 use crate::producers::producer_factory::ProducerFactory;
-use crate::producers::producer_loop::{Join, ProducerLoop, Replace};
+use crate::producers::producer_loop::{Join, ProducerLoop};
 use crate::producers::ready::ReadySender;
 use crate::producers::shared::{PoolShared, Shared};
 use crate::producers::startup::FirstInit;
@@ -29,8 +27,6 @@ pub(crate) struct ProducerThreads<I, T> {
     /// `None` only while this is dropped.
     factory: Option<ProducerFactory<I, T>>,
     settings: ThreadSettings,
-    /// The number of lost producers that may still be replaced.
-    spares: AtomicUsize,
     pub(crate) shared: Arc<PoolShared>,
     ids: ThreadIds,
     /// That of the thread that built the pool.
@@ -45,7 +41,7 @@ pub(crate) struct ThreadSettings {
     pub(crate) stack_size: Option<usize>,
     pub(crate) wrapper: Option<ThreadWrapper>,
     pub(crate) first_init: FirstInit,
-    /// The number of producers that may be replaced.
+    /// How many lost producers may be replaced, and calls of `producer_init` repeated.
     pub(crate) replacements: usize,
     /// How long a `producer_end` may take.
     pub(crate) end_timeout: Option<Duration>,
@@ -121,9 +117,8 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let kept = KeptThreads { current: vec![], former: vec![], closed_under: None };
         Arc::new(ProducerThreads {
             factory: Some(factory),
-            spares: AtomicUsize::new(settings.replacements),
+            shared: Arc::new(PoolShared::new(settings.replacements)),
             settings,
-            shared: Arc::default(),
             ids: ThreadIds::default(),
             built_under: CallerSubscriber::current(),
             kept: Mutex::new(kept),
@@ -158,63 +153,19 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         place: usize,
         was_abandoned: bool,
     ) -> Result<bool, Error> {
-        let mut kept = lock(&self.kept);
-        if self.spares.load(Ordering::Relaxed) == 0 {
+        if !self.shared.take_spare() {
             return Ok(false);
         }
-        self.replace(&mut kept, place, was_abandoned, None)?;
-        Ok(true)
-    }
-
-    /// Starts a producer in the place of one that a run has lost.
-    pub(crate) fn fill(self: &Arc<Self>, join: Join<I, T>) {
-        let mut next = Some(join);
-        while let Some(join) = next {
-            let (run, participants) = (join.run.clone(), join.participants.clone());
-            let (producer, generation) = (join.producer, join.generation);
-            let was_abandoned = run.handover.dispatch.signals.is_abandoned(producer);
-            run.event_log.replace(producer);
-            run.handover.stats.replaced(producer);
-            run.event_log.tell(Event::ProducerReplaced { producer });
-            let mut kept = lock(&self.kept);
-            if kept.closed_under.is_some() {
-                return;
-            }
-            let started = self.replace(&mut kept, producer, was_abandoned, Some(join));
-            drop(kept);
-            let Err(error) = started else { return };
-            run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
-            next = Join::of_replacement(&run, &participants, (producer, generation));
-        }
-    }
-
-    /// A function that starts producers in the places of lost ones.
-    pub(crate) fn replacer(self: &Arc<Self>) -> Replace<I, T> {
-        let threads = self.clone();
-        Box::new(move |join| threads.fill(join))
-    }
-
-    fn replace(
-        self: &Arc<Self>,
-        kept: &mut KeptThreads<I, T>,
-        place: usize,
-        was_abandoned: bool,
-        join: Option<Join<I, T>>,
-    ) -> Result<(), Error> {
+        let mut kept = lock(&self.kept);
         let lost = &mut kept.current[place];
         // The thread ends now, unless it is still in a hook.
         lost.runs = None;
         lost.was_abandoned |= was_abandoned;
         let before = (!was_abandoned).then(|| lost.ended.clone());
-        let spares = self.spares.load(Ordering::Relaxed);
-        self.spares.store(spares.saturating_sub(1), Ordering::Relaxed);
         let new = self.start(place, Beginning::InRun { before })?;
-        if let (Some(runs), Some(join)) = (&new.runs, join) {
-            let sent = runs.send(join);
-            sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
-        }
-        kept.former.push(std::mem::replace(&mut kept.current[place], new));
-        Ok(())
+        let lost = std::mem::replace(&mut kept.current[place], new);
+        kept.former.push(lost);
+        Ok(true)
     }
 
     fn start(
@@ -235,7 +186,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
             ThreadResult(threads.serve(pooled, setup, own, beginning, &runs))
         };
         let wrapper = self.settings.wrapper.clone();
-        // This may be a thread of a run, whose caller has another subscriber.
+        // The thread that begins a run may have another subscriber.
         let _default = self.enter_build();
         let thread = spawn(name, stack_size, move || {
             let life =
@@ -280,7 +231,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
             }
         };
         let producer = ProducerLoop::new(backend?, place, shared);
-        Some(producer.serve(runs, |join| self.fill(join), || self.enter_close()))
+        Some(producer.serve(runs, || self.enter_close()))
     }
 
     /// Waits for the end of the thread whose place this one takes, since a device may not have room for the
@@ -302,8 +253,8 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
 /// Loses the producer of the first run that is offered, since its thread cannot begin.
 fn lose<I, T>(runs: &Receiver<Join<I, T>>, error: Error) {
     match runs.recv() {
-        Ok(Join { run, producer, generation, .. }) => {
-            run.lose(producer, generation, error).unwrap_or_else(|error| run.abort_with(error));
+        Ok(Join { run, producer, .. }) => {
+            run.lose(producer, error).unwrap_or_else(|error| run.abort_with(error));
         }
         Err(_) => drop_quietly(error),
     }
@@ -329,10 +280,6 @@ impl<I, T> ProducerThreads<I, T> {
         closed_under.as_ref().unwrap_or(&self.built_under).enter()
     }
 
-    pub(super) fn spares(&self) -> usize {
-        self.spares.load(Ordering::Relaxed)
-    }
-
     pub(super) fn first_init(&self) -> FirstInit {
         self.settings.first_init
     }
@@ -341,7 +288,7 @@ impl<I, T> ProducerThreads<I, T> {
         self.settings.end_timeout
     }
 
-    /// The state of the latest producer of a place that other threads read.
+    /// The state of the producer of a place that other threads read.
     pub(super) fn shared(&self, place: usize) -> Shared {
         lock(&self.kept).current[place].shared.clone()
     }
@@ -357,7 +304,7 @@ impl<I, T> ProducerThreads<I, T> {
         let kept = lock(&self.kept);
         let Some(runs) = &kept.current[place].runs else { return };
         let (run, participants) = (run.clone(), participants.clone());
-        let join = Join { run, producer: place, generation: 0, ready, participants };
+        let join = Join { run, producer: place, ready, participants };
         let sent = runs.send(join);
         sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
     }

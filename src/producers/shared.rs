@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline_scheduler::Generation;
-
-use crate::concurrency::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::bell::Bells;
 use crate::observe::event::Event;
 use crate::producers::participants::Away;
+use crate::run::Run;
 use crate::run::handover::signals::Revocations;
 use crate::run::run_state::RunState;
 
@@ -26,6 +25,8 @@ pub struct Shared {
 /// State of all producers of a pool that other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct PoolShared {
+    /// How many more lost producers may be replaced, and calls of `producer_init` repeated.
+    spares: AtomicUsize,
     /// The number of producers without a state.
     stateless: AtomicUsize,
     /// Whether they are to end without waiting for hooks that can be ended.
@@ -35,6 +36,17 @@ pub(crate) struct PoolShared {
 }
 
 impl PoolShared {
+    /// For producers of which `spares` may be replaced.
+    pub(super) fn new(spares: usize) -> Self {
+        PoolShared { spares: AtomicUsize::new(spares), ..PoolShared::default() }
+    }
+
+    /// Takes the right to replace a producer, or to call `producer_init` once more, if one is left.
+    pub(super) fn take_spare(&self) -> bool {
+        let less = |spares: usize| spares.checked_sub(1);
+        self.spares.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
     /// Has the child processes of the producers be killed, whatever hook they are in.
     pub(crate) fn terminate(&self) {
         self.is_terminated.store(true, Ordering::Release);
@@ -64,8 +76,6 @@ struct Own {
     left: AtomicBool,
     /// Whether its state was lost, and not rebuilt yet.
     was_lost: AtomicBool,
-    /// In the run that it has entered last.
-    generation: AtomicU32,
 }
 
 impl Shared {
@@ -89,15 +99,6 @@ impl Shared {
     #[cfg(all(feature = "processes", target_os = "linux"))]
     pub(crate) fn terminating(&self) -> &Bells {
         &self.pool.terminating
-    }
-
-    pub(crate) fn generation(&self) -> Generation {
-        self.own.generation.load(Ordering::Relaxed)
-    }
-
-    /// Notes that its thread has entered a run.
-    pub(super) fn enter(&self, generation: Generation) {
-        self.own.generation.store(generation, Ordering::Relaxed);
     }
 
     /// Whether it was abandoned in a hook outside of runs.
@@ -151,6 +152,16 @@ impl Shared {
         self.note_end();
         self.own.was_lost.store(true, Ordering::Relaxed);
         self.pool.stateless.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a producer whose `producer_init` has failed calls it once more in this run. Reports that as a replacement.
+    pub(super) fn starts_again<I, T>(&self, run: &Run<I, T>, producer: usize) -> bool {
+        let may_start = !run.wanted.gave_up_on(None) && self.pool.take_spare();
+        if may_start {
+            run.handover.stats.producer_replaced(producer);
+            run.event_log.tell(Event::ProducerReplaced { producer });
+        }
+        may_start
     }
 
     /// Reports that the producer has built its state in a run.

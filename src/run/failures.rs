@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gangline_report::Failure;
 use gangline_scheduler::{
-    Absence, Decision, FailureFacts, FailureVerdict, Generation, Inputs, OnError, SchedulerEvent,
+    Absence, Decision, FailureFacts, FailureVerdict, Inputs, OnError, SchedulerEvent,
     TooFewProducers,
 };
 
@@ -151,9 +151,9 @@ impl<I, T> Run<I, T> {
     pub(crate) fn heed(&self, events: Vec<SchedulerEvent>) {
         for event in events {
             match event {
-                SchedulerEvent::Quarantined(producer, generation) => {
+                SchedulerEvent::Quarantined(producer) => {
                     let reason = "it failed items in a row that other producers were done with";
-                    self.note_loss((producer, generation), reason.into(), Abandoned::No);
+                    self.note_loss(producer, reason.into(), Abandoned::No);
                 }
                 SchedulerEvent::TooFewProducers { live: here } => {
                     let least = self.least_producers();
@@ -166,24 +166,15 @@ impl<I, T> Run<I, T> {
 
     /// Removes a producer that failed with an error of its own, not of an item. Returns the error if too few
     /// producers would be left: it then ends the run.
-    pub(crate) fn lose(
-        &self,
-        producer: usize,
-        generation: Generation,
-        error: Error,
-    ) -> Result<(), Error> {
-        let (lost, events) = self.handover.dispatch.schedule(|state, now| {
-            match state.scheduler.health().generation(producer) == generation {
-                true => state.scheduler.producer_lost(producer, now),
-                // It has been lost before.
-                false => Ok(()),
-            }
-        });
+    pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
+        let (lost, events) = self
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.producer_lost(producer, now));
         debug_assert!(events.is_empty(), "enough are left");
         match lost {
             Ok(()) => {
-                let reason = text_of(&error);
-                self.note_loss((producer, generation), reason, Abandoned::No);
+                self.note_loss(producer, text_of(&error), Abandoned::No);
                 drop_quietly(error);
                 Ok(())
             }
@@ -255,12 +246,7 @@ impl<I, T> Run<I, T> {
         self.policy().min_producers.unwrap_or(1)
     }
 
-    pub(crate) fn note_loss(
-        &self,
-        (producer, generation): (usize, Generation),
-        reason: Arc<str>,
-        abandoned: Abandoned,
-    ) {
+    pub(crate) fn note_loss(&self, producer: usize, reason: Arc<str>, abandoned: Abandoned) {
         let signals = &self.handover.dispatch.signals;
         tracing::warn!(producer = producer, %reason, "a producer takes no more items");
         self.event_log.tell(match abandoned {
@@ -270,21 +256,13 @@ impl<I, T> Run<I, T> {
         let mut losses = lock(&self.losses);
         // It may have come back meanwhile, which removes its entry.
         if abandoned == Abandoned::No || signals.is_abandoned(producer) {
-            losses.push(LostProducer { producer, generation, reason, abandoned });
+            losses.push(LostProducer { producer, reason, abandoned });
         }
     }
 
     /// The producers that no longer take part.
     pub(crate) fn losses(&self) -> Vec<LostProducer> {
         lock(&self.losses).clone()
-    }
-
-    /// The producers that no longer take part and that no others have replaced.
-    pub(crate) fn unreplaced(&self) -> Vec<LostProducer> {
-        let mut losses = self.losses();
-        let dispatch = &self.handover.dispatch;
-        losses.retain(|loss| !dispatch.is_replaced(loss.producer, loss.generation));
-        losses
     }
 
     /// Notes that the producer is in a hook that belongs to no item of this run.
@@ -298,20 +276,15 @@ impl<I, T> Run<I, T> {
 
     /// Notes that a producer has returned from the hook that it was expected or abandoned in. Returns whether it
     /// takes part.
-    pub(crate) fn rejoin(&self, producer: usize, generation: Generation) -> bool {
+    pub(crate) fn rejoin(&self, producer: usize) -> bool {
         let dispatch = &self.handover.dispatch;
         let (takes_part, _) = dispatch.schedule(|state, _| {
-            if state.scheduler.health().generation(producer) != generation {
-                return false;
-            }
             // Under the lock, as it is abandoned.
             dispatch.signals.readmit(producer);
             state.scheduler.producer_joined(producer)
         });
-        lock(&self.losses).retain(|loss| {
-            let is_here = (loss.producer, loss.generation) == (producer, generation);
-            !is_here || loss.abandoned == Abandoned::No
-        });
+        lock(&self.losses)
+            .retain(|loss| loss.producer != producer || loss.abandoned == Abandoned::No);
         takes_part
     }
 }

@@ -225,7 +225,7 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Delivers the result of an item of an abandoned producer, or of one that replaces it.
+    /// Delivers the result of an item of an abandoned producer, or the answer to a call of a service.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
         if let Some(answers) = self.answers() {
             return answers.answer(seq, result);

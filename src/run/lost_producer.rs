@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gangline_scheduler::Generation;
-
 use crate::error::Error;
 
 /// A producer that no longer takes part in runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LostProducer {
     pub(crate) producer: usize,
-    /// In the run that has lost it.
-    pub(crate) generation: Generation,
     /// The reason, as text.
     pub(crate) reason: Arc<str>,
     pub(crate) abandoned: Abandoned,

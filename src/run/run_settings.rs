@@ -98,7 +98,7 @@ impl<I, T> RunSettings<I, T> {
 
     /// The configuration of the scheduler for a run of this shape.
     pub(crate) fn scheduling(&self, shape: &RunShape) -> Config {
-        let RunShape { order, producers, spares, window, batching, kind } = *shape;
+        let RunShape { order, producers, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
         let run = self.limits.run;
         let (item, init, end) = match self.overdue {
@@ -113,7 +113,6 @@ impl<I, T> RunSettings<I, T> {
         };
         Config {
             producers,
-            spares,
             places: self.places.clone(),
             order,
             window,

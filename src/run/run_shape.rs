@@ -13,8 +13,6 @@ use crate::runner::RunControl;
 pub(crate) struct RunShape {
     pub(crate) order: Order,
     pub(crate) producers: usize,
-    /// The number of producers that may replace lost ones.
-    pub(crate) spares: usize,
     /// The initial window.
     pub(crate) window: usize,
     pub(crate) batching: Option<Batching>,

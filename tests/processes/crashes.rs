@@ -25,7 +25,7 @@ tests![
     a_run_that_fails_at_a_crash_names_it,
     three_starts_that_fail_are_tried_again,
     four_starts_that_fail_in_a_row_lose_the_producer,
-    a_lost_producer_is_replaced_by_a_new_process,
+    a_producer_init_that_fails_in_a_run_has_a_new_process,
     a_crash_in_init_fails_the_build,
     the_last_producer_that_does_not_start_again_ends_the_run,
 ];
@@ -230,8 +230,8 @@ fn three_starts_that_fail_are_tried_again() {
     pool.close().unwrap();
 }
 
-/// After the crash, the four starts that the producer has end. The fifth is the other's.
-fn a_lost_producer_is_replaced_by_a_new_process() {
+/// After the crash, the four starts that the producer has end. The fifth is that of the second `producer_init`.
+fn a_producer_init_that_fails_in_a_run_has_a_new_process() {
     let directory = tempfile::tempdir().unwrap();
     let cfg = CfgNode::new().with("init", directory.path().join("starts")).unwrap();
     let cfg = cfg.with("bad_starts", vec![1, 2, 3, 4]).unwrap();

@@ -374,7 +374,7 @@ fn a_lost_producer_costs_the_stream_nothing() {
             Ok(x)
         });
         let builder = OrderedRunner::builder(hooks).devices(2);
-        let builder = builder.item_timeout(Duration::from_millis(300)).replace_lost(2);
+        let builder = builder.item_timeout(Duration::from_millis(300));
         let service = builder.build().unwrap().into_service();
         let stream = service.stream(0..50);
         let taken = thread::spawn(move || stream.collect::<Vec<_>>());

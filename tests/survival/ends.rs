@@ -119,7 +119,9 @@ fn an_abandoned_end_is_told() {
 fn a_replacement_begins_although_the_end_before_it_does_not_return() {
     no_hang(|| {
         let (gate, inits) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
-        let (stuck, made, broken) = (gate.clone(), inits.clone(), AtomicU64::new(0));
+        let (stuck, made) = (gate.clone(), inits.clone());
+        let broken = Arc::new(AtomicU64::new(0));
+        let breaks = broken.clone();
         let hooks = Hooks::new()
             .init(move |cx| {
                 made.add(cx.producer() as u64);
@@ -132,11 +134,13 @@ fn a_replacement_begins_although_the_end_before_it_does_not_return() {
                 Ok(())
             })
             .work(move |cx, x| match cx.producer() {
-                1 if broken.fetch_add(1, SeqCst) == 0 => Err("the device is broken".into()),
+                1 if breaks.fetch_add(1, SeqCst) == 0 => Err("the device is broken".into()),
                 _ => Ok(x),
             });
         let builder = OrderedRunner::builder(hooks).devices(2).quarantine_after(1);
         let mut pool = builder.replace_lost(1).end_timeout(SOON).build().unwrap();
+        let items = (0..).take_while(|&x| x < 10 || broken.load(SeqCst) == 0);
+        assert!(pool.run(items).unwrap().len() >= 10);
         let begun = inits.clone();
         let items = (0..).take_while(|&x| x < 10 || begun.get() < 2);
         assert!(pool.run(items).unwrap().len() >= 10);

@@ -160,7 +160,7 @@ fn an_end_that_fails_is_reported_by_close() {
     });
 }
 
-/// Its producer is abandoned, and replaced.
+/// Its producer is abandoned, and replaced for the next run.
 #[test]
 fn an_end_that_does_not_return_between_two_items_holds_up_no_run() {
     no_hang(|| {
@@ -172,17 +172,19 @@ fn an_end_that_does_not_return_between_two_items_holds_up_no_run() {
             }
             Ok(())
         });
-        let builder = OrderedRunner::builder(hooks).devices(1).recycle_after(5);
+        let builder = OrderedRunner::builder(hooks).devices(2).recycle_after(5);
         let mut pool = builder.end_timeout(SOON).replace_lost(1).build().unwrap();
         assert_eq!(pool.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
-        assert_eq!(pool.report().producers[0].replacements, 1);
+        assert_eq!(pool.run(0..4).unwrap().len(), 4);
+        let report = pool.report();
+        assert_eq!(report.producers.iter().map(|it| it.replacements).sum::<u64>(), 1);
         gate.open();
         pool.close().unwrap();
     });
 }
 
 #[test]
-fn without_a_replacement_that_end_is_the_error_of_the_run() {
+fn without_another_producer_that_end_is_the_error_of_the_run() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = gate.clone();

@@ -1,11 +1,11 @@
-//! Producers that are replaced in services, pipelines and batches, beside copies, and on pools of threads.
+//! Producers that are replaced in services, pipelines and pools of threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, Error, OnError, OrderedRunner, Pipeline, UnorderedRunner};
+use gangline::{Error, OrderedRunner, Pipeline, UnorderedRunner};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang};
@@ -24,37 +24,20 @@ fn stuck_at(is_stuck: fn(u64) -> bool, gate: &Arc<Gate>) -> Hooks {
     })
 }
 
+/// The whole life of a service is one run.
 #[test]
-fn a_service_answers_although_its_hooks_are_stuck() {
+fn a_service_calls_a_producer_init_again_that_fails() {
     no_hang(|| {
-        let gate = Arc::new(Gate::new());
-        let builder = UnorderedRunner::builder(stuck_at(|x| x % 10 == 7, &gate)).devices(2);
-        let builder = builder.item_timeout(SOON).replace_lost(20);
-        let service = builder.build().unwrap().into_service();
-        let failed = Arc::new(AtomicU64::new(0));
-        let callers: Vec<_> = (0..4)
-            .map(|caller| {
-                let (service, failed) = (service.clone(), failed.clone());
-                thread::spawn(move || {
-                    for x in (caller * 10)..(caller * 10 + 10) {
-                        match service.call(x) {
-                            Ok(y) => assert_eq!(y, x),
-                            Err(error) => {
-                                assert!(error.is_timeout() && x % 10 == 7, "{error:#}");
-                                failed.fetch_add(1, SeqCst);
-                            }
-                        }
-                    }
-                })
-            })
-            .collect();
-        callers.into_iter().for_each(|caller| caller.join().unwrap());
-        assert_eq!(failed.load(SeqCst), 4);
-        let report = service.report();
-        let replaced: u64 = report.producers.iter().map(|producer| producer.replacements).sum();
-        assert_eq!(replaced, 4, "{report}");
+        let inits = AtomicU64::new(0);
+        let hooks = Hooks::new().init(move |_| match inits.fetch_add(1, SeqCst) {
+            0 | 1 => Err("the device is busy".into()),
+            _ => Ok(()),
+        });
+        let builder = UnorderedRunner::builder(hooks).devices(1).init_in_run();
+        let service = builder.replace_lost(2).build().unwrap().into_service();
+        assert_eq!(service.call(7).unwrap(), 7);
+        assert_eq!(service.report().producers[0].replacements, 2, "{}", service.report());
         service.close().unwrap();
-        gate.open();
     });
 }
 
@@ -77,9 +60,9 @@ fn a_hook_of_a_replacement_cannot_call_its_own_service() {
             _ => Ok(x),
         });
         let builder = UnorderedRunner::builder(hooks).devices(1).item_timeout(SOON);
-        let pool = builder.replace_lost(1).build().unwrap();
+        let mut pool = builder.replace_lost(1).build().unwrap();
+        assert!(pool.run([0]).unwrap_err().is_timeout());
         let service = service.get_or_init(|| pool.into_service());
-        assert!(service.call(0).unwrap_err().is_timeout());
         assert_eq!(service.call(1).unwrap(), 11);
         service.close().unwrap();
         gate.open();
@@ -91,55 +74,18 @@ fn each_stage_of_a_pipeline_replaces_its_own() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stage = |is_stuck| {
-            let builder = OrderedRunner::builder(stuck_at(is_stuck, &gate)).devices(1);
+            let builder = OrderedRunner::builder(stuck_at(is_stuck, &gate)).devices(2);
             builder.item_timeout(SOON).retries(1).replace_lost(2).build().unwrap()
         };
         let (mut first, mut second) = (stage(|x| x % 10 == 3), stage(|x| x % 10 == 5));
-        let outputs = Pipeline::new(&mut first).then(&mut second).run(0..20).unwrap();
-        assert_eq!(outputs, (0..20).collect::<Vec<_>>());
-        for pool in [&first, &second] {
-            assert_eq!(pool.report().producers[0].replacements, 2);
+        for items in [0..10, 0..3] {
+            let outputs = Pipeline::new(&mut first).then(&mut second).run(items.clone()).unwrap();
+            assert_eq!(outputs, items.collect::<Vec<_>>());
         }
-        gate.open();
-    });
-}
-
-#[test]
-fn the_items_of_a_batch_that_is_stuck_are_tried_by_the_replacement() {
-    no_hang(|| {
-        let gate = Arc::new(Gate::new());
-        let builder = OrderedRunner::builder(stuck_at(|x| x == 5, &gate)).devices(1);
-        let builder = builder.batch(Batch::of(4)).item_timeout(SOON).retries(1);
-        let mut pool = builder.replace_lost(1).build().unwrap();
-        assert_eq!(pool.run(0..12).unwrap(), (0..12).collect::<Vec<_>>());
-        gate.open();
-    });
-}
-
-/// The first copy of the item is stuck for ever, and so is the second.
-#[test]
-fn copies_that_are_stuck_are_replaced() {
-    no_hang(|| {
-        let gate = Arc::new(Gate::new());
-        let builder = OrderedRunner::builder(stuck_at(|x| x == 9, &gate)).devices(2);
-        let builder = builder.item_timeout(SOON).retries(1).speculate();
-        let mut pool = builder.replace_lost(2).build().unwrap();
-        assert_eq!(pool.run(0..10).unwrap(), (0..10).collect::<Vec<_>>());
-        assert_eq!(pool.run(0..5).unwrap().len(), 5);
-        gate.open();
-        pool.close().unwrap();
-    });
-}
-
-#[test]
-fn outputs_go_on_with_a_replacement() {
-    no_hang(|| {
-        let gate = Arc::new(Gate::new());
-        let builder = OrderedRunner::builder(stuck_at(|x| x == 2, &gate)).devices(1);
-        let builder = builder.item_timeout(SOON).on_error(OnError::Skip);
-        let mut pool = builder.replace_lost(1).build().unwrap();
-        let (ok, failed): (Vec<_>, Vec<_>) = pool.outputs(0..6).partition(Result::is_ok);
-        assert_eq!((ok.len(), failed.len()), (5, 1));
+        for pool in [&first, &second] {
+            let report = pool.report();
+            assert_eq!(report.producers.iter().map(|it| it.replacements).sum::<u64>(), 1);
+        }
         gate.open();
     });
 }
@@ -159,16 +105,17 @@ fn states_that_cannot_be_sent_stay_on_their_threads() {
         let (stuck, drops) = (gate.clone(), dropped.clone());
         let runner = map(
             move |_| Ok(State(thread::current().id(), drops.clone())),
-            move |cx, _, x: u64| {
-                if x == 0 && cx.attempt() == 1 {
+            move |_, _, x: u64| {
+                if x == 0 {
                     stuck.pass();
                 }
                 Ok(x)
             },
         );
-        let builder = OrderedRunner::builder(runner).devices(1).item_timeout(SOON).retries(1);
+        let builder = OrderedRunner::builder(runner).devices(1).item_timeout(SOON);
         let mut pool = builder.replace_lost(1).build().unwrap();
-        assert_eq!(pool.run(0..3).unwrap(), [0, 1, 2]);
+        assert!(pool.run([0]).unwrap_err().is_timeout());
+        assert_eq!(pool.run(1..3).unwrap(), [1, 2]);
         gate.open();
         drop(pool);
         while dropped.load(SeqCst) < 2 {
@@ -182,18 +129,18 @@ fn a_replacement_has_a_pool_of_its_own() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = gate.clone();
-        let hooks = Hooks::new().work(move |cx, x| {
+        let hooks = Hooks::new().work(move |_, x| {
             assert_eq!(rayon::current_num_threads(), 2);
             let (one, two) = rayon::join(|| x, || x);
-            if x == 1 && cx.attempt() == 1 {
+            if x == 0 {
                 stuck.pass();
             }
             Ok((one + two) / 2)
         });
         let builder = OrderedRunner::builder(hooks).devices(1).cpu_threads(2);
-        let builder = builder.item_timeout(SOON).retries(1);
-        let mut pool = builder.replace_lost(1).build().unwrap();
-        assert_eq!(pool.run(0..8).unwrap(), (0..8).collect::<Vec<_>>());
+        let mut pool = builder.item_timeout(SOON).replace_lost(1).build().unwrap();
+        assert!(pool.run([0]).unwrap_err().is_timeout());
+        assert_eq!(pool.run(1..8).unwrap(), (1..8).collect::<Vec<_>>());
         gate.open();
         pool.close().unwrap();
     });

@@ -16,8 +16,6 @@ use crate::batch::{Batching, Size};
 pub struct Config {
     /// The number of places, with a producer each.
     pub producers: usize,
-    /// The number of producers that may replace lost ones.
-    pub spares: usize,
     /// The GPUs of each place; `None` if no place has any.
     pub places: Option<Arc<[Gpus]>>,
     /// The order in which results are consumed.

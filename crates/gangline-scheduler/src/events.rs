@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::deadlines::Absence;
-use super::lease::{Generation, LeaseId, Phase, ProducerId};
+use super::lease::{LeaseId, Phase, ProducerId};
 
 /// A request that the backend handles after a call, outside its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum SchedulerEvent {
     /// A hook took too long. Its producer is lost.
     Expired(Expired),
     /// The producer failed consecutive items that others succeeded with, and is lost.
-    Quarantined(ProducerId, Generation),
+    Quarantined(ProducerId),
     /// The producer is still in a hook although its run is over, and is lost.
     Abandon(ProducerId),
     /// Fewer producers are live than the run needs.
@@ -41,8 +41,6 @@ pub enum SchedulerEvent {
 pub struct Expired {
     /// The producer in the hook.
     pub producer: ProducerId,
-    /// Set when the event is pushed.
-    pub generation: Generation,
     /// `None` if the producer had not joined the run.
     pub lease: Option<LeaseId>,
     /// Which hook it was in.
@@ -60,7 +58,7 @@ impl Expired {
     /// For a producer that holds no lease.
     pub(super) fn of_absence(producer: ProducerId, absence: Absence) -> Self {
         let (phase, items) = (Phase::from(absence), vec![]);
-        Expired { producer, generation: 0, lease: None, phase, attempt: 1, leased: 0, items }
+        Expired { producer, lease: None, phase, attempt: 1, leased: 0, items }
     }
 }
 

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::gpus::Gpus;
-use super::lease::{Generation, ProducerId};
+use super::lease::ProducerId;
 
 /// The producers of a run, with the failures that each is suspected of.
 ///
@@ -22,8 +22,6 @@ pub struct ProducerHealth {
     producers: Vec<ProducerRecord>,
     /// The devices of each place; `None` where no two producers share a GPU.
     places: Option<Arc<[Gpus]>>,
-    /// The number of producers that may still replace lost ones.
-    spares: usize,
     /// The number of suspects of all producers together.
     suspects: usize,
     /// Changes whenever the answers of [`may_try`](ProducerHealth::may_try) may change.
@@ -35,19 +33,6 @@ struct ProducerRecord {
     presence: Presence,
     /// The items that it failed since its last success.
     suspects: Vec<Suspect>,
-    generation: Generation,
-    successor: Successor,
-}
-
-/// Whether another producer is to take the place of a lost one, which may still be in a hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Successor {
-    #[default]
-    None,
-    /// Nothing starts it yet.
-    Due,
-    /// It has not joined yet.
-    Starting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,18 +81,8 @@ enum Evidence {
 }
 
 impl ProducerHealth {
-    /// Without replacements.
-    #[cfg(test)]
-    pub(super) fn without_spares(
-        producers: usize,
-        quarantine_after: Option<usize>,
-        places: Option<Arc<[Gpus]>>,
-    ) -> Self {
-        Self::new((producers, 0), quarantine_after, places)
-    }
-
     pub(super) fn new(
-        (producers, spares): (usize, usize),
+        producers: usize,
         quarantine_after: Option<usize>,
         places: Option<Arc<[Gpus]>>,
     ) -> Self {
@@ -115,7 +90,6 @@ impl ProducerHealth {
             quarantine_after,
             producers: (0..producers).map(|_| ProducerRecord::default()).collect(),
             places,
-            spares,
             suspects: 0,
             version: 0,
         }
@@ -134,64 +108,9 @@ impl ProducerHealth {
         self.producers[producer].presence.is_live()
     }
 
-    /// Whether the latest producer of the place is live and has joined.
-    pub(super) fn is_present(&self, producer: ProducerId) -> bool {
-        self.is_live(producer) && !self.awaits_successor(producer)
-    }
-
     /// Whether a producer may take new items.
     pub fn may_take_new(&self, producer: ProducerId) -> bool {
-        self.is_present(producer) && !self.is_suspended(producer)
-    }
-
-    /// Whether a producer that was lost as this generation has been replaced.
-    pub fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
-        let ProducerRecord { generation: latest, successor, .. } = self.producers[producer];
-        generation < latest - Generation::from(successor == Successor::Due)
-    }
-
-    /// Which of the producers of its place in the run the producer is.
-    pub fn generation(&self, producer: ProducerId) -> Generation {
-        self.producers[producer].generation
-    }
-
-    /// Whether the producer is lost, and the one that is to replace it has not joined yet.
-    pub(super) fn awaits_successor(&self, producer: ProducerId) -> bool {
-        self.producers[producer].successor != Successor::None
-    }
-
-    pub(super) fn can_replace(&self) -> bool {
-        self.spares > 0
-    }
-
-    /// Removes the producer for good, and has another join in its place. That one counts as a producer of the run at
-    /// once, but nothing waits for it until it joins.
-    pub(super) fn replace(&mut self, producer: ProducerId) {
-        if !self.can_replace() {
-            return;
-        }
-        self.spares -= 1;
-        self.lose(producer);
-        let it = &mut self.producers[producer];
-        (it.presence, it.successor) = (Presence::Detached, Successor::Due);
-        it.generation += 1;
-        self.version += 1;
-    }
-
-    /// The generation of the producer to start in the place of this one, once.
-    pub(super) fn take_replacement(&mut self, producer: ProducerId) -> Option<Generation> {
-        let is_live = self.is_live(producer);
-        let it = &mut self.producers[producer];
-        let is_due = is_live && it.successor == Successor::Due;
-        is_due.then(|| {
-            it.successor = Successor::Starting;
-            it.generation
-        })
-    }
-
-    /// Notes that the latest producer of the place is here.
-    pub(super) fn join(&mut self, producer: ProducerId) {
-        self.producers[producer].successor = Successor::None;
+        self.is_live(producer) && !self.is_suspended(producer)
     }
 
     /// Whether other parties may wait for this producer.
@@ -274,10 +193,8 @@ impl ProducerHealth {
     pub(super) fn failed(&mut self, item: u64, tried: &[ProducerId]) -> Blame {
         let Some(least) = self.quarantine_after else { return Blame::Item };
         let producer = *tried.last().expect("a producer has failed it");
-        let is_lost = self.awaits_successor(producer);
         let suspects = &mut self.producers[producer].suspects;
-        // The failures of a lost producer say nothing of the one that replaces it.
-        if !is_lost && suspects.iter().all(|suspect| suspect.item != item) {
+        if suspects.iter().all(|suspect| suspect.item != item) {
             suspects.push(Suspect { item, is_cleared: false });
             self.suspects += 1;
         }
@@ -364,9 +281,7 @@ impl ProducerHealth {
 
     /// Notes that this hook has returned.
     pub(super) fn rejoin(&mut self, producer: ProducerId) {
-        if !self.awaits_successor(producer) {
-            self.change(producer, Presence::Available);
-        }
+        self.change(producer, Presence::Available);
     }
 
     /// Removes the producer from the run.

@@ -7,9 +7,6 @@ use crate::batch::Size;
 /// A producer, by its place in the list of devices.
 pub type ProducerId = usize;
 
-/// Which of the producers of its place in a run: 0 for the first, 1 for the one that replaces it, and so on.
-pub type Generation = u32;
-
 /// The identifier of a lease. It is never reused, so a late answer is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId {

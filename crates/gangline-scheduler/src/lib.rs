@@ -16,7 +16,7 @@
 //! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
 //!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
-//!   [`producer_lost`](Scheduler::producer_lost), [`take_replacement`](Scheduler::take_replacement).
+//!   [`producer_lost`](Scheduler::producer_lost).
 //! - **Background items**: [`set_share`](Scheduler::set_share).
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
@@ -46,7 +46,7 @@
 //! | which device tries an item that does not fit into the memory of its own? | `largest_device` |
 //! | is a failed item tried again, and when? | `retry` |
 //! | which producer tries it? | `retry_queue`, after `health` |
-//! | is the item or its producer to blame? which producers are suspended, quarantined or replaced? | `health` |
+//! | is the item or its producer to blame? which producers are suspended or quarantined? | `health` |
 //! | which outcome of several copies counts? | `items` |
 //! | what does the end of a lease mean for its items, and what does a lost producer leave? | `workload` |
 //! | which leases are held, and is one stale? | `lease` |
@@ -120,9 +120,7 @@ pub use self::flow::{Activity, Input};
 pub use self::gpus::Gpus;
 pub use self::health::ProducerHealth;
 pub use self::items::{IndexHasher, IndexMap, Items, Outcome, Standing};
-pub use self::lease::{
-    Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness,
-};
+pub use self::lease::{Copies, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness};
 pub use self::priority::{Priority, Share};
 pub use self::retry::{Backoff, Decision, FailureFacts, FailureVerdict, Inputs, OnError};
 pub use self::scheduler::Scheduler;

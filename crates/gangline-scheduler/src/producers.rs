@@ -5,7 +5,7 @@ use super::config::Config;
 use super::deadlines::{Absence, Deadlines};
 use super::events::{Events, Expired, SchedulerEvent};
 use super::health::ProducerHealth;
-use super::lease::{Generation, Held, LeaseId, Leases, Phase, ProducerId, priority_of};
+use super::lease::{Held, LeaseId, Leases, Phase, ProducerId, priority_of};
 use super::priority::Priority;
 use super::time::RunTime;
 use super::waiters::{Takes, Waiters};
@@ -25,10 +25,10 @@ pub(super) struct RunProducers {
 
 impl RunProducers {
     pub(super) fn new(config: &Config, now: RunTime) -> Self {
-        let Config { producers, spares, quarantine_after, timeouts, .. } = *config;
+        let Config { producers, quarantine_after, timeouts, .. } = *config;
         let places = config.places.clone();
         RunProducers {
-            health: ProducerHealth::new((producers, spares), quarantine_after, places),
+            health: ProducerHealth::new(producers, quarantine_after, places),
             deadlines: Deadlines::new(timeouts, producers, now),
             waiters: Waiters::new(producers),
             events: Events::default(),
@@ -48,7 +48,7 @@ impl RunProducers {
     /// Checks that enough producers would be left without this one.
     pub(super) fn can_lose(&self, producer: ProducerId) -> Result<(), TooFewProducers> {
         let live = self.health.live() - usize::from(self.health.is_live(producer));
-        match live < self.least && !self.health.can_replace() {
+        match live < self.least {
             true => Err(TooFewProducers { live }),
             false => Ok(()),
         }
@@ -56,12 +56,9 @@ impl RunProducers {
 
     /// Notes that the producer is in a hook without a lease.
     pub(super) fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
-        // The one that replaces a lost producer has no hook yet.
-        if !self.health.awaits_successor(producer) {
-            self.deadlines.expect(producer, absence, now);
-            self.health.detach(producer);
-            self.wake_all();
-        }
+        self.deadlines.expect(producer, absence, now);
+        self.health.detach(producer);
+        self.wake_all();
     }
 
     /// Has the producer take part again, if none of its leases is detached.
@@ -82,24 +79,15 @@ impl RunProducers {
     /// Excludes the producer of a hook that took too long until that returns. Returns whether it took part.
     pub(super) fn expire(&mut self, expired: Expired) -> bool {
         let producer = expired.producer;
-        let (latest, is_lost) =
-            (self.health.generation(producer), self.health.awaits_successor(producer));
-        // A lost producer that is still in a hook is not lost once more.
-        let generation = latest - Generation::from(is_lost);
-        self.events.push(SchedulerEvent::Expired(Expired { generation, ..expired }));
-        let was_live = self.health.is_live(producer) && !is_lost;
-        if !is_lost {
-            self.health.leave(producer);
-        }
+        self.events.push(SchedulerEvent::Expired(expired));
+        let was_live = self.health.is_live(producer);
+        self.health.leave(producer);
         was_live
     }
 
-    /// Replaces a producer that took part, if another may take its place, and reports if too few are left.
-    pub(super) fn replace(&mut self, producer: ProducerId) {
+    /// Reports if too few producers are left without one that took part.
+    pub(super) fn note_departure(&mut self, producer: ProducerId) {
         self.deadlines.clear(producer);
-        if !self.is_aborted {
-            self.health.replace(producer);
-        }
         let live = self.health.live();
         if live < self.least {
             self.events.push(SchedulerEvent::TooFewProducers { live });

@@ -355,7 +355,7 @@ impl<M: RunModel> VirtualRun<'_, M> {
                     self.is_over = true;
                 }
                 SchedulerEvent::Expired(_)
-                | SchedulerEvent::Quarantined(..)
+                | SchedulerEvent::Quarantined(_)
                 | SchedulerEvent::Revoke { .. }
                 | SchedulerEvent::Abandon(_)
                 | SchedulerEvent::Recall(_)

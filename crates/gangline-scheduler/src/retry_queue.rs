@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_first_in_order_of_what_is_due_goes_to_another_producer() {
         let now = RunTime::START;
-        let mut health = ProducerHealth::without_spares(3, None, None);
+        let mut health = ProducerHealth::new(3, None, None);
         let mut queue = RetryQueue::default();
         assert_eq!(queue.take(0, Priority::Normal, &health, now), None);
         queue.insert(7, after(1), now, now);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn one_item_has_one_producer_woken_or_one_that_looks_in_time() {
-        let (now, health) = (RunTime::START, ProducerHealth::without_spares(4, None, None));
+        let (now, health) = (RunTime::START, ProducerHealth::new(4, None, None));
         let (mut queue, mut waiters) = (RetryQueue::default(), Waiters::new(4));
         (0..4).for_each(|producer| waiters.add(producer, None, Takes::All));
         queue.insert(5, after(0), now, now);
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_is_not_tried_again() {
-        let (now, health) = (RunTime::START, ProducerHealth::without_spares(2, None, None));
+        let (now, health) = (RunTime::START, ProducerHealth::new(2, None, None));
         let mut queue = RetryQueue::default();
         for (index, due) in [(3, now), (5, now), (6, later()), (8, now)] {
             queue.insert(index, after(1), due, now);

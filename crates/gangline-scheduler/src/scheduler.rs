@@ -9,8 +9,7 @@ use super::flow::{Activity, Input};
 use super::health::ProducerHealth;
 use super::items::{Items, Outcome, Standing};
 use super::lease::{
-    Chosen, Copies, Generation, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized,
-    priority_of,
+    Chosen, Copies, Lease, LeaseId, Leases, Phase, Piece, ProducerId, Readiness, Sized, priority_of,
 };
 use super::priority::{Priority, Share};
 use super::producers::RunProducers;
@@ -89,7 +88,7 @@ impl Scheduler {
     /// Leases items to a producer without work. A producer that has to wait asks again when it is woken.
     pub fn lease(&mut self, producer: ProducerId, readiness: Readiness, now: RunTime) -> Next {
         self.producers.waiters.remove(producer);
-        if self.producers.is_aborted || !self.producers.health.is_present(producer) {
+        if self.producers.is_aborted || !self.producers.health.is_live(producer) {
             self.workload.wake_for_work(&mut self.producers, now);
             return Next::Leave;
         }
@@ -215,7 +214,6 @@ impl Scheduler {
     /// Notes that the producer joins, or that this hook has returned. Returns whether it takes part: it may be lost.
     pub fn producer_joined(&mut self, producer: ProducerId) -> bool {
         self.producers.deadlines.clear(producer);
-        self.producers.health.join(producer);
         self.producers.rejoin(producer, &self.workload.leases);
         self.producers.health.is_live(producer)
     }
@@ -229,12 +227,6 @@ impl Scheduler {
         self.producers.can_lose(producer)?;
         self.workload.lose(producer, &mut self.producers, now);
         Ok(())
-    }
-
-    /// The generation of the producer to start in the place of this lost one, once; `None` if none is needed.
-    pub fn take_replacement(&mut self, producer: ProducerId) -> Option<Generation> {
-        let RunProducers { is_aborted, health, .. } = &mut self.producers;
-        if *is_aborted { None } else { health.take_replacement(producer) }
     }
 
     /// Excludes the producer from this run; an absent one until it [joins](Scheduler::producer_joined).
@@ -321,7 +313,7 @@ impl Scheduler {
         workload.drop_settled(&mut held.items);
         if is_split && !held.items.is_empty() {
             let items = held.items.iter().map(|item| item.index).collect();
-            let owner = Some(producer).filter(|&owner| producers.health.is_present(owner));
+            let owner = Some(producer).filter(|&owner| producers.health.is_live(owner));
             workload.batches.split(held, owner, memory);
             // The owner takes a part next; the others are for other producers.
             workload.wake_for_parts(producers);
@@ -418,7 +410,7 @@ impl Scheduler {
         &self.workload.items
     }
 
-    /// Which producers are live, suspected and replaced.
+    /// Which producers are live and suspected.
     pub fn health(&self) -> &ProducerHealth {
         &self.producers.health
     }

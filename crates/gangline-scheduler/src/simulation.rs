@@ -53,8 +53,6 @@ enum Tracking {
 struct Script {
     items: Vec<Fault>,
     flaws: Vec<Flaw>,
-    /// The number of producers that may replace lost ones.
-    spares: usize,
     order: Order,
     window: usize,
     batch: Option<Batch>,
@@ -85,8 +83,6 @@ enum Doing {
     /// It never returns.
     Stuck,
     Left,
-    /// It builds its first state, in the place of another.
-    Starts(RunTime),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,8 +100,6 @@ struct Simulation {
     now: RunTime,
     turns: u64,
     producers: Vec<Doing>,
-    /// The calls of replaced producers that have not returned.
-    replaced: Vec<(Lease, RunTime)>,
     has_state: Vec<bool>,
     untracked: VecDeque<u64>,
     /// The number of items pulled. `consumed` has those that were consumed.
@@ -131,7 +125,6 @@ impl Script {
     fn config(&self) -> Config {
         Config {
             producers: self.flaws.len(),
-            spares: self.spares,
             places: None,
             order: self.order,
             window: self.window,
@@ -166,7 +159,6 @@ impl Simulation {
             now: RunTime::START,
             turns: script.seed,
             producers: vec![Doing::Asks; producers],
-            replaced: vec![],
             has_state: vec![true; producers],
             untracked: VecDeque::new(),
             pulled: 0,
@@ -214,19 +206,13 @@ impl Simulation {
     /// Lets one thread that is ready take its turn. Returns whether there was one.
     fn take_a_turn(&mut self) -> bool {
         let now = self.now;
-        for (Lease { id, items, .. }, _) in self.replaced.extract_if(.., |(_, until)| *until <= now)
-        {
-            let standings = self.scheduler.finish(id, &vec![Outcome::Succeeded; items.len()], now);
-            assert!(!standings.contains(&Standing::Counts), "its producer was replaced");
-        }
         let mut able: Vec<Option<ProducerId>> = (0..self.producers.len())
             .filter(|&producer| match &self.producers[producer] {
                 Doing::Asks => true,
                 Doing::Waits(until) => until.is_some_and(|until| until <= now),
                 Doing::Prepares(_, until)
                 | Doing::Works(_, until)
-                | Doing::WorksUntracked(_, until)
-                | Doing::Starts(until) => *until <= now,
+                | Doing::WorksUntracked(_, until) => *until <= now,
                 Doing::Stuck | Doing::Left => false,
             })
             .map(Some)
@@ -249,7 +235,7 @@ impl Simulation {
         let ends = self.producers.iter().filter_map(|doing| match doing {
             Doing::Waits(until) => *until,
             Doing::Prepares(_, until) | Doing::Works(_, until) => Some(*until),
-            Doing::WorksUntracked(_, until) | Doing::Starts(until) => Some(*until),
+            Doing::WorksUntracked(_, until) => Some(*until),
             Doing::Asks | Doing::Stuck | Doing::Left => None,
         });
         let next = ends.chain(self.scheduler.poll_timeout()).min();
@@ -353,7 +339,6 @@ impl Simulation {
             Doing::Prepares(lease, _) => self.prepared(producer, lease),
             Doing::Works(lease, _) => self.worked(producer, lease),
             Doing::WorksUntracked(index, _) => self.worked_untracked(producer, index),
-            Doing::Starts(_) => self.started(producer),
             Doing::Stuck | Doing::Left => unreachable!("it does nothing"),
         }
         self.act();
@@ -361,31 +346,6 @@ impl Simulation {
 
     fn flaw(&self, producer: ProducerId) -> Flaw {
         self.script.flaws[producer]
-    }
-
-    /// Starts the producer that replaces this one, if any does.
-    fn replace(&mut self, lost: ProducerId) {
-        if self.scheduler.take_replacement(lost).is_some() {
-            let starts = Doing::Starts(self.now.after(3 * MS));
-            if let Doing::Works(lease, until) = std::mem::replace(&mut self.producers[lost], starts)
-            {
-                self.replaced.push((lease, until));
-            }
-            self.has_state[lost] = true;
-        }
-    }
-
-    fn started(&mut self, producer: ProducerId) {
-        if self.flaw(producer) == Flaw::NoSecondInit {
-            self.has_state[producer] = false;
-            if self.scheduler.producer_lost(producer, self.now).is_err() {
-                self.end();
-            }
-            return;
-        }
-        if !self.scheduler.producer_joined(producer) {
-            self.producers[producer] = Doing::Left;
-        }
     }
 
     fn inputs(&self) -> Inputs {
@@ -427,7 +387,6 @@ impl Simulation {
 
     /// Handles the scheduler's events.
     fn act(&mut self) {
-        let mut expired_producers = vec![];
         while let Some(event) = self.scheduler.poll_event() {
             match event {
                 SchedulerEvent::Wake(producer) => {
@@ -436,11 +395,8 @@ impl Simulation {
                         self.producers[producer] = Doing::Asks;
                     }
                 }
-                SchedulerEvent::Expired(expired) => {
-                    self.failed(expired.producer, &expired.items);
-                    expired_producers.push(expired.producer);
-                }
-                SchedulerEvent::Quarantined(producer, _) => {
+                SchedulerEvent::Expired(expired) => self.failed(expired.producer, &expired.items),
+                SchedulerEvent::Quarantined(producer) => {
                     let succeeded = |index: &u64| self.succeeded.contains_key(index);
                     let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
                     // The success that is the evidence may be the one being settled.
@@ -460,7 +416,6 @@ impl Simulation {
                 | SchedulerEvent::Ahead(_) => {}
             }
         }
-        expired_producers.into_iter().for_each(|producer| self.replace(producer));
     }
 
     /// Whether a lease on the item has just ended.

@@ -22,7 +22,6 @@ pub(super) fn at(ms: u64) -> RunTime {
 pub(super) fn config(producers: usize) -> Config {
     Config {
         producers,
-        spares: 0,
         places: None,
         order: Order::Input,
         window: 100,

@@ -245,8 +245,7 @@ impl Workload {
             return;
         }
         for guilty in producers.health.succeeded(index, producer) {
-            let generation = producers.health.generation(guilty);
-            producers.events.push(SchedulerEvent::Quarantined(guilty, generation));
+            producers.events.push(SchedulerEvent::Quarantined(guilty));
             self.after_loss(guilty, producers, now);
         }
         producers.wake_unsuspended();
@@ -378,7 +377,7 @@ impl Workload {
             }
         }
         let lease = Some(id);
-        let expired = Expired { producer, generation: 0, lease, phase, attempt, leased, items };
+        let expired = Expired { producer, lease, phase, attempt, leased, items };
         self.leave(expired, producers, now);
     }
 
@@ -421,7 +420,7 @@ impl Workload {
 
     fn after_loss(&mut self, producer: ProducerId, producers: &mut RunProducers, now: RunTime) {
         self.batches.parts.disown(producer);
-        producers.replace(producer);
+        producers.note_departure(producer);
         self.wake_for_work(producers, now);
     }
 

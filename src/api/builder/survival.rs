@@ -284,8 +284,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [`build`](Builder::build) refuses 0, and more than there are places.
     ///
     /// A run that is left with fewer ends with [`Error::TooFewProducers`]. So does a later run, unless abandoned
-    /// producers have come back by then, or the runner was closed and activated. Producers that
-    /// [`replace_lost`](Builder::replace_lost) starts in the places of lost ones count as left.
+    /// producers have come back by then, [`replace_lost`](Builder::replace_lost) starts others in their places, or the
+    /// runner was closed and activated.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -318,8 +318,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true for the hook of an abandoned producer.
     /// If the hook returns after all, its result is dropped, and the producer takes part again: in the same run
-    /// if that is still going on, else in the next. Until then it is no live producer, unless
-    /// [`replace_lost`](Builder::replace_lost) starts another in its place.
+    /// if that is still going on, else in the next. Until then it is no live producer.
+    /// [`replace_lost`](Builder::replace_lost) starts another in its place before the next run.
     ///
     /// [`build`](Builder::build) refuses 0.
     ///

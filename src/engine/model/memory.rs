@@ -65,7 +65,7 @@ impl Model {
         let run_settings = RunSettings { measures: Some(measures), ..RunSettings::default() };
         let (order, window) = (Order::Input, WINDOW);
         let (batching, kind) = (None, Default::default());
-        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         let in_line = InLine { upstream, ..InLine::default() };
         let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());

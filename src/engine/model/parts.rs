@@ -104,8 +104,7 @@ fn new_run<I, T>(
 ) -> Arc<Run<I, T>> {
     let order = if stage == 1 { model.order } else { Order::Input };
     let window = model.windows[stage];
-    let shape =
-        RunShape { order, producers, spares: 0, window, batching, kind: Default::default() };
+    let shape = RunShape { order, producers, window, batching, kind: Default::default() };
     let policy = Policy { on_error: OnError::Skip, ..Policy::default() };
     let settings = Arc::new(RunSettings { policy, ..RunSettings::default() });
     let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));

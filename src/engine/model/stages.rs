@@ -70,7 +70,7 @@ enum End {
 fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<u64, u64>>, Arc<Run<u64, u64>>) {
     let stage = |producers, window, upstream| {
         let (batching, kind) = (None, Default::default());
-        let shape = RunShape { order, producers, spares: 0, window, batching, kind };
+        let shape = RunShape { order, producers, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
             let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());

@@ -27,7 +27,7 @@ use crate::policy::{Policy, Stragglers};
 use crate::producers::backend::Backend;
 use crate::producers::deadline_thread::DeadlineWatch;
 use crate::producers::participants::Participants;
-use crate::producers::producer_loop::{Join, ProducerLoop, Replace};
+use crate::producers::producer_loop::{Join, ProducerLoop};
 use crate::producers::shared::Shared;
 use crate::run::Run;
 use crate::run::recording::Recording;
@@ -177,8 +177,6 @@ impl Runner for Script {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
     pub(super) producers: usize,
-    /// The number of producers that may replace lost ones.
-    pub(super) spares: usize,
     pub(super) window: usize,
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
@@ -200,7 +198,6 @@ pub(super) struct Scene {
 
 pub(super) const PASSES: Scene = Scene {
     producers: 2,
-    spares: 0,
     window: 3,
     items: 4,
     batch: None,
@@ -252,7 +249,6 @@ impl Scene {
         let shape = RunShape {
             order: Order::Input,
             producers: self.producers,
-            spares: self.spares,
             window: self.window,
             batching: self.batch.map(Batching::new),
             kind: Default::default(),
@@ -280,16 +276,18 @@ impl Scene {
             calls: calls.clone(),
             lost: Arc::default(),
         };
-        let crowd = Arc::new(Crowd { devices: devices.clone(), script, threads: Mutex::default() });
+        let mut threads = vec![];
         for producer in 0..self.producers {
             let (run, participants) = (run.clone(), participants.clone());
-            crowd.start(Join { run, producer, generation: 0, ready: None, participants });
+            threads.push(start(
+                &devices,
+                script.clone(),
+                Join { run, producer, ready: None, participants },
+            ));
         }
         let keeper = {
             let tick = Duration::from_millis(1);
-            let replace = crowd.clone().replacer();
-            let mut watch =
-                DeadlineWatch::new(run.clone(), participants.clone(), devices, tick, replace);
+            let mut watch = DeadlineWatch::new(run.clone(), participants.clone(), devices, tick);
             thread::spawn(move || {
                 for _ in 0..self.looks {
                     watch.wake();
@@ -314,7 +312,7 @@ impl Scene {
         assert!(participants.present().is_empty());
         let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
-        crowd.join();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         canceller.into_iter().for_each(|thread| thread.join().unwrap());
         Played { run, seen, calls }
     }
@@ -331,46 +329,21 @@ fn setup(devices: &Devices, producer: usize) -> ProducerSetup {
     }
 }
 
-/// The producers' threads.
-struct Crowd {
-    devices: Devices,
-    script: Script,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl Crowd {
-    /// Starts a producer. The first of a place has its state before it takes part.
-    fn start(self: &Arc<Self>, join: Join<u64, u64>) {
-        let (crowd, producer) = (self.clone(), join.producer);
-        let thread = thread::spawn(move || {
-            let (setup, runner) = (setup(&crowd.devices, producer), Arc::new(crowd.script.clone()));
-            let shared = Shared::new(&Arc::default());
-            let mut backend = Producer::new(runner, setup, shared.clone());
-            if join.generation == 0 {
-                backend.start(&Wanted::all()).unwrap();
-            }
-            // A channel unknown to the model, so no thread may block on it.
-            let (sender, runs) = crossbeam_channel::bounded(1);
-            sender.send(join).unwrap();
-            drop(sender);
-            let producer = ProducerLoop::new(Box::new(backend), producer, shared);
-            let enter_close = || CallerSubscriber::current().enter();
-            producer.serve(&runs, crowd.replacer(), enter_close).unwrap();
-        });
-        lock(&self.threads).push(thread);
-    }
-
-    fn replacer(self: &Arc<Self>) -> Replace<u64, u64> {
-        let crowd = self.clone();
-        Box::new(move |join| crowd.start(join))
-    }
-
-    fn join(&self) {
-        loop {
-            let Some(thread) = lock(&self.threads).pop() else { return };
-            thread.join().unwrap();
-        }
-    }
+/// Starts the thread of a producer, which has its state before it takes part.
+fn start(devices: &Devices, script: Script, join: Join<u64, u64>) -> JoinHandle<()> {
+    let producer = join.producer;
+    let setup = setup(devices, producer);
+    thread::spawn(move || {
+        let shared = Shared::new(&Arc::default());
+        let mut backend = Producer::new(Arc::new(script), setup, shared.clone());
+        backend.start(&Wanted::all()).unwrap();
+        // A channel unknown to the model, so no thread may block on it.
+        let (sender, runs) = crossbeam_channel::bounded(1);
+        sender.send(join).unwrap();
+        drop(sender);
+        let producer = ProducerLoop::new(Box::new(backend), producer, shared);
+        producer.serve(&runs, || CallerSubscriber::current().enter()).unwrap();
+    })
 }
 
 fn consume(run: &Run<u64, u64>, window: usize) -> Vec<(u64, bool)> {
@@ -463,10 +436,10 @@ fn a_producer_that_fails_batches() {
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
         let participants = Participants::new(2, Arc::default());
-        let stays = participants.enter((0, 0), &Arc::default(), || ());
+        let stays = participants.enter(0, &Arc::default(), || ());
         let leaves = {
             let participants = participants.clone();
-            thread::spawn(move || drop(participants.enter((1, 0), &Arc::default(), || ())))
+            thread::spawn(move || drop(participants.enter(1, &Arc::default(), || ())))
         };
         let excuses = {
             let participants = participants.clone();
@@ -474,7 +447,7 @@ fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
         };
         participants.end(|_| false);
         assert!(participants.present().is_empty());
-        assert!(participants.enter((1, 0), &Arc::default(), || ()).is_none(), "it is over");
+        assert!(participants.enter(1, &Arc::default(), || ()).is_none(), "it is over");
         leaves.join().unwrap();
         excuses.join().unwrap();
         drop(stays);

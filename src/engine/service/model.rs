@@ -72,7 +72,6 @@ fn start_with(places: usize, batching: Option<Batching>) -> Model {
     let shape = RunShape {
         order: Order::Input,
         producers: PRODUCERS,
-        spares: 0,
         window: places,
         batching,
         kind: RunKind::Service,

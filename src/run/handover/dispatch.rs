@@ -5,8 +5,8 @@ use gangline_scheduler::batch::{Batching, ChosenSize, DeviceBatches, Size};
 use gangline_scheduler::expansion;
 use gangline_scheduler::window::largest_batch;
 use gangline_scheduler::{
-    Activity, Bypass, Config, CopyCounts, Generation, Lease, LeaseId, Meta, Next, Priority,
-    ProducerId, Readiness, RunTime, Scheduler, SchedulerEvent, Timeouts, Until, copies,
+    Activity, Bypass, Config, CopyCounts, Lease, LeaseId, Meta, Next, Priority, ProducerId,
+    Readiness, RunTime, Scheduler, SchedulerEvent, Until, copies,
 };
 
 use crate::concurrency::atomic::{AtomicUsize, Ordering};
@@ -293,38 +293,14 @@ impl<I> Dispatch<I> {
     pub(super) fn has_chosen_sizes(&self) -> bool {
         self.batching.is_some_and(|batching| batching.rule.is_chosen())
     }
-
-    /// The generation of the latest producer of a place.
-    pub(crate) fn generation(&self, producer: ProducerId) -> Generation {
-        self.with_state(|state| state.scheduler.health().generation(producer))
-    }
-
-    /// Whether another producer was started in the place of this one.
-    pub(crate) fn is_replaced(&self, producer: ProducerId, generation: Generation) -> bool {
-        self.with_state(|state| state.scheduler.health().is_replaced(producer, generation))
-    }
-
-    /// The generation of the producer to start in the place of one that was lost as this generation, once.
-    pub(crate) fn take_replacement(
-        &self,
-        producer: ProducerId,
-        lost: Generation,
-    ) -> Option<Generation> {
-        self.schedule_quietly(|state, _| {
-            let is_latest = state.scheduler.health().generation(producer) == lost + 1;
-            is_latest.then(|| state.scheduler.take_replacement(producer)).flatten()
-        })
-    }
 }
 
 fn tracking(config: &Config) -> Tracking {
     // The deadline of an item is that of its lease.
     let is_timed = config.timeouts.item.is_some();
-    // A producer that is abandoned in a hook keeps its inbox, so the one that replaces it works on leases.
-    let may_lose_inbox = config.spares > 0 && config.timeouts != Timeouts::default();
     let needs_leases = config.bypass == Bypass::Never;
     let is_grouped = config.batching.is_some() || config.copy_after.is_some();
-    match is_timed || may_lose_inbox || needs_leases || is_grouped {
+    match is_timed || needs_leases || is_grouped {
         true => Tracking::All,
         false => Tracking::Failed,
     }
@@ -352,7 +328,6 @@ mod tests {
         let shape = RunShape {
             order: Order::Input,
             producers: 2,
-            spares: 0,
             window: 4,
             batching,
             kind: Default::default(),
@@ -379,7 +354,6 @@ mod tests {
         let shape = RunShape {
             order: Order::Input,
             producers: 1,
-            spares: 0,
             window: 4,
             batching,
             kind: RunKind::Service,
@@ -402,7 +376,6 @@ mod tests {
         let shape = RunShape {
             order: Order::Input,
             producers: 2,
-            spares: 0,
             window: 4,
             batching,
             kind: Default::default(),

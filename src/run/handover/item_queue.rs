@@ -11,7 +11,7 @@ use super::neighbours::Neighbours;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{IdleReason, Waits};
-use crate::run::outbox::{Outbox, Outcome, outbox};
+use crate::run::outbox::{Outbox, Outcome};
 
 /// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
 /// long. With longer takes, more items would only have to be stolen back.
@@ -24,7 +24,6 @@ pub(crate) struct ItemQueue<'a, I, T> {
     producer: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
-    ends: EndsHolder,
     /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
@@ -39,10 +38,8 @@ pub(crate) struct ItemQueue<'a, I, T> {
 impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Takes the producer's end; each has one.
     pub(crate) fn new(handover: &'a Handover<I, T>, producer: usize) -> Self {
-        let (ends, (inbox, outbox)) = match lock(&handover.lanes[producer].working).take() {
-            Some(working) => (EndsHolder::Own, working),
-            None => (EndsHolder::Held, (Inbox::new(), outbox(1).0)),
-        };
+        let ends = lock(&handover.lanes[producer].working).take();
+        let (inbox, outbox) = ends.expect("one thread of the producer takes part at a time");
         let came = now();
         let waited = handover.stats.producer_came(producer, came);
         ItemQueue {
@@ -50,7 +47,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             producer,
             inbox,
             outbox,
-            ends,
             take: 1,
             took_at: None,
             neighbours: Neighbours::new(handover.lanes()),
@@ -64,11 +60,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Gives the end back: an abandoned producer may take part again. Reports how long the producer took part, and
     /// how long it had nothing to do.
     pub(crate) fn leave(self) {
-        let ItemQueue { handover, producer, inbox, outbox, ends, came, waited, .. } = self;
+        let ItemQueue { handover, producer, inbox, outbox, came, waited, .. } = self;
         handover.stats.producer_left(producer, came, outbox.delivered(), waited);
-        if ends == EndsHolder::Own {
-            *lock(&handover.lanes[producer].working) = Some((inbox, outbox));
-        }
+        *lock(&handover.lanes[producer].working) = Some((inbox, outbox));
     }
 
     /// Delivers a result, and leaves the items in the inbox where others can steal them.
@@ -86,7 +80,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Delivers the result of a lease: to its caller in a service, else to the collector.
     pub(crate) fn deliver_tracked(&mut self, seq: u64, result: Outcome<T>) {
-        if self.handover.answers().is_none() && self.ends == EndsHolder::Own {
+        if self.handover.answers().is_none() {
             return self.deliver(seq, result);
         }
         self.handover.stats.producer_answered(self.producer);
@@ -286,9 +280,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Looks until there is an item or a lease. Sets `slept` if it may have used up a wake-up.
     fn look(&mut self, slept: &mut bool) -> Option<NextItem<I>> {
-        if self.ends == EndsHolder::Own {
-            self.handover.stocked.clear(self.producer);
-        }
+        self.handover.stocked.clear(self.producer);
         let (mut since, mut lack) = (None, IdleReason::Items);
         loop {
             // The clock is read once per round: one that finds an item counts up to its start only.
@@ -458,14 +450,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         self.took_at = Some(now);
     }
-}
-
-/// Which producer has the inbox and the outbox of a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EndsHolder {
-    Own,
-    /// A lost producer, still in a hook, has them. This one works on leases and delivers to the side.
-    Held,
 }
 
 /// The next item or lease of a producer.

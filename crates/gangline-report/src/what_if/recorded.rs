@@ -416,7 +416,6 @@ fn config(report: &RunReport) -> Config {
     let backoff = settings.get("backoff").and_then(|text| humantime::parse_duration(text).ok());
     Config {
         producers: report.producers.len().max(1),
-        spares: 0,
         places: None,
         order: report.order,
         window: report.window as usize,

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn quarantining(producers: usize) -> ProducerHealth {
-    ProducerHealth::without_spares(producers, Some(2), None)
+    ProducerHealth::new(producers, Some(2), None)
 }
 
 fn without(producers: usize, quarantine_after: usize, lost: ProducerId) -> ProducerHealth {
-    let mut health = ProducerHealth::without_spares(producers, Some(quarantine_after), None);
+    let mut health = ProducerHealth::new(producers, Some(quarantine_after), None);
     health.lose(lost);
     health
 }
@@ -17,26 +17,7 @@ fn without(producers: usize, quarantine_after: usize, lost: ProducerId) -> Produ
 /// Producers with these GPUs.
 fn on(gpus: &[&[usize]], quarantine_after: Option<usize>) -> ProducerHealth {
     let places = gpus.iter().map(|gpus| gpus.iter().copied().collect()).collect();
-    ProducerHealth::without_spares(gpus.len(), quarantine_after, Some(places))
-}
-
-#[test]
-fn a_lost_producer_is_replaced_in_its_place_once() {
-    let mut health = ProducerHealth::new((2, 1), Some(1), None);
-    health.replace(1);
-    assert!(!health.can_replace() && health.is_live(1) && !health.is_available(1));
-    assert!(!health.is_replaced(1, 0), "nothing has taken it yet");
-    health.failed(3, &[1]);
-    assert!(!health.is_suspect(1), "the lost one has failed it");
-    assert_eq!((health.take_replacement(1), health.take_replacement(1)), (Some(1), None));
-    assert!(health.is_replaced(1, 0) && !health.is_replaced(1, 1));
-    health.rejoin(1);
-    assert!(!health.is_available(1), "the lost one has returned from a hook");
-    health.join(1);
-    health.rejoin(1);
-    assert!(health.is_available(1) && health.generation(1) == 1);
-    health.replace(1);
-    assert!(health.is_live(1), "no other can be started, so the scheduler loses it");
+    ProducerHealth::new(gpus.len(), quarantine_after, Some(places))
 }
 
 #[test]
@@ -108,7 +89,7 @@ fn a_producer_whose_items_are_done_by_others_is_to_blame() {
 
 #[test]
 fn after_one_failure_it_takes_another_producer_to_say_whose_fault_it_is() {
-    let mut health = ProducerHealth::without_spares(3, Some(1), None);
+    let mut health = ProducerHealth::new(3, Some(1), None);
     assert_eq!(health.failed(3, &[0]), Blame::Open);
     assert!(health.is_suspended(0));
     assert_eq!(health.succeeded(3, 1), [0]);
@@ -149,7 +130,7 @@ fn the_last_one_is_never_suspended() {
 
 #[test]
 fn nothing_waits_for_a_producer_that_is_away() {
-    let mut health = ProducerHealth::without_spares(2, Some(1), None);
+    let mut health = ProducerHealth::new(2, Some(1), None);
     assert_eq!(health.failed(3, &[0]), Blame::Open);
     assert!(health.is_suspended(0));
     health.detach(1);
@@ -229,7 +210,7 @@ proptest! {
         let is_one_lost = lost.count_ones() == 1 && producers.iter().all(|&(_, by_itself)| by_itself > 0);
         let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
         let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
-        let mut health = ProducerHealth::without_spares(producers.len(), Some(quarantine_after), places);
+        let mut health = ProducerHealth::new(producers.len(), Some(quarantine_after), places);
         let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
         let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         let mut done = BTreeMap::new();

@@ -20,7 +20,7 @@ impl Simulation {
                 Next::Work(lease) => return self.take(producer, lease, readiness),
                 Next::Leave => {
                     self.producers[producer] = Doing::Left;
-                    return self.replace(producer);
+                    return;
                 }
                 Next::Wait => self.producers[producer] = Doing::Waits(None),
                 Next::WaitUntil(time) => self.producers[producer] = Doing::Waits(Some(time)),
@@ -102,9 +102,7 @@ impl Simulation {
             && !self.script.items.iter().any(|it| matches!(it, Fault::Fails(_) | Fault::Panics(_)));
         let is_passed =
             self.script.item_timeout.is_some() || self.script.speculates && copies_succeed;
-        let is_replaced =
-            self.script.item_timeout.is_some() && self.scheduler.health().can_replace();
-        is_passed && (others.count() > 1 || is_replaced)
+        is_passed && others.count() > 1
     }
 
     pub(super) fn outcome(&self, producer: ProducerId, index: u64, attempt: u32) -> Outcome {

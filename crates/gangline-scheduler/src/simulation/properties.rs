@@ -36,7 +36,6 @@ prop_compose! {
     fn scripts()(
         items in proptest::collection::vec(faults(), 0..50),
         flaws in proptest::collection::vec(flaws(), 1..5),
-        spares in prop_oneof![2 => Just(0), 1 => 1..4_usize],
         order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
         window in 6..30_usize,
         batch in proptest::option::of(batches()),
@@ -51,7 +50,7 @@ prop_compose! {
         seed in any::<u64>(),
     ) -> Script {
         Script {
-            items, flaws, spares, order, window, batch, retries, quarantine_after, speculates,
+            items, flaws, order, window, batch, retries, quarantine_after, speculates,
             item_timeout, on_error, keeps_inputs, keeps_items, background_in, seed,
         }
     }
@@ -112,29 +111,6 @@ proptest! {
         let simulation = Simulation::new(script.clone()).play();
         prop_assert_eq!(simulation.succeeded.len(), script.items.len());
         prop_assert!(simulation.quarantined.iter().all(|&it| it == broken));
-    }
-
-    /// A timeout costs the run no producer as long as others can be started.
-    #[test]
-    fn hooks_that_are_stuck_use_up_no_producers_that_can_be_replaced(
-        script in scripts(),
-        stuck in proptest::collection::btree_set(0..40_usize, 0..6),
-    ) {
-        let mut items = vec![Fault::None; 40];
-        stuck.iter().for_each(|&index| items[index] = Fault::Stuck);
-        let flaws = vec![Flaw::None; script.flaws.len()];
-        let (item_timeout, spares) = (Some(20 * MS), 6);
-        let (batch, speculates, on_error) = (None, false, OnError::Skip);
-        let script = Script {
-            items, flaws, item_timeout, spares, batch, speculates, on_error, ..script
-        };
-        let has_retries = script.retries > 0;
-        let simulation = Simulation::new(script).play();
-        prop_assert_eq!(simulation.verdicts.len(), 40);
-        let skipped = simulation.verdicts.values().filter(|it| **it == End::Skipped).count();
-        // Without a copy, an item that timed out has failed.
-        let may_skip = if has_retries { 0 } else { stuck.len() };
-        prop_assert!(skipped <= may_skip, "{} of {}", skipped, stuck.len());
     }
 
     /// An item is tried again after each failure, up to the permitted number of retries.

@@ -119,10 +119,7 @@ fn a_producer_whose_items_succeed_elsewhere_is_quarantined() {
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
     assert_eq!(events(&mut scheduler), []);
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 1);
-    assert_eq!(
-        events(&mut scheduler),
-        [SchedulerEvent::Quarantined(0, 0), SchedulerEvent::Wake(0)]
-    );
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Quarantined(0), SchedulerEvent::Wake(0)]);
     assert_eq!(ask(&mut scheduler, 0, at(0)), Next::Leave);
 }
 
@@ -150,7 +147,7 @@ fn a_quarantined_producer_that_cannot_build_its_state_leaves_its_item_to_others(
     assert_eq!(fail(&mut scheduler, 0, at(0)).0, 0);
     let other = scheduler.track(7, 0, Readiness::NeedsInit, at(0));
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
-    assert!(events(&mut scheduler).contains(&SchedulerEvent::Quarantined(0, 0)));
+    assert!(events(&mut scheduler).contains(&SchedulerEvent::Quarantined(0)));
     assert_eq!(scheduler.producer_lost(0, at(0)), Ok(()));
     assert_eq!(lease(&mut scheduler, 1, at(0)).items, other.items);
 }
@@ -162,7 +159,7 @@ fn too_few_producers_are_reported() {
     assert_eq!(fail(&mut scheduler, 0, at(0)).0, 0);
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
     let few = SchedulerEvent::TooFewProducers { live: 1 };
-    assert_eq!(events(&mut scheduler), [SchedulerEvent::Quarantined(0, 0), few]);
+    assert_eq!(events(&mut scheduler), [SchedulerEvent::Quarantined(0), few]);
 }
 
 #[test]
@@ -224,21 +221,6 @@ fn the_hook_that_a_producer_is_absent_in_is_known_until_it_joins() {
     assert_eq!(scheduler.producers.deadlines.absence(1), None);
     assert!(scheduler.producer_joined(0));
     assert_eq!(scheduler.producers.deadlines.absence(0), None);
-}
-
-#[test]
-fn a_lost_producer_is_replaced_once_and_not_after_the_end() {
-    let replaced = |is_aborted| {
-        let mut scheduler = scheduler(Config { spares: 1, ..config(2) });
-        if is_aborted {
-            scheduler.abort();
-        }
-        scheduler.producer_lost(0, at(0)).expect("one is left");
-        let by = [0; 2].map(|lost| scheduler.take_replacement(lost));
-        (scheduler.health().is_live(0), by)
-    };
-    assert_eq!(replaced(false), (true, [Some(1), None]));
-    assert_eq!(replaced(true), (false, [None, None]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Producers that are written off, and replaced.
+//! Producers that are written off.
 
 use super::*;
 
@@ -35,25 +35,6 @@ fn producers_that_are_written_off_at_an_item() {
 #[test]
 fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
     check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
-}
-
-/// Whichever producer is abandoned, and whenever: another takes part in its place, and the late result of the
-/// first counts for nothing.
-#[test]
-fn producers_that_are_written_off_and_replaced() {
-    check_written_off(Scene { spares: 2, looks: 5, retries: 1, ..PASSES });
-}
-
-#[test]
-fn a_single_producer_that_is_written_off_and_replaced() {
-    check_written_off(Scene { producers: 1, spares: 2, looks: 6, retries: 1, ..PASSES });
-}
-
-#[test]
-fn a_producer_that_fails_everything_and_is_replaced() {
-    let fails: Fails = |producer, _| producer == 0;
-    let scene = Scene { spares: 1, quarantine_after: Some(1), fails, ..PASSES };
-    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
 /// After a batch was split, its producer may be abandoned while it works on one part and owns the other.

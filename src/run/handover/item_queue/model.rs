@@ -15,7 +15,6 @@ fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -
     let shape = RunShape {
         order: Order::Input,
         producers,
-        spares: 0,
         window: 16,
         batching: None,
         kind: Default::default(),
