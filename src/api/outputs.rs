@@ -28,7 +28,7 @@ use crate::runner::Runner;
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
 /// cancels what is in progress and waits for the hooks that are running. If it is forgotten
 /// ([`mem::forget`](std::mem::forget)), the next use of a pool does that; only the outputs that the iterator has
-/// received are leaked with it.
+/// received are leaked with it, and the [account](crate::Pool::account) counts nothing of that run.
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};

@@ -130,21 +130,13 @@ impl<I, T, U> Feeding<I, T, U> {
         }
     }
 
-    /// The number of items pulled, if the driver pulls.
-    pub(super) fn pulled(&self) -> u64 {
-        match self {
-            Feeding::Here(pulling) => pulling.pulled(),
-            // Those in flight are not counted yet.
-            Feeding::Elsewhere(_) => 0,
-        }
-    }
-
     /// The input so far, as the first stage counts it.
     pub(super) fn given(&self) -> FeedCounts {
         match self {
             Feeding::Here(pulling) => pulling.given(),
+            // Those in flight are not counted yet.
             Feeding::Elsewhere(feeder) => {
-                FeedCounts { items: self.pulled(), unread: feeder.unread(), passed_on: None }
+                FeedCounts { items: 0, unread: feeder.unread(), passed_on: None }
             }
         }
     }
@@ -244,14 +236,9 @@ impl<I, T, U> PulledSource<I, T, U> {
         }
     }
 
-    /// The number of items pulled.
-    pub(super) fn pulled(&self) -> u64 {
-        self.source.pulled()
-    }
-
     /// The input so far.
     pub(super) fn given(&self) -> FeedCounts {
-        FeedCounts { items: self.pulled(), unread: self.source.unread(), passed_on: None }
+        FeedCounts { items: self.source.pulled(), unread: self.source.unread(), passed_on: None }
     }
 
     /// Drops the item that waits for room. Returns how long the driver was in the source.

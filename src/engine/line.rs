@@ -9,7 +9,6 @@ use gangline_report::{Account, RunReport};
 use super::consume::SkippedItem;
 use super::link::{Earlier, FeedCounts, Joint, Prepared, Relayed};
 use super::pool::Engine;
-use super::session::LiveCounts;
 use super::session::{LinePlace, Lineup, LinkThread};
 use super::stage::{RunOf, StageEngine, StageTypes};
 use super::totals::{Accounts, LineRun, SkippedInStage, accounts};
@@ -71,8 +70,6 @@ pub(crate) struct Reached<F: StageTypes, L: StageTypes> {
 
 /// A run that has begun: all producers take part, and all links work. The sessions are kept by the engines.
 pub(super) struct Begun<F: StageTypes, L: StageTypes> {
-    /// `None` with several stages, each of which has counts of its own at the end.
-    pub(super) counts: Option<Arc<LiveCounts>>,
     pub(super) first: Arc<RunOf<F>>,
     pub(super) last: Arc<RunOf<L>>,
     pub(super) links: Vec<JoinHandle<Relayed>>,
@@ -254,7 +251,7 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
         self.keep(LineRun::new(Account::new(0, 0, 0, 0, unread), &[]));
         match self.line_up(unread, kind, check) {
             Ok((first, last, links)) => {
-                let mut begun = Begun { first, last, links: Vec::new(), counts: self.counts() };
+                let mut begun = Begun { first, last, links: Vec::new() };
                 match self.join(&mut begun, links, rebuilt) {
                     Ok(()) => Ok(begun),
                     Err(error) => Err(self.end_unused(begun, unread, error)),
@@ -287,12 +284,6 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
         let all = lineup.all();
         self.engines_mut().into_iter().try_for_each(|engine| engine.watch(&all))?;
         Ok((first, last.run, lineup.links))
-    }
-
-    /// The counts of a line of one stage, which its pool shows.
-    fn counts(&self) -> Option<Arc<LiveCounts>> {
-        let session = self.last().session.as_ref().filter(|_| self.engines().len() == 1);
-        session.map(|session| session.counts.clone())
     }
 
     /// Makes all producers of all stages take part, and starts the links. After a request made before the run, no
@@ -357,6 +348,9 @@ impl<F: StageTypes + 'static, L: StageTypes + 'static> dyn Line<F, L> + '_ {
     #[cfg(feature = "futures")]
     pub(super) fn give_up(&mut self, account: Account) {
         self.engines().iter().for_each(|engine| engine.discard());
+        if self.engines().len() == 1 {
+            self.last_mut().account = account;
+        }
         self.keep(LineRun::new(account, &[]));
     }
 

@@ -191,9 +191,6 @@ impl<I, F: StageTypes + 'static, L: StageTypes + 'static> OutputsDriver<I, F, L>
             }
         };
         self.feeding.pause();
-        if let Some(counts) = &self.begun.counts {
-            counts.set(self.feeding.pulled(), self.reckoning.taken);
-        }
         next
     }
 

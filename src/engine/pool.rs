@@ -360,7 +360,6 @@ impl<I, T> Engine<I, T> {
         let Some(mut producers) = self.producers.take() else { return Ok(()) };
         // The caller may be a hook of this very run, so this must not wait until all producers have left it. Joining the
         // threads below waits for all but the caller's own.
-        self.account = self.account();
         let session = self.session.take();
         session.iter().for_each(Session::abort);
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
@@ -377,7 +376,6 @@ impl<I, T> Engine<I, T> {
             return self.leave_run_to_parent();
         }
         self.end_run();
-        self.account = self.account();
         if let Some(session) = self.session.take() {
             self.take_over(session, None, None);
         }

@@ -194,11 +194,7 @@ where
             panic!("a run was polled after it had ended");
         };
         let (driver, feeding) = &mut **running;
-        let polled = driver.poll(&waker, |run| feeding.poll(run, cx, &waker));
-        if let Some(counts) = &driver.begun.counts {
-            counts.set(feeding.pulled(), driver.begun.last.tally.get());
-        }
-        ready!(polled);
+        ready!(driver.poll(&waker, |run| feeding.poll(run, cx, &waker)));
         if !line.has_ended() {
             return Poll::Pending;
         }
@@ -221,7 +217,6 @@ where
             let (RunDriver { begun, consumer, .. }, feeding) = *running;
             let FeedCounts { items, unread, .. } = feeding.given();
             let taken = begun.last.tally.get();
-            begun.counts.iter().for_each(|counts| counts.set(items, taken));
             let account = Account::new(items, taken.ok, taken.failed(), taken.already_done, unread);
             line.cancel();
             feeding.leave(&begun.first);

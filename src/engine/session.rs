@@ -3,12 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use gangline_report::Account;
 use serde_json::Value;
 
 use super::link::{LinkKind, Relayed, Work};
 use crate::base::Order;
-use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::cancel::{CancelWatch, Interrupt, SeenRequests};
 use crate::concurrency::driver_bell::DriverBell;
 use crate::concurrency::spawn::spawn;
@@ -20,7 +18,6 @@ use crate::run::Run;
 use crate::run::handover::shared_budget::{Bounded, share_budget};
 use crate::run::journal_writer::JournalWriter;
 use crate::run::run_shape::RunKind;
-use crate::run::taken::Taken;
 
 /// The name of the consumer's thread, and of each thread between two stages.
 pub(super) const NAME: &str = "gangline-c";
@@ -34,19 +31,8 @@ pub(super) struct Session<I, T> {
     pub(super) observing: Option<Observing>,
     /// `None` before the run is registered with its token.
     pub(super) watch: Option<CancelWatch>,
-    /// The counts of the line, if this is its only stage.
-    pub(super) counts: Arc<LiveCounts>,
     /// The runs of all stages. `None` for a service.
     pub(super) all: Option<Arc<dyn Interrupt>>,
-}
-
-/// The counts of a run in progress, which stay readable if the caller leaks its handle. A driver writes them.
-#[derive(Debug, Default)]
-pub(super) struct LiveCounts {
-    pulled: AtomicU64,
-    ok: AtomicU64,
-    failed: AtomicU64,
-    already_done: AtomicU64,
 }
 
 /// The remains of a session that is over.
@@ -56,38 +42,11 @@ pub(super) struct Over<I, T> {
     pub(super) seen: Option<SeenRequests>,
 }
 
-impl LiveCounts {
-    pub(super) fn set(&self, pulled: u64, taken: Taken) {
-        self.pulled.store(pulled, Ordering::Relaxed);
-        self.ok.store(taken.ok, Ordering::Relaxed);
-        self.failed.store(taken.failed(), Ordering::Relaxed);
-        self.already_done.store(taken.already_done, Ordering::Relaxed);
-    }
-
-    /// The account so far, if `unread` items were left at the start.
-    pub(super) fn account(&self, unread: Option<u64>) -> Account {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (ok, failed, done) = (get(&self.ok), get(&self.failed), get(&self.already_done));
-        let pulled = get(&self.pulled).max(ok + failed + done);
-        let unread = unread.map(|all| all.saturating_sub(pulled));
-        Account::new(pulled, ok, failed, done, unread)
-    }
-}
-
 impl<I, T> Session<I, T> {
     pub(super) fn new(run: Arc<Run<I, T>>) -> Self {
         let participants = Participants::new(run.handover.lanes(), run.driver().clone());
         let deadline_thread = Mutex::new(None);
-        let counts = Arc::default();
-        Session {
-            run,
-            participants,
-            deadline_thread,
-            observing: None,
-            watch: None,
-            counts,
-            all: None,
-        }
+        Session { run, participants, deadline_thread, observing: None, watch: None, all: None }
     }
 
     /// Aborts the run. If it was leaked or given up, that ends all stages, with a reason for the links and the consumer,

@@ -188,8 +188,7 @@ impl<I, T> Engine<I, T> {
     }
 
     pub(crate) fn account(&self) -> Account {
-        let live = self.session.as_ref().map(|it| it.counts.account(self.account.unread));
-        live.unwrap_or(self.account)
+        self.account
     }
 
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
