@@ -8,17 +8,16 @@ use gangline_report::Account;
 use gangline_scheduler::window::Window;
 use serde_json::Value;
 
-use super::session::{LinePlace, Lineup};
-use super::session::{Over, Session};
+use super::session::{LinePlace, Lineup, Over, Session};
+use super::stage::StageEngine;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
-use crate::concurrency::cancel::{Interrupt, SeenRequests};
+use crate::concurrency::cancel::SeenRequests;
 use crate::error::{Error, Result};
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog, ObserveOptions};
-use crate::observe::observing::{Observers, Observing};
-use crate::producers::deadline_thread::DeadlineThread;
+use crate::observe::observing::Observers;
 use crate::producers::participants::{Receiving, ResultReceiver};
 use crate::producers::pool_settings::PoolSettings;
 use crate::producers::producer_factory::ProducerFactory;
@@ -29,7 +28,7 @@ use crate::run::journal_writer::JournalWriter;
 use crate::run::lost_producer::LostProducers;
 use crate::run::recording::Recording;
 use crate::run::run_settings::RunSettings;
-use crate::run::run_shape::{CarriedOver, InLine, Rebuilt, RunKind, RunShape};
+use crate::run::run_shape::{CarriedOver, InLine, RunKind, RunShape};
 use crate::runner::RunControl;
 
 /// The engine of one pool.
@@ -42,7 +41,7 @@ pub(crate) struct Engine<I, T> {
     pub(super) settings: PoolSettings,
     pub(super) run_settings: Arc<RunSettings<I, T>>,
     /// The requests of the token that this pool has spent.
-    seen: SeenRequests,
+    pub(super) seen: SeenRequests,
     /// `None` while closed.
     pub(super) producers: Option<Producers<I, T>>,
     /// The session in progress. It is kept here and not in the caller's `Outputs` or future, so that a leaked one can
@@ -57,7 +56,7 @@ pub(crate) struct Engine<I, T> {
     pub(super) abandoned: LostProducers,
     /// Never locked, since access is always `&mut`. The mutex makes the pool `Sync` although observers are
     /// not.
-    observers: Mutex<Observers>,
+    pub(super) observers: Mutex<Observers>,
     pub(super) told: ObserveOptions,
     /// The events of the last run.
     pub(super) event_log: Arc<EventLog>,
@@ -167,14 +166,6 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         Ok(Some(Arc::new(journal_writer)))
     }
 
-    /// Fails if there is a journal: an output handed to the caller is never known to be consumed.
-    pub(super) fn check_no_journal(&self) -> Result<(), Error> {
-        match self.run_settings.journal {
-            Some(_) => Err(Error::JournalUnsupported {}),
-            None => Ok(()),
-        }
-    }
-
     /// Creates a run of `items` items, if their number is known, without producers.
     pub(super) fn new_run(
         &mut self,
@@ -222,32 +213,13 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
         Ok(Arc::new(run))
     }
 
-    /// Starts to observe a session, and registers `target`, its run or all runs of its line, with the token.
-    pub(super) fn watch(
-        &mut self,
-        session: &mut Session<I, T>,
-        target: &Arc<impl Interrupt + 'static>,
-    ) -> Result<(), Error> {
-        let observers =
-            self.observers.get_mut().expect("it is never locked, so it is not poisoned");
-        session.observing = Observing::start(&session.run.event_log, take(observers))?;
-        session.watch = Some(self.settings.token.watch(self.seen, target));
-        Ok(())
-    }
-
-    /// Makes every producer take part, once it has a state.
-    pub(super) fn join(&self, session: &Session<I, T>, rebuilt: Rebuilt) -> Result<(), Error> {
-        let producers = self.producers.as_ref().expect("a run is made only with producers");
-        let Session { run, participants, deadline_thread, .. } = session;
-        if let Some(tick) = self.run_settings.limits.tick() {
-            let devices = self.settings.devices.clone();
-            let (run, participants) = (run.clone(), participants.clone());
-            let keeper = DeadlineThread::start(run, participants, devices, tick)?;
-            *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
-        }
-        producers.join(run, participants, rebuilt, |producer| self.gone.has(producer))?;
-        // The run may have timed out before it began.
-        run.take_fatal_error().map_or(Ok(()), Err)
+    /// Creates the run of a service.
+    pub(super) fn enlist_service(&mut self) -> Result<Arc<Run<I, T>>, Error> {
+        self.check_no_journal()?;
+        let mut lineup = Lineup::default();
+        let run = self.enlist(&mut lineup, None, LinePlace::Last(RunKind::Service))?;
+        self.watch(&lineup.all())?;
+        Ok(run)
     }
 }
 
@@ -279,14 +251,6 @@ impl<I, T> Engine<I, T> {
         self.producers.as_ref().map(|producers| producers.threads.shared.clone())
     }
 
-    /// Resets everything that belongs to the last run.
-    pub(super) fn reset(&mut self, unread: Option<u64>) {
-        self.end_session();
-        self.account = Account::new(0, 0, 0, 0, unread);
-        self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
-        take(&mut self.failures).into_iter().for_each(drop_quietly);
-    }
-
     /// Lets a thread that takes results take part in the session.
     pub(super) fn receive(&self, receiver: ResultReceiver) -> Receiving {
         let session = self.session.as_ref().expect("a run is in progress");
@@ -303,22 +267,9 @@ impl<I, T> Engine<I, T> {
         }
     }
 
-    /// Takes over the remains of a run, which ended with `error`, if any. `pipeline` is the account of all stages, if
-    /// this is the last.
-    pub(super) fn settle(
-        &mut self,
-        account: Account,
-        pipeline: Option<Account>,
-        error: Option<&Error>,
-    ) {
-        self.account = account;
-        if let Some(session) = self.session.take() {
-            self.take_over(session, pipeline, error);
-        }
-    }
-
-    /// Takes over the remains of a session. The account of this stage is already set.
-    fn take_over(
+    /// Takes over the remains of a session, which ended with `error`, if any. The account of this stage is already set.
+    /// `pipeline` is the account of all stages, if this is the last.
+    pub(super) fn take_over(
         &mut self,
         session: Session<I, T>,
         pipeline: Option<Account>,

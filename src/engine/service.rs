@@ -29,7 +29,7 @@ use self::places::Slot;
 use self::service_state::Deadline;
 use super::feed::measure;
 use super::pool::Engine;
-use super::session::Session;
+use super::stage::StageEngine;
 use super::totals::report_of;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
@@ -47,8 +47,7 @@ use crate::producers::shared::PoolShared;
 use crate::run::Run;
 use crate::run::item_names::ItemEntry;
 use crate::run::measures::Rejected;
-use crate::run::recording::Recording;
-use crate::run::run_shape::{InLine, Rebuilt, RunKind};
+use crate::run::run_shape::Rebuilt;
 
 const NAME: &str = "gangline-s";
 /// The least default for the number of open calls. Large batches raise it.
@@ -83,8 +82,8 @@ struct ServiceClosing {
 /// What has to be ended when a service is closed.
 struct Serving<I, T> {
     engine: Engine<I, T>,
-    /// `None` if the service could not begin.
-    session: Option<(Session<I, T>, JoinHandle<()>)>,
+    /// The service's own. `None` if the service could not begin.
+    thread: Option<JoinHandle<()>>,
     /// Dropped once the service is closed.
     closing: Sender<()>,
 }
@@ -111,10 +110,8 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
         let shared = engine.shared();
         let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
         let stream_window = window(&engine, LEAST_IN_STREAM);
-        let (board, run, session) = match Self::start(&mut engine) {
-            Ok((board, session, thread)) => {
-                (board, Some(session.run.clone()), Some((session, thread)))
-            }
+        let (board, run, thread) = match Self::start(&mut engine) {
+            Ok((board, run, thread)) => (board, Some(run), Some(thread)),
             Err(error) => {
                 let event_log = Arc::new(EventLog::new(0, None, Detail::Run));
                 let board = Arc::new(Board::new(0, event_log));
@@ -126,9 +123,9 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
             }
         };
         let (event_log, devices) = (engine.event_log.clone(), engine.settings.devices.clone());
-        let own = session.as_ref().map(|(_, thread)| thread.thread().id());
+        let own = thread.as_ref().map(|thread| thread.thread().id());
         let (closing, closed) = bounded(0);
-        let serving = Mutex::new(Some(Serving { engine, session, closing }));
+        let serving = Mutex::new(Some(Serving { engine, thread, closing }));
         let closing = ServiceClosing { thread: OnceLock::new(), own, closed };
         let calls = Calls { board, run, producers };
         ServiceHost {
@@ -144,19 +141,24 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
 
     fn start(engine: &mut Engine<I, T>) -> Result<Started<I, T>, Error> {
         let places = engine.settings.window.unwrap_or_else(|| window(engine, LEAST_PLACES));
-        let session = enter(engine)?;
-        let run = session.run.clone();
+        engine.reset(None);
+        let run = engine.enlist_service().inspect_err(|error| engine.refuse(error))?;
         let board = Arc::new(Board::new(places, run.event_log.clone()));
         run.handover.answer_with(board.clone());
-        let began = join(engine, &session).and_then(|()| {
+        let joined = match run.handover.is_halted() {
+            true => Err(Error::Cancelled {}),
+            false => engine.join(Rebuilt::Before),
+        };
+        let began = joined.and_then(|()| {
             let (run, board, devices) =
                 (run.clone(), board.clone(), engine.settings.devices.clone());
             Ok(spawn(NAME.to_owned(), None, move || serve(&run, &board, &devices))?)
         });
         match began {
-            Ok(thread) => Ok((board, session, thread)),
+            Ok(thread) => Ok((board, run, thread)),
             Err(error) => {
-                part(engine, session, Account::default(), Some(&error));
+                engine.end_run();
+                engine.settle(Account::default(), None, Some(&error));
                 Err(error)
             }
         }
@@ -204,12 +206,13 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     /// Answers the open calls, and returns the pool's engine, with what is to be dropped once that is closed. `None` if
     /// the service is closed already.
     pub(crate) fn end(&self) -> Option<(Engine<I, T>, Sender<()>)> {
-        let Serving { mut engine, session, closing } = lock(&self.serving).take()?;
+        let Serving { mut engine, thread, closing } = lock(&self.serving).take()?;
         _ = self.closing.thread.set(thread::current().id());
         if engine.is_in_fork() {
-            std::mem::forget(session);
-        } else if let Some((session, thread)) = session {
-            session.run.abort();
+            engine.leave_run_to_parent();
+            std::mem::forget(thread);
+        } else if let (Some(run), Some(thread)) = (&self.calls.run, thread) {
+            run.abort();
             // The last handle may be dropped by a waker, on that thread.
             if thread.thread().id() != thread::current().id()
                 && let Err(payload) = thread.join()
@@ -218,7 +221,8 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
                 std::panic::resume_unwind(payload);
             }
             let (account, reason) = (self.calls.board.account(), self.calls.board.reason());
-            part(&mut engine, session, account, reason.as_deref());
+            engine.end_run();
+            engine.settle(account, None, reason.as_deref());
         }
         Some((engine, closing))
     }
@@ -241,10 +245,8 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
 
     /// Returns the times of the service's producers so far, each with the duration of its last `producer_init`.
     pub(crate) fn producer_times(&self) -> Vec<(ProducerTime, Duration)> {
-        match lock(&self.serving).as_ref() {
-            Some(Serving { engine, session: Some((session, _)), .. }) => {
-                engine.times_up_to_now(&session.run)
-            }
+        match (lock(&self.serving).as_ref(), &self.calls.run) {
+            (Some(Serving { engine, .. }), Some(run)) => engine.times_up_to_now(run),
             _ => vec![],
         }
     }
@@ -253,10 +255,10 @@ impl<I: Send + 'static, T: Send + 'static> ServiceHost<I, T> {
     pub(crate) fn report(&self) -> RunReport {
         let serving = lock(&self.serving);
         let account = self.calls.board.account();
-        match serving.as_ref() {
-            Some(Serving { engine, session: Some((session, _)), .. }) => {
+        match (serving.as_ref(), &self.calls.run) {
+            (Some(Serving { engine, .. }), Some(run)) => {
                 let reason = self.calls.board.reason();
-                engine.report_up_to_now(&session.run, account, reason.as_deref())
+                engine.report_up_to_now(run, account, reason.as_deref())
             }
             _ => {
                 let mut report = report_of(&self.event_log, &self.devices);
@@ -287,46 +289,8 @@ fn window<I, T>(engine: &Engine<I, T>, least: usize) -> usize {
     window.map_or(default, |window| window.min(default))
 }
 
-/// Enters the run of a service, in which no producer takes part yet.
-fn enter<I: Send + 'static, T: Send + 'static>(
-    engine: &mut Engine<I, T>,
-) -> Result<Session<I, T>, Error> {
-    engine.reset(None);
-    let entered = engine.check_no_journal().and_then(|()| {
-        let (in_line, recording) = (InLine::default(), Recording::default());
-        let run = engine.new_run(None, RunKind::Service, in_line, recording)?;
-        let mut session = Session::new(run.clone());
-        engine.watch(&mut session, &run)?;
-        Ok(session)
-    });
-    entered.inspect_err(|error| engine.refuse(error))
-}
-
-/// Makes every live producer take part.
-fn join<I: Send + 'static, T: Send + 'static>(
-    engine: &Engine<I, T>,
-    session: &Session<I, T>,
-) -> Result<(), Error> {
-    match session.run.handover.is_halted() {
-        true => Err(Error::Cancelled {}),
-        false => engine.join(session, Rebuilt::Before),
-    }
-}
-
-/// Ends the run of a service.
-fn part<I, T>(
-    engine: &mut Engine<I, T>,
-    session: Session<I, T>,
-    account: Account,
-    error: Option<&Error>,
-) {
-    engine.session = Some(session);
-    engine.end_run();
-    engine.settle(account, None, error);
-}
-
 /// The calls, the run, and the service's own thread.
-type Started<I, T> = (Arc<Board<T>>, Session<I, T>, JoinHandle<()>);
+type Started<I, T> = (Arc<Board<T>>, Arc<Run<I, T>>, JoinHandle<()>);
 
 /// The work of the service's own thread.
 fn serve<I, T>(run: &Run<I, T>, board: &Board<T>, devices: &Devices) {

@@ -31,7 +31,7 @@ pub(super) struct Session<I, T> {
     pub(super) observing: Option<Observing>,
     /// `None` before the run is registered with its token.
     pub(super) watch: Option<CancelWatch>,
-    /// The runs of all stages. `None` for a service.
+    /// The runs of all stages. `None` before the run is registered with its token.
     pub(super) all: Option<Arc<dyn Interrupt>>,
 }
 

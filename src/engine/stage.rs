@@ -1,5 +1,6 @@
 //! An engine as a stage of a line, whatever its items are.
 
+use std::mem::take;
 use std::sync::Arc;
 #[cfg(feature = "futures")]
 use std::task::{Poll, Waker};
@@ -9,10 +10,15 @@ use gangline_report::stages::StagePart;
 use serde_json::Value;
 
 use super::pool::Engine;
-use super::session::AllRuns;
+use super::session::{AllRuns, Session};
 use crate::base::Order;
+use crate::base::panic::drop_quietly;
 use crate::concurrency::lock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text_of};
+use crate::observe::event::{Event, Totals};
+use crate::observe::event_log::{Detail, EventLog};
+use crate::observe::observing::Observing;
+use crate::producers::deadline_thread::DeadlineThread;
 use crate::run::Run;
 use crate::run::run_shape::Rebuilt;
 
@@ -27,6 +33,9 @@ impl<I: Send, T: Send> StageTypes for fn(I) -> T {
     type Output = T;
 }
 
+/// Why an engine has a session.
+const CREATED: &str = "a run of each stage was created";
+
 /// The run of a stage with these types.
 pub(crate) type RunOf<S> = Run<<S as StageTypes>::Input, <S as StageTypes>::Output>;
 
@@ -38,11 +47,12 @@ pub(crate) trait StageEngine {
     fn name(&self) -> Option<&str>;
     /// The configuration as JSON. Fails if the stage cannot take part in a run.
     fn check(&self) -> Result<Value, Error>;
-    /// Fails if the stage has a journal.
+    /// Fails if the stage has a journal: only the first may, and an output handed to a caller is never known to be
+    /// consumed.
     fn check_no_journal(&self) -> Result<(), Error>;
     /// Fails in a process that was forked after the producers were started.
     fn check_home(&self) -> Result<(), Error>;
-    /// Resets it for a run with `unread` inputs.
+    /// Ends what is left of the last run, and resets the stage for one with `unread` inputs.
     fn reset(&mut self, unread: Option<u64>);
     /// Drops a session that has not begun, and reports that the run ended with this error.
     fn refuse(&mut self, error: &Error);
@@ -52,7 +62,8 @@ pub(crate) trait StageEngine {
     fn join(&self, rebuilt: Rebuilt) -> Result<(), Error>;
     /// Ends the run, and waits until no thread takes part.
     fn end_run(&self);
-    /// Takes over the remains of the session.
+    /// Takes over the remains of the session, which ended with `error`, if any. `pipeline` is the account of all stages,
+    /// if this is the last.
     fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
     /// Leaves the session to the parent of a forked process.
     fn leave_run_to_parent(&mut self);
@@ -92,7 +103,10 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
     }
 
     fn check_no_journal(&self) -> Result<(), Error> {
-        Engine::check_no_journal(self)
+        match self.run_settings.journal {
+            Some(_) => Err(Error::JournalUnsupported {}),
+            None => Ok(()),
+        }
     }
 
     fn check_home(&self) -> Result<(), Error> {
@@ -100,24 +114,45 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
     }
 
     fn reset(&mut self, unread: Option<u64>) {
-        Engine::reset(self, unread);
+        self.end_session();
+        self.account = Account::new(0, 0, 0, 0, unread);
+        self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
+        take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
     fn refuse(&mut self, error: &Error) {
         self.session = None;
-        Engine::refuse(self, error);
+        let mut totals = Totals::default();
+        totals.account = self.account;
+        totals.error = Some(text_of(error).to_string());
+        totals.ended_by = Some(EventLog::failure(error).as_ref().clone());
+        totals.cancelled = error.is_cancelled();
+        self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
     fn watch(&mut self, all: &Arc<AllRuns>) -> Result<(), Error> {
-        let mut session = self.session.take().expect("a run of each stage was created");
+        let session = self.session.as_mut().expect(CREATED);
         session.all = Some(all.clone());
-        let watched = Engine::watch(self, &mut session, all);
-        self.session = Some(session);
-        watched
+        let observers =
+            self.observers.get_mut().expect("it is never locked, so it is not poisoned");
+        session.observing = Observing::start(&session.run.event_log, take(observers))?;
+        session.watch = Some(self.settings.token.watch(self.seen, all));
+        Ok(())
     }
 
     fn join(&self, rebuilt: Rebuilt) -> Result<(), Error> {
-        Engine::join(self, self.session.as_ref().expect("it was just watched"), rebuilt)
+        let producers = self.producers.as_ref().expect("a run is made only with producers");
+        let Session { run, participants, deadline_thread, .. } =
+            self.session.as_ref().expect(CREATED);
+        if let Some(tick) = self.run_settings.limits.tick() {
+            let devices = self.settings.devices.clone();
+            let (run, participants) = (run.clone(), participants.clone());
+            let keeper = DeadlineThread::start(run, participants, devices, tick)?;
+            *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
+        }
+        producers.join(run, participants, rebuilt, |producer| self.gone.has(producer))?;
+        // The run may have timed out before it began.
+        run.take_fatal_error().map_or(Ok(()), Err)
     }
 
     fn end_run(&self) {
@@ -125,7 +160,10 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
     }
 
     fn settle(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
-        Engine::settle(self, account, pipeline, error);
+        self.account = account;
+        if let Some(session) = self.session.take() {
+            self.take_over(session, pipeline, error);
+        }
     }
 
     fn leave_run_to_parent(&mut self) {

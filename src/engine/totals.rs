@@ -1,6 +1,5 @@
 //! What an engine and a line report of their runs: accounts, totals, failures.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use gangline_report::conclusion::Conclusion;
@@ -206,16 +205,6 @@ impl<I, T> Engine<I, T> {
     /// The errors of items skipped in the last run: the first of them.
     pub(crate) fn failures(&self) -> &[Error] {
         &self.failures
-    }
-
-    /// Reports that a run ended with this error before any producer took part.
-    pub(super) fn refuse(&self, error: &Error) {
-        let mut totals = Totals::default();
-        totals.account = self.account;
-        totals.error = Some(text_of(error).to_string());
-        totals.ended_by = Some(EventLog::failure(error).as_ref().clone());
-        totals.cancelled = error.is_cancelled();
-        self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
     /// The totals of a run. The account and the losses must be up to date. `pipeline` is the account of all stages, if
