@@ -51,7 +51,7 @@ use crate::runner::Wanted;
 
 /// The producers of a pool: one for each place.
 pub(crate) struct Producers<I, T> {
-    pub(crate) threads: Arc<ProducerThreads<I, T>>,
+    pub(crate) threads: ProducerThreads<I, T>,
     /// The process in which they were started.
     pub(crate) home: HomeProcess,
     /// The producers that failed to start.
@@ -263,7 +263,7 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
     /// Starts producers, before a run, in the places of those that are gone, or have not returned from a hook that
     /// exceeded its timeout. Removes those from the lists, and returns their places.
     pub(crate) fn replace_all(
-        &self,
+        &mut self,
         gone: &mut LostProducers,
         abandoned: &mut LostProducers,
     ) -> Vec<usize> {
@@ -271,7 +271,7 @@ impl<I: Send + 'static, T: Send + 'static> Producers<I, T> {
         let lost: Vec<_> = gone.all().iter().chain(stuck).cloned().collect();
         let mut replaced = Vec::new();
         for LostProducer { producer, abandoned, .. } in lost {
-            match self.threads.replace_before_run(producer, abandoned == Abandoned::Yes) {
+            match self.threads.replace(producer, abandoned == Abandoned::Yes) {
                 Ok(true) => replaced.push(producer),
                 Ok(false) => break,
                 // Without this producer the run may still have enough.

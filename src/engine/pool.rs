@@ -179,8 +179,9 @@ impl<I: Send + 'static, T: Send + 'static> Engine<I, T> {
             return Err(Error::OwnThread {});
         }
         let (gone, abandoned) = (&mut self.gone, &mut self.abandoned);
-        let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
+        let producers = self.producers.as_mut().ok_or(Error::Closed {})?;
         let replaced = producers.replace_all(gone, abandoned);
+        let producers = self.producers.as_ref().expect("they were just there");
         let (lost, away) = (gone.places(), producers.away(gone, abandoned));
         let here = producers.len() - self.gone.all().len() - away.len();
         let least = self.run_settings.policy.min_producers.unwrap_or(1);

@@ -1,6 +1,6 @@
 //! The threads of a pool's producers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
@@ -24,14 +24,25 @@ use crate::runner::{ProducerSetup, Wanted};
 
 /// Starts the threads of a pool's producers, and keeps them until they are joined.
 pub(crate) struct ProducerThreads<I, T> {
-    /// `None` only while this is dropped.
-    factory: Option<ProducerFactory<I, T>>,
+    life: Arc<ProducerLife<I, T>>,
     settings: ThreadSettings,
     pub(crate) shared: Arc<PoolShared>,
     ids: ThreadIds,
+    /// By place.
+    current: Vec<ProducerThread<I, T>>,
+    /// Those that were replaced.
+    former: Vec<ProducerThread<I, T>>,
+}
+
+/// What each thread needs from its start to its end.
+struct ProducerLife<I, T> {
+    /// `None` only while this is dropped.
+    factory: Option<ProducerFactory<I, T>>,
+    end_timeout: Option<Duration>,
     /// That of the thread that built the pool.
     built_under: CallerSubscriber,
-    kept: Mutex<KeptThreads<I, T>>,
+    /// That of the thread that closed the pool; not set before.
+    closed_under: OnceLock<CallerSubscriber>,
 }
 
 /// How the threads are made.
@@ -45,15 +56,6 @@ pub(crate) struct ThreadSettings {
     pub(crate) replacements: usize,
     /// How long a `producer_end` may take.
     pub(crate) end_timeout: Option<Duration>,
-}
-
-struct KeptThreads<I, T> {
-    /// By place.
-    current: Vec<ProducerThread<I, T>>,
-    /// Those that were replaced.
-    former: Vec<ProducerThread<I, T>>,
-    /// The subscriber of the thread that closed the pool; `None` before.
-    closed_under: Option<CallerSubscriber>,
 }
 
 /// The ids of all threads of a pool's producers, to be asked for after its end too.
@@ -113,66 +115,58 @@ enum Beginning {
 }
 
 impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
-    pub(super) fn new(factory: ProducerFactory<I, T>, settings: ThreadSettings) -> Arc<Self> {
-        let kept = KeptThreads { current: vec![], former: vec![], closed_under: None };
-        Arc::new(ProducerThreads {
+    pub(super) fn new(factory: ProducerFactory<I, T>, settings: ThreadSettings) -> Self {
+        let life = ProducerLife {
             factory: Some(factory),
+            end_timeout: settings.end_timeout,
+            built_under: CallerSubscriber::current(),
+            closed_under: OnceLock::new(),
+        };
+        ProducerThreads {
+            life: Arc::new(life),
             shared: Arc::new(PoolShared::new(settings.replacements)),
             settings,
             ids: ThreadIds::default(),
-            built_under: CallerSubscriber::current(),
-            kept: Mutex::new(kept),
-        })
+            current: vec![],
+            former: vec![],
+        }
     }
 
     /// Starts the first producer of the next place, and returns its site.
     pub(super) fn start_next(
-        self: &Arc<Self>,
+        &mut self,
         wanted: Arc<Wanted>,
         ready: ReadySender,
     ) -> Result<Site, Error> {
-        let mut kept = lock(&self.kept);
-        let place = kept.current.len();
-        let thread = self.start(place, Beginning::Building { wanted, ready })?;
+        let thread = self.start(self.current.len(), Beginning::Building { wanted, ready })?;
         let site = thread.site.clone();
-        kept.current.push(thread);
+        self.current.push(thread);
         Ok(site)
     }
 
     /// Starts the first producer of the next place, which builds its state in the first run.
-    pub(super) fn start_next_in_run(self: &Arc<Self>) -> Result<(), Error> {
-        let mut kept = lock(&self.kept);
-        let thread = self.start(kept.current.len(), Beginning::InRun { before: None })?;
-        kept.current.push(thread);
+    pub(super) fn start_next_in_run(&mut self) -> Result<(), Error> {
+        let thread = self.start(self.current.len(), Beginning::InRun { before: None })?;
+        self.current.push(thread);
         Ok(())
     }
 
     /// Starts a producer in the place of a lost one, before a run. Returns whether it may.
-    pub(super) fn replace_before_run(
-        self: &Arc<Self>,
-        place: usize,
-        was_abandoned: bool,
-    ) -> Result<bool, Error> {
+    pub(super) fn replace(&mut self, place: usize, was_abandoned: bool) -> Result<bool, Error> {
         if !self.shared.take_spare() {
             return Ok(false);
         }
-        let mut kept = lock(&self.kept);
-        let lost = &mut kept.current[place];
+        let lost = &mut self.current[place];
         // The thread ends now, unless it is still in a hook.
         lost.runs = None;
         lost.was_abandoned |= was_abandoned;
         let before = (!was_abandoned).then(|| lost.ended.clone());
         let new = self.start(place, Beginning::InRun { before })?;
-        let lost = std::mem::replace(&mut kept.current[place], new);
-        kept.former.push(lost);
+        self.former.push(std::mem::replace(&mut self.current[place], new));
         Ok(true)
     }
 
-    fn start(
-        self: &Arc<Self>,
-        place: usize,
-        beginning: Beginning,
-    ) -> Result<ProducerThread<I, T>, Error> {
+    fn start(&self, place: usize, beginning: Beginning) -> Result<ProducerThread<I, T>, Error> {
         let setup = (self.settings.setup)(place);
         let (site, name) = (setup.site(&[], None), format!("gangline-p{place}"));
         let shared = Shared::new(&self.shared);
@@ -181,13 +175,13 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let (sender, runs) = unbounded();
         let (ending, ended) = bounded(0);
         let pool = CpuPool::of(&setup, &name, stack_size);
-        let (threads, own) = (self.clone(), shared.clone());
+        let (life, own) = (self.life.clone(), shared.clone());
         let work = move |pooled: Result<(), Error>| {
-            ThreadResult(threads.serve(pooled, setup, own, beginning, &runs))
+            ThreadResult(life.serve(pooled, setup, own, beginning, &runs))
         };
         let wrapper = self.settings.wrapper.clone();
         // The thread that begins a run may have another subscriber.
-        let _default = self.enter_build();
+        let _default = self.life.built_under.enter();
         let thread = spawn(name, stack_size, move || {
             let life =
                 |wrapped: Result<(), Error>| pool.run(move |pooled| work(wrapped.and(pooled)));
@@ -202,7 +196,9 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         let (thread, runs) = (Some(thread), Some(sender));
         Ok(ProducerThread { place, thread, runs, ended, site, shared, was_abandoned: false })
     }
+}
 
+impl<I, T> ProducerLife<I, T> {
     /// The life of a producer, on its own thread.
     fn serve(
         self: Arc<Self>,
@@ -213,7 +209,8 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
         runs: &Receiver<Join<I, T>>,
     ) -> Option<Result<(), Error>> {
         let place = setup.producer;
-        let made = pooled.map(|()| self.factory().make(setup, shared.clone()));
+        let factory = self.factory.as_ref().expect("it is there until this is dropped");
+        let made = pooled.map(|()| factory.make(setup, shared.clone()));
         let backend = match beginning {
             Beginning::Building { wanted, ready } => {
                 let started = made.and_then(|mut backend| backend.start(&wanted).map(|()| backend));
@@ -237,7 +234,7 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
     /// Waits for the end of the thread whose place this one takes, since a device may not have room for the
     /// states of both.
     fn await_end(&self, before: &Receiver<()>) {
-        let Some(limit) = self.settings.end_timeout else {
+        let Some(limit) = self.end_timeout else {
             let _ = before.recv();
             return;
         };
@@ -247,6 +244,17 @@ impl<I: Send + 'static, T: Send + 'static> ProducerThreads<I, T> {
                 return;
             }
         }
+    }
+
+    /// Makes the subscriber of the thread that closed the pool the default of this thread; before, that of its build.
+    fn enter_close(&self) -> SubscriberGuard {
+        self.closed_under.get().unwrap_or(&self.built_under).enter()
+    }
+}
+
+impl<I, T> Drop for ProducerLife<I, T> {
+    fn drop(&mut self) {
+        drop_quietly(self.factory.take());
     }
 }
 
@@ -261,23 +269,13 @@ fn lose<I, T>(runs: &Receiver<Join<I, T>>, error: Error) {
 }
 
 impl<I, T> ProducerThreads<I, T> {
-    fn factory(&self) -> &ProducerFactory<I, T> {
-        self.factory.as_ref().expect("it is there until this is dropped")
-    }
-
     pub(super) fn ids(&self) -> ThreadIds {
         self.ids.clone()
     }
 
     /// Makes the subscriber of the thread that built the pool the default of this thread.
     pub(crate) fn enter_build(&self) -> SubscriberGuard {
-        self.built_under.enter()
-    }
-
-    /// Makes the subscriber of the thread that closed the pool the default of this thread; before, that of its build.
-    fn enter_close(&self) -> SubscriberGuard {
-        let closed_under = lock(&self.kept).closed_under.clone();
-        closed_under.as_ref().unwrap_or(&self.built_under).enter()
+        self.life.built_under.enter()
     }
 
     pub(super) fn first_init(&self) -> FirstInit {
@@ -289,8 +287,8 @@ impl<I, T> ProducerThreads<I, T> {
     }
 
     /// The state of the producer of a place that other threads read.
-    pub(super) fn shared(&self, place: usize) -> Shared {
-        lock(&self.kept).current[place].shared.clone()
+    pub(super) fn shared(&self, place: usize) -> &Shared {
+        &self.current[place].shared
     }
 
     /// Offers a run to the producer of a place.
@@ -301,43 +299,32 @@ impl<I, T> ProducerThreads<I, T> {
         participants: &Arc<Participants>,
         ready: Option<ReadySender>,
     ) {
-        let kept = lock(&self.kept);
-        let Some(runs) = &kept.current[place].runs else { return };
+        let Some(runs) = &self.current[place].runs else { return };
         let (run, participants) = (run.clone(), participants.clone());
-        let join = Join { run, producer: place, ready, participants };
-        let sent = runs.send(join);
+        let sent = runs.send(Join { run, producer: place, ready, participants });
         sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
     }
 
     /// Notes that the producer of a place was abandoned in a run.
-    pub(super) fn note_abandoned(&self, place: usize) {
-        lock(&self.kept).current[place].was_abandoned = true;
+    pub(super) fn note_abandoned(&mut self, place: usize) {
+        self.current[place].was_abandoned = true;
     }
 
     /// Abandons a producer for good. Its thread ends when its hook returns.
-    pub(super) fn abandon(&self, place: usize) {
-        let mut kept = lock(&self.kept);
-        let entry = &mut kept.current[place];
+    pub(super) fn abandon(&mut self, place: usize) {
+        let entry = &mut self.current[place];
         entry.shared.leave();
         (entry.thread, entry.runs) = (None, None);
     }
 
     /// Closes the channels of all threads, so that the producers end concurrently, and returns the threads by
     /// place. No other is started afterwards.
-    pub(super) fn close(&self) -> Vec<ProducerThread<I, T>> {
-        let mut kept = lock(&self.kept);
-        kept.closed_under = Some(CallerSubscriber::current());
-        let mut threads = std::mem::take(&mut kept.former);
-        threads.append(&mut kept.current);
-        drop(kept);
+    pub(super) fn close(&mut self) -> Vec<ProducerThread<I, T>> {
+        let _ = self.life.closed_under.set(CallerSubscriber::current());
+        let mut threads = std::mem::take(&mut self.former);
+        threads.append(&mut self.current);
         threads.sort_by_key(|thread| thread.place);
         threads.iter_mut().for_each(|thread| thread.runs = None);
         threads
-    }
-}
-
-impl<I, T> Drop for ProducerThreads<I, T> {
-    fn drop(&mut self) {
-        drop_quietly(self.factory.take());
     }
 }
