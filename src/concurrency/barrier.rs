@@ -27,10 +27,7 @@ pub(crate) struct Unfenced;
 impl Barrier {
     /// Selects the cheapest kind that works on this system.
     pub(crate) fn new() -> Self {
-        match system::is_registered() {
-            true => Barrier::Asymmetric,
-            false => Barrier::Symmetric,
-        }
+        if system::is_registered() { Barrier::Asymmetric } else { Barrier::Symmetric }
     }
 
     /// Registers the process with the operating system, which is slow the first time.

@@ -74,10 +74,7 @@ where
         let stage = from.run.parts.get().expect("parts are gathered behind an expansion").clone();
         stage.be_last();
         // Parts that are added as they come still leave the order of the parents alone.
-        let leaving = match stage.keeps_indices() {
-            true => from.order,
-            false => Order::Completion,
-        };
+        let leaving = if stage.keeps_indices() { from.order } else { Order::Completion };
         let from = match self.order {
             AddOrder::OfStage => from,
             AddOrder::Completion => Earlier { order: Order::Completion, ..from },

@@ -246,10 +246,7 @@ impl<'a, A, B, C, D> LinkHands<'a, A, B, C, D> {
         if self.feeder.holds_item() {
             self.collector.repay(&self.from.handover);
         }
-        match self.feeder.wait_for_room(&self.to.handover) {
-            true => Ok(()),
-            false => Err(LinkEnd::Unwanted),
-        }
+        if self.feeder.wait_for_room(&self.to.handover) { Ok(()) } else { Err(LinkEnd::Unwanted) }
     }
 
     /// Gives out an item, for which there is a permit.

@@ -113,10 +113,7 @@ where
             ready!(feed(first));
             self.progress = FeedProgress::Over;
         }
-        match self.consumer.is_over(last) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
+        if self.consumer.is_over(last) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Ends the run, and returns its result. `given` is its input.

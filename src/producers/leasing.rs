@@ -22,10 +22,7 @@ pub(crate) enum Clones {
 
 /// The next step of a producer that leaves the run.
 pub fn leave(shared: &Shared) -> NextStep {
-    match shared.revocations.is_abandoned() {
-        true => NextStep::Return,
-        false => NextStep::On,
-    }
+    if shared.revocations.is_abandoned() { NextStep::Return } else { NextStep::On }
 }
 
 /// Takes the inputs of a lease and keeps copies of them. Settles withdrawn parts, and takes them out of the

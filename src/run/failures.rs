@@ -97,10 +97,7 @@ impl<I, T> Run<I, T> {
         let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
             let has_copy =
                 |&item: &u64| state.inputs.has(item) || !state.scheduler.items().is_undecided(item);
-            let inputs = match items.iter().all(has_copy) {
-                true => Inputs::Copied,
-                false => Inputs::Gone,
-            };
+            let inputs = if items.iter().all(has_copy) { Inputs::Copied } else { Inputs::Gone };
             let failure = FailureFacts { verdict, inputs };
             let decision = state.scheduler.decide(items, failure, now);
             let spare: Vec<_> = match decision {

@@ -41,10 +41,13 @@ impl Flow {
         match (self.input, self.feeder) {
             (Input::Ended, _) | (Input::MayCome, Activity::Waiting) => More::Never,
             (Input::MayCome, Activity::Working) => More::MayCome,
-            (Input::Calls, _) => match rule.is_timed() {
-                true => More::MayCome,
-                false => More::Never,
-            },
+            (Input::Calls, _) => {
+                if rule.is_timed() {
+                    More::MayCome
+                } else {
+                    More::Never
+                }
+            }
         }
     }
 }

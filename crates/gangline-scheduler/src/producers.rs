@@ -39,10 +39,7 @@ impl RunProducers {
 
     /// Which items a producer takes.
     pub(super) fn takes(&self, producer: ProducerId) -> Takes {
-        match self.health.is_suspended(producer) {
-            true => Takes::TriedBefore,
-            false => Takes::All,
-        }
+        if self.health.is_suspended(producer) { Takes::TriedBefore } else { Takes::All }
     }
 
     /// Checks that enough producers would be left without this one.

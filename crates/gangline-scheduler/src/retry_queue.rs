@@ -188,10 +188,7 @@ impl Class {
 
     /// The earliest time at which an item of this class may be tried.
     fn due(&self, now: RunTime) -> Option<RunTime> {
-        match self.ready.is_empty() {
-            false => Some(now),
-            true => self.timed.first().map(|&(due, _)| due),
-        }
+        if self.ready.is_empty() { self.timed.first().map(|&(due, _)| due) } else { Some(now) }
     }
 
     fn refresh(&mut self, health: &ProducerHealth) -> &mut Self {

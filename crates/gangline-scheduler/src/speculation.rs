@@ -110,10 +110,7 @@ impl Speculation {
     /// Notes a call with a result that counts. The time of a call that lost says nothing about others.
     pub(super) fn note(&mut self, took: Duration, is_copied: bool) {
         if is_copied {
-            match took < self.overdue_after() {
-                true => self.won += 1,
-                false => self.useless += 1,
-            }
+            if took < self.overdue_after() { self.won += 1 } else { self.useless += 1 }
         }
         if self.times.note(took) == Aging::Halved {
             let counts = [&mut self.copies, &mut self.won, &mut self.useless];

@@ -52,10 +52,7 @@ fn work_on_lease(hub: &Hub, item_queue: &mut ItemQueue<'_, u64, u64>, lease: &Le
     let outcome = |&seq: &u64| if fails(seq) { Outcome::Failed } else { Outcome::Succeeded };
     finish(hub, lease, &lease.items.iter().map(outcome).collect::<Vec<_>>());
     for (&seq, item) in lease.items.iter().zip(inputs) {
-        match fails(seq) {
-            true => try_again(hub, seq, item),
-            false => item_queue.deliver(seq, Ok(item * 10)),
-        }
+        if fails(seq) { try_again(hub, seq, item) } else { item_queue.deliver(seq, Ok(item * 10)) }
     }
 }
 

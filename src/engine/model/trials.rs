@@ -150,10 +150,7 @@ impl Runner for Script {
         thread::yield_now();
         let slow = self.slow.filter(|slow| slow.item == item);
         let fails = slow.is_some_and(|slow| self.be_slow(slow, cx));
-        match fails || (self.fails)(cx.producer(), item) {
-            true => Err("fails".into()),
-            false => Ok(item),
-        }
+        if fails || (self.fails)(cx.producer(), item) { Err("fails".into()) } else { Ok(item) }
     }
     fn producer_work_batch(
         &self,

@@ -121,10 +121,7 @@ impl<I, T> ItemSender<I, T> {
     }
 
     fn poll_room_for(&self, next: Room, cx: &mut Context<'_>) -> Poll<usize> {
-        match self.is_accepted() {
-            true => self.channel.poll_room(next, cx.waker()),
-            false => Poll::Ready(0),
-        }
+        if self.is_accepted() { self.channel.poll_room(next, cx.waker()) } else { Poll::Ready(0) }
     }
 
     /// Whether the service accepts items. If not, the stream ends with the reason. The sender may learn it earlier than the

@@ -300,10 +300,7 @@ fn tracking(config: &Config) -> Tracking {
     let is_timed = config.timeouts.item.is_some();
     let needs_leases = config.bypass == Bypass::Never;
     let is_grouped = config.batching.is_some() || config.copy_after.is_some();
-    match is_timed || needs_leases || is_grouped {
-        true => Tracking::All,
-        false => Tracking::Failed,
-    }
+    if is_timed || needs_leases || is_grouped { Tracking::All } else { Tracking::Failed }
 }
 
 #[cfg(test)]

@@ -422,10 +422,7 @@ impl Tuner {
         let gap = refused.saturating_sub(self.size);
         let share = |line: TimeLine| line.fixed_share(self.size);
         let gain = self.timings.line().map_or(1.0, share) * gap as f64 / refused as f64;
-        match gain > WORTHWHILE {
-            true => (self.size + gap / 2).max(again),
-            false => again.max(self.size),
-        }
+        if gain > WORTHWHILE { (self.size + gap / 2).max(again) } else { again.max(self.size) }
     }
 }
 
