@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::pin::Pin;
 #[cfg(feature = "futures")]
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 #[cfg(feature = "futures")]
 use futures_core::Stream;
@@ -84,15 +83,19 @@ impl<I, T> Source<I, T> {
     ) {
         let _pulling = run.pulling();
         let mut feeder = Feeder::new(&run.handover).before_pulls();
-        let mut watch = FeederTime::new();
-        while watch.wait_for_permit(run, &mut feeder) && !run.handover.is_halted() {
-            if let Pulled::End = self.pull(run, &mut feeder, &next, u64::MAX) {
-                watch.leave(run);
-                return;
-            }
+        // An earlier use of the thread does not count.
+        take_waited();
+        let (came, mut pulled) = (now(), Pulled::Items);
+        while let Pulled::Items = pulled
+            && wait_for_permit(run, &mut feeder)
+            && !run.handover.is_halted()
+        {
+            pulled = self.pull(run, &mut feeder, &next, u64::MAX);
         }
-        watch.leave(run);
-        self.end(run, &mut feeder);
+        run.handover.stats.source_left(now() - came, feeder.waited() + take_waited());
+        if let Pulled::Items = pulled {
+            self.end(run, &mut feeder);
+        }
     }
 
     /// Pulls up to `most` items, while there are permits at hand, and gives them out.
@@ -284,31 +287,12 @@ impl<I, T> Source<I, T> {
     }
 }
 
-/// Measures how long a feeder waits for permits.
-struct FeederTime {
-    came: Instant,
-    waited: Duration,
-}
-
-impl FeederTime {
-    fn new() -> Self {
-        // An earlier use of the thread does not count.
-        take_waited();
-        FeederTime { came: now(), waited: Duration::ZERO }
-    }
-
-    fn wait_for_permit<I, T>(&mut self, run: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
-        let before = feeder.waited();
-        let has_permit = feeder.wait_for_permit(&run.handover);
-        let lasted = feeder.waited() - before;
-        self.waited = feeder.waited();
-        run.report_full_window(lasted);
-        has_permit
-    }
-
-    fn leave<I, T>(&self, run: &Run<I, T>) {
-        run.handover.stats.source_left(now() - self.came, self.waited + take_waited());
-    }
+/// Waits for a permit, and reports a wait that was long.
+pub(super) fn wait_for_permit<I, T>(run: &Run<I, T>, feeder: &mut Feeder<I, T>) -> bool {
+    let before = feeder.waited();
+    let has_permit = feeder.wait_for_permit(&run.handover);
+    run.report_full_window(feeder.waited() - before);
+    has_permit
 }
 
 /// Names and measures an item that was read, and gives it out.

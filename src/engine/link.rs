@@ -8,7 +8,7 @@ use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::feed::look_and_push;
+use crate::engine::feed::{look_and_push, wait_for_permit};
 use crate::engine::reckoning::{ReceiverEnd, Reckoning};
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
@@ -235,10 +235,7 @@ impl<'a, A, B, C, D> LinkHands<'a, A, B, C, D> {
     }
 
     pub(super) fn wait_for_permit(&mut self) -> bool {
-        let before = self.feeder.waited();
-        let has_permit = self.feeder.wait_for_permit(&self.to.handover);
-        self.to.report_full_window(self.feeder.waited() - before);
-        has_permit
+        wait_for_permit(self.to, &mut self.feeder)
     }
 
     /// Waits until memory has room for the item that was given last. Until then it counts in the first run.
