@@ -3,8 +3,10 @@
 pub(crate) mod batches;
 pub(crate) mod boxed;
 pub(crate) mod builder;
+pub(crate) mod exclusive;
 pub(crate) mod expand;
 pub(crate) mod gather;
+pub(crate) mod guard;
 pub(crate) mod into_outputs;
 pub(crate) mod map;
 pub(crate) mod map_batches;

@@ -14,8 +14,6 @@ pub(crate) mod cancel;
 mod deque;
 pub(crate) mod driver_bell;
 pub(crate) mod event_count;
-pub(crate) mod exclusive;
-pub(crate) mod guard;
 pub(crate) mod home_process;
 pub(crate) mod parker;
 pub(crate) mod queue;

@@ -72,7 +72,7 @@ pub mod gpu {
 /// Inputs: lists made of an iterator's items, channels that end with a token, and sizes of items.
 pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
-    pub use crate::concurrency::guard::{Guard, GuardedReceiver};
+    pub use crate::api::guard::{Guard, GuardedReceiver};
     pub use crate::concurrency::time_aside::waiting;
     pub use crate::run::measures::Amount;
 }

@@ -5,9 +5,9 @@ use std::iter::FusedIterator;
 
 use gangline_report::{Account, RunReport};
 
+use super::exclusive::Exclusive;
 use super::stage::{LineOf, TypesOf};
 use crate::api::pool::Pool;
-use crate::concurrency::exclusive::Exclusive;
 use crate::engine::outputs::LineOutputs;
 use crate::engine::own_feeder::GatedSource;
 use crate::error::Error;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use super::exclusive::Exclusive;
 use super::stage::{LineOf, TypesOf};
-use crate::concurrency::exclusive::Exclusive;
 use crate::engine::feed::Source;
 use crate::engine::outputs::LineOutputs;
 use crate::error::Error;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use futures_core::{FusedStream, Stream};
 
+use super::exclusive::Exclusive;
 use super::stage::{LineOf, TypesOf};
-use crate::concurrency::exclusive::Exclusive;
 use crate::engine::consume::consumer_of;
 use crate::engine::feed::Polled;
 use crate::engine::feed::Source;

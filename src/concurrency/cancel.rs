@@ -126,7 +126,7 @@ impl CancelToken {
     }
 
     /// Registers a guard: its id, and the receiver that is disconnected once the token is used.
-    pub(super) fn add_guard(&self) -> (u64, Receiver<()>) {
+    pub(crate) fn add_guard(&self) -> (u64, Receiver<()>) {
         let (alarm, ended) = bounded(0);
         let mut requests = self.lock();
         let id = requests.issue_id();
@@ -137,7 +137,7 @@ impl CancelToken {
     }
 
     /// The guard with that id was dropped.
-    pub(super) fn remove_guard(&self, id: u64) {
+    pub(crate) fn remove_guard(&self, id: u64) {
         self.lock().guards.retain(|(guard, _)| *guard != id);
     }
 
@@ -260,7 +260,7 @@ impl Pulling {
 }
 
 /// One receiver for each run that this thread pulls input for, disconnected once that run reads no more.
-pub(super) fn pulling() -> Vec<Receiver<()>> {
+pub(crate) fn pulling() -> Vec<Receiver<()>> {
     PULLING.with_borrow(Vec::clone)
 }
 

@@ -7,7 +7,7 @@ use gangline_report::Account;
 
 use super::Service;
 use super::streams::{StreamOptions, StreamReceiver, StreamSender, open_stream};
-use crate::concurrency::exclusive::Exclusive;
+use crate::api::exclusive::Exclusive;
 use crate::engine::service::background::BackgroundStream;
 use crate::error::Error;
 use crate::runner::Runner;

@@ -57,7 +57,7 @@ pub(super) struct Pending {
 
 /// Which calls of a producer's thread are revoked: the number of the last, or [`ALL`] once the producer is abandoned.
 ///
-/// Each thread has its own. If another replaces it, its hook still reads that it was abandoned.
+/// Each thread has its own. If another replaces it in a later run, its hook still reads that it was abandoned.
 #[derive(Debug, Clone)]
 pub(crate) struct Revocations(Arc<AtomicU64>);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 
-use super::cancel::{CancelToken, pulling};
+use crate::concurrency::cancel::{CancelToken, pulling};
 
 /// How often the guard of a [`std::sync::mpsc::Receiver`] checks whether it has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
