@@ -164,5 +164,5 @@ pub use gangline_report::{
     BatchRange, Colors, Ending, Failure, GpuLoad, GpuSample, HumanDuration, Incident, IncidentKind,
     Latencies, ProducerReport, Provenance, RefusedSetting, ReportError, Retried, RetryOutcome,
     RetryReport, SizeBound, SlowItem, Span, StageReport, Stall, TextStyle, Throughput, Timeline,
-    Unrecorded, Vocabulary, WorkerReport,
+    Vocabulary, WorkerReport,
 };

@@ -15,10 +15,8 @@ use crate::output::report;
 
 /// Shows a report that was written as JSON, or what changed between two.
 pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
-    match &args.file {
-        Some(file) if args.replay => return steps(file),
-        Some(file) if !args.what_if.is_empty() => return predict(file, &args.what_if),
-        _ => {}
+    if let Some(file) = args.file.as_ref().filter(|_| !args.what_if.is_empty()) {
+        return predict(file, &args.what_if);
     }
     let style = TextStyle::of_stdout();
     let (text, page) = match (&args.file, args.compare.as_slice()) {
@@ -49,13 +47,6 @@ fn predict(file: &Path, asked: &[WhatIf]) -> Result<Vec<u8>, CliError> {
     match prediction.settings == Settings::new() {
         true => Err(CliError::new(exit::INPUT, prediction.to_string())),
         false => Ok(format!("{prediction}\n").into_bytes()),
-    }
-}
-
-fn steps(file: &Path) -> Result<Vec<u8>, CliError> {
-    match read(file)?.replay() {
-        Ok(steps) => Ok(steps.into_bytes()),
-        Err(error) => Err(CliError::new(exit::INPUT, format!("{}: {error}", file.display()))),
     }
 }
 

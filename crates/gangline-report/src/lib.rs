@@ -132,7 +132,7 @@ pub use self::timeline::{KindTimeline, Throughput, Timeline};
 pub use self::totals::{BACKOFF, NO_WINDOW};
 pub use self::totals::{Destination, Origin, ProducerTotals, Totals};
 pub use self::vocabulary::Vocabulary;
-pub use self::what_if::{Prediction, RefusedSetting, Settings, Unrecorded};
+pub use self::what_if::{Prediction, RefusedSetting, Settings};
 pub use self::worker_report::WorkerReport;
 
 /// What the fuzzer calls.
@@ -198,18 +198,6 @@ impl RunReport {
     /// its effect: for example a batch larger than the recorded ones, or more retries where items failed for good.
     pub fn what_if(&self, settings: &Settings) -> Prediction {
         what_if::recorded::predict(self, settings)
-    }
-
-    /// Runs the scheduler over this run once more, and returns its steps: one line each, with its time in the run.
-    ///
-    /// The steps show what the scheduler did: which producer began with which items, what was tried again, and when the
-    /// window grew.
-    ///
-    /// # Errors
-    ///
-    /// [`Unrecorded`] if the report lacks what [`what_if`](Self::what_if) needs.
-    pub fn replay(&self) -> Result<String, Unrecorded> {
-        what_if::recorded::steps(self)
     }
 
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers

@@ -120,15 +120,6 @@ impl Settings {
     }
 }
 
-/// A report that does not show what each producer did when, so that the run cannot be replayed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the report does not show the whole run: {why}")]
-#[non_exhaustive]
-pub struct Unrecorded {
-    /// What is missing.
-    pub why: String,
-}
-
 impl Prediction {
     /// Refuses all settings.
     fn none(report: &RunReport, settings: &Settings, why: &str) -> Self {

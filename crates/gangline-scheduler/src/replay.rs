@@ -30,28 +30,6 @@ pub trait RunModel {
 
     /// The time that the consumer takes for a result.
     fn consume(&mut self, index: u64) -> Duration;
-
-    /// Hears each step, in the order of their times.
-    fn note(&mut self, at: RunTime, step: &ReplayStep) {
-        let _ = (at, step);
-    }
-}
-
-/// A step of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplayStep {
-    /// An item was pulled.
-    Pulled(u64),
-    /// A producer began with the items of a lease.
-    Began(ProducerId, Lease),
-    /// A producer ended its lease.
-    Ended(ProducerId, Outcome),
-    /// An item is tried again, not before this time.
-    Retried(u64, RunTime),
-    /// The consumer took an item, or met its failure.
-    Consumed(u64),
-    /// The window has this size now.
-    WindowGrew(usize),
 }
 
 /// What a run came to.
@@ -129,8 +107,8 @@ struct VirtualRun<'a, M> {
     feeder: SourcePhase,
     pulled: u64,
     in_flight: usize,
-    /// The result that the consumer has, and until when.
-    consumer: Option<(u64, RunTime)>,
+    /// The time until which the consumer has a result.
+    consumer: Option<RunTime>,
     results: ReadyResults,
     /// Permits of consumed items that have not come back.
     owed: usize,
@@ -187,8 +165,7 @@ impl<M: RunModel> VirtualRun<'_, M> {
             SourcePhase::Pulls(until) => Some(until),
             _ => None,
         };
-        let consumer = self.consumer.map(|(_, until)| until);
-        producers.chain(feeder).chain(consumer).chain(self.scheduler.poll_timeout()).min()
+        producers.chain(feeder).chain(self.consumer).chain(self.scheduler.poll_timeout()).min()
     }
 
     fn feed(&mut self) -> bool {
@@ -221,7 +198,6 @@ impl<M: RunModel> VirtualRun<'_, M> {
         self.pulled += 1;
         self.in_flight += 1;
         self.feeder = SourcePhase::Free;
-        self.model.note(self.now, &ReplayStep::Pulled(index));
         self.scheduler.offer(index, meta, self.now);
     }
 
@@ -235,7 +211,7 @@ impl<M: RunModel> VirtualRun<'_, M> {
                 else {
                     unreachable!("it was matched");
                 };
-                self.end(producer, lease, outcome);
+                self.end(lease, outcome);
             }
             _ => return false,
         }
@@ -260,12 +236,10 @@ impl<M: RunModel> VirtualRun<'_, M> {
         let (took, outcome) = self.model.work(producer, &lease.items, lease.attempt);
         self.done.leases += 1;
         self.done.worked += took;
-        self.model.note(self.now, &ReplayStep::Began(producer, lease.clone()));
         ProducerPhase::Works { lease, until: self.now.after(took), outcome }
     }
 
-    fn end(&mut self, producer: ProducerId, Lease { id, items, .. }: Lease, outcome: Outcome) {
-        self.model.note(self.now, &ReplayStep::Ended(producer, outcome));
+    fn end(&mut self, Lease { id, items, .. }: Lease, outcome: Outcome) {
         if outcome == Outcome::Failed && items.len() > 1 {
             let kept = (Inputs::Kept, Memory::Sufficient);
             if let Together::Failed(items) =
@@ -291,32 +265,26 @@ impl<M: RunModel> VirtualRun<'_, M> {
         }
         let failure = FailureFacts { verdict: FailureVerdict::Retry, inputs: Inputs::Copied };
         match self.scheduler.decide(items, failure, self.now) {
-            Decision::Retry(at) => {
-                items
-                    .iter()
-                    .for_each(|&index| self.model.note(self.now, &ReplayStep::Retried(index, at)));
-            }
+            Decision::Retry(_) | Decision::Discard => {}
             Decision::Skip => items.iter().for_each(|&index| self.results.add(index)),
             Decision::Fail => self.is_over = true,
-            Decision::Discard => {}
         }
     }
 
     fn consume(&mut self) -> bool {
-        if let Some((index, until)) = self.consumer {
+        if let Some(until) = self.consumer {
             if until > self.now {
                 return false;
             }
             self.consumer = None;
             self.owed += 1;
             self.done.items += 1;
-            self.model.note(self.now, &ReplayStep::Consumed(index));
             if self.owed >= self.window.quarter() {
                 self.give_back();
             }
         }
         let Some(index) = self.results.take() else { return self.settle() };
-        self.consumer = Some((index, self.now.after(self.model.consume(index))));
+        self.consumer = Some(self.now.after(self.model.consume(index)));
         true
     }
 
@@ -337,9 +305,6 @@ impl<M: RunModel> VirtualRun<'_, M> {
             (done - items, now.since(since))
         };
         let more = self.window.settle(shortage, self.results.held(), pace, || true);
-        if more > 0 {
-            self.model.note(self.now, &ReplayStep::WindowGrew(self.window.size()));
-        }
         has_returned || more > 0
     }
 

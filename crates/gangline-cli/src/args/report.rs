@@ -21,11 +21,8 @@ pub(crate) struct ReportArgs {
     pub(crate) html: Option<PathBuf>,
     /// Say how long the run would have taken with jobs=N, window=N, batch=N, retries=N or
     /// order=input|completion; several go together
-    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["compare", "html", "replay"])]
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["compare", "html"])]
     pub(crate) what_if: Vec<WhatIf>,
-    /// Let the scheduler decide over the run once more, and print each step with its time
-    #[arg(long, conflicts_with_all = ["compare", "html"])]
-    pub(crate) replay: bool,
 }
 
 /// One setting that a run might have had: `devices=8`.

@@ -1,18 +1,17 @@
 //! The attempts of a run, read from its report, for a replay by the scheduler.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::time::Duration;
 
 use gangline_scheduler::batch::{Batch, Batching};
-use gangline_scheduler::replay::{self, ReplayStep, RunModel};
+use gangline_scheduler::replay::{self, RunModel};
 use gangline_scheduler::window::Window;
 use gangline_scheduler::{
-    Backoff, Bypass, Config, HumanDuration, Input, OnError, Outcome, ProducerId, RunTime, Timeouts,
+    Backoff, Bypass, Config, HumanDuration, Input, OnError, Outcome, ProducerId, Timeouts,
 };
 
 use super::leases::{BatchTimes, leases, speeds};
-use super::{Prediction, RefusedSetting, Settings, Unrecorded};
+use super::{Prediction, RefusedSetting, Settings};
 use crate::account::Ending;
 use crate::advice::Advice;
 use crate::conclusion::{Bottleneck, WindowGain};
@@ -89,14 +88,6 @@ pub(crate) fn predict(report: &RunReport, settings: &Settings) -> Prediction {
     };
     let vocabulary = report.vocabulary;
     Prediction { settings, recorded: report.lasted, lasted, refused, vocabulary }
-}
-
-/// The steps of the run with its own settings: see [`RunReport::replay`].
-pub(crate) fn steps(report: &RunReport) -> Result<String, Unrecorded> {
-    match RecordedRun::of(report) {
-        Ok(run) => Ok(run.steps()),
-        Err(why) => Err(Unrecorded { why }),
-    }
 }
 
 /// Adds a sentence to the conclusion of a run that its window limited: what the advised window would have gained.
@@ -270,10 +261,6 @@ impl RecordedRun {
     }
 
     fn run(&self, settings: &Settings) -> Duration {
-        self.run_with(settings, None)
-    }
-
-    fn run_with(&self, settings: &Settings, steps: Option<&mut String>) -> Duration {
         let producers = settings.producers.unwrap_or(self.config.producers);
         let window = settings.window.map(|items| items + self.running).or(self.window);
         let (rule, given) = (settings.batch.or(self.rule), window);
@@ -290,31 +277,20 @@ impl RecordedRun {
             retries: settings.retries.unwrap_or(self.config.retries),
             ..self.config.clone()
         };
-        let mut model = RecordedModel { run: self, steps };
-        replay::replay(config, window, self.items.len() as u64, &mut model).lasted
-    }
-
-    /// The steps of the run with its own settings, one line each.
-    pub(super) fn steps(&self) -> String {
-        let mut steps = String::new();
-        self.run_with(&Settings::default(), Some(&mut steps));
-        steps
+        replay::replay(config, window, self.items.len() as u64, &mut RecordedModel(self)).lasted
     }
 }
 
 /// The recorded times, for a replay.
-struct RecordedModel<'a> {
-    run: &'a RecordedRun,
-    steps: Option<&'a mut String>,
-}
+struct RecordedModel<'a>(&'a RecordedRun);
 
 impl RunModel for RecordedModel<'_> {
     fn pull(&mut self, _: u64) -> Duration {
-        self.run.pull
+        self.0.pull
     }
 
     fn work(&mut self, producer: ProducerId, items: &[u64], attempt: u32) -> (Duration, Outcome) {
-        let RecordedRun { items: recorded, batches, speeds, .. } = self.run;
+        let RecordedRun { items: recorded, batches, speeds, .. } = self.0;
         let speed = speeds[producer % speeds.len()];
         if batches.largest > 1 || items.len() > 1 {
             let time = batches.fixed + batches.each * items.len() as f64;
@@ -331,37 +307,7 @@ impl RunModel for RecordedModel<'_> {
     }
 
     fn consume(&mut self, _: u64) -> Duration {
-        self.run.consume
-    }
-
-    fn note(&mut self, at: RunTime, step: &ReplayStep) {
-        let Some(steps) = &mut self.steps else { return };
-        let at = HumanDuration(at.since(RunTime::START)).to_string();
-        let index = |item: &u64| self.run.items[*item as usize].index;
-        let Words { item: one, producer: slot, window: room, items, .. } = self.run.words();
-        let text = match step {
-            ReplayStep::Pulled(item) => format!("{one} {} is pulled", index(item)),
-            ReplayStep::Began(producer, lease) => {
-                let items: Vec<_> =
-                    lease.items.iter().map(|item| index(item).to_string()).collect();
-                format!(
-                    "{slot} {producer} begins with {}, attempt {}",
-                    items.join(" "),
-                    lease.attempt
-                )
-            }
-            ReplayStep::Ended(producer, Outcome::Succeeded) => {
-                format!("{slot} {producer} succeeds")
-            }
-            ReplayStep::Ended(producer, Outcome::Failed) => format!("{slot} {producer} fails"),
-            ReplayStep::Retried(item, until) => {
-                let until = HumanDuration(until.since(RunTime::START));
-                format!("{one} {} is tried again, not before {until}", index(item))
-            }
-            ReplayStep::Consumed(item) => format!("{one} {} is consumed", index(item)),
-            ReplayStep::WindowGrew(size) => format!("the {room} grows to {size} {items}"),
-        };
-        writeln!(steps, "{at:>10}  {text}").expect("a string takes everything");
+        self.0.consume
     }
 }
 
