@@ -285,8 +285,8 @@ impl<I, T> Engine<I, T> {
         // Closed explicitly, since an abandoned producer may still hold a reference to the run.
         run.recording.close();
         run.spans.end_run(error);
-        let totals = Arc::new(self.totals(&run, pipeline, error));
-        run.event_log.tell(Event::RunEnded { totals });
+        let totals = Arc::new(self.totals(&run, error));
+        run.event_log.tell(Event::RunEnded { totals, pipeline });
         if let Some(observing) = observing {
             let observers = self.observers.get_mut();
             *observers.expect("it is never locked, so it is not poisoned") = observing.join();

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use gangline_report::Account;
+use gangline_report::RunReport;
 use gangline_report::stages::StagePart;
 use serde_json::Value;
 
 use super::pool::Engine;
 use super::session::{AllRuns, Session};
+use super::totals::end_with;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
-use crate::concurrency::lock;
-use crate::error::{Error, Result, text_of};
-use crate::observe::event::{Event, Totals};
+use crate::error::{Error, Result};
+use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::observe::observing::Observing;
 use crate::producers::deadline_thread::DeadlineThread;
@@ -85,11 +86,7 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
     }
 
     fn part(&self) -> StagePart {
-        StagePart {
-            name: self.told.description.clone(),
-            report: self.report(),
-            totals: lock(self.event_log.recorder()).totals(),
-        }
+        StagePart { name: self.told.description.clone(), report: self.report() }
     }
 
     fn name(&self) -> Option<&str> {
@@ -122,12 +119,10 @@ impl<I: Send + 'static, T: Send + 'static> StageEngine for Engine<I, T> {
 
     fn refuse(&mut self, error: &Error) {
         self.session = None;
-        let mut totals = Totals::default();
+        let mut totals = RunReport::default();
         totals.account = self.account;
-        totals.error = Some(text_of(error).to_string());
-        totals.ended_by = Some(EventLog::failure(error).as_ref().clone());
-        totals.cancelled = error.is_cancelled();
-        self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
+        end_with(&mut totals, Some(error));
+        self.event_log.tell(Event::RunEnded { totals: Arc::new(totals), pipeline: None });
     }
 
     fn watch(&mut self, all: &Arc<AllRuns>) -> Result<(), Error> {

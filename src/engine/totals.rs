@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use gangline_report::conclusion::Conclusion;
 use gangline_report::{
-    Account, BACKOFF, BatchChoice, CopyReport, Ending, ProducerReport, RunReport, WorkerReport,
-    conclude_up_to_now, leave_out_vacant, quote_larger_window, stages,
+    Account, BACKOFF, BatchChoice, CopyReport, Ending, ProducerReport, RunReport, Stall,
+    WorkerReport, quote_larger_window, share, stages,
 };
 use gangline_scheduler::CopyCounts;
 
@@ -17,7 +17,7 @@ use crate::concurrency::lock;
 use crate::device::{Devices, models};
 use crate::engine::link::{FeedCounts, LinkKind, Relayed};
 use crate::error::{Error, text_of};
-use crate::observe::event::{Event, ProducerTotals, Totals, seat_name};
+use crate::observe::event::{Event, seat_name};
 use crate::observe::event_log::EventLog;
 use crate::observe::run_stats::{CollectorTime, ProducerTime, SourceTime};
 use crate::producers::Producers;
@@ -207,14 +207,8 @@ impl<I, T> Engine<I, T> {
         &self.failures
     }
 
-    /// The totals of a run. The account and the losses must be up to date. `pipeline` is the account of all stages, if
-    /// this is the last.
-    pub(super) fn totals(
-        &self,
-        run: &Run<I, T>,
-        pipeline: Option<Account>,
-        error: Option<&Error>,
-    ) -> Totals {
+    /// What the threads of a run measured. The account and the losses must be up to date.
+    pub(super) fn totals(&self, run: &Run<I, T>, error: Option<&Error>) -> RunReport {
         let stats = &run.handover.stats;
         let CollectorTime { window, present, init, waited, stalled, journal, heads, .. } =
             stats.collector();
@@ -224,14 +218,11 @@ impl<I, T> Engine<I, T> {
         let was_full = run.handover.permits.memory().is_some_and(StageBudget::was_full);
         let measures = self.run_settings.measures.as_ref().filter(|_| was_full);
         let window_memory = measures.and_then(|it| it.most(Measure::Memory));
-        let mut totals = Totals::default();
+        let mut totals = RunReport::default();
         totals.account = self.account;
-        totals.pipeline = pipeline;
         totals.lasted = run.event_log.elapsed();
         totals.computing = run.event_log.computing();
-        totals.error = error.map(|error| text_of(error).to_string());
-        totals.ended_by = error.map(|error| EventLog::failure(error).as_ref().clone());
-        totals.cancelled = error.is_some_and(Error::is_cancelled);
+        end_with(&mut totals, error);
         totals.start_up = stats.start_up();
         totals.consumer_init = init;
         totals.window = window;
@@ -239,7 +230,7 @@ impl<I, T> Engine<I, T> {
         totals.window_memory = window_memory;
         totals.memory = window_memory.and_then(|_| memory::limit());
         totals.producers = (0..self.settings.devices.len())
-            .map(|producer| self.producer_totals(run, producer))
+            .map(|producer| self.producer_totals(run, producer, totals.lasted))
             .collect();
         totals.held_back_by = stats.held_back_by();
         let backing_off: Duration = totals.producers.iter().map(|it| it.backing_off).sum();
@@ -255,7 +246,7 @@ impl<I, T> Engine<I, T> {
         totals.consumer_working = consumer_working;
         totals.consumer_waiting = waited;
         totals.head_stalled = stalled;
-        totals.worst_heads = heads.into_worst();
+        totals.stalls = heads.into_worst().into_iter().map(|it| Stall::new(it.0, it.1)).collect();
         totals.consumer_abandoned = stats.is_consumer_abandoned();
         let CopyCounts { made, won } = run.handover.dispatch.copies();
         totals.copies = CopyReport::new(made, won);
@@ -264,7 +255,12 @@ impl<I, T> Engine<I, T> {
         totals
     }
 
-    fn producer_totals(&self, run: &Run<I, T>, producer: usize) -> ProducerTotals {
+    fn producer_totals(
+        &self,
+        run: &Run<I, T>,
+        producer: usize,
+        lasted: Duration,
+    ) -> ProducerReport {
         let stats = &run.handover.stats;
         let (worker, all) = (stats.worker(producer), stats.producer(producer));
         let ProducerTime { failed, waited, rebuilds, recycling, starts_in_run, .. } = all;
@@ -277,25 +273,25 @@ impl<I, T> Engine<I, T> {
             (_, true) => None,
             (_, false) => self.settings.devices.place(producer).map(ToString::to_string),
         };
-        let mut totals = ProducerTotals::default();
+        let mut totals = ProducerReport::default();
         totals.place = place.unwrap_or_default();
         totals.items = all.items();
         totals.failed = failed;
         totals.init = init;
-        totals.loading = match starts_in_run {
-            // It may still last.
-            true if init.is_zero() => run.event_log.elapsed(),
-            true => init,
-            false => Duration::ZERO,
-        };
         totals.states_lost = rebuilds.states_lost;
         totals.rebuilds = rebuilds.inits;
         totals.rebuilding = rebuilds.took;
         totals.working = all.working();
+        totals.busy = share(totals.working, lasted);
         totals.waiting = waited.all;
-        totals.aside = all.aside;
-        totals.held_up = waited.for_permits;
         totals.backing_off = waited.for_retries;
+        totals.times = all.times();
+        totals.times.loading += match starts_in_run {
+            // It may still last.
+            true if init.is_zero() => lasted,
+            true => init,
+            false => Duration::ZERO,
+        };
         totals.batch_ceiling = producers.and_then(|producers| producers.ceiling(producer));
         totals.batch_size = run.handover.dispatch.chosen_size(producer).map(BatchChoice::new);
         totals.quarantined = loss.map(|loss| loss.reason.to_string());
@@ -320,29 +316,14 @@ impl<I, T> Engine<I, T> {
         account: Account,
         reason: Option<&Error>,
     ) -> RunReport {
-        let mut report = lock(self.event_log.recorder()).report_with_vacant();
+        let mut totals = self.totals(run, None);
+        (totals.account, totals.ending) = (account, Ending::InProgress);
+        let mut report = lock(self.event_log.recorder()).report_with(totals);
         report.provenance.devices = models(&self.settings.devices);
-        let mut totals = self.totals(run, None, reason);
-        totals.account = account;
-        (report.account, report.lasted) = (account, totals.lasted);
-        (report.calls, report.copies) = (totals.calls, totals.copies);
-        for (it, totals) in report.producers.iter_mut().zip(&totals.producers) {
-            let mut row = ProducerReport::new(totals, report.lasted);
-            row.latency = it.latency.take();
-            // The engine learns of losses at the end.
-            row.quarantined = it.quarantined.take();
-            row.abandoned = it.abandoned;
-            *it = row;
-        }
-        if let Some(reason) = reason {
-            report.ending = if reason.is_cancelled() { Ending::Cancelled } else { Ending::Failed };
-            report.error = Some(text_of(reason).to_string());
-            report.ended_by = Some(EventLog::failure(reason).as_ref().clone());
+        if reason.is_some() {
+            end_with(&mut report, reason);
             report.conclude(Conclusion::default());
-        } else {
-            conclude_up_to_now(&mut report, &totals);
         }
-        leave_out_vacant(&mut report);
         report
     }
 
@@ -366,6 +347,17 @@ impl<I, T> Engine<I, T> {
             self.abandoned.places().into_iter().for_each(|it| producers.note_abandoned(it));
         }
     }
+}
+
+/// States how a run has ended.
+pub(super) fn end_with(report: &mut RunReport, error: Option<&Error>) {
+    report.ending = match error {
+        None => Ending::Finished,
+        Some(error) if error.is_cancelled() => Ending::Cancelled,
+        Some(_) => Ending::Failed,
+    };
+    report.error = error.map(|error| text_of(error).to_string());
+    report.ended_by = error.map(|error| EventLog::failure(error).as_ref().clone());
 }
 
 /// Returns the report of the last run in an event log, or of the run in progress.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline_report::{Account, Failure, Recorder, RunReport, SpentIn, SpentTime};
 #[doc(inline)]
-pub use gangline_report::{Destination, Origin, ProducerTotals, TimeKind, Totals};
-use gangline_report::{Failure, Recorder, SpentIn, SpentTime};
+pub use gangline_report::{Destination, Origin, TimeKind};
 
 use crate::base::Order;
 pub use crate::concurrency::time_aside::count_as;
@@ -210,8 +210,10 @@ pub enum Event {
     /// The run is over: the last event of it.
     #[non_exhaustive]
     RunEnded {
-        /// The totals of the run.
-        totals: Arc<Totals>,
+        /// What the threads of the run measured: its report without what events tell.
+        totals: Arc<RunReport>,
+        /// The items of the whole pipeline, counted by outcome, if the run was its last stage.
+        pipeline: Option<Account>,
     },
 }
 
@@ -246,7 +248,7 @@ impl Event {
             Event::RunStarted { items, producers, .. } => {
                 tracing::debug!(items = *items, producers = producers.len(), "a run starts");
             }
-            Event::RunEnded { totals } => {
+            Event::RunEnded { totals, .. } => {
                 let account = totals.account;
                 tracing::debug!(
                     ok = account.ok,
@@ -300,7 +302,7 @@ impl Event {
             Event::ProducerRecycled { producer, took } => recorder.recycled(at, *producer, *took),
             Event::ProducerReplaced { producer } => recorder.replaced(at, *producer),
             Event::EventsLost { events } => recorder.events_lost(at, *events),
-            Event::RunEnded { totals } => recorder.end(at, totals),
+            Event::RunEnded { totals, .. } => recorder.end(at, totals),
             // The total is known at the end of the run. The report of a stage is about its own items.
             Event::ItemsRead { .. }
             | Event::WindowFull { .. }

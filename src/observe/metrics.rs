@@ -9,9 +9,9 @@ use ::metrics::{
     describe_histogram, gauge, histogram,
 };
 
-use gangline_report::{Account, Failure, TimeKind};
+use gangline_report::{Account, Ending, Failure, ProducerReport, RunReport, TimeKind};
 
-use super::event::{Event, Observer, Totals};
+use super::event::{Event, Observer};
 
 /// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
 /// exporter of your choice takes it: an [observer](crate::Builder::observer).
@@ -324,7 +324,7 @@ impl Metrics {
     }
 
     /// Counts what the events of the run have not told, since some may be lost.
-    fn run_ended(&mut self, totals: &Totals) {
+    fn run_ended(&mut self, totals: &RunReport) {
         let told = std::mem::take(&mut self.run);
         told.live.values().for_each(|device| device.live.decrement(1));
         let Account { ok, failed, already_done, cancelled, .. } = totals.account;
@@ -337,14 +337,13 @@ impl Metrics {
         self.outcomes.failed.increment(untold_failed);
         self.outcomes.ok.increment(untold - untold_failed);
         self.outcomes.cancelled.increment(cancelled);
-        match (&totals.error, totals.cancelled) {
-            (None, _) => self.runs.ok.increment(1),
-            (Some(_), false) => self.runs.failed.increment(1),
-            (Some(_), true) => self.runs.cancelled.increment(1),
+        match totals.ending {
+            Ending::Failed => self.runs.failed.increment(1),
+            Ending::Cancelled => self.runs.cancelled.increment(1),
+            _ => self.runs.ok.increment(1),
         }
         self.hooks.consumer.record(totals.consumer_working);
-        for producer in &totals.producers {
-            let times = producer.times();
+        for ProducerReport { times, .. } in &totals.producers {
             self.producers.times.iter().for_each(|(kind, it)| it.record(times.of_kind(*kind)));
         }
         self.runs.seconds.record(totals.lasted);
@@ -418,7 +417,7 @@ impl Observer for Metrics {
             Event::WorkerJoined { producer, place, .. } => self.worker_joined(*producer, place),
             Event::WorkerLeft { producer, lost, .. } => self.worker_left(*producer, lost.is_some()),
             Event::ProducerReplaced { producer } => self.producer_replaced(*producer),
-            Event::RunEnded { totals } => self.run_ended(totals),
+            Event::RunEnded { totals, .. } => self.run_ended(totals),
             _ => {}
         }
     }

@@ -217,7 +217,7 @@ mod tests {
             }
         };
         let observing = Observing::start(&event_log, vec![Box::new(observer)]).unwrap().unwrap();
-        event_log.tell(Event::RunEnded { totals: Arc::default() });
+        event_log.tell(Event::RunEnded { totals: Arc::default(), pipeline: None });
         observing.join();
         assert_eq!(*seen.lock().unwrap(), (MOST_RARE, 10));
         let report = lock(event_log.recorder()).report();

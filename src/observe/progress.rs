@@ -232,9 +232,9 @@ impl Observer for Progress {
             self.tell(&line, ink);
         }
         match event {
-            Event::RunEnded { totals } => {
+            Event::RunEnded { totals, pipeline } => {
                 self.ask_for_total();
-                self.end(&self.board.result(totals));
+                self.end(&self.board.result(totals, pipeline.unwrap_or(totals.account)));
             }
             _ => self.show(at),
         }

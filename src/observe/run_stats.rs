@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use gangline_report::{CallInput, Failure, SplitReport, TimeKind, TimesAside, WorkerReport};
+use gangline_report::{CallInput, Failure, SplitReport, TimeAccount, TimeKind, WorkerReport};
 
 pub(crate) use self::collector_time::CollectorTime;
 use super::event::{Destination, Origin};
@@ -49,7 +49,7 @@ pub(crate) struct ProducerTime {
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
     /// What hooks counted as no work.
-    pub(crate) aside: TimesAside,
+    pub(crate) aside: TimeAccount,
     /// The beginning of the present wait for a lease. It is not yet part of `waited`.
     pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
@@ -75,6 +75,18 @@ impl ProducerTime {
     /// The time in which the producer worked on items, or looked for them.
     pub(crate) fn working(&self) -> Duration {
         self.present.saturating_sub(self.waited.all + self.rebuilds.took_in_run + self.aside.sum())
+    }
+
+    /// Its time in the run by kind, without that of its first state.
+    pub(crate) fn times(&self) -> TimeAccount {
+        let Waits { all, for_permits, for_retries } = self.waited;
+        let mut times = self.aside;
+        times.work = self.working();
+        times.loading += self.rebuilds.took + self.recycling.took;
+        times.held_back += for_retries;
+        times.input += all.saturating_sub(for_permits + for_retries);
+        times.order = for_permits;
+        times
     }
 
     /// Replaces the times of the lane's thread, which only waits for workers, by those of the workers.
@@ -277,7 +289,13 @@ impl RunStats {
 
     /// Notes a time within a call of a producer's hook that was no work.
     pub(crate) fn set_aside(&self, producer: usize, aside: &TimeAside) {
-        lock(&self.producers[producer]).aside.add(aside.kind, aside.took);
+        let kind = match aside.kind {
+            // Work is no time aside, and what a hook waits for is not told apart.
+            TimeKind::Work => return,
+            TimeKind::Order => TimeKind::Input,
+            kind => kind,
+        };
+        lock(&self.producers[producer]).aside.add(kind, aside.took);
         if aside.kind == TimeKind::HeldBack {
             *lock(&self.held_back_by).entry(aside.cause).or_default() += aside.took;
         }

@@ -1,4 +1,4 @@
-//! How a run ended, and its items, counted by outcome.
+//! Where the items of a run come from and go to, how it ended, and its items by outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,34 @@ pub enum Ending {
     Failed,
     /// The run was cancelled.
     Cancelled,
+}
+
+/// The kind of source of a run's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// The caller's iterator.
+    #[default]
+    Iterator,
+    /// The stage before, in a pipeline.
+    StageBefore,
+}
+
+/// The kind of destination of a run's results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Destination {
+    /// The hooks of the consumer.
+    #[default]
+    Consumer,
+    /// The caller of an [`Outputs`](https://docs.rs/gangline/latest/gangline/struct.Outputs.html).
+    Outputs,
+    /// The caller of outputs. Another thread pulls the input, or it is a stream.
+    FedOutputs,
+    /// The next stage, in a pipeline.
+    NextStage,
 }
 
 impl Account {

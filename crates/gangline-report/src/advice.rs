@@ -1,13 +1,9 @@
-//! What conclusions advise, as data, and what it depends on beside the totals of a run.
-
-use std::collections::BTreeMap;
+//! What conclusions advise, as data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::formats::Percent;
-use crate::provenance::Provenance;
-use crate::totals::Totals;
 
 /// A change that would make the next run faster.
 ///
@@ -75,34 +71,4 @@ pub(crate) struct AdvisedSetting {
     pub(super) setting: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<Value>,
-}
-
-/// What bounds advice beside the totals: the settings that a run has already, and the machine.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Circumstances<'a> {
-    pub(super) settings: &'a BTreeMap<String, String>,
-    pub(super) cores: Option<u64>,
-}
-
-impl<'a> Circumstances<'a> {
-    pub(super) fn of(provenance: &'a Provenance) -> Self {
-        Circumstances { settings: &provenance.settings, cores: provenance.cores }
-    }
-
-    /// Second copies of slow items, if they are of use, and not made already.
-    pub(super) fn copies(&self, totals: &Totals) -> Option<Advice> {
-        let may_speculate = totals.producers.len() > 1 && !self.settings.contains_key("speculate");
-        may_speculate.then_some(Advice::Speculate)
-    }
-
-    /// Whether the run chooses the size of its batches.
-    pub(super) fn chooses_batches(&self) -> bool {
-        self.settings.get("batch").is_some_and(|rule| rule.starts_with("auto"))
-    }
-
-    /// The largest size of batches that was set.
-    pub(super) fn largest_batch(&self) -> Option<u64> {
-        let rule = self.settings.get("batch")?;
-        rule.split([' ', ',']).find_map(|word| word.parse().ok())
-    }
 }

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use self::advice::{FEWEST_EACH, calls, of_splits, worked};
 use super::account::Ending;
-use super::advice::{Advice, Circumstances};
+use super::advice::Advice;
 use super::conclusion::{Bottleneck, Conclusion, Limit, Percent, TeamPlace};
 use super::head_cost;
-use super::live_producers::{mean, team, without_vacant};
+use super::live_producers::{held_up, mean, team};
 use super::producer_report::share;
-use crate::totals::{BACKOFF, Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
+use super::run_report::RunReport;
+use crate::account::{Destination, Origin};
+use crate::run_report::{BACKOFF, NO_WINDOW};
 
 /// The shortest run with a bottleneck. A shorter one consists mostly of starting and ending threads.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -41,67 +43,59 @@ pub(super) const CLOSE: f64 = 0.1;
 const FEW_EACH: f64 = 4.0;
 
 /// Decides what limited a run.
-pub(super) fn decide(totals: &Totals, at: &Circumstances<'_>) -> Conclusion {
-    let totals = &*without_vacant(totals);
-    if let Some(early) = decided_early(totals) {
+pub(super) fn decide(run: &RunReport) -> Conclusion {
+    if let Some(early) = decided_early(run) {
         return early;
     }
-    let shares = TimeShares::of(totals);
-    let bottleneck = shares.limit(totals);
+    let shares = TimeShares::of(run);
+    let bottleneck = shares.limit(run);
     // Other parts, if they limited the run, did so in spite of the splits.
     let splits = match bottleneck {
-        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => {
-            of_splits(&totals.splits)
-        }
+        Bottleneck::Producers | Bottleneck::Mixed | Bottleneck::Unknown => of_splits(&run.splits),
         _ => None,
     };
     match (splits, bottleneck) {
         (Some((limit, advice)), _) => {
-            Conclusion { limit: Some(limit), advice: vec![advice], ..Conclusion::begun(totals) }
-                .and_head(totals, at)
+            Conclusion { limit: Some(limit), advice: vec![advice], ..Conclusion::begun(run) }
+                .and_head(run)
         }
-        (None, Bottleneck::Unknown) => too_short(totals),
-        (None, _) => Conclusion::of(bottleneck, &shares, totals, at),
+        (None, Bottleneck::Unknown) => too_short(run),
+        (None, _) => Conclusion::of(bottleneck, &shares, run),
     }
 }
 
 impl Conclusion {
     /// What is known without the limit: how the run began and ended, and its producers.
-    pub(super) fn begun(totals: &Totals) -> Self {
-        let done = totals.account.already_done;
+    pub(super) fn begun(run: &RunReport) -> Self {
+        let done = run.account.already_done;
         Conclusion {
-            earlier: (done > 0).then(|| (done, done + worked(totals))),
-            ended: ended(totals),
-            lasted: totals.lasted.as_secs_f64(),
-            team: team(totals),
+            earlier: (done > 0).then(|| (done, done + worked(run))),
+            ended: ended(run),
+            lasted: run.lasted.as_secs_f64(),
+            team: team(run),
             ..Conclusion::default()
         }
     }
 
     /// The limit with its numbers, and what to change.
-    pub(super) fn of(
-        bottleneck: Bottleneck,
-        shares: &TimeShares,
-        totals: &Totals,
-        at: &Circumstances<'_>,
-    ) -> Self {
+    pub(super) fn of(bottleneck: Bottleneck, shares: &TimeShares, run: &RunReport) -> Self {
         Conclusion {
-            limit: Some(shares.limit_with_numbers(bottleneck, totals, at)),
+            limit: Some(shares.limit_with_numbers(bottleneck, run)),
             second: shares.second(bottleneck),
-            advice: shares.advised(bottleneck, totals, at),
-            ..Conclusion::begun(totals)
+            advice: shares.advised(bottleneck, run),
+            ..Conclusion::begun(run)
         }
-        .and_head(totals, at)
+        .and_head(run)
     }
 
     /// Adds what the head of the line cost, unless the limit has advice for the window.
-    fn and_head(mut self, totals: &Totals, at: &Circumstances<'_>) -> Self {
+    fn and_head(mut self, run: &RunReport) -> Self {
         let is_said = matches!(
             self.bottleneck(),
             Bottleneck::Head | Bottleneck::Window | Bottleneck::Backoff
         );
-        if !is_said && head_cost::matters(totals) {
-            let mut head = head_cost::cost(totals, at);
+        if !is_said && head_cost::matters(run) {
+            let mut head = head_cost::cost(run);
             head.advice.retain(|advice| !self.advice.contains(advice));
             self.head = Some(head);
         }
@@ -160,45 +154,45 @@ struct StarvedShares {
 }
 
 impl TimeShares {
-    pub(super) fn of(totals: &Totals) -> Self {
-        let share = |time| share(time, totals.lasted);
-        let working = totals.producers.iter().map(|producer| share(producer.working));
+    pub(super) fn of(run: &RunReport) -> Self {
+        let share = |time| share(time, run.lasted);
+        let working = run.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
         TimeShares {
-            origin: totals.origin,
-            destination: totals.destination,
-            source: share(totals.source_working),
-            full: share(totals.source_waiting),
-            producers: mean(totals, |producer| producer.working),
+            origin: run.origin,
+            destination: run.destination,
+            source: share(run.source_working),
+            full: share(run.source_waiting),
+            producers: mean(run, |producer| producer.working),
             busiest: busiest.unwrap_or_default(),
-            rebuilding: mean(totals, |producer| producer.rebuilding + producer.recycling),
-            loading: mean(totals, loading),
+            rebuilding: mean(run, |producer| producer.rebuilding + producer.recycling),
+            loading: mean(run, |producer| producer.loading()),
             aside: AsideShares {
-                held_back: share(held_most(totals).map_or(Duration::ZERO, |it| it.1)),
-                journal: mean(totals, |producer| producer.aside.journal),
-                written: share(totals.journal_writing),
-                dead: mean(totals, |producer| producer.aside.dead),
+                held_back: share(held_most(run).map_or(Duration::ZERO, |it| it.1)),
+                journal: mean(run, |producer| producer.times.journal),
+                written: share(run.journal_writing),
+                dead: mean(run, |producer| producer.times.dead),
             },
             starved: StarvedShares {
-                all: mean(totals, |producer| producer.waiting),
-                held_up: mean(totals, |producer| held_up(producer, totals)),
-                backing_off: mean(totals, |producer| producer.backing_off),
+                all: mean(run, |producer| producer.waiting),
+                held_up: mean(run, |producer| held_up(producer, run)),
+                backing_off: mean(run, |producer| producer.backing_off),
             },
-            consumer: share(totals.consumer_working),
-            taking: share(totals.consumer_working + totals.journal_writing),
-            stalled: share(totals.head_stalled),
-            calls_each: calls(totals) as f64 / totals.producers.len().max(1) as f64,
+            consumer: share(run.consumer_working),
+            taking: share(run.consumer_working + run.journal_writing),
+            stalled: share(run.head_stalled),
+            calls_each: calls(run) as f64 / run.producers.len().max(1) as f64,
         }
     }
 
     /// The bottleneck of a run that may have been short, or may have had few items. Then chance decides what took the most
     /// time.
-    fn limit(&self, totals: &Totals) -> Bottleneck {
+    fn limit(&self, run: &RunReport) -> Bottleneck {
         match () {
-            () if is_short(totals) => Bottleneck::Unknown,
-            () if !has_few(totals) => self.bottleneck(),
-            () if has_ended_early(totals) || totals.window == NO_WINDOW => Bottleneck::Unknown,
-            () => self.limit_of_few(self.bottleneck(), totals),
+            () if is_short(run) => Bottleneck::Unknown,
+            () if !has_few(run) => self.bottleneck(),
+            () if has_ended_early(run) || run.window == NO_WINDOW => Bottleneck::Unknown,
+            () => self.limit_of_few(self.bottleneck(), run),
         }
     }
 
@@ -244,7 +238,7 @@ impl TimeShares {
 
     /// What limited a run of few items for its producers: a part that a few items show as well, or that they were few.
     /// They were if a producer worked all the time while others had none.
-    pub(super) fn limit_of_few(&self, limit: Bottleneck, totals: &Totals) -> Bottleneck {
+    pub(super) fn limit_of_few(&self, limit: Bottleneck, run: &RunReport) -> Bottleneck {
         match limit {
             limit @ (Bottleneck::Source
             | Bottleneck::Consumer
@@ -253,7 +247,7 @@ impl TimeShares {
             | Bottleneck::Journal
             | Bottleneck::LostWorker
             | Bottleneck::Backoff) => limit,
-            _ if self.busiest.0 >= MOST && totals.producers.len() > 1 => Bottleneck::TooFew,
+            _ if self.busiest.0 >= MOST && run.producers.len() > 1 => Bottleneck::TooFew,
             _ => Bottleneck::Unknown,
         }
     }
@@ -300,48 +294,34 @@ impl TimeShares {
     }
 }
 
-/// The time in which a producer got its first state in the run, or its hook loaded something.
-fn loading(producer: &ProducerTotals) -> Duration {
-    producer.loading + producer.aside.loading
-}
-
 /// What held work back for the longest, and for how long: of all producers together. The delay of retries is a kind of its
 /// own.
-pub(super) fn held_most(totals: &Totals) -> Option<(&str, Duration)> {
-    let causes = totals.held_back_by.iter().filter(|(cause, _)| *cause != BACKOFF);
+pub(super) fn held_most(run: &RunReport) -> Option<(&str, Duration)> {
+    let causes = run.held_back_by.iter().filter(|(cause, _)| *cause != BACKOFF);
     causes.map(|(cause, held)| (cause.as_str(), *held)).max_by_key(|it| it.1)
 }
 
-/// The time in which the window was full and the producer had no item.
-///
-/// The producer notes what it lacks when it begins to wait, and the window may fill a moment later. So the result is at
-/// least the time by which its waits and those of the source must overlap.
-fn held_up(producer: &ProducerTotals, totals: &Totals) -> Duration {
-    let both = totals.source_waiting + producer.waiting;
-    producer.held_up.max(both.saturating_sub(totals.lasted))
-}
-
 /// The conclusion, if the counts of the run or its start decide without shares of its time.
-pub(super) fn decided_early(totals: &Totals) -> Option<Conclusion> {
-    if worked(totals) > 0 {
+pub(super) fn decided_early(run: &RunReport) -> Option<Conclusion> {
+    if worked(run) > 0 {
         // A hook that fails for most batches is to be mended first.
-        let is_split = of_splits(&totals.splits).is_some();
-        let (limit, advice) = start_up(totals).filter(|_| !has_ended_early(totals) && !is_split)?;
-        return Some(Conclusion { limit: Some(limit), advice, ..Conclusion::begun(totals) });
+        let is_split = of_splits(&run.splits).is_some();
+        let (limit, advice) = start_up(run).filter(|_| !has_ended_early(run) && !is_split)?;
+        return Some(Conclusion { limit: Some(limit), advice, ..Conclusion::begun(run) });
     }
-    let limit = match (totals.account.already_done, ended(totals)) {
+    let limit = match (run.account.already_done, ended(run)) {
         (1.., _) => Limit::NothingToDo,
-        (0, _) => Limit::NothingRead { unread: totals.account.unread.unwrap_or(0) },
+        (0, _) => Limit::NothingRead { unread: run.account.unread.unwrap_or(0) },
     };
-    Some(Conclusion { limit: Some(limit), ..Conclusion::begun(totals) })
+    Some(Conclusion { limit: Some(limit), ..Conclusion::begun(run) })
 }
 
 /// Getting ready, if that limited the run, and what to change.
-fn start_up(totals: &Totals) -> Option<(Limit, Vec<Advice>)> {
-    let Totals { lasted, start_up, consumer_init, .. } = totals;
+fn start_up(run: &RunReport) -> Option<(Limit, Vec<Advice>)> {
+    let RunReport { lasted, start_up, consumer_init, .. } = run;
     let is_long = |time: &Duration, least: Duration| *time >= SHORTEST && *time >= least;
     if is_long(start_up, *lasted) {
-        let sooner = match Conclusion::begun(totals).team.place {
+        let sooner = match Conclusion::begun(run).team.place {
             TeamPlace::Cluster => Advice::WorkersBefore,
             TeamPlace::Threads | TeamPlace::Processes => Advice::FasterInit,
         };
@@ -350,7 +330,7 @@ fn start_up(totals: &Totals) -> Option<(Limit, Vec<Advice>)> {
             vec![Advice::OnePool, sooner],
         ));
     }
-    let loading = mean(totals, loading);
+    let loading = mean(run, |producer| producer.loading());
     if loading >= LEAST_START && *lasted >= SHORTEST {
         return Some((
             Limit::Loading { share: Percent(loading) },
@@ -366,36 +346,31 @@ fn start_up(totals: &Totals) -> Option<(Limit, Vec<Advice>)> {
 }
 
 /// Whether the run has worked on any item.
-pub(super) fn has_worked(totals: &Totals) -> bool {
-    worked(totals) > 0
+pub(super) fn has_worked(run: &RunReport) -> bool {
+    worked(run) > 0
 }
 
 /// Whether the run did not have all of its items: it failed, was cancelled or was stopped.
-pub(super) fn has_ended_early(totals: &Totals) -> bool {
-    let was_stopped =
-        totals.account.cancelled > 0 || totals.account.unread.is_some_and(|it| it > 0);
-    totals.error.is_some() || totals.cancelled || was_stopped
+pub(super) fn has_ended_early(run: &RunReport) -> bool {
+    let was_stopped = run.account.cancelled > 0 || run.account.unread.is_some_and(|it| it > 0);
+    ended(run).is_some() || was_stopped
 }
 
 /// Whether the run mostly consisted of starting and ending threads.
-pub(super) fn is_short(totals: &Totals) -> bool {
-    totals.lasted < SHORTEST
+pub(super) fn is_short(run: &RunReport) -> bool {
+    run.lasted < SHORTEST
 }
 
 /// Whether the run had too few items for a share of each producer.
-pub(super) fn has_few(totals: &Totals) -> bool {
-    worked(totals) < FEWEST_EACH.saturating_mul(totals.producers.len() as u64)
+pub(super) fn has_few(run: &RunReport) -> bool {
+    worked(run) < FEWEST_EACH.saturating_mul(run.producers.len() as u64)
 }
 
-pub(super) fn too_short(totals: &Totals) -> Conclusion {
-    let limit = Some(Limit::TooShort { items: worked(totals) });
-    Conclusion { limit, ..Conclusion::begun(totals) }
+pub(super) fn too_short(run: &RunReport) -> Conclusion {
+    let limit = Some(Limit::TooShort { items: worked(run) });
+    Conclusion { limit, ..Conclusion::begun(run) }
 }
 
-fn ended(totals: &Totals) -> Option<Ending> {
-    match (&totals.error, totals.cancelled) {
-        (_, true) => Some(Ending::Cancelled),
-        (Some(_), false) => Some(Ending::Failed),
-        (None, false) => None,
-    }
+fn ended(run: &RunReport) -> Option<Ending> {
+    Some(run.ending).filter(|ending| matches!(ending, Ending::Cancelled | Ending::Failed))
 }

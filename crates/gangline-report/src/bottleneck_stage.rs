@@ -1,31 +1,17 @@
 //! The stage of a pipeline that limited its run.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
-use super::advice::{Advice, Circumstances};
+use super::advice::Advice;
 use super::bottleneck::{
     CLOSE, LEAST_WAIT, MOST, TimeShares, decided_early, has_ended_early, has_few, is_short,
     too_short,
 };
 use super::conclusion::{Bottleneck, BusyPart, Conclusion, Limit, PartKind, Percent, StagePlace};
-use super::live_producers::without_vacant;
-use crate::account::Account;
-use crate::totals::Totals;
-
-/// What limited the run of a pipeline.
-#[derive(Debug, Default)]
-pub(super) struct StageDecision {
-    pub(super) conclusion: Conclusion,
-    /// The number of the stage, from 1. `None` if no stage stands out.
-    pub(super) stage: Option<usize>,
-}
+use super::run_report::{RunReport, StageReport};
 
 /// A stage, with the shares of its time.
 struct StageShares<'a> {
     name: &'a str,
-    totals: Cow<'a, Totals>,
-    at: Circumstances<'a>,
+    run: &'a RunReport,
     shares: TimeShares,
 }
 
@@ -37,46 +23,45 @@ struct WorkingPart {
     share: f64,
 }
 
-/// Decides which stage limited a run, and what to change there. `account` is that of all stages.
+/// Decides which stage limited a run, and what to change there. Returns the number of the stage too, from 1; `None` if no
+/// stage stands out. `whole` is the run of all stages as one.
 ///
 /// The part that works all the time sets the pace, as in a single run: the source, the producers of a stage,
 /// or the consumer. If there is none, the cause is a stage where producers
 /// waited for a reason of its own.
 pub(super) fn decide<'a>(
-    stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>, Circumstances<'a>)>,
-    account: Account,
-) -> StageDecision {
-    let stage = |(name, totals, at): (&'a str, &'a Arc<Totals>, Circumstances<'a>)| {
-        let totals = without_vacant(totals);
-        let shares = TimeShares::of(&totals).without_neighbours();
-        StageShares { name, totals, at, shares }
+    stages: &'a [StageReport],
+    whole: &RunReport,
+) -> (Conclusion, Option<usize>) {
+    let stage = |StageReport { name, report: run }: &'a StageReport| {
+        let shares = TimeShares::of(run).without_neighbours();
+        StageShares { name, run, shares }
     };
-    let stages: Vec<StageShares<'_>> = stages.map(stage).collect();
-    let whole = whole(&stages, account);
-    if let Some(conclusion) = decided_early(&whole) {
-        return StageDecision { conclusion, stage: None };
+    let stages: Vec<StageShares<'_>> = stages.iter().map(stage).collect();
+    if let Some(conclusion) = decided_early(whole) {
+        return (conclusion, None);
     }
     let mut parts = parts(&stages);
     parts.sort_by(|one, other| other.share.total_cmp(&one.share));
     let limiting = match parts[0] {
-        _ if is_short(&whole) => None,
+        _ if is_short(whole) => None,
         busiest if busiest.share >= MOST => {
             let bottleneck = stages[busiest.stage].shares.if_they_wait(busiest.bottleneck);
             Some(WorkingPart { bottleneck, ..busiest })
         }
         _ => own_cause(&stages),
     };
-    let limiting = limiting.and_then(|part| in_spite_of_few(part, &stages[part.stage], &whole));
+    let limiting = limiting.and_then(|part| in_spite_of_few(part, &stages[part.stage], whole));
     let Some(WorkingPart { stage, bottleneck, .. }) = limiting else {
-        let are_few = stages.iter().all(|stage| has_few(&stage.totals));
-        let conclusion = match are_few || is_short(&whole) {
-            true => too_short(&whole),
-            false => mixed(&stages, &parts, &whole),
+        let are_few = stages.iter().all(|stage| has_few(stage.run));
+        let conclusion = match are_few || is_short(whole) {
+            true => too_short(whole),
+            false => mixed(&stages, &parts, whole),
         };
-        return StageDecision { conclusion, stage: None };
+        return (conclusion, None);
     };
-    let StageShares { totals, at, shares, name } = &stages[stage];
-    let Conclusion { earlier, ended, lasted, .. } = Conclusion::begun(&whole);
+    let StageShares { run, shares, name } = &stages[stage];
+    let Conclusion { earlier, ended, lasted, .. } = Conclusion::begun(whole);
     let (name, number) = ((*name).to_owned(), stage + 1);
     let conclusion = Conclusion {
         earlier,
@@ -84,41 +69,25 @@ pub(super) fn decide<'a>(
         lasted,
         stage: Some(StagePlace { name, number, all: stages.len() }),
         second: second(&stages, &parts),
-        ..Conclusion::of(bottleneck, shares, totals, at)
+        ..Conclusion::of(bottleneck, shares, run)
     };
-    StageDecision { conclusion, stage: Some(number) }
+    (conclusion, Some(number))
 }
 
 /// What limited the run, if its stage had few items for its own producers. `None` if that is not known.
 fn in_spite_of_few(
     part: WorkingPart,
     stage: &StageShares<'_>,
-    whole: &Totals,
+    whole: &RunReport,
 ) -> Option<WorkingPart> {
-    if !has_few(&stage.totals) {
+    if !has_few(stage.run) {
         return Some(part);
     }
     let bottleneck = match has_ended_early(whole) {
         true => Bottleneck::Unknown,
-        false => stage.shares.limit_of_few(part.bottleneck, &stage.totals),
+        false => stage.shares.limit_of_few(part.bottleneck, stage.run),
     };
     (bottleneck != Bottleneck::Unknown).then_some(WorkingPart { bottleneck, ..part })
-}
-
-/// The run of all stages as one: only what decides whether there is anything to say.
-fn whole(stages: &[StageShares<'_>], account: Account) -> Totals {
-    let last = &stages.last().expect("a pipeline has stages").totals;
-    let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());
-    Totals {
-        account,
-        lasted: stages.iter().map(|stage| stage.totals.lasted).max().unwrap_or_default(),
-        error: last.error.clone(),
-        cancelled: last.cancelled,
-        start_up: stages.iter().map(|stage| stage.totals.start_up).max().unwrap_or_default(),
-        consumer_init: last.consumer_init,
-        producers: producers.collect(),
-        ..Totals::default()
-    }
 }
 
 /// The working parts. Of equals, a stable sort keeps the one downstream first, since the others wait for it.
@@ -162,7 +131,7 @@ fn named(stages: &[StageShares<'_>], part: &WorkingPart) -> BusyPart {
     BusyPart { part: kind, share: Percent(part.share), stage }
 }
 
-fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart], whole: &Totals) -> Conclusion {
+fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart], whole: &RunReport) -> Conclusion {
     let is_full = stages.iter().any(|stage| stage.shares.full() >= LEAST_WAIT);
     Conclusion {
         limit: Some(Limit::MixedStages {
@@ -175,34 +144,35 @@ fn mixed(stages: &[StageShares<'_>], parts: &[WorkingPart], whole: &Totals) -> C
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use super::*;
-    use crate::totals::{Destination, Origin, ProducerTotals};
-    use crate::vocabulary::Vocabulary;
-    use crate::wording;
+    use crate::account::{Account, Ending};
+    use crate::account::{Destination, Origin};
+    use crate::producer_report::ProducerReport;
+    use crate::stages::{self, StagePart};
 
     /// A stage of a run of 10 s: the share that its two producers worked.
-    fn stage(working: f64) -> Totals {
+    fn stage(working: f64) -> RunReport {
         let share = |share: f64| Duration::from_secs_f64(10.0 * share);
-        let producer = || ProducerTotals {
+        let producer = || ProducerReport {
             place: "cpu".to_owned(),
             working: share(working),
             waiting: share(1.0 - working),
-            ..ProducerTotals::default()
+            ..ProducerReport::default()
         };
-        Totals {
+        RunReport {
             account: Account { ok: 1_000, ..Account::default() },
+            ending: Ending::Finished,
             lasted: share(1.0),
             window: 64,
             producers: vec![producer(), producer()],
-            ..Totals::default()
+            ..RunReport::default()
         }
     }
 
     /// Three stages; what lies before and after each is at work all the time, as it is beside a slow stage.
-    fn row(working: [f64; 3]) -> [Totals; 3] {
+    fn row(working: [f64; 3]) -> [RunReport; 3] {
         let mut row = working.map(stage);
         for later in &mut row[1..] {
             later.origin = Origin::StageBefore;
@@ -215,18 +185,15 @@ mod tests {
         row
     }
 
-    fn decided(row: [Totals; 3], account: Account) -> StageDecision {
-        let row = row.map(Arc::new);
-        let settings = BTreeMap::new();
-        let at = Circumstances { settings: &settings, cores: None };
-        let stages = ["decode", "stage 2", "write"].into_iter().zip(&row);
-        decide(stages.map(|(name, totals)| (name, totals, at)), account)
+    fn decided(row: [RunReport; 3], account: Account) -> RunReport {
+        let names = [Some("decode".to_owned()), None, Some("write".to_owned())];
+        let part = |(name, report)| StagePart { name, report };
+        stages::report(names.into_iter().zip(row).map(part).collect(), account)
     }
 
-    fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
-        let account = Account { ok: 1_000, ..Account::default() };
-        let StageDecision { conclusion, stage } = decided(row, account);
-        (stage, conclusion.bottleneck(), wording::text(&conclusion, Vocabulary::Items))
+    fn of(row: [RunReport; 3]) -> (Option<usize>, Bottleneck, String) {
+        let whole = decided(row, Account { ok: 1_000, ..Account::default() });
+        (whole.bottleneck_stage, whole.bottleneck, whole.conclusion)
     }
 
     #[test]
@@ -290,14 +257,13 @@ mod tests {
 
     #[test]
     fn items_are_few_or_many_for_the_producers_of_one_stage() {
-        let of = |row: [Totals; 3], ok: [u64; 3]| {
+        let of = |row: [RunReport; 3], ok: [u64; 3]| {
             let mut row = row;
             for (stage, ok) in row.iter_mut().zip(ok) {
                 stage.account.ok = ok;
             }
-            let StageDecision { conclusion, stage } =
-                decided(row, Account { ok: ok[0], ..Account::default() });
-            (stage, conclusion.bottleneck(), wording::text(&conclusion, Vocabulary::Items))
+            let whole = decided(row, Account { ok: ok[0], ..Account::default() });
+            (whole.bottleneck_stage, whole.bottleneck, whole.conclusion)
         };
         // Four items are enough for two producers, though not for the six of all stages.
         let (stage, bottleneck, sentence) = of(row([0.3, 0.97, 0.3]), [4; 3]);
@@ -317,10 +283,9 @@ mod tests {
     #[test]
     fn what_an_earlier_run_had_done_is_said_first() {
         let account = Account { ok: 900, already_done: 100, ..Account::default() };
-        let conclusion = decided(row([0.2, 0.97, 0.3]), account).conclusion;
+        let sentence = decided(row([0.2, 0.97, 0.3]), account).conclusion;
         let says =
             "An earlier run had already done 100 of 1,000 items. In stage 2 of 3 the producers";
-        let sentence = wording::text(&conclusion, Vocabulary::Items);
         assert!(sentence.starts_with(says), "{sentence}");
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::advice::{Advice, Circumstances};
+use super::advice::Advice;
 use super::conclusion::{HeadCost, Percent};
 use super::live_producers::mean;
-use super::producer_report::share;
-use crate::totals::{ProducerTotals, Totals};
+use super::producer_report::{ProducerReport, share};
+use super::run_report::RunReport;
 
 /// Producer time below this share of the run's is not mentioned.
 const LEAST: f64 = 0.02;
@@ -25,16 +25,16 @@ const LARGEST_WINDOW: f64 = 65_536.0;
 ///
 /// While producers have no items and the window is full, the consumer either waits for the missing one or is at work. So
 /// these producers' waits are divided as its time is.
-pub(super) fn lost(totals: &Totals) -> Duration {
-    let held_up = totals.producers.iter().map(|producer| producer.held_up);
+pub(super) fn lost(run: &RunReport) -> Duration {
+    let held_up = run.producers.iter().map(|producer| producer.times.order);
     let all = held_up.fold(Duration::ZERO, Duration::saturating_add);
-    let most = totals.head_stalled.saturating_mul(totals.producers.len() as u32);
-    all.mul_f64(stalled_share(totals)).min(most)
+    let most = run.head_stalled.saturating_mul(run.producers.len() as u32);
+    all.mul_f64(stalled_share(run)).min(most)
 }
 
 /// The share of the consumer's time, without waits for any result, in which it waited for the missing one.
-fn stalled_share(totals: &Totals) -> f64 {
-    let Totals { head_stalled: stalled, consumer_working: working, .. } = totals;
+fn stalled_share(run: &RunReport) -> f64 {
+    let RunReport { head_stalled: stalled, consumer_working: working, .. } = run;
     match stalled.saturating_add(*working) {
         Duration::ZERO => 0.0,
         both => share(*stalled, both).clamp(0.0, 1.0),
@@ -42,43 +42,40 @@ fn stalled_share(totals: &Totals) -> f64 {
 }
 
 /// The share of the producers' time that was lost.
-fn lost_share(totals: &Totals) -> f64 {
-    mean(totals, |producer: &ProducerTotals| producer.held_up) * stalled_share(totals)
+fn lost_share(run: &RunReport) -> f64 {
+    mean(run, |producer: &ProducerReport| producer.times.order) * stalled_share(run)
 }
 
 /// Whether the head of the line cost enough to be mentioned.
-pub(super) fn matters(totals: &Totals) -> bool {
-    lost_share(totals) >= LEAST
+pub(super) fn matters(run: &RunReport) -> bool {
+    lost_share(run) >= LEAST
 }
 
 /// What the head of the line cost, and the settings that help, as far as the run shows it.
-pub(super) fn cost(totals: &Totals, at: &Circumstances<'_>) -> HeadCost {
-    let window = match totals.window_memory {
-        Some(_) => {
-            Some(larger_window(totals)).filter(|it| matches!(it, Advice::WindowMemory { .. }))
-        }
-        None => sufficient_window(totals),
+pub(super) fn cost(run: &RunReport) -> HeadCost {
+    let window = match run.window_memory {
+        Some(_) => Some(larger_window(run)).filter(|it| matches!(it, Advice::WindowMemory { .. })),
+        None => sufficient_window(run),
     };
-    let advice = [window, Some(Advice::CompletionOrder), at.copies(totals)];
+    let advice = [window, Some(Advice::CompletionOrder), copies(run)];
     HeadCost {
-        waited: totals.head_stalled.as_secs_f64(),
-        worst: totals.worst_heads.first().map(|(item, lasted)| (*item, lasted.as_secs_f64())),
-        lost: lost(totals).as_secs_f64(),
-        share: Percent(lost_share(totals)),
+        waited: run.head_stalled.as_secs_f64(),
+        worst: run.stalls.first().map(|it| (it.item, it.lasted.as_secs_f64())),
+        lost: lost(run).as_secs_f64(),
+        share: Percent(lost_share(run)),
         advice: advice.into_iter().flatten().collect(),
     }
 }
 
 /// A setting with which more items are in flight, or smaller items if memory has no room for twice as many.
-pub(super) fn larger_window(totals: &Totals) -> Advice {
-    let Some(bytes) = totals.window_memory else {
+pub(super) fn larger_window(run: &RunReport) -> Advice {
+    let Some(bytes) = run.window_memory else {
         // One that is set does not grow.
-        let items = totals.window.saturating_mul(GROWTH).max(totals.window_limit);
+        let items = run.window.saturating_mul(GROWTH).max(run.window_limit);
         return Advice::Window { items };
     };
-    let (wanted, most) =
-        (bytes.saturating_mul(GROWTH), totals.memory.map(|all| all / MEMORY_SHARE));
-    let memory = totals.memory.filter(|_| most.is_some_and(|most| wanted > most));
+    let (wanted, most) = (bytes.saturating_mul(GROWTH), run.memory.map(|all| all / MEMORY_SHARE));
+    let memory = run.memory.filter(|_| most.is_some_and(|most| wanted > most));
     let larger = wanted.min(most.unwrap_or(u64::MAX));
     match larger >= bytes.saturating_mul(2) {
         true => Advice::WindowMemory { bytes: larger, memory },
@@ -86,12 +83,19 @@ pub(super) fn larger_window(totals: &Totals) -> Advice {
     }
 }
 
+/// Second copies of slow items, if they are of use, and not made already.
+pub(super) fn copies(run: &RunReport) -> Option<Advice> {
+    let may_speculate =
+        run.producers.len() > 1 && !run.provenance.settings.contains_key("speculate");
+    may_speculate.then_some(Advice::Speculate)
+}
+
 /// The window at which the other producers would have had items during the whole of the longest wait.
-fn sufficient_window(totals: &Totals) -> Option<Advice> {
-    let (_, longest) = totals.worst_heads.first()?;
-    let done = totals.producers.iter().map(|producer| (producer.items, producer.working));
-    let window = window_behind(*longest, done, totals.window)?;
-    Some(Advice::Window { items: window.max(totals.window_limit) })
+fn sufficient_window(run: &RunReport) -> Option<Advice> {
+    let longest = run.stalls.first()?.lasted;
+    let done = run.producers.iter().map(|producer| (producer.items, producer.working));
+    let window = window_behind(longest, done, run.window)?;
+    Some(Advice::Window { items: window.max(run.window_limit) })
 }
 
 /// The window at which all producers but one have items during the longest wait. `done` has the items and the working
@@ -111,11 +115,11 @@ fn window_behind(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::account::Account;
     use crate::conclusion::Conclusion;
+    use crate::run_report::Stall;
+    use crate::time_kind::TimeAccount;
     use crate::vocabulary::Vocabulary;
     use crate::wording;
 
@@ -125,37 +129,34 @@ mod tests {
 
     /// A run of 10 s on four producers. `held_up` is the share in which each was idle because of the full window;
     /// `stalled` and `working` are the seconds in which a result was missing and in which the consumer worked.
-    fn totals(held_up: f64, stalled: f64, working: f64) -> Totals {
-        let producer = ProducerTotals {
+    fn run(held_up: f64, stalled: f64, working: f64) -> RunReport {
+        let producer = ProducerReport {
             items: 250,
             working: secs(10.0 * (1.0 - held_up)),
             waiting: secs(10.0 * held_up),
-            held_up: secs(10.0 * held_up),
-            ..ProducerTotals::default()
+            times: TimeAccount { order: secs(10.0 * held_up), ..TimeAccount::default() },
+            ..ProducerReport::default()
         };
-        Totals {
+        RunReport {
             account: Account { ok: 1_000, ..Account::default() },
             lasted: secs(10.0),
             window: 256,
             head_stalled: secs(stalled),
             consumer_working: secs(working),
-            worst_heads: vec![(17, secs(1.5))],
+            stalls: vec![Stall::new(17, secs(1.5))],
             producers: vec![producer; 4],
-            ..Totals::default()
+            ..RunReport::default()
         }
     }
 
-    fn sentence(totals: &Totals) -> Option<String> {
-        let settings = BTreeMap::new();
-        let at = Circumstances { settings: &settings, cores: None };
-        let cost = || cost(totals, &at);
-        let head = || Conclusion { head: Some(cost()), ..Conclusion::default() };
-        matters(totals).then(|| wording::text(&head(), Vocabulary::Items))
+    fn sentence(run: &RunReport) -> Option<String> {
+        let head = || Conclusion { head: Some(cost(run)), ..Conclusion::default() };
+        matters(run).then(|| wording::text(&head(), Vocabulary::Items))
     }
 
     #[test]
     fn a_head_that_cost_producer_time_is_named() {
-        let sentence = sentence(&totals(0.1, 4.0, 1.0)).unwrap();
+        let sentence = sentence(&run(0.1, 4.0, 1.0)).unwrap();
         let says = "Results waited 4.00 s for the head of the line, 1.50 s of it for item 17, which cost 3.20 s of \
                     producer time (8 %); use `window(512)` if memory has room for its results, take results as they \
                     come (`UnorderedRunner`), or let a second producer copy items that are slow by chance \
@@ -166,22 +167,22 @@ mod tests {
     /// A window that is set does not grow, so a smaller one would cost more.
     #[test]
     fn no_window_is_advised_below_the_size_to_which_it_grows() {
-        let grows = Totals { window_limit: 4_096, ..totals(0.1, 4.0, 1.0) };
+        let grows = RunReport { window_limit: 4_096, ..run(0.1, 4.0, 1.0) };
         let sentence = sentence(&grows).unwrap();
         assert!(sentence.contains("use `window(4096)`"), "{sentence}");
     }
 
     #[test]
     fn a_head_that_cost_nothing_is_not_mentioned() {
-        assert_eq!(sentence(&totals(0.0, 4.0, 1.0)), None, "no producer lacked items");
-        assert_eq!(sentence(&totals(0.3, 0.0, 1.0)), None, "nothing was missing");
-        assert_eq!(sentence(&totals(0.3, 0.0, 0.0)), None, "the consumer was never there");
-        assert_eq!(sentence(&totals(0.3, 0.1, 9.0)), None, "the consumer filled the window");
+        assert_eq!(sentence(&run(0.0, 4.0, 1.0)), None, "no producer lacked items");
+        assert_eq!(sentence(&run(0.3, 0.0, 1.0)), None, "nothing was missing");
+        assert_eq!(sentence(&run(0.3, 0.0, 0.0)), None, "the consumer was never there");
+        assert_eq!(sentence(&run(0.3, 0.1, 9.0)), None, "the consumer filled the window");
     }
 
     #[test]
     fn no_window_is_advised_that_would_be_too_large() {
-        let mut long = totals(0.1, 4.0, 1.0);
+        let mut long = run(0.1, 4.0, 1.0);
         long.producers.iter_mut().for_each(|producer| producer.items = 1_000_000);
         let sentence = sentence(&long).unwrap();
         assert!(sentence.contains("; take results as they come"), "{sentence}");

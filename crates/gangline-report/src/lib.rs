@@ -15,7 +15,7 @@
 //! | what is in a report, and in its JSON? | `run_report`, `producer_report` and a file for each other part |
 //! | what is recorded of a run, of which events? | `recorder`, with `report_lane` for a producer |
 //! | what did the time of a producer go to? | `time_kind` |
-//! | what limited the run, and what is advised? | `bottleneck`, after `totals`; of a pipeline, `bottleneck_stage`; they make the value `conclusion` |
+//! | what limited the run, and what is advised? | `bottleneck`; of a pipeline, `bottleneck_stage`; they make the value `conclusion` |
 //! | how is it said, for items, jobs or the Python package? | `wording`, with the nouns of `vocabulary` |
 //! | what would other settings have made of it? | `what_if` |
 //! | what is shown, in which order? | `outline`; of two reports, `comparison` |
@@ -71,12 +71,10 @@ mod styled;
 mod text_style;
 mod time_kind;
 mod timeline;
-mod totals;
 mod trace;
 mod vocabulary;
 mod what_if;
 mod wording;
-mod worker_report;
 
 use std::fmt;
 
@@ -86,8 +84,7 @@ pub use gangline_scheduler::HumanDuration;
 pub use gangline_scheduler::batch::SizeBound;
 use serde::Deserialize;
 
-pub use self::account::{Account, Ending};
-use self::advice::Circumstances;
+pub use self::account::{Account, Destination, Ending, Origin};
 pub use self::batch_choice::BatchChoice;
 #[doc(hidden)]
 pub use self::call_report::AnswerTimes;
@@ -103,7 +100,9 @@ pub use self::gpu_load::{GpuLoad, GpuSample};
 pub use self::latency::Latencies;
 use self::outline::{LONGEST_KEY, outline, summary};
 use self::page::{page, page_part};
-pub use self::producer_report::ProducerReport;
+#[doc(hidden)]
+pub use self::producer_report::share;
+pub use self::producer_report::{ProducerReport, WorkerReport};
 pub use self::provenance::Provenance;
 #[doc(hidden)]
 pub use self::recorder::Recorder;
@@ -113,7 +112,7 @@ pub use self::report_json::ReportError;
 use self::report_json::{VERSION, Versioned};
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
 #[doc(hidden)]
-pub use self::run_report::leave_out_vacant;
+pub use self::run_report::{BACKOFF, NO_WINDOW};
 pub use self::run_report::{RunReport, StageReport, Stall};
 pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
@@ -124,16 +123,13 @@ use self::styled::Styled;
 pub use self::text_style::{Colors, TextStyle};
 #[doc(hidden)]
 pub use self::text_style::{Ink, wrapped};
-pub use self::time_kind::{HeldBackBy, TimeAccount, TimeKind, TimeSpan, TimesAside};
+pub use self::time_kind::{HeldBackBy, TimeAccount, TimeKind, TimeSpan};
 #[doc(hidden)]
 pub use self::time_kind::{SpentIn, SpentTime};
 pub use self::timeline::{KindTimeline, Throughput, Timeline};
 #[doc(hidden)]
-pub use self::totals::{BACKOFF, NO_WINDOW};
-pub use self::totals::{Destination, Origin, ProducerTotals, Totals};
 pub use self::vocabulary::Vocabulary;
 pub use self::what_if::{Prediction, RefusedSetting, Settings};
-pub use self::worker_report::WorkerReport;
 
 /// What the fuzzer calls.
 #[cfg(fuzzing)]
@@ -168,13 +164,6 @@ impl RunReport {
     #[doc(hidden)]
     pub fn findings(&self) -> &Conclusion {
         &self.findings
-    }
-
-    /// Returns an empty report with a conclusion.
-    pub(crate) fn concluded(findings: Conclusion) -> Self {
-        let mut report = RunReport::default();
-        report.conclude(findings);
-        report
     }
 
     /// Compares this report with a later one: times, rates, shares, failures and settings.
@@ -317,14 +306,6 @@ impl fmt::Display for RunReport {
 #[doc(hidden)]
 pub fn quote_larger_window(report: &mut RunReport) {
     what_if::recorded::quote(report);
-}
-
-/// Concludes from the totals up to now what limits a run in progress.
-#[doc(hidden)]
-pub fn conclude_up_to_now(report: &mut RunReport, totals: &Totals) {
-    if bottleneck::has_worked(totals) {
-        report.conclude(bottleneck::decide(totals, &Circumstances::of(&report.provenance)));
-    }
 }
 
 #[derive(Deserialize)]

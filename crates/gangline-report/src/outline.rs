@@ -10,7 +10,7 @@ use super::causes::{NAME, by_cause};
 use super::document::{Block, Cell, Document, Layout, Medium, RowLimits, Section, TableOf};
 use super::formats::{Bytes, Count, Many, Percent, Time, capitalised, item, more, rate};
 use super::gpu_load::GpuLoad;
-use super::producer_report::{ProducerReport, share};
+use super::producer_report::{ProducerReport, WorkerReport, share};
 use super::run_report::{RunReport, Stall};
 use super::sentences::{self, headline, lack_of_keys, waits};
 use super::vocabulary::Vocabulary;
@@ -18,7 +18,6 @@ use crate::account::Ending;
 use crate::failure::Failure;
 use crate::provenance::Provenance;
 use crate::text_style::Ink;
-use crate::worker_report::WorkerReport;
 
 const WORKERS: RowLimits = RowLimits { text: 16, page: PRODUCERS, open: 16 };
 /// The first causes are open on the page, so that the rest of it is not far.

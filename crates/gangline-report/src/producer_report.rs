@@ -1,4 +1,4 @@
-//! The part of a report about one producer.
+//! The part of a report about one producer and its worker.
 
 use std::time::Duration;
 
@@ -8,8 +8,6 @@ use super::latency::Latencies;
 use crate::batch_choice::BatchChoice;
 use crate::seconds;
 use crate::time_kind::TimeAccount;
-use crate::totals::ProducerTotals;
-use crate::worker_report::WorkerReport;
 
 /// Items, times and failures of one producer.
 ///
@@ -37,6 +35,10 @@ pub struct ProducerReport {
     /// How long it waited without an item. In a cluster, since its worker joined.
     #[serde(with = "seconds")]
     pub waiting: Duration,
+    /// The part of `waiting` in which all items ready for it waited for a
+    /// [backoff](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.backoff).
+    #[serde(with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub backing_off: Duration,
     /// Its time in the run, by kind.
     pub times: TimeAccount,
     /// How often it lost its state to a panic of a hook, or to the end of its child process.
@@ -79,42 +81,56 @@ pub struct ProducerReport {
     pub worker: Option<WorkerReport>,
 }
 
+/// The worker in which the hooks of one producer ran, and what it cost to reach it.
+///
+/// With `Builder::processes`, it is a child process. With `Builder::cluster`, it is a worker on any machine, and its
+/// producer is its seat. All figures are those of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct WorkerReport {
+    /// The name of its machine; `None` if it is the one of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The id of its process; of several, that of the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How many producers it has. In a cluster, the times of its row are the mean of theirs.
+    pub producers: u64,
+    /// How often another worker took the place of one that had ended.
+    pub restarts: u64,
+    /// How many workers of this place were lost, in a cluster: their lease ended, or they lost their producers.
+    pub losses: u64,
+    /// Why the last worker of this place was lost; `None` if it took part to the end, or left in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// How many items came back from it before a hook began them: it had ended, another producer had nothing to do, or
+    /// the run was over. In a cluster, items that the broker had to deliver to it again count too.
+    pub returned: u64,
+    /// How long the worker had items while no hook ran: from the later of sending an item and the answer to the one
+    /// before, to its own answer, without the time in the hook. Items that failed do not count. Of a worker with
+    /// several producers, it is the sum of theirs.
+    #[serde(with = "seconds")]
+    pub wire_wait: Duration,
+    /// The bytes that were sent to it.
+    pub bytes_down: u64,
+    /// The bytes that it sent.
+    pub bytes_up: u64,
+}
+
 impl ProducerReport {
     pub(super) fn is_lost(&self) -> bool {
         let has_worker = self.worker.as_ref().is_none_or(|worker| worker.lost.is_none());
         self.quarantined.is_some() || self.abandoned || !has_worker
     }
 
-    /// The row of a producer in a run that lasted this long.
-    #[doc(hidden)]
-    pub fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
-        ProducerReport {
-            stage: None,
-            place: totals.place.clone(),
-            items: totals.items,
-            failed: totals.failed,
-            busy: share(totals.working, lasted),
-            working: totals.working,
-            waiting: totals.waiting,
-            times: totals.times(),
-            states_lost: totals.states_lost,
-            rebuilds: totals.rebuilds,
-            rebuilding: totals.rebuilding,
-            init: totals.init,
-            latency: None,
-            batch_ceiling: totals.batch_ceiling,
-            batch_size: totals.batch_size.clone(),
-            quarantined: totals.quarantined.clone(),
-            abandoned: totals.abandoned,
-            recycles: totals.recycles,
-            recycling: totals.recycling,
-            replacements: totals.replacements,
-            worker: totals.worker.clone(),
-        }
+    /// The time in which it got its first state in the run, or its hook loaded something.
+    pub(super) fn loading(&self) -> Duration {
+        self.times.loading.saturating_sub(self.rebuilding + self.recycling)
     }
 }
 
 /// The share of `whole` that `of` is, from 0 to 1.
-pub(super) fn share(of: Duration, whole: Duration) -> f64 {
+pub fn share(of: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { (of.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::RunReport;
 use super::samples::{PlayedRun, failure, micros};
 use super::span::{MOST_INCIDENTS, MOST_SPANS};
+use crate::account::Ending;
 use crate::failure::Failure;
 
 /// One batch of one producer.
@@ -121,7 +122,9 @@ fn play(steps: &[BatchStep]) -> (RunReport, RunReport, EventTally) {
     played.totals.account.cancelled = tally.open;
     // Where ends were lost, no item is known to lack one.
     tally.open = if tally.lost > 0 { 0 } else { tally.open };
-    played.totals.error = steps.first().map(|step| step.text.clone());
+    if let Some(step) = steps.first() {
+        (played.totals.ending, played.totals.error) = (Ending::Failed, Some(step.text.clone()));
+    }
     (middle, played.end(end), tally)
 }
 

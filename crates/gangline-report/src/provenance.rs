@@ -50,6 +50,17 @@ impl Provenance {
         command.iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
+    /// Whether the run chooses the size of its batches.
+    pub(super) fn chooses_batches(&self) -> bool {
+        self.settings.get("batch").is_some_and(|rule| rule.starts_with("auto"))
+    }
+
+    /// The largest size of batches that was set.
+    pub(super) fn largest_batch(&self) -> Option<u64> {
+        let rule = self.settings.get("batch")?;
+        rule.split([' ', ',']).find_map(|word| word.parse().ok())
+    }
+
     /// Names and values of all but the commands.
     pub(super) fn facts(&self) -> impl Iterator<Item = (&str, String)> {
         let facts = [

@@ -11,7 +11,6 @@ use std::time::Duration;
 use gangline_scheduler::Order;
 
 use super::account::{Account, Ending};
-use super::advice::Circumstances;
 use super::bins::nanos;
 use super::conclusion::{Conclusion, Limit};
 use super::failure::Failure;
@@ -25,7 +24,6 @@ use super::run_report::leave_out_vacant;
 use super::run_report::{RunReport, Stall};
 use super::span::{IncidentKind, Incidents};
 use super::timeline::DoneCounts;
-use super::totals::Totals;
 use super::{bottleneck, head_cost};
 
 /// Records what happens in a run, and returns a report at any moment. Times are arguments, from the beginning of the run;
@@ -47,7 +45,8 @@ pub struct Recorder {
     retries: Retries,
     incidents: Incidents,
     stalls: Vec<(u64, Duration, Option<Arc<str>>)>,
-    totals: Option<Arc<Totals>>,
+    /// What the threads of a run that has ended measured.
+    totals: Option<Arc<RunReport>>,
 }
 
 /// What a report says of its run from the start.
@@ -115,30 +114,48 @@ impl Recorder {
         self.head.provenance = provenance;
     }
 
-    /// Returns the totals of a run that has ended.
-    pub fn totals(&self) -> Option<Arc<Totals>> {
-        self.totals.clone()
-    }
-
     /// Returns the report up to the last event.
     pub fn report(&self) -> RunReport {
-        let mut report = self.report_with_vacant();
-        leave_out_vacant(&mut report);
+        match &self.totals {
+            Some(totals) => self.report_with(RunReport::clone(totals)),
+            None => self.in_progress(self.with_events(self.report_of_running())),
+        }
+    }
+
+    /// Adds what events have reported to what threads have measured, and draws the conclusion.
+    pub fn report_with(&self, totals: RunReport) -> RunReport {
+        let mut report = self.with_events(totals);
+        if report.ending == Ending::InProgress && !bottleneck::has_worked(&report) {
+            return self.in_progress(report);
+        }
+        report.head_cost = head_cost::lost(&report);
+        report.conclude(bottleneck::decide(&report));
         report
     }
 
-    /// Returns the report with a row for each seat of a cluster, also for those that no worker has had.
-    pub fn report_with_vacant(&self) -> RunReport {
-        let mut report = match &self.totals {
-            Some(totals) => self.report_of_ended(totals),
-            None => self.report_of_running(),
-        };
+    fn in_progress(&self, mut report: RunReport) -> RunReport {
+        let limit = (!self.lanes.is_empty()).then_some(Limit::InProgress);
+        report.conclude(Conclusion { limit, ..Conclusion::default() });
+        report
+    }
+
+    /// Adds what events have reported, without the seats that no worker has had.
+    fn with_events(&self, mut report: RunReport) -> RunReport {
         self.head.write(&mut report);
+        report.stalls.iter_mut().for_each(|stall| stall.key = self.key(stall.item));
+        // The engine learns of losses at the end.
+        for (row, lane) in report.producers.iter_mut().zip(&self.lanes) {
+            if self.totals.is_none() {
+                row.quarantined = lane.quarantined.as_deref().map(str::to_owned);
+                row.abandoned = lane.is_abandoned;
+            }
+        }
         self.add_failures(&mut report);
         report.throughput = self.done.throughput(nanos(report.lasted.max(self.now)));
         if self.has_item_events {
             self.add_item_events(&mut report);
         }
+        leave_out_vacant(&mut report);
         report
     }
 
@@ -150,49 +167,15 @@ impl Recorder {
         self.times.measure_what_was_cut_off(&mut self.lanes);
     }
 
-    fn report_of_ended(&self, totals: &Totals) -> RunReport {
-        let decided = bottleneck::decide(totals, &Circumstances::of(&self.head.provenance));
-        let producers = totals.producers.iter();
-        RunReport {
-            ending: match (&totals.error, totals.cancelled) {
-                (_, true) => Ending::Cancelled,
-                (Some(_), false) => Ending::Failed,
-                (None, false) => Ending::Finished,
-            },
-            error: totals.error.clone(),
-            ended_by: totals.ended_by.clone(),
-            account: totals.account,
-            lasted: totals.lasted,
-            window: totals.window,
-            source_working: totals.source_working,
-            source_naming: totals.source_naming,
-            source_waiting: totals.source_waiting,
-            consumer_working: totals.consumer_working,
-            journal_writing: totals.journal_writing,
-            held_back_by: totals.held_back_by.clone(),
-            consumer_waiting: totals.consumer_waiting,
-            head_stalled: totals.head_stalled,
-            head_cost: head_cost::lost(totals),
-            stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
-            consumer_abandoned: totals.consumer_abandoned,
-            splits: totals.splits.clone(),
-            calls: totals.calls,
-            copies: totals.copies,
-            producers: producers.map(|it| ProducerReport::new(it, totals.lasted)).collect(),
-            ..RunReport::concluded(decided)
-        }
-    }
-
     fn report_of_running(&self) -> RunReport {
-        let limit = (!self.lanes.is_empty()).then_some(Limit::InProgress);
         RunReport {
             account: self.so_far,
             lasted: self.now,
-            stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
+            stalls: self.stalls.iter().map(|stall| Stall::new(stall.0, stall.1)).collect(),
             producers: (0..self.lanes.len())
                 .map(|producer| self.producer_so_far(producer))
                 .collect(),
-            ..RunReport::concluded(Conclusion { limit, ..Conclusion::default() })
+            ..RunReport::default()
         }
     }
 
@@ -210,8 +193,6 @@ impl Recorder {
             rebuilds: lane.rebuilds,
             rebuilding: lane.rebuilding,
             init: lane.init,
-            quarantined: lane.quarantined.as_deref().map(str::to_owned),
-            abandoned: lane.is_abandoned,
             recycles: lane.recycles,
             recycling: lane.recycling,
             replacements: lane.replacements,
@@ -244,10 +225,6 @@ impl Recorder {
             lane.in_hand.open().map(|(works, since)| (producer, works, since))
         });
         self.times.write(report, open, end);
-    }
-
-    fn stall(&self, item: u64, lasted: Duration) -> Stall {
-        Stall { item, key: self.key(item), lasted }
     }
 
     /// The key of an item, if it is still kept.
@@ -392,8 +369,8 @@ impl Recorder {
         self.events_lost += events;
     }
 
-    /// The run is over.
-    pub fn end(&mut self, at: Duration, totals: &Arc<Totals>) {
+    /// The run is over. `totals` is what its threads measured.
+    pub fn end(&mut self, at: Duration, totals: &Arc<RunReport>) {
         self.pass(at);
         self.totals = Some(Arc::clone(totals));
     }

@@ -20,10 +20,16 @@ use super::split_report::SplitReport;
 use super::time_kind::{HeldBackBy, TimeSpan};
 use super::timeline::{Throughput, Timeline};
 use super::vocabulary::{Vocabulary, Words};
-use crate::account::{Account, Ending};
+use crate::account::{Account, Destination, Ending, Origin};
 use crate::failure::Failure;
 use crate::provenance::Provenance;
 use crate::seconds;
+
+/// The window of a service, which has none: its callers wait.
+pub const NO_WINDOW: u64 = 0;
+
+/// The cause of the time in which items waited for a retry, among the causes that held work back.
+pub const BACKOFF: &str = "backoff";
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///
@@ -79,8 +85,33 @@ pub struct RunReport {
     /// From the start to the end of the run. While the run lasts, to the last event seen.
     #[serde(with = "seconds")]
     pub lasted: Duration,
+    /// How long the producers took to get ready before the first run of a pool. Zero for its later runs.
+    #[serde(with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub start_up: Duration,
+    /// How long `consumer_init` took, before any item was read.
+    #[serde(with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub consumer_init: Duration,
+    /// The time on all processors that the process took meanwhile. Zero if it is not known.
+    #[serde(with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub computing: Duration,
+    /// The kind of source.
+    #[serde(skip_serializing_if = "is_default")]
+    pub origin: Origin,
+    /// The kind of consumer.
+    #[serde(skip_serializing_if = "is_default")]
+    pub destination: Destination,
     /// The size of the window at the end of the run.
     pub window: u64,
+    /// The number of items to which the window may grow by itself behind a slow item. 0 if its size was set.
+    #[serde(skip_serializing_if = "is_default")]
+    pub window_limit: u64,
+    /// The bound on the [memory](https://docs.rs/gangline/latest/gangline/struct.Builder.html#method.window_memory) of
+    /// items in flight, in bytes, if it kept items back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_memory: Option<u64>,
+    /// The memory that the process may have, in bytes, if that bound kept items back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
     /// How long the feeder was inside the source. For a later stage of a pipeline: how long the stage before
     /// delivered nothing.
     #[serde(with = "seconds")]
@@ -206,6 +237,14 @@ pub struct Stall {
     pub lasted: Duration,
 }
 
+impl Stall {
+    /// An item that the consumer waited for.
+    #[doc(hidden)]
+    pub fn new(item: u64, lasted: Duration) -> Self {
+        Stall { item, key: None, lasted }
+    }
+}
+
 impl RunReport {
     /// Returns how many threads were abandoned: producers and the consumer, if they did not return in time.
     pub fn threads_abandoned(&self) -> u64 {
@@ -255,7 +294,7 @@ fn findings<'de, D: Deserializer<'de>>(from: D) -> Result<Conclusion, D::Error> 
 }
 
 /// Removes the seats that no worker has had, and renumbers the others.
-pub fn leave_out_vacant(report: &mut RunReport) {
+pub(super) fn leave_out_vacant(report: &mut RunReport) {
     let is_row: Vec<bool> = report.producers.iter().map(|it| !it.place.is_empty()).collect();
     if is_row.iter().all(|is_row| *is_row) {
         return;

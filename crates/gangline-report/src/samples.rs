@@ -6,17 +6,18 @@ use std::time::Duration;
 use gangline_scheduler::Order;
 use gangline_scheduler::batch::{BatchTime, ChosenSize, SizeBound};
 
-use super::totals::{ProducerTotals, Totals};
+use super::account::Ending;
+use super::producer_report::{ProducerReport, WorkerReport, share};
+use super::run_report::Stall;
 use super::{Recorder, RunReport};
 use crate::batch_choice::BatchChoice;
 use crate::failure::Failure;
 use crate::provenance::Provenance;
-use crate::worker_report::WorkerReport;
 
 /// A run played to a recorder. Times are in microseconds.
 pub(super) struct PlayedRun {
     pub(super) recorder: Recorder,
-    pub(super) totals: Totals,
+    pub(super) totals: RunReport,
 }
 
 impl PlayedRun {
@@ -28,9 +29,12 @@ impl PlayedRun {
     pub(super) fn on(places: Vec<String>, description: Option<&str>) -> Self {
         let mut recorder = Recorder::new(description.map(str::to_owned));
         let producer =
-            |place: &String| ProducerTotals { place: place.clone(), ..ProducerTotals::default() };
-        let totals =
-            Totals { producers: places.iter().map(producer).collect(), ..Totals::default() };
+            |place: &String| ProducerReport { place: place.clone(), ..ProducerReport::default() };
+        let totals = RunReport {
+            producers: places.iter().map(producer).collect(),
+            ending: Ending::Finished,
+            ..RunReport::default()
+        };
         recorder.is_of(Provenance {
             started: Some("2026-11-24T07:16:58Z".to_owned()),
             host: Some(HOSTILE.to_owned()),
@@ -69,6 +73,9 @@ impl PlayedRun {
     /// Ends the run with the current totals.
     pub(super) fn end(&mut self, at: u64) -> RunReport {
         self.totals.lasted = micros(at);
+        for row in &mut self.totals.producers {
+            row.busy = share(row.working, self.totals.lasted);
+        }
         self.recorder.end(micros(at), &Arc::new(self.totals.clone()));
         self.recorder.report()
     }
@@ -161,12 +168,14 @@ fn took(round: u64, producer: usize) -> u64 {
     }
 }
 
-fn measure(totals: &mut Totals) {
+fn measure(totals: &mut RunReport) {
     let ms = Duration::from_millis;
     for (index, producer) in totals.producers.iter_mut().enumerate() {
         producer.working = ms(7_000 + 40 * index as u64 % 3_000);
         producer.waiting = ms(12_000) - producer.working;
-        producer.held_up = ms(6_000).min(producer.waiting);
+        producer.times.work = producer.working;
+        producer.times.order = ms(6_000).min(producer.waiting);
+        producer.times.input = producer.waiting - producer.times.order;
         producer.init = ms(1_234);
         producer.worker = Some(WorkerReport {
             host: (index % 2 == 1).then(|| HOSTILE.to_owned()),
@@ -186,7 +195,7 @@ fn measure(totals: &mut Totals) {
     totals.consumer_working = ms(900);
     totals.consumer_waiting = ms(5_000);
     totals.head_stalled = ms(5_400);
-    totals.worst_heads = vec![(17, ms(3_100)), (400, ms(900))];
+    totals.stalls = vec![Stall::new(17, ms(3_100)), Stall::new(400, ms(900))];
     totals.window = 64;
 }
 

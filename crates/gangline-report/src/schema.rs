@@ -99,10 +99,8 @@ fn check_report(report: &RunReport) {
 
 /// The report of a pipeline of which the second stage is named, and limited the run.
 fn pipeline() -> RunReport {
-    let part = |name: Option<&str>| {
-        let totals = Some(std::sync::Arc::default());
-        StagePart { name: name.map(str::to_owned), report: eventful(2), totals }
-    };
+    let part =
+        |name: Option<&str>| StagePart { name: name.map(str::to_owned), report: eventful(2) };
     let mut report = stages::report(vec![part(None), part(Some("infer"))], Account::default());
     report.bottleneck_stage = Some(2);
     report

@@ -8,7 +8,7 @@ use super::vocabulary::Vocabulary;
 use crate::account::Ending;
 use crate::failure::Failure;
 use crate::producer_report::share;
-use crate::totals::NO_WINDOW;
+use crate::run_report::NO_WINDOW;
 
 /// A report names the batch sizes of this many producers.
 const SIZES: usize = 16;

@@ -1,13 +1,11 @@
 //! One report of all stages of a pipeline.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gangline_scheduler::Order;
 
-use super::advice::Circumstances;
-use super::bottleneck_stage::{self, StageDecision};
+use super::bottleneck_stage;
 use super::copy_report::CopyReport;
 use super::kept_failures::MOST as MOST_FAILURES;
 use super::retries::RetryReport;
@@ -20,7 +18,6 @@ use super::timeline::{KindTimeline, Timeline};
 use crate::account::{Account, Ending};
 use crate::failure::Failure;
 use crate::provenance::Provenance;
-use crate::totals::Totals;
 
 /// What the report of a pipeline is made of, for each stage.
 #[derive(Debug)]
@@ -28,8 +25,6 @@ pub struct StagePart {
     /// The name that the builder was given.
     pub name: Option<String>,
     pub report: RunReport,
-    /// `None` before the end of a run.
-    pub totals: Option<Arc<Totals>>,
 }
 
 /// Returns the report of a pipeline. `account` is that of all stages.
@@ -39,7 +34,6 @@ pub struct StagePart {
 /// Without stages.
 pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     let is_named = parts.iter().any(|part| part.name.is_some());
-    let totals: Option<Vec<_>> = parts.iter().map(|part| part.totals.clone()).collect();
     let mut stages: Vec<StageReport> = (1..).zip(parts).map(named).collect();
     let is_finished = |stage: &StageReport| stage.report.ending == Ending::Finished;
     if stages.iter().all(is_finished) && account.cancelled == 0 {
@@ -49,15 +43,12 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     let first = reports().next().expect("a pipeline has stages");
     let last = reports().next_back().expect("a pipeline has stages");
     let names = || stages.iter().map(|stage| stage.name.as_str());
-    let decided = totals.map(|totals| decide(&stages, &totals, account));
-    let StageDecision { conclusion, stage: bottleneck_stage } = decided.unwrap_or_default();
     let mut whole = RunReport {
         description: is_named.then(|| names().collect::<Vec<_>>().join(", ")),
         provenance: provenance(&stages),
         ending: last.ending,
         error: last.error.clone(),
         ended_by: last.ended_by.clone(),
-        bottleneck_stage,
         fallbacks: reports().flat_map(|report| report.fallbacks.clone()).collect(),
         order: match reports().all(|report| report.order == Order::Input) {
             true => Order::Input,
@@ -66,6 +57,8 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         items: first.items,
         account,
         lasted: reports().map(|report| report.lasted).max().unwrap_or_default(),
+        start_up: reports().map(|report| report.start_up).max().unwrap_or_default(),
+        consumer_init: last.consumer_init,
         window: reports().map(|report| report.window).fold(0, u64::saturating_add),
         source_working: first.source_working,
         source_waiting: first.source_waiting,
@@ -85,22 +78,20 @@ pub fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         copies: reports().fold(CopyReport::default(), |all, report| all.and(report.copies)),
         held_back_by: held_back_by(&stages),
         splits: reports().fold(SplitReport::default(), |all, report| all.and(&report.splits)),
-        ..RunReport::concluded(conclusion)
+        ..RunReport::default()
     };
     add_lists(&mut whole, &stages);
+    if stages.iter().all(|stage| stage.report.ending != Ending::InProgress) {
+        let (conclusion, stage) = bottleneck_stage::decide(&stages, &whole);
+        whole.bottleneck_stage = stage;
+        whole.conclude(conclusion);
+    }
     whole.stages = stages;
     whole
 }
 
 fn named((number, StagePart { name, report, .. }): (usize, StagePart)) -> StageReport {
     StageReport { name: name.unwrap_or_else(|| format!("stage {number}")), report }
-}
-
-fn decide(stages: &[StageReport], totals: &[Arc<Totals>], account: Account) -> StageDecision {
-    let stages = stages.iter().zip(totals).map(|(StageReport { name, report }, totals)| {
-        (name.as_str(), totals, Circumstances::of(&report.provenance))
-    });
-    bottleneck_stage::decide(stages, account)
 }
 
 /// Says how retried parts ended, once all items have a verdict. Without all failures it is not known.

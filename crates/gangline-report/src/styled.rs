@@ -199,9 +199,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::producer_report::WorkerReport;
     use crate::samples::{PlayedRun, eventful};
     use crate::text_style::Colors;
-    use crate::worker_report::WorkerReport;
 
     #[test]
     fn a_report_is_lines_without_control_characters() {

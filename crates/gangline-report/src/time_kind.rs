@@ -59,23 +59,6 @@ pub struct TimeAccount {
     pub dead: Duration,
 }
 
-/// Times that are neither work nor a wait for items, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct TimesAside {
-    /// Hooks counted it as [loading](TimeKind::Loading).
-    pub loading: Duration,
-    /// Hooks counted it as [held back](TimeKind::HeldBack).
-    pub held_back: Duration,
-    /// Hooks counted it as waiting for [input](TimeKind::Input) or [order](TimeKind::Order).
-    pub waiting: Duration,
-    /// Hooks counted it as written to a [journal](TimeKind::Journal).
-    pub journal: Duration,
-    /// A worker was [dead](TimeKind::Dead).
-    pub dead: Duration,
-}
-
 /// A time of a producer that is not work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -172,30 +155,22 @@ impl TimeAccount {
         }
     }
 
+    /// Adds a time of a kind.
+    #[doc(hidden)]
+    pub fn add(&mut self, kind: TimeKind, took: Duration) {
+        *match kind {
+            TimeKind::Work => &mut self.work,
+            TimeKind::Loading => &mut self.loading,
+            TimeKind::HeldBack => &mut self.held_back,
+            TimeKind::Input => &mut self.input,
+            TimeKind::Order => &mut self.order,
+            TimeKind::Journal => &mut self.journal,
+            TimeKind::Dead => &mut self.dead,
+        } += took;
+    }
+
     /// The time in which the producer took part in the run.
     pub fn sum(&self) -> Duration {
         TimeKind::ALL.iter().map(|kind| self.of_kind(*kind)).sum()
-    }
-}
-
-impl TimesAside {
-    /// Adds a time of a kind. Work is no time aside.
-    #[doc(hidden)]
-    pub fn add(&mut self, kind: TimeKind, took: Duration) {
-        match kind {
-            TimeKind::Work => {}
-            TimeKind::Loading => self.loading += took,
-            TimeKind::HeldBack => self.held_back += took,
-            TimeKind::Input | TimeKind::Order => self.waiting += took,
-            TimeKind::Journal => self.journal += took,
-            TimeKind::Dead => self.dead += took,
-        }
-    }
-
-    /// The sum of all kinds.
-    #[doc(hidden)]
-    pub fn sum(&self) -> Duration {
-        let TimesAside { loading, held_back, waiting, journal, dead } = *self;
-        loading + held_back + waiting + journal + dead
     }
 }

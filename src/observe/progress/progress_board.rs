@@ -5,13 +5,13 @@ mod tests;
 
 use std::time::Duration;
 
-use gangline_report::{Colors, Failure, Ink};
+use gangline_report::{Account, Colors, Ending, Failure, Ink, RunReport};
 use textwrap::core::display_width;
 
 use super::display_text::{bar, clipped, duration, items, printable, rate, share};
 use super::producer_watch::ProducerWatch;
 use super::rate::Rate;
-use crate::observe::event::{Event, Totals};
+use crate::observe::event::Event;
 
 /// The state of the display of a run.
 #[derive(Debug, Clone, Default)]
@@ -182,14 +182,13 @@ impl ProgressBoard {
         self.named(parts.join(", "))
     }
 
-    /// Returns the result of the run as one line.
-    pub(super) fn result(&self, totals: &Totals) -> String {
-        let account = totals.pipeline.unwrap_or(totals.account);
+    /// Returns the result of the run as one line. `account` is that of all stages of a pipeline.
+    pub(super) fn result(&self, totals: &RunReport, account: Account) -> String {
         let worked_on = account.ok.saturating_add(account.failed);
         let done = worked_on.saturating_add(account.already_done);
-        let mut parts = match totals {
-            Totals { cancelled: true, .. } => vec![self.paint(Ink::Warning, "cancelled")],
-            Totals { error: Some(_), .. } => vec![self.paint(Ink::Bad, "failed")],
+        let mut parts = match totals.ending {
+            Ending::Cancelled => vec![self.paint(Ink::Warning, "cancelled")],
+            Ending::Failed => vec![self.paint(Ink::Bad, "failed")],
             _ => Vec::new(),
         };
         parts.push(format!("{} in {}", self.count(done), duration(totals.lasted)));
@@ -200,7 +199,8 @@ impl ProgressBoard {
         self.push_failed(&mut parts, account.failed);
         push_count(&mut parts, account.already_done, "already done");
         let text = self.named(parts.join(", "));
-        match totals.error.as_deref().filter(|_| !totals.cancelled).map(one_line) {
+        let error = totals.error.as_deref().filter(|_| totals.ending == Ending::Failed);
+        match error.map(one_line) {
             // The last failure shown has the same text.
             Some(error) if self.last_failure.as_ref() == Some(&error) => text,
             Some(error) => format!("{text}: {error}"),

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use super::screen::{Resizing, ScreenTerminal};
 use super::*;
 use crate::base::Order;
-use crate::observe::event::Totals;
+use gangline_report::RunReport;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -42,14 +42,14 @@ pub(super) fn failed(item: u64, cause: &str) -> Event {
     Event::ItemFailed { failure: Arc::new(failure) }
 }
 
-pub(super) fn totals(ok: u64, failed: u64, lasted: u64) -> Totals {
-    let mut totals = Totals::default();
+pub(super) fn totals(ok: u64, failed: u64, lasted: u64) -> RunReport {
+    let mut totals = RunReport::default();
     (totals.account.ok, totals.account.failed, totals.lasted) = (ok, failed, ms(lasted));
     totals
 }
 
-pub(super) fn ended(totals: Totals) -> Event {
-    Event::RunEnded { totals: Arc::new(totals) }
+pub(super) fn ended(totals: RunReport) -> Event {
+    Event::RunEnded { totals: Arc::new(totals), pipeline: None }
 }
 
 /// A terminal in memory, which keeps its size.

@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use super::{Bottleneck, CLOSE, LEAST_WAIT, MOST, TimeShares, advice};
-use crate::advice::{Advice, Circumstances, PlaceKind};
+use crate::account::{Destination, Origin};
+use crate::advice::{Advice, PlaceKind};
 use crate::conclusion::{BusyPart, CallerForm, Limit, PartKind, Percent};
 use crate::head_cost;
 use crate::live_producers::mean;
-use crate::totals::{Destination, NO_WINDOW, Origin, ProducerTotals, Totals};
+use crate::producer_report::ProducerReport;
+use crate::run_report::NO_WINDOW;
+use crate::run_report::RunReport;
 
 impl TimeShares {
     /// The limit with its numbers.
-    pub(super) fn limit_with_numbers(
-        &self,
-        bottleneck: Bottleneck,
-        totals: &Totals,
-        at: &Circumstances<'_>,
-    ) -> Limit {
+    pub(super) fn limit_with_numbers(&self, bottleneck: Bottleneck, run: &RunReport) -> Limit {
         let [busy, rebuilding] = [self.producers, self.rebuilding].map(Percent);
         let [source, consumer] = [self.source, self.consumer].map(Percent);
         let [full, starved, held_up] =
@@ -28,7 +26,7 @@ impl TimeShares {
             },
             Bottleneck::Producers => Limit::Producers { busy, rebuilding },
             Bottleneck::Rebuilding => {
-                let sum = |of: fn(&ProducerTotals) -> u64| totals.producers.iter().map(of).sum();
+                let sum = |of: fn(&ProducerReport) -> u64| run.producers.iter().map(of).sum();
                 match (sum(|it| it.states_lost), sum(|it| it.rebuilds)) {
                     (0, _) => Limit::Recycling { busy, rebuilding, states: sum(|it| it.recycles) },
                     (states, calls) => Limit::Rebuilding { busy, rebuilding, states, calls },
@@ -39,26 +37,26 @@ impl TimeShares {
                 PartKind::NextStage => Limit::NextStage { idle: consumer },
                 _ => Limit::Consumer { busy: consumer, full },
             },
-            Bottleneck::Window if totals.window_memory.is_some() => {
+            Bottleneck::Window if run.window_memory.is_some() => {
                 Limit::WindowMemory { full, held_up }
             }
             Bottleneck::Window => Limit::Window { full, held_up },
             Bottleneck::Backoff => Limit::Backoff { waiting: Percent(self.starved.backing_off) },
             Bottleneck::HeldBack | Bottleneck::Journal | Bottleneck::LostWorker => {
-                self.limit_aside(bottleneck, totals)
+                self.limit_aside(bottleneck, run)
             }
-            Bottleneck::Head => Limit::Head(head_cost::cost(totals, at)),
+            Bottleneck::Head => Limit::Head(head_cost::cost(run)),
             Bottleneck::Uneven => {
                 let (most, producer) = self.busiest;
-                let place = totals.producers[producer].place.clone();
+                let place = run.producers[producer].place.clone();
                 Limit::Uneven { producer, place, busy: Percent(most), mean: busy }
             }
             Bottleneck::TooFew => Limit::TooFew {
-                items: advice::worked(totals),
-                calls: advice::calls(totals),
-                busy: Percent(mean(totals, |producer| producer.working)),
+                items: advice::worked(run),
+                calls: advice::calls(run),
+                busy: Percent(mean(run, |producer| producer.working)),
             },
-            _ if totals.window == NO_WINDOW => Limit::MixedCalls { busy, rebuilding },
+            _ if run.window == NO_WINDOW => Limit::MixedCalls { busy, rebuilding },
             _ => {
                 let parts = [
                     (self.feeding_part(), source),
@@ -72,10 +70,10 @@ impl TimeShares {
     }
 
     /// The limit of a run in which producers did something other than work or wait for items.
-    fn limit_aside(&self, bottleneck: Bottleneck, totals: &Totals) -> Limit {
+    fn limit_aside(&self, bottleneck: Bottleneck, run: &RunReport) -> Limit {
         match bottleneck {
             Bottleneck::HeldBack => {
-                let (by, held) = super::held_most(totals).unwrap_or_default();
+                let (by, held) = super::held_most(run).unwrap_or_default();
                 let (by, busy) = (by.to_owned(), Percent(self.producers));
                 Limit::HeldBack { by, held: held.as_secs_f64(), busy }
             }
@@ -84,28 +82,22 @@ impl TimeShares {
                 Limit::Journal { consumer, producers }
             }
             _ => {
-                let dead = totals.producers.iter().map(|it| it.aside.dead).sum::<Duration>();
+                let dead = run.producers.iter().map(|it| it.times.dead).sum::<Duration>();
                 Limit::LostWorker { dead: dead.as_secs_f64(), share: Percent(self.aside.dead) }
             }
         }
     }
 
     /// What to change, the best first. No setting is among it that is set already, or that the machine has no room for.
-    pub(super) fn advised(
-        &self,
-        bottleneck: Bottleneck,
-        totals: &Totals,
-        at: &Circumstances<'_>,
-    ) -> Vec<Advice> {
-        let smaller =
-            || advice::smaller_batches(totals).map(|items| Advice::SmallerBatch { items });
+    pub(super) fn advised(&self, bottleneck: Bottleneck, run: &RunReport) -> Vec<Advice> {
+        let smaller = || advice::smaller_batches(run).map(|items| Advice::SmallerBatch { items });
         // The order of calls cannot be chosen.
-        let order = (totals.window != NO_WINDOW).then_some(Advice::LongItemsFirst);
+        let order = (run.window != NO_WINDOW).then_some(Advice::LongItemsFirst);
         let advice = match bottleneck {
             Bottleneck::Source => {
                 let advice = match self.origin {
                     Origin::StageBefore => Advice::StageBefore,
-                    _ if advice::producers_have_time(totals) => Advice::LessInSourceMoreInWork,
+                    _ if advice::producers_have_time(run) => Advice::LessInSourceMoreInWork,
                     _ => Advice::LessInSource,
                 };
                 [Some(advice), None, None]
@@ -118,27 +110,27 @@ impl TimeShares {
                 };
                 [Some(advice), None, None]
             }
-            Bottleneck::Producers => return for_producers(totals, at),
+            Bottleneck::Producers => return for_producers(run),
             Bottleneck::Rebuilding => {
-                let longer = advice::longer_lives(self.rebuilding, self.producers, totals);
+                let longer = advice::longer_lives(self.rebuilding, self.producers, run);
                 [longer.or(Some(Advice::WhyStatesAreLost)), Some(Advice::FasterInit), None]
             }
-            Bottleneck::Window => [Some(head_cost::larger_window(totals)), None, None],
+            Bottleneck::Window => [Some(head_cost::larger_window(run)), None, None],
             Bottleneck::Backoff => {
                 // If the two times need not overlap, the input may have ended before.
                 let overlap = self.full + self.starved.backing_off > 1.0;
-                let larger = (overlap && totals.window != NO_WINDOW)
-                    .then(|| head_cost::larger_window(totals));
+                let larger =
+                    (overlap && run.window != NO_WINDOW).then(|| head_cost::larger_window(run));
                 [Some(Advice::WhyItemsFail { share: None }), Some(Advice::ShorterBackoff), larger]
             }
             Bottleneck::HeldBack => [Some(Advice::LimitAsNeeded), None, None],
             Bottleneck::Journal => [Some(Advice::FasterDisk), None, None],
             Bottleneck::LostWorker => [Some(Advice::WhyWorkersAreLost), None, None],
-            Bottleneck::Uneven => [order, smaller(), at.copies(totals)],
-            Bottleneck::TooFew => return for_few(totals, smaller()),
+            Bottleneck::Uneven => [order, smaller(), head_cost::copies(run)],
+            Bottleneck::TooFew => return for_few(run, smaller()),
             // A window that was not full held nothing up.
-            Bottleneck::Mixed if self.full >= LEAST_WAIT && totals.window != NO_WINDOW => {
-                let larger = match totals.window_memory {
+            Bottleneck::Mixed if self.full >= LEAST_WAIT && run.window != NO_WINDOW => {
+                let larger = match run.window_memory {
                     Some(_) => Advice::LargerWindowMemory,
                     None => Advice::LargerWindow,
                 };
@@ -180,34 +172,34 @@ impl TimeShares {
     }
 }
 
-fn for_producers(totals: &Totals, at: &Circumstances<'_>) -> Vec<Advice> {
-    let are_cpus = totals.producers.iter().all(|producer| producer.place == "cpu");
+fn for_producers(run: &RunReport) -> Vec<Advice> {
+    let are_cpus = run.producers.iter().all(|producer| producer.place == "cpu");
     let places = if are_cpus { PlaceKind::Cpus } else { PlaceKind::Devices };
-    let memory = advice::most_in_memory(totals).map(|batch| Advice::FitMemory { batch });
-    let more = match advice::busy_cores(totals, at) {
+    let memory = advice::most_in_memory(run).map(|batch| Advice::FitMemory { batch });
+    let more = match advice::busy_cores(run) {
         Some(cores) => Advice::FasterHook { cores },
-        None => Advice::MoreProducers { to: advice::more_producers(totals, at), places },
+        None => Advice::MoreProducers { to: advice::more_producers(run), places },
     };
     // The hooks of a device may gain by batches, if nothing shows what they do with the time.
-    let may_gain = !are_cpus && totals.producers.iter().all(|producer| producer.worker.is_none());
-    let batches = match advice::larger_batches(totals, at) {
+    let may_gain = !are_cpus && run.producers.iter().all(|producer| producer.worker.is_none());
+    let batches = match advice::larger_batches(run) {
         _ if memory.is_some() => None,
-        None if may_gain && !advice::has_batches(totals, at) => Some(Advice::Batches),
+        None if may_gain && !advice::has_batches(run) => Some(Advice::Batches),
         larger => larger,
     };
     let failing =
-        advice::failing(totals).map(|share| Advice::WhyItemsFail { share: Some(Percent(share)) });
-    let batches = batches.filter(|_| !super::has_ended_early(totals));
+        advice::failing(run).map(|share| Advice::WhyItemsFail { share: Some(Percent(share)) });
+    let batches = batches.filter(|_| !super::has_ended_early(run));
     [failing, memory, Some(more), batches].into_iter().flatten().collect()
 }
 
-fn for_few(totals: &Totals, smaller: Option<Advice>) -> Vec<Advice> {
-    let (items, calls) = (advice::worked(totals), advice::calls(totals));
+fn for_few(run: &RunReport, smaller: Option<Advice>) -> Vec<Advice> {
+    let (items, calls) = (advice::worked(run), advice::calls(run));
     let (first, second) = match smaller {
         Some(smaller) => (Some(smaller), None),
         None if items == 1 => (Some(Advice::SplitItem), None),
         // All of them begin at once.
-        None if calls <= totals.producers.len() as u64 => (Some(Advice::SplitItems), None),
+        None if calls <= run.producers.len() as u64 => (Some(Advice::SplitItems), None),
         None => (Some(Advice::LongItemsFirst), Some(Advice::SplitItems)),
     };
     [first, second, Some(Advice::MoreItems)].into_iter().flatten().collect()

@@ -5,14 +5,13 @@ use std::time::Duration;
 use crate::document::{Block, Cell, Medium, RowLimits, Section, TableOf};
 use crate::formats::{Count, Time, capitalised};
 use crate::latency::Latencies;
-use crate::producer_report::{ProducerReport, share};
+use crate::producer_report::{ProducerReport, WorkerReport, share};
+use crate::run_report::NO_WINDOW;
 use crate::run_report::RunReport;
 use crate::sentences::{batch_sizes, lack_of_events, losses};
 use crate::stragglers as held_up;
 use crate::text_style::Ink;
 use crate::time_kind::TimeKind;
-use crate::totals::NO_WINDOW;
-use crate::worker_report::WorkerReport;
 
 /// A page only counts more producers.
 pub(crate) const PRODUCERS: usize = 256;

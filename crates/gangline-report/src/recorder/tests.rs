@@ -208,7 +208,7 @@ fn a_run_in_progress_is_reported_up_to_the_last_event() {
     assert_eq!((report.lasted, report.producers[1].working), (ms(4), ms(4)));
     assert_eq!(report.stalls, [Stall { item: 7, key: Some("key 7".to_owned()), lasted: ms(3) }]);
     played.finish(5_000, 1, 7);
-    played.totals.worst_heads = vec![(7, ms(4))];
+    played.totals.stalls = vec![Stall::new(7, ms(4))];
     let report = played.end(6_000);
     assert_eq!(report.stalls[0].key.as_deref(), Some("key 7"), "the key is kept");
     assert_eq!(report.stalls[0].lasted, ms(4));
@@ -229,23 +229,10 @@ fn an_item_that_is_waited_for_keeps_its_key_also_between_attempts() {
     played.recorder.head_stalled(micros(3_000), 7, ms(2));
     played.finish(4_000, 0, 7);
     played.retry(5_000, failure(8));
-    played.totals.worst_heads = vec![(7, ms(3)), (8, ms(2)), (9, ms(1))];
+    played.totals.stalls = vec![Stall::new(7, ms(3)), Stall::new(8, ms(2)), Stall::new(9, ms(1))];
     let stalls = played.end(9_000).stalls;
     let keys: Vec<_> = stalls.iter().map(|stall| stall.key.as_deref()).collect();
     assert_eq!(keys, [Some("key 7"), Some("key 8"), None]);
-}
-
-#[test]
-fn the_report_says_what_ended_the_run() {
-    let ending = |error: Option<&str>, cancelled| {
-        let mut played = PlayedRun::new(1);
-        played.totals.error = error.map(str::to_owned);
-        played.totals.cancelled = cancelled;
-        played.end(1_000).ending
-    };
-    assert_eq!(ending(None, false), Ending::Finished);
-    assert_eq!(ending(Some("bad"), false), Ending::Failed);
-    assert_eq!(ending(Some("cancelled"), true), Ending::Cancelled);
 }
 
 #[test]

@@ -142,8 +142,8 @@ fn failures_and_lost_producers_are_red() {
     assert!(lines[0].contains("\u{1b}[32m#"), "{lines:?}");
     assert!(lines[1].starts_with("\u{1b}[31m  0  cpu"), "{lines:?}");
     let mut error = totals(0, 1, 9);
-    error.error = Some("bad".to_owned());
-    assert!(board.result(&error).starts_with("\u{1b}[31mfailed\u{1b}[0m, 1/4"));
+    (error.ending, error.error) = (Ending::Failed, Some("bad".to_owned()));
+    assert!(board.result(&error, error.account).starts_with("\u{1b}[31mfailed\u{1b}[0m, 1/4"));
 }
 
 #[test]
@@ -234,23 +234,26 @@ fn the_first_failures_are_shown() {
 #[test]
 fn the_result_is_taken_from_the_totals() {
     let board = board(&[(0, started(Some(10), &["cpu"])), (1, failed(3, "bad"))]);
-    let result = |change: fn(&mut Totals)| {
+    let result = |change: fn(&mut RunReport)| {
         let mut totals = totals(8, 1, 4_000);
         change(&mut totals);
-        board.result(&totals)
+        board.result(&totals, totals.account)
     };
     assert_eq!(result(|_| ()), "Segmenting: 9/10 in 4.0 s, 2.2/s, 1 failed");
-    let cancelled = |totals: &mut Totals| {
-        (totals.cancelled, totals.error) = (true, Some("cancelled".to_owned()));
+    let cancelled = |totals: &mut RunReport| {
+        (totals.ending, totals.error) = (Ending::Cancelled, Some("cancelled".to_owned()));
     };
     let text = "Segmenting: cancelled, 9/10 in 4.0 s, 2.2/s, 1 failed";
     assert_eq!(result(cancelled), text);
     let text = "Segmenting: failed, 9/10 in 4.0 s, 2.2/s, 1 failed";
-    let told = |totals: &mut Totals| {
-        totals.error = Some("producer_work failed for item 3: bad".to_owned());
+    let told = |totals: &mut RunReport| {
+        let error = "producer_work failed for item 3: bad".to_owned();
+        (totals.ending, totals.error) = (Ending::Failed, Some(error));
     };
     assert_eq!(result(told), text, "it was shown when it happened");
-    let another = |totals: &mut Totals| totals.error = Some("no\ndisk".to_owned());
+    let another = |totals: &mut RunReport| {
+        (totals.ending, totals.error) = (Ending::Failed, Some("no\ndisk".to_owned()));
+    };
     assert_eq!(result(another), format!("{text}: no\\ndisk"));
 }
 

@@ -2,20 +2,20 @@
 
 use super::*;
 
-fn says(totals: &Totals, limited: Bottleneck, parts: &[&str]) {
+fn says(totals: &RunReport, limited: Bottleneck, parts: &[&str]) {
     let (bottleneck, sentence) = decide(totals);
     assert_eq!(bottleneck, limited, "{sentence}");
     parts.iter().for_each(|part| assert!(sentence.contains(part), "{part}: {sentence}"));
 }
 
-fn each(mut totals: Totals, change: impl Fn(&mut ProducerTotals)) -> Totals {
+fn each(mut totals: RunReport, change: impl Fn(&mut ProducerReport)) -> RunReport {
     totals.producers.iter_mut().for_each(change);
     totals
 }
 
 #[test]
 fn work_of_the_source_moves_to_producers_that_have_the_time() {
-    let source = |working| Totals { source_working: time(9.8), ..totals(&[working; 2]) };
+    let source = |working| RunReport { source_working: time(9.8), ..totals(&[working; 2]) };
     says(&source(0.3), Bottleneck::Source, &["do less in the iterator (move work that needs no"]);
     let (_, sentence) = decide(&source(0.7));
     assert!(!sentence.contains("`producer_work`"), "it would limit the run there: {sentence}");
@@ -23,15 +23,15 @@ fn work_of_the_source_moves_to_producers_that_have_the_time() {
 
 #[test]
 fn as_many_producers_are_advised_as_the_other_parts_keep_up_with() {
-    let consumer = Totals { consumer_working: time(4.0), ..totals(&[0.98, 0.98]) };
+    let consumer = RunReport { consumer_working: time(4.0), ..totals(&[0.98, 0.98]) };
     says(&consumer, Bottleneck::Producers, &["use more producers (", "keep up with `devices(6)`)"]);
     let alone = totals(&[0.98, 0.98]);
     says(&alone, Bottleneck::Producers, &["`devices(16)`"]);
-    let few = Totals { account: Account { ok: 20, ..Account::default() }, ..alone };
+    let few = RunReport { account: Account { ok: 20, ..Account::default() }, ..alone };
     says(&few, Bottleneck::Producers, &["`devices(10)`"]);
     let gpus = each(totals(&[0.98, 0.98]), |producer| producer.place = "cuda:0".to_owned());
     says(&gpus, Bottleneck::Producers, &["use more producers (", "keep up with 16 of them)"]);
-    let (_, sentence) = decide(&Totals { consumer_working: time(9.6), ..totals(&[0.98]) });
+    let (_, sentence) = decide(&RunReport { consumer_working: time(9.6), ..totals(&[0.98]) });
     assert!(!sentence.contains("devices("), "{sentence}");
 }
 
@@ -39,7 +39,7 @@ fn as_many_producers_are_advised_as_the_other_parts_keep_up_with() {
 fn larger_batches_are_advised_as_far_as_items_window_and_memory_have_room() {
     let batches = |calls| {
         let splits = SplitReport { batches: calls, calls, ..SplitReport::default() };
-        Totals { splits, window: 4_096, ..totals(&[0.98, 0.98]) }
+        RunReport { splits, window: 4_096, ..totals(&[0.98, 0.98]) }
     };
     says(
         &batches(500),
@@ -51,7 +51,7 @@ fn larger_batches_are_advised_as_far_as_items_window_and_memory_have_room() {
         Bottleneck::Producers,
         &["try larger batches (`batch(Batch::up_to(40))`)."],
     );
-    let narrow = Totals { window: 50, ..batches(100) };
+    let narrow = RunReport { window: 50, ..batches(100) };
     says(&narrow, Bottleneck::Producers, &["(`batch(Batch::up_to(25))`)"]);
     let full = each(batches(100), |producer| producer.batch_ceiling = Some(10));
     says(
@@ -63,18 +63,18 @@ fn larger_batches_are_advised_as_far_as_items_window_and_memory_have_room() {
 
 #[test]
 fn a_window_that_keeps_busy_producers_waiting_limits_the_run() {
-    let weak = each(totals(&[0.86, 0.86]), |producer| producer.held_up = time(1.3));
-    let weak = Totals { source_waiting: time(3.0), ..weak };
+    let weak = each(totals(&[0.86, 0.86]), |producer| producer.times.order = time(1.3));
+    let weak = RunReport { source_waiting: time(3.0), ..weak };
     says(&weak, Bottleneck::Window, &["use `window(256)`"]);
-    let grows = Totals { window_limit: 512, ..weak.clone() };
+    let grows = RunReport { window_limit: 512, ..weak.clone() };
     says(&grows, Bottleneck::Window, &["use `window(512)`"]);
-    let full = Totals { source_waiting: time(9.9), ..totals(&[0.4, 0.4]) };
+    let full = RunReport { source_waiting: time(9.9), ..totals(&[0.4, 0.4]) };
     says(
         &full,
         Bottleneck::Window,
         &["full for 99 % of the time, and kept the 2 producers waiting for 59 % of it"],
     );
-    let bytes = Totals { window_memory: Some(1 << 20), ..weak };
+    let bytes = RunReport { window_memory: Some(1 << 20), ..weak };
     let parts = ["The memory of the window limited", "use `window_memory(4194304)`."];
     says(&bytes, Bottleneck::Window, &parts);
 }
@@ -87,7 +87,7 @@ fn attempts_that_fail_are_work_of_the_producers_for_nothing() {
     let (_, sentence) = decide(&failing(50));
     assert!(!sentence.contains("failed"), "{sentence}");
     let skipped = Account { ok: 500, failed: 500, ..Account::default() };
-    let (_, sentence) = decide(&Totals { account: skipped, ..failing(250) });
+    let (_, sentence) = decide(&RunReport { account: skipped, ..failing(250) });
     assert!(!sentence.contains("failed"), "no attempt was made again: {sentence}");
 }
 
@@ -95,15 +95,15 @@ fn attempts_that_fail_are_work_of_the_producers_for_nothing() {
 fn a_larger_window_is_advised_beside_a_backoff_only_if_it_was_full() {
     let tail = each(totals(&[0.3, 0.3]), |producer| producer.backing_off = time(6.0));
     says(&tail, Bottleneck::Backoff, &["make `backoff` shorter."]);
-    let before = Totals { source_waiting: time(3.9), ..tail.clone() };
+    let before = RunReport { source_waiting: time(3.9), ..tail.clone() };
     says(&before, Bottleneck::Backoff, &["make `backoff` shorter."]);
-    let full = Totals { source_waiting: time(9.0), ..tail };
+    let full = RunReport { source_waiting: time(9.0), ..tail };
     says(&full, Bottleneck::Backoff, &["make `backoff` shorter, or use `window(256)` if memory"]);
 }
 
 #[test]
 fn a_run_of_few_items_or_batches_says_so() {
-    let of = |ok, working: &[f64]| Totals {
+    let of = |ok, working: &[f64]| RunReport {
         account: Account { ok, ..Account::default() },
         ..totals(working)
     };
@@ -112,10 +112,10 @@ fn a_run_of_few_items_or_batches_says_so() {
     says(&of(9, &[0.99, 0.5, 0.5, 0.5]), Bottleneck::TooFew, &["; put long items first"]);
     says(&of(99, &[0.99, 0.5, 0.5, 0.5]), Bottleneck::Uneven, &["put long items first"]);
     let splits = SplitReport { batches: 2, calls: 2, ..SplitReport::default() };
-    let batches = Totals { splits, ..of(16, &[0.99, 0.99, 0.0, 0.0]) };
+    let batches = RunReport { splits, ..of(16, &[0.99, 0.99, 0.0, 0.0]) };
     says(&batches, Bottleneck::TooFew, &["16 items in 2 calls", "`batch(Batch::up_to(4))`"]);
     let splits = SplitReport { batches: 5, calls: 5, ..SplitReport::default() };
-    let uneven = Totals { splits, ..of(500, &[0.99, 0.5, 0.5, 0.5]) };
+    let uneven = RunReport { splits, ..of(500, &[0.99, 0.5, 0.5, 0.5]) };
     let parts = ["; use smaller batches (`batch(Batch::up_to(63))`), or put more items"];
     says(&uneven, Bottleneck::TooFew, &parts);
     let (_, sentence) = decide(&of(1, &[0.9, 0.0]));
@@ -126,13 +126,13 @@ fn a_run_of_few_items_or_batches_says_so() {
 
 #[test]
 fn few_items_are_not_to_blame_for_what_another_part_took() {
-    let of = |ok, working: &[f64]| Totals {
+    let of = |ok, working: &[f64]| RunReport {
         account: Account { ok, ..Account::default() },
         ..totals(working)
     };
-    let source = Totals { source_working: time(9.0), ..of(3, &[0.02; 4]) };
+    let source = RunReport { source_working: time(9.0), ..of(3, &[0.02; 4]) };
     says(&source, Bottleneck::Source, &["at work 90 % of the time"]);
-    let consumer = Totals { consumer_working: time(9.0), ..of(3, &[0.02; 4]) };
+    let consumer = RunReport { consumer_working: time(9.0), ..of(3, &[0.02; 4]) };
     says(&consumer, Bottleneck::Consumer, &["at work 90 % of the time"]);
     let backoff = each(of(1, &[0.2]), |producer| producer.backing_off = time(8.0));
     says(&backoff, Bottleneck::Backoff, &["find out why items fail"]);
@@ -140,20 +140,20 @@ fn few_items_are_not_to_blame_for_what_another_part_took() {
     says(&of(3, &[0.1; 4]), Bottleneck::Unknown, &parts);
     says(&of(1, &[0.9]), Bottleneck::Unknown, &parts);
     let stopped = Account { ok: 1, cancelled: 2, ..Account::default() };
-    says(&Totals { account: stopped, ..of(3, &[0.9; 4]) }, Bottleneck::Unknown, &parts);
+    says(&RunReport { account: stopped, ..of(3, &[0.9; 4]) }, Bottleneck::Unknown, &parts);
 }
 
 #[test]
 fn getting_ready_limits_a_run_that_is_shorter() {
     let parts = ["producers took 12.0 s to get ready for a run of 10.0 s; use one pool for more"];
-    let slow = Totals { start_up: time(12.0), ..totals(&[0.9]) };
+    let slow = RunReport { start_up: time(12.0), ..totals(&[0.9]) };
     says(&slow, Bottleneck::StartUp, &parts);
-    let short = Totals { start_up: time(0.2), lasted: time(0.001), ..totals(&[0.0]) };
+    let short = RunReport { start_up: time(0.2), lasted: time(0.001), ..totals(&[0.0]) };
     says(&short, Bottleneck::StartUp, &["producers took 200 ms"]);
-    says(&Totals { start_up: time(8.0), ..totals(&[0.9]) }, Bottleneck::Producers, &[]);
-    let failed = Totals { error: Some("no".to_owned()), ..slow };
+    says(&RunReport { start_up: time(8.0), ..totals(&[0.9]) }, Bottleneck::Producers, &[]);
+    let failed = RunReport { ending: Ending::Failed, ..slow };
     says(&failed, Bottleneck::Producers, &["Until it failed"]);
-    let consumer = Totals { consumer_init: time(3.0), ..totals(&[0.7]) };
+    let consumer = RunReport { consumer_init: time(3.0), ..totals(&[0.7]) };
     says(
         &consumer,
         Bottleneck::StartUp,
@@ -164,7 +164,7 @@ fn getting_ready_limits_a_run_that_is_shorter() {
 #[test]
 fn producers_that_get_ready_in_a_run_limit_it() {
     let loading = |share, of_run| {
-        each(totals(&[share, share]), move |producer| producer.loading = time(10.0 * of_run))
+        each(totals(&[share, share]), move |producer| producer.times.loading = time(10.0 * of_run))
     };
     let parts = ["producers took 60 % of it on average to get ready; use one pool for more runs"];
     says(&loading(0.39, 0.6), Bottleneck::StartUp, &parts);
@@ -183,8 +183,8 @@ fn states_that_are_recycled_often_limit_a_run() {
 
 #[test]
 fn no_more_memory_is_advised_than_the_machine_has() {
-    let held_up = each(totals(&[0.5, 0.5]), |producer| producer.held_up = time(4.0));
-    let of = |bytes| Totals {
+    let held_up = each(totals(&[0.5, 0.5]), |producer| producer.times.order = time(4.0));
+    let of = |bytes| RunReport {
         source_waiting: time(5.5),
         window_memory: Some(bytes),
         memory: Some(16 << 30),
@@ -216,14 +216,14 @@ fn no_setting_is_advised_that_is_set_already() {
     assert_eq!(copies.advice, []);
     assert!(copies.sentence.ends_with("; put long items first."), "{}", copies.sentence);
 
-    let late = each(totals(&[0.5, 0.5]), |producer| producer.held_up = time(4.0));
-    let late = Totals { source_waiting: time(5.0), head_stalled: time(5.0), ..late };
+    let late = each(totals(&[0.5, 0.5]), |producer| producer.times.order = time(4.0));
+    let late = RunReport { source_waiting: time(5.0), head_stalled: time(5.0), ..late };
     let copies = decided(&late, &[("speculate", "yes")], None);
     assert_eq!(copies.bottleneck, Bottleneck::Head);
     assert_eq!(copies.advice, [("completion_order".to_owned(), 0)]);
 
     let splits = SplitReport { batches: 100, calls: 100, ..SplitReport::default() };
-    let batches = Totals { splits, window: 4_096, ..totals(&[0.98, 0.98]) };
+    let batches = RunReport { splits, window: 4_096, ..totals(&[0.98, 0.98]) };
     let with = |rule| decided(&batches, &[("batch", rule)], None).advice;
     let (more, larger) = (("devices".to_owned(), 16), ("batch".to_owned(), 40));
     assert_eq!(with("up to 10"), [more.clone(), larger]);
@@ -233,7 +233,8 @@ fn no_setting_is_advised_that_is_set_already() {
         "larger ones did not come about"
     );
     assert_eq!(with("auto, at most 64"), std::slice::from_ref(&more));
-    let long = Totals { splits: SplitReport { calls: 500, ..batches.splits.clone() }, ..batches };
+    let long =
+        RunReport { splits: SplitReport { calls: 500, ..batches.splits.clone() }, ..batches };
     assert_eq!(
         decided(&long, &[("batch", "of 2")], None).advice,
         [more.clone(), ("auto_batch".to_owned(), 0)]
@@ -244,7 +245,7 @@ fn no_setting_is_advised_that_is_set_already() {
 #[test]
 fn no_more_producers_are_advised_than_the_cores_have_time_for() {
     let on = |cores, computing| {
-        let totals = Totals { computing: time(computing), ..totals(&[0.98, 0.98]) };
+        let totals = RunReport { computing: time(computing), ..totals(&[0.98, 0.98]) };
         decided(&totals, &[], cores)
     };
     let devices = |producers| [("devices".to_owned(), producers)];
@@ -261,13 +262,13 @@ fn no_more_producers_are_advised_than_the_cores_have_time_for() {
 fn items_in_batches_are_not_to_be_split_into_parts() {
     let splits = SplitReport { batches: 2, calls: 2, ..SplitReport::default() };
     let account = Account { ok: 16, ..Account::default() };
-    let batches = Totals { account, splits, ..totals(&[0.99, 0.99, 0.0, 0.0]) };
+    let batches = RunReport { account, splits, ..totals(&[0.99, 0.99, 0.0, 0.0]) };
     let (_, sentence) = decide(&batches);
     let says = "; use smaller batches (`batch(Batch::up_to(4))`), or put more items into one run.";
     assert!(sentence.ends_with(says), "{sentence}");
-    let single = Totals { splits: SplitReport::default(), ..batches };
+    let single = RunReport { splits: SplitReport::default(), ..batches };
     let few = Account { ok: 3, ..Account::default() };
-    let (_, sentence) = decide(&Totals { account: few, ..single });
+    let (_, sentence) = decide(&RunReport { account: few, ..single });
     let says = "; split them into parts, or put more items into one run.";
     assert!(sentence.ends_with(says), "{sentence}");
 }
@@ -276,7 +277,7 @@ fn items_in_batches_are_not_to_be_split_into_parts() {
 fn the_rest_of_a_run_that_was_nearly_done_is_judged() {
     let of = |ok, lasted: f64| {
         let account = Account { ok, already_done: 300, ..Account::default() };
-        Totals { account, lasted: time(lasted), ..totals(&[0.98, 0.98]) }
+        RunReport { account, lasted: time(lasted), ..totals(&[0.98, 0.98]) }
     };
     let says = "An earlier run had already done 300 of 301 items. The rest is too short to say what limited it: it had \
                 1 item for 2 producers in 6.00 ms.";
@@ -285,7 +286,7 @@ fn the_rest_of_a_run_that_was_nearly_done_is_judged() {
     assert_eq!(bottleneck, Bottleneck::Producers);
     let says = "An earlier run had already done 300 of 400 items. The producers limited the run: ";
     assert!(sentence.starts_with(says), "{sentence}");
-    let cancelled = Totals { cancelled: true, ..of(100, 10.0) };
+    let cancelled = RunReport { ending: Ending::Cancelled, ..of(100, 10.0) };
     let says =
         "An earlier run had already done 300 of 400 items. Until it was cancelled after 10.0 s, ";
     assert!(decide(&cancelled).1.starts_with(says), "{}", decide(&cancelled).1);
@@ -293,10 +294,10 @@ fn the_rest_of_a_run_that_was_nearly_done_is_judged() {
 
 #[test]
 fn a_window_that_was_not_full_is_not_advised_to_be_larger() {
-    let mixed = Totals { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
+    let mixed = RunReport { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
     let (_, sentence) = decide(&mixed);
     assert!(sentence.ends_with("and the window was full for 0 %."), "{sentence}");
-    let full = Totals { source_waiting: time(3.0), ..mixed };
+    let full = RunReport { source_waiting: time(3.0), ..mixed };
     let (_, sentence) = decide(&full);
     assert!(
         sentence.ends_with("; if parts are slow in turns, use a larger `window(n)`."),
